@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from planner.artifacts.program import Fetch, Program, WorkerProgram
-from planner.artifacts.waits import remote_readers
+from planner.artifacts.waits import last_reads
 from planner.graph.model import Graph
 from planner.partition.memory import live_spans
 from planner.partition.occupancy import occupancy
@@ -27,7 +27,7 @@ def memory_of_page(program: Program, graph: Graph, levels: Sequence[Sequence[int
         graph: that it is of.
         levels: of every step of every worker.
     """
-    readers = remote_readers(program.workers)
+    reads = last_reads(program.workers, levels)
     totals = program.peak_bytes
     worst = totals.index(max(totals))
     forward = forward_ops(graph)
@@ -35,7 +35,7 @@ def memory_of_page(program: Program, graph: Graph, levels: Sequence[Sequence[int
     for worker in program.workers:
         moments = len(worker.steps) + 1
         change = np.zeros(moments + 1, np.int64)
-        spans = live_spans(worker, levels, readers)
+        spans = live_spans(worker, levels, reads)
         for name in _written_over(program, worker):
             spans.pop(name, None)
         for size, first, last in spans.values():

@@ -20,6 +20,7 @@ The form is lossless: ``decode_fetch`` of an encoded fetch is the fetch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from onnx import AttributeProto, NodeProto
@@ -60,23 +61,52 @@ def encode_fetch(fetch: Fetch, worker: int, target: Buffer) -> NodeProto:
     assert fetch.target == target.name, f"fetch {fetch.name!r} fills {fetch.target!r}, not {target.name!r}"
     sources = [source for piece in fetch.pieces for source in piece.sources]
     here = dict.fromkeys([source.buffer for source in sources if source.worker == worker])
-    node = NodeProto(name=fetch.name, domain=DOMAIN, op_type=OP_TYPE, input=list(here), output=[fetch.target])
-    numbers = {
-        "region": _corners(target.region),
-        "pieces": [number for piece in fetch.pieces for number in _corners(piece.region)],
-        "counts": [len(piece.sources) for piece in fetch.pieces],
-        "workers": [source.worker for source in sources],
-    }
-    # Attributes are made in place: onnx.helper would look at every number, and there are thousands of fetches.
-    add = node.attribute.add
-    add(name="tensor", type=AttributeProto.STRING, s=target.tensor.encode())
-    for name, values in numbers.items():
-        add(name=name, type=AttributeProto.INTS, ints=values)
-    add(name="buffers", type=AttributeProto.STRINGS, strings=[source.buffer.encode() for source in sources])
-    add(name="bytes", type=AttributeProto.INT, i=fetch.predicted_bytes)
+    node = NodeProto(name=fetch.name, domain=DOMAIN, op_type=OP_TYPE, input=here, output=[fetch.target])
+    attributes = [
+        _text("tensor", target.tensor),
+        _numbers("region", _corners(target.region)),
+        _numbers("pieces", tuple([number for piece in fetch.pieces for number in _corners(piece.region)])),
+        _numbers("counts", tuple([len(piece.sources) for piece in fetch.pieces])),
+        _numbers("workers", tuple([source.worker for source in sources])),
+        _texts("buffers", tuple([source.buffer for source in sources])),
+        _number("bytes", fetch.predicted_bytes),
+    ]
     if fetch.reducer is not None:
-        add(name="reducer", type=AttributeProto.STRING, s=fetch.reducer.value.encode())
+        attributes.append(_text("reducer", fetch.reducer.value))
+    node.MergeFromString(b"".join(attributes))
     return node
+
+
+# Most attributes are those of many fetches, on other workers or for equal ops, so their bytes are kept: what is parsed
+# from several messages' bytes, one after the other, is these messages merged.
+_MANY: Final = 1 << 14
+
+
+@lru_cache(maxsize=_MANY)
+def _text(name: str, value: str) -> bytes:
+    return _bytes_of(AttributeProto(name=name, type=AttributeProto.STRING, s=value.encode()))
+
+
+@lru_cache(maxsize=_MANY)
+def _texts(name: str, values: tuple[str, ...]) -> bytes:
+    strings = [value.encode() for value in values]
+    return _bytes_of(AttributeProto(name=name, type=AttributeProto.STRINGS, strings=strings))
+
+
+@lru_cache(maxsize=_MANY)
+def _numbers(name: str, values: tuple[int, ...]) -> bytes:
+    return _bytes_of(AttributeProto(name=name, type=AttributeProto.INTS, ints=values))
+
+
+@lru_cache(maxsize=_MANY)
+def _number(name: str, value: int) -> bytes:
+    return _bytes_of(AttributeProto(name=name, type=AttributeProto.INT, i=value))
+
+
+def _bytes_of(attribute: AttributeProto) -> bytes:
+    """Of a node that has just this attribute."""
+    content: bytes = NodeProto(attribute=[attribute]).SerializeToString(deterministic=True)
+    return content
 
 
 def decode_fetch(node: NodeProto) -> Fetch:
@@ -116,8 +146,8 @@ def region_of(corners: Sequence[int]) -> Region:
     return Region(tuple(corners[:rank]), tuple(corners[rank:]))
 
 
-def _corners(region: Region) -> list[int]:
-    return [*region.lo, *region.hi]
+def _corners(region: Region) -> tuple[int, ...]:
+    return (*region.lo, *region.hi)
 
 
 def _reducer(attribute: AttributeProto | None, where: str) -> Reducer | None:

@@ -14,6 +14,7 @@ higher one, and no chain of waits can come back to itself.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -72,9 +73,47 @@ def remote_readers(programs: Sequence[WorkerProgram]) -> tuple[dict[str, dict[in
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class LastReads:
+    """When the buffers of a worker are read for the last time."""
+
+    here: Mapping[str, int]
+    """The number of the last step of the worker itself that reads a buffer, counted from 1; none where none does."""
+    elsewhere: Mapping[str, int]
+    """The level of the last step of any other worker that reads a buffer; none where none does."""
+
+
+def last_reads(programs: Sequence[WorkerProgram], level: Sequence[Sequence[int]]) -> tuple[LastReads, ...]:
+    """When the buffers of each worker are read for the last time.
+
+    Args:
+        programs: of all workers.
+        level: of every step of every worker.
+    """
+    here: list[dict[str, int]] = [{} for _ in programs]
+    elsewhere: list[dict[str, int]] = [{} for _ in programs]
+    for program in programs:
+        mine, levels_here = here[program.worker], level[program.worker]
+        for number, step in enumerate(program.steps):
+            if not isinstance(step, Fetch):
+                mine.update(dict.fromkeys(step.inputs, number + 1))
+                continue
+            for piece in step.pieces:
+                for source in piece.sources:
+                    if source.worker == program.worker:
+                        mine[source.buffer] = number + 1
+                    else:
+                        others = elsewhere[source.worker]
+                        if others.get(source.buffer, -1) < levels_here[number]:
+                            others[source.buffer] = levels_here[number]
+    return tuple(LastReads(*reads) for reads in zip(here, elsewhere, strict=True))
+
+
 def data_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
     """What the steps of each worker wait for, so that what they read on other workers has been written."""
     ready = [writers(program) for program in programs]
+    written: dict[int, tuple[tuple[int, int], ...]] = {}
+    """By identity of a piece, which readers share: who holds it, and the number of the step after which it is there."""
     found = []
     for program in programs:
         waits: list[dict[int, int]] = []
@@ -82,9 +121,13 @@ def data_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
             counts: dict[int, int] = {}
             if isinstance(step, Fetch):
                 for piece in step.pieces:
-                    for source in piece.sources:
-                        worker = source.worker
-                        count = ready[worker][source.buffer]
+                    after = written.get(id(piece))
+                    if after is None:
+                        after = tuple(
+                            [(source.worker, ready[source.worker][source.buffer]) for source in piece.sources]
+                        )
+                        written[id(piece)] = after
+                    for worker, count in after:
                         if count > counts.get(worker, 0) and worker != program.worker:
                             counts[worker] = count
             waits.append(counts)
@@ -177,12 +220,17 @@ def levels(programs: Sequence[WorkerProgram]) -> tuple[tuple[int, ...], ...]:
     while moving:
         moving = False
         for worker, steps in enumerate(waits):
-            while len(found[worker]) < len(steps):
-                wanted = steps[len(found[worker])]
-                if any(count > len(found[other]) for other, count in wanted.items()):
-                    break
-                before = [found[other][count - 1] for other, count in wanted.items()]
-                found[worker].append(1 + max([*before, *found[worker][-1:]], default=-1))
-                moving = True
+            mine = found[worker]
+            for number in range(len(mine), len(steps)):
+                before = mine[-1] if mine else -1
+                for other, count in steps[number].items():
+                    if count > len(found[other]):
+                        break
+                    before = max(before, found[other][count - 1])
+                else:
+                    mine.append(before + 1)
+                    moving = True
+                    continue
+                break
     assert all(len(level) == len(steps) for level, steps in zip(found, waits, strict=True)), "steps wait in a circle"
     return tuple(tuple(level) for level in found)

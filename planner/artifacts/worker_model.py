@@ -16,13 +16,22 @@ The form is lossless: ``read_worker_model`` of a written model gives the program
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final, TypeVar
 
 import numpy as np
-from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper, numpy_helper
+from onnx import (
+    FunctionProto,
+    ModelProto,
+    NodeProto,
+    OperatorSetIdProto,
+    TensorProto,
+    TypeProto,
+    ValueInfoProto,
+    helper,
+    numpy_helper,
+)
 
 from planner.algebra.region import Region
 from planner.artifacts import fetch_node
@@ -90,76 +99,108 @@ def make_body(
     )
 
 
-def write_worker_model(
-    program: WorkerProgram,
-    bodies: Mapping[str, FunctionProto],
-    constants: Mapping[str, np.ndarray],
-    *,
-    opset: int,
-    plan_digest: str = "",
-) -> ModelProto:
-    """A worker's program as an ONNX model; ``read_worker_model`` of it is the program again.
+class WorkerModels:
+    """Writes the models of a program's workers; what several of them say is made once.
 
     Args:
-        program: what the worker does.
-        bodies: the function of each name that its segments call; others are left out.
-        constants: the array of each fixed buffer, of the buffer's shape and dtype.
+        bodies: the function of each name that segments call.
         opset: version of the default operator domain.
-        plan_digest: digest of the plan it belongs to.
+        plan_digest: digest of the plan that they belong to.
     """
-    called = dict.fromkeys(step.function for step in program.steps if isinstance(step, Segment))
-    fills = {name: constants[name] for name in program.fixed if is_large_fill(constants[name], opset)}
-    outside = {*program.loaded, *program.fixed, *program.collected} - fills.keys()
-    foreign = {entry.domain: entry.version for name in called for entry in bodies[name].opset_import if entry.domain}
-    made = [
-        node
-        for name, value in fills.items()
-        for node in fill_nodes(name, value, fresh_name(f"{name}.shape", program.buffers))
-    ]
-    graph = helper.make_graph(
-        [*made, *(_node(step, program) for step in program.steps)],
-        f"worker{program.worker}",
-        [_value(program.buffers[name]) for name in program.loaded],
-        [_value(program.buffers[name]) for name in program.collected],
-        initializer=[
-            _initializer(program.buffers[name], constants[name]) for name in program.fixed if name not in fills
-        ],
-        value_info=[_value(buffer) for name, buffer in program.buffers.items() if name not in outside],
-    )
-    model = helper.make_model(
-        graph,
-        producer_name="tofu",
-        ir_version=IR_VERSION,
-        functions=[bodies[name] for name in called],
-        opset_imports=[
-            helper.make_opsetid("", opset),
+
+    def __init__(self, bodies: Mapping[str, FunctionProto], *, opset: int, plan_digest: str = "") -> None:
+        self._bodies = bodies
+        self._opset = opset
+        self._plan_digest = plan_digest
+        self._calls: dict[int, tuple[Segment, NodeProto, str]] = {}
+        """By identity of a segment, which workers that do the same share: its node, and what metadata say of it."""
+        self._values: dict[tuple[str, DType, Shape], ValueInfoProto] = {}
+
+    def write(self, program: WorkerProgram, constants: Mapping[str, np.ndarray]) -> ModelProto:
+        """A worker's program as an ONNX model; ``read_worker_model`` of it is the program again.
+
+        Args:
+            program: what the worker does; of the functions, only those that its segments call are written.
+            constants: the array of each fixed buffer, of the buffer's shape and dtype.
+        """
+        called = dict.fromkeys(step.function for step in program.steps if isinstance(step, Segment))
+        fills = {name: constants[name] for name in program.fixed if is_large_fill(constants[name], self._opset)}
+        outside = {*program.loaded, *program.fixed, *program.collected} - fills.keys()
+        model = ModelProto(ir_version=IR_VERSION, producer_name="tofu")
+        model.opset_import.extend(self._opsets(called))
+        model.functions.extend([self._bodies[name] for name in called])
+        graph = model.graph
+        graph.name = f"worker{program.worker}"
+        for name, value in fills.items():
+            graph.node.extend(fill_nodes(name, value, fresh_name(f"{name}.shape", program.buffers)))
+        graph.node.extend([self._node(step, program) for step in program.steps])
+        graph.input.extend([self._value(program.buffers[name]) for name in program.loaded])
+        graph.output.extend([self._value(program.buffers[name]) for name in program.collected])
+        graph.initializer.extend(
+            [_initializer(program.buffers[name], constants[name]) for name in program.fixed if name not in fills]
+        )
+        graph.value_info.extend(
+            [self._value(buffer) for name, buffer in program.buffers.items() if name not in outside]
+        )
+        helper.set_model_props(model, self._notes(program))
+        return model
+
+    def _opsets(self, called: Iterable[str]) -> list[OperatorSetIdProto]:
+        foreign = {
+            entry.domain: entry.version for name in called for entry in self._bodies[name].opset_import if entry.domain
+        }
+        return [
+            helper.make_opsetid("", self._opset),
             helper.make_opsetid(fetch_node.DOMAIN, fetch_node.VERSION),
             helper.make_opsetid(SEGMENTS, SEGMENTS_VERSION),
             *(helper.make_opsetid(domain, version) for domain, version in sorted(foreign.items())),
-        ],
-    )
-    buffers = {
-        name: [buffer.tensor, list(buffer.region.lo), list(buffer.region.hi)]
-        for name, buffer in program.buffers.items()
-    }
-    segments = {step.name: step.ops for step in program.steps if isinstance(step, Segment)}
-    notes = {
-        "tofu.worker": str(program.worker),
-        "tofu.plan": plan_digest,
-        "tofu.buffers": json.dumps(buffers, separators=(",", ":")),
-        "tofu.segments": json.dumps(segments, separators=(",", ":")),
-    }
-    if program.arena is not None:
-        notes["tofu.arena"] = json.dumps(
-            {
-                "size_bytes": program.arena.size_bytes,
-                "workspace_bytes": program.arena.workspace_bytes,
-                "offsets": dict(program.arena.offsets),
-            },
-            separators=(",", ":"),
-        )
-    helper.set_model_props(model, notes)
-    return model
+        ]
+
+    def _notes(self, program: WorkerProgram) -> dict[str, str]:
+        """The metadata of a worker."""
+        buffers = {
+            name: [buffer.tensor, buffer.region.lo, buffer.region.hi] for name, buffer in program.buffers.items()
+        }
+        segments = [self._call(step)[2] for step in program.steps if isinstance(step, Segment)]
+        notes = {
+            "tofu.worker": str(program.worker),
+            "tofu.plan": self._plan_digest,
+            "tofu.buffers": _json(buffers),
+            "tofu.segments": f"{{{','.join(segments)}}}",
+        }
+        if program.arena is not None:
+            notes["tofu.arena"] = _json(
+                {
+                    "size_bytes": program.arena.size_bytes,
+                    "workspace_bytes": program.arena.workspace_bytes,
+                    "offsets": dict(program.arena.offsets),
+                }
+            )
+        return notes
+
+    def _node(self, step: Step, program: WorkerProgram) -> NodeProto:
+        if isinstance(step, Fetch):
+            return fetch_node.encode_fetch(step, program.worker, program.buffers[step.target])
+        return self._call(step)[1]
+
+    def _call(self, step: Segment) -> tuple[Segment, NodeProto, str]:
+        if id(step) not in self._calls:
+            node = NodeProto(
+                name=step.name, domain=SEGMENTS, op_type=step.function, input=step.inputs, output=step.outputs
+            )
+            self._calls[id(step)] = step, node, f"{_json(step.name)}:{_json(step.ops)}"
+        return self._calls[id(step)]
+
+    def _value(self, buffer: Buffer) -> ValueInfoProto:
+        key = buffer.name, buffer.dtype, buffer.shape
+        if key not in self._values:
+            kind = helper.make_tensor_type_proto(elem_type_of(buffer.dtype), list(buffer.shape))
+            self._values[key] = ValueInfoProto(name=buffer.name, type=kind)
+        return self._values[key]
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def read_worker_model(model: ModelProto) -> WorkerModel:
@@ -168,7 +209,7 @@ def read_worker_model(model: ModelProto) -> WorkerModel:
     Whether the workers' programs fit together, and may touch memory, is for the runtime to check.
 
     Raises:
-        ModelError: it was not written by ``write_worker_model``; or buffers, functions or places in the arena that it
+        ModelError: it was not written by ``WorkerModels``; or buffers, functions or places in the arena that it
             names are not there or not of the form stated.
     """
     notes = {entry.key: entry.value for entry in model.metadata_props}
@@ -252,29 +293,12 @@ def _refuse_external(model: ModelProto) -> None:
         )
 
 
-def _node(step: Step, program: WorkerProgram) -> NodeProto:
-    if isinstance(step, Fetch):
-        return fetch_node.encode_fetch(step, program.worker, program.buffers[step.target])
-    return NodeProto(
-        name=step.name, domain=SEGMENTS, op_type=step.function, input=list(step.inputs), output=list(step.outputs)
-    )
-
-
 def _step(node: NodeProto, ops: Mapping[str, Sequence[str]], model: str) -> Step:
     if fetch_node.is_fetch(node):
         return fetch_node.decode_fetch(node)
     if node.domain != SEGMENTS or node.name not in ops:
         raise ModelError(f"model {model!r} has node {node.name!r} ({node.op_type}), which is no step of a program")
     return Segment(node.name, node.op_type, tuple(node.input), tuple(node.output), tuple(ops[node.name]))
-
-
-def _value(buffer: Buffer) -> ValueInfoProto:
-    return ValueInfoProto(name=buffer.name, type=_type(buffer.dtype, buffer.shape))
-
-
-@lru_cache(maxsize=1 << 12)
-def _type(dtype: DType, shape: Shape) -> TypeProto:
-    return helper.make_tensor_type_proto(elem_type_of(dtype), list(shape))
 
 
 def _initializer(buffer: Buffer, array: np.ndarray) -> TensorProto:

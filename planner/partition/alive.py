@@ -6,76 +6,101 @@ was fetched for such work is fetched all the same, since the plan counts it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
+from planner.partition.alike import Kinds
 from planner.partition.local_work import LocalWork
-from planner.partition.lower import Epoch, Lowered
+from planner.partition.lowered import Epoch, Lowered
+
+_Kept: TypeAlias = tuple[int, tuple[int, ...]]
+"""The number of a work of an epoch, and those of its nodes that are needed; () for all of them."""
 
 
-def without_dead_work(lowered: Lowered) -> Lowered:
+def without_dead_work(lowered: Lowered, kinds: Kinds) -> Lowered:
     """The program, with only what is needed: those local ops, and nodes of them, whose results reach a fetch or are
     collected, and the parts of constants that these read.
+
+    Args:
+        lowered: the program.
+        kinds: of its workers.
     """
-    wanted = [{*names} for names in lowered.collected]
-    for names in sources_read(lowered.epochs):
-        for worker, needed in enumerate(wanted):
-            needed.update(names[worker])
-    known: dict[tuple[int, ...], LocalWork] = {}
-    kept = [_kept(lowered, worker, needed, known) for worker, needed in enumerate(wanted)]
-    by_epoch = zip(*kept, strict=True)
-    epochs = tuple(Epoch(epoch.fetches, [*work]) for epoch, work in zip(lowered.epochs, by_epoch, strict=True))
+    needed_of = [
+        _needed(lowered, worker, {*lowered.collected[worker]}.union(*taken))
+        for worker, taken in zip(kinds.first, kinds.taken, strict=True)
+    ]
+    left: dict[tuple[int, tuple[int, ...]], LocalWork] = {}
+    """By identity of a work, and the nodes that are left of it: workers that do the same share it."""
+
+    def kept(work: LocalWork, nodes: tuple[int, ...]) -> LocalWork:
+        if not nodes:
+            return work
+        key = (id(work), nodes)
+        if key not in left:
+            left[key] = replace(work, nodes=tuple([work.nodes[number] for number in nodes]))
+        return left[key]
+
+    epochs = []
+    for number, epoch in enumerate(lowered.epochs):
+        needed = [every[number] for every in needed_of]
+        works = [
+            [kept(mine[place], nodes) for place, nodes in needed[kind]]
+            for kind, mine in zip(kinds.of, epoch.work, strict=True)
+        ]
+        epochs.append(Epoch(epoch.fetches, works))
+    read = _constants_read(lowered, epochs)
     fixed = tuple(
-        {name: value for name, value in values.items() if name in needed}
-        for values, needed in zip(lowered.fixed, wanted, strict=True)
+        {name: value for name, value in values.items() if name in names}
+        for values, names in zip(lowered.fixed, read, strict=True)
     )
     absent = tuple(
-        tuple(name for name in names if name in needed) for names, needed in zip(lowered.absent, wanted, strict=True)
+        tuple(name for name in own if name in names) for own, names in zip(lowered.absent, read, strict=True)
     )
-    return replace(lowered, epochs=epochs, fixed=fixed, absent=absent)
+    return replace(lowered, epochs=tuple(epochs), fixed=fixed, absent=absent)
 
 
-def sources_read(epochs: Sequence[Epoch]) -> Iterator[tuple[set[str], ...]]:
-    """For every epoch, by worker, the buffers that fetches on any worker read."""
-    for epoch in epochs:
-        found: tuple[set[str], ...] = tuple(set() for _ in epoch.fetches)
-        # Workers of a round share its pieces, and pieces their sources.
-        pieces = {id(piece): piece for fetches in epoch.fetches for fetch in fetches for piece in fetch.pieces}
-        for source in {id(source): source for piece in pieces.values() for source in piece.sources}.values():
-            found[source.worker].add(source.buffer)
-        yield found
-
-
-def _kept(
-    lowered: Lowered, worker: int, needed: set[str], known: dict[tuple[int, ...], LocalWork]
-) -> list[list[LocalWork]]:
-    """A worker's work by epoch.
+def _needed(lowered: Lowered, worker: int, needed: set[str]) -> list[list[_Kept]]:
+    """A worker's work that is needed, by epoch.
 
     Args:
         lowered: the program.
         worker: whose.
         needed: what fetches read and what is collected; it grows.
-        known: work that is left of other, which workers share.
     """
-    kept: list[list[LocalWork]] = []
+    found: list[list[_Kept]] = []
     for epoch in reversed(lowered.epochs):
-        works: list[LocalWork] = []
-        for work in reversed(epoch.work[worker]):
+        kept: list[_Kept] = []
+        works = epoch.work[worker]
+        for place in range(len(works) - 1, -1, -1):
+            work = works[place]
             if needed.isdisjoint(work.makes):
                 continue
             if len(work.nodes) == 1:
                 needed.update(work.reads)
-                works.append(work)
+                kept.append((place, ()))
                 continue
             nodes = []
-            for node in reversed(work.nodes):
+            for number in range(len(work.nodes) - 1, -1, -1):
+                node = work.nodes[number]
                 if not needed.isdisjoint(node.outputs):
                     needed.update(node.inputs)
                     needed.discard("")  # an absent output is nothing that somebody wants
-                    nodes.append(node)
-            if len(nodes) < len(work.nodes):
-                left = tuple(reversed(nodes))
-                work = known.setdefault((id(work), *map(id, left)), replace(work, nodes=left))
-            works.append(work)
-        kept.append(works[::-1])
-    return kept[::-1]
+                    nodes.append(number)
+            kept.append((place, tuple(nodes[::-1]) if len(nodes) < len(work.nodes) else ()))
+        found.append(kept[::-1])
+    return found[::-1]
+
+
+def _constants_read(lowered: Lowered, epochs: Sequence[Epoch]) -> list[set[str]]:
+    """By worker, the parts of constants that its work reads."""
+    constants = lowered.constants
+    different = {id(work): work for epoch in epochs for works in epoch.work for work in works}
+    reads = {number: constants.intersection(work.reads) for number, work in different.items()}
+    reading = {number: names for number, names in reads.items() if names}
+    found: list[set[str]] = [set() for _ in lowered.buffers]
+    for epoch in epochs:
+        for read, works in zip(found, epoch.work, strict=True):
+            for names in [reading[id(work)] for work in works if id(work) in reading]:
+                read.update(names)
+    return found

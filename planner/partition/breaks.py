@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.graph.model import Graph
-from planner.partition.alive import sources_read
+from planner.partition.alike import Kinds
 from planner.partition.local_work import LocalWork
-from planner.partition.lower import Epoch, Lowered
+from planner.partition.lowered import Epoch, Lowered
 from planner.partition.workspace import MOVING
 
 _INSIDE: Final = 32
@@ -70,20 +70,21 @@ class _Holding:
         return tuple(array.tobytes() for array in (self.filled, self.until, self.sizes, self.behind))
 
 
-def broken(graph: Graph, lowered: Lowered, *, lean: bool = False) -> Lowered:
+def broken(graph: Graph, lowered: Lowered, kinds: Kinds, *, lean: bool = False) -> Lowered:
     """The program with epochs that are one segment each, as few as memory allows.
 
     Args:
         graph: that was planned.
         lowered: without work whose results nobody reads; a new epoch begins wherever something is fetched.
+        kinds: of its workers.
         lean: what is inside of segments will lie in the arena, too.
     """
     number = {op.name: position for position, op in enumerate(graph.ops)}
     runs = _runs(lowered.epochs, number)
-    taken = tuple(sources_read(lowered.epochs))
-    every = (_holding(graph, lowered, runs, taken, worker) for worker in range(len(lowered.buffers)))
-    limits = [_Limit(one, lean=lean) for one in {one.key: one for one in every}.values()]
-    firsts = _firsts(runs, _needed_before(lowered.epochs, runs), limits)
+    of_kind = [_holding(graph, lowered, runs, kinds, worker) for worker in kinds.first]
+    holdings = {of_kind[kind].key: of_kind[kind] for kind in kinds.of}
+    limits = [_Limit(holding, lean=lean) for holding in holdings.values()]
+    firsts = _firsts(runs, _needed_before(lowered.epochs, runs, kinds), limits)
     return replace(lowered, epochs=tuple(_parts(lowered.epochs, runs, firsts)))
 
 
@@ -180,36 +181,47 @@ def _runs(epochs: Sequence[Epoch], number: Mapping[str, int]) -> list[_Run]:
     return runs
 
 
-def _needed_before(epochs: Sequence[Epoch], runs: Sequence[_Run]) -> list[int]:
+def _needed_before(epochs: Sequence[Epoch], runs: Sequence[_Run], kinds: Kinds) -> list[int]:
     """By op: the last one, on any worker, on whose results depends what is fetched before it; -1 if none does."""
-    made: list[dict[str, int]] = [{} for _ in (epochs[0].work if epochs else ())]
+    made: list[dict[str, int]] = [{} for _ in kinds.taken]
+    """By kind, what work makes."""
+    fetched: list[dict[str, int]] = [{} for _ in kinds.of]
     """By worker."""
     found = [-1] * (runs[-1].stop if runs else 0)
+    firsts = kinds.first
     for epoch, run in zip(epochs, runs, strict=True):
+        known: dict[int, int] = {}
         for worker, fetches in enumerate(epoch.fetches):
             for fetch in fetches:
-                sources = [source for piece in fetch.pieces for source in piece.sources]
-                last = max([made[source.worker].get(source.buffer, -1) for source in sources])
-                made[worker][fetch.target] = last
+                for piece in fetch.pieces:
+                    if id(piece) not in known:  # workers of a round share its pieces
+                        known[id(piece)] = max(
+                            [
+                                max(
+                                    made[kinds.of[source.worker]].get(source.buffer, -1),
+                                    fetched[source.worker].get(source.buffer, -1),
+                                )
+                                for source in piece.sources
+                            ]
+                        )
+                last = max([known[id(piece)] for piece in fetch.pieces])
+                fetched[worker][fetch.target] = last
                 found[run.start] = max(found[run.start], last)
         number = {op: run.start + position for position, op in enumerate(run.ops)}
-        for worker, works in enumerate(epoch.work):
-            mine = made[worker]
-            for work in works:
+        for mine, worker in zip(made, firsts, strict=True):
+            for work in epoch.work[worker]:
                 mine.update(dict.fromkeys(work.makes, number[work.op]))
     return found
 
 
-def _holding(
-    graph: Graph, lowered: Lowered, runs: Sequence[_Run], taken: Sequence[tuple[set[str], ...]], worker: int
-) -> _Holding:
+def _holding(graph: Graph, lowered: Lowered, runs: Sequence[_Run], kinds: Kinds, worker: int) -> _Holding:
     """What a worker holds.
 
     Args:
         graph: that was planned.
         lowered: the program.
         runs: the ops of each epoch.
-        taken: of each epoch, the buffers that fetches read (``sources_read``).
+        kinds: of the workers.
         worker: whose.
     """
     buffers = lowered.buffers[worker]
@@ -226,17 +238,16 @@ def _holding(
             until.update(dict.fromkeys(work.reads, 2 * op + 1))
             filled.update(dict.fromkeys(work.makes, 2 * op + 1))
     filled = {name: time for name, time in filled.items() if name in buffers}
-    for run, read in zip(runs, taken, strict=True):
-        for name in read[worker]:
+    for run, taken in zip(runs, kinds.taken[kinds.of[worker]], strict=True):
+        for name in taken:
             until[name] = max(until.get(name, 0), 2 * run.start)
     stop = runs[-1].stop if runs else 0
     over = {
         pair.following: pair.current
-        for pair in graph.state
-        if pair.following in filled
-        and pair.current in buffers
+        for pair, is_over in zip(graph.state, kinds.is_over[kinds.of[worker]], strict=True)
+        if is_over
+        and pair.following in filled
         and pair.current not in filled
-        and buffers[pair.current].region == buffers[pair.following].region
         and until.get(pair.current, 0) < filled[pair.following] + filled[pair.following] % 2
     }
     states = set(over.values())

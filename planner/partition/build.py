@@ -11,8 +11,9 @@ from onnx import FunctionProto
 from planner.artifacts.plan import Decision, Plan, digest
 from planner.artifacts.plan_folder import MODEL, PLAN, worker_file
 from planner.artifacts.program import Fetch, Program, Segment
-from planner.artifacts.worker_model import write_worker_model
+from planner.artifacts.worker_model import WorkerModels
 from planner.graph.model import Graph
+from planner.partition.alike import kinds_of
 from planner.partition.alive import without_dead_work
 from planner.partition.breaks import broken
 from planner.partition.lower import Lowering
@@ -81,8 +82,10 @@ def unplaced(
     lean: bool = False,
 ) -> Unplaced:
     """The program of a plan (``partition``), whose buffers have no places yet."""
-    lowered = without_dead_work(Lowering(graph, decided, apart).run(ops))
-    partitioned = assemble(graph, broken(graph, lowered, lean=lean), lean=lean)
+    lowered = Lowering(graph, decided, apart).run(ops)
+    kinds = kinds_of(graph, lowered)
+    lowered = without_dead_work(lowered, kinds)
+    partitioned = assemble(graph, broken(graph, lowered, kinds, lean=lean), kinds, lean=lean)
     program, bodies = partitioned.program, partitioned.bodies
     moved: dict[str, int] = dict.fromkeys(decided.tensor_bytes, 0)
     for worker in program.workers:
@@ -128,6 +131,7 @@ def plan_files(graph: Graph, model: bytes, decided: Plan, partitioned: Partition
     text = decided.to_json().encode()
     yield PLAN, text
     yield MODEL, model
+    models = WorkerModels(partitioned.bodies, opset=graph.opset, plan_digest=digest(text))
     for program, fixed in zip(partitioned.program.workers, partitioned.fixed, strict=True):
-        worker = write_worker_model(program, partitioned.bodies, fixed, opset=graph.opset, plan_digest=digest(text))
+        worker = models.write(program, fixed)
         yield worker_file(program.worker), worker.SerializeToString(deterministic=True)

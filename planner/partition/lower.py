@@ -21,10 +21,10 @@ from planner.algebra.partial import holders, partial_cuts, settled
 from planner.algebra.region import Region, index_space
 from planner.algebra.tiling import Reducer, Tiling
 from planner.artifacts.plan import Decision, Steps
-from planner.artifacts.program import Buffer, Fetch
+from planner.artifacts.program import Fetch
 from planner.graph.deliveries import is_delivery
 from planner.graph.fills import is_fill
-from planner.graph.model import DType, Graph, Shape, is_used
+from planner.graph.model import DType, Graph, Shape, Tensor, is_used
 from planner.partition.division import Division
 from planner.partition.fetches import (
     BROUGHT,
@@ -40,6 +40,7 @@ from planner.partition.fetches import (
     reduced,
 )
 from planner.partition.local_work import LocalWork, added, cut_out, named, told_apart
+from planner.partition.lowered import Buffers, Epoch, Lowered
 from planner.partition.stepping import Parts, SteppedDivision, TileWork
 from planner.tdl.bind import BoundOp
 
@@ -49,29 +50,6 @@ SMALL_CONSTANT_BYTES = 1024
 """Constants up to this size stand in the code; larger ones are arrays of the worker."""
 _OWN, _MADE, _REDUCED = range(3)
 """Numbers of the names of a tensor's buffers: of its tiles, of what an op makes, of what is joined on the way."""
-
-
-@dataclass
-class Epoch:
-    """By worker: a round of fetches, and the work that follows it."""
-
-    fetches: list[list[Fetch]]
-    work: list[list[LocalWork]]
-
-
-@dataclass(frozen=True)
-class Lowered:
-    """The partitioned program before its work is gathered into segments."""
-
-    epochs: tuple[Epoch, ...]
-    buffers: tuple[Mapping[str, Buffer], ...]
-    """By worker."""
-    fixed: tuple[Mapping[str, np.ndarray], ...]
-    """By worker: parts of constants."""
-    absent: tuple[tuple[str, ...], ...]
-    """By worker: buffers for parts of constants whose values are not there; they are loaded before a run."""
-    collected: tuple[tuple[str, ...], ...]
-    """By worker: buffers that hold tiles of results and next states at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +100,10 @@ class Lowering:
         """Tensors that are brought to where they are owned as soon as an epoch begins, since that frees memory."""
         self._epochs: list[Epoch] = []
         self._start_epoch()
-        self._buffers: list[dict[str, Buffer]] = [{} for _ in every]
+        self._regions: list[dict[str, Region]] = [{} for _ in every]
+        """By worker, what each of its buffers holds."""
+        self._tensors: dict[str, Tensor] = {}
+        """By buffer, the tensor of which it holds a part."""
         self._fixed: list[dict[str, np.ndarray]] = [{} for _ in every]
         self._absent: list[dict[str, None]] = [{} for _ in every]
         self._owned: dict[str, tuple[Layout, tuple[str, ...]]] = {}
@@ -140,15 +121,18 @@ class Lowering:
         """Lowers every op."""
         for name in self._graph.inputs:
             self._own(name)
-        self._much = max(sum(one.size_bytes for one in buffers.values()) for buffers in self._buffers) // _MUCH
+        self._much = max(sum(one.size_bytes for one in buffers.values()) for buffers in self._buffers()) // _MUCH
         for bound in ops:
             self._lower(bound)
             self._returning += [name for name in self._replaced.get(bound.op.name, ()) if name in self._pending]
         self._place([fetch for name in self._graph.outputs for fetch in self._pending.pop(name, [])])
         absent = tuple(tuple(names) for names in self._absent)
         made = [name for name in self._graph.outputs if self._graph.tensors[name].elements]
-        collected = tuple(tuple(name for name in made if name in buffers) for buffers in self._buffers)
-        return Lowered(tuple(self._epochs), tuple(self._buffers), tuple(self._fixed), absent, collected)
+        collected = tuple(tuple(name for name in made if name in regions) for regions in self._regions)
+        return Lowered(tuple(self._epochs), self._buffers(), tuple(self._fixed), absent, collected)
+
+    def _buffers(self) -> tuple[Buffers, ...]:
+        return tuple(Buffers(regions, self._tensors) for regions in self._regions)
 
     def _lower(self, bound: BoundOp) -> None:
         op, strategy = bound.op, self._plan.strategies[bound.op.name].tiling
@@ -275,11 +259,10 @@ class Lowering:
             if held[worker] != region:
                 names[f"in{slot}"] = self._derived(f"{label}.in{slot}")
                 cuts.append(cut_out(op, source, held[worker], names[f"in{slot}"], region).work)
-                self._add_buffer(worker, names[f"in{slot}"], self._buffers[worker][source].tensor, region)
+                self._add_buffer(worker, names[f"in{slot}"], self._tensors[source].name, region)
         names["out0"] = total[0] if len(total) == 1 else self._derived(f"{label}.part")
         if len(total) > 1:  # inside of a segment, or in the arena where all results are
-            sum_after = self._buffers[worker][total[1]]
-            self._add_buffer(worker, names["out0"], sum_after.tensor, sum_after.region)
+            self._add_buffer(worker, names["out0"], self._tensors[total[1]].name, self._regions[worker][total[1]])
         done = named(label, todo.local, names, {}, self._derived, SMALL_CONSTANT_BYTES)
         for large, value in done.large.items():
             self._fix(worker, large, value)
@@ -460,8 +443,10 @@ class Lowering:
         """The buffers that workers' local ops fill: the owned tile itself where one makes just that."""
         way = self._way(name, division, position)
         names = (name, self._derived(f"{name}@made") if _MADE in way.made else "")
+        made, regions = division.made[position], self._regions
         for worker in division.busy:
-            self._add_buffer(worker, names[way.made[worker]], name, division.made[position][worker])
+            regions[worker][names[way.made[worker]]] = made[worker]
+        self._tensors.update(dict.fromkeys([one for one in names if one], self._graph.tensors[name]))
         return [None if number == NOTHING else names[number] for number in way.made]
 
     def _constant_names(
@@ -470,10 +455,13 @@ class Lowering:
         """Where each worker has the part of a constant that it reads; None where it reads none."""
         found: list[str | None] = [None] * self._workers
         wanted = [any(f"in{slot}" in node.inputs for node in local.nodes) for local in division.local_ops]
+        known: dict[Region | None, str] = {}
         for worker in division.busy:
             if wanted[division.local[worker]]:
                 region = division.parts[worker].inputs[slot] if slot in bound.delivered_slots else None
-                found[worker] = self._constant(worker, bound.op.inputs[slot], region, small)
+                if known.get(region) not in small:
+                    known[region] = self._constant(worker, bound.op.inputs[slot], region, small)
+                found[worker] = known[region]
         return found
 
     def _constant(self, worker: int, name: str, region: Region | None, small: dict[str, np.ndarray]) -> str:
@@ -502,9 +490,9 @@ class Lowering:
         """Notes an array of a worker's own, unless it has that."""
         if label not in self._fixed[worker]:
             self._fixed[worker][label] = value
-            dtype = self._graph.tensors[tensor].dtype if tensor else DType(str(value.dtype))
-            self._buffers[worker][label] = Buffer(
-                label, tensor or label, region or Region.whole(value.shape), value.shape, dtype
+            self._regions[worker][label] = region or Region.whole(value.shape)
+            self._tensors[label] = (
+                self._graph.tensors[tensor] if tensor else Tensor(label, value.shape, DType(str(value.dtype)))
             )
 
     def _givers(self, partial: Tiling | None) -> Callable[[int], Sequence[int]]:
@@ -645,9 +633,8 @@ class Lowering:
         return self._tiles[key]
 
     def _add_buffer(self, worker: int, name: str, tensor: str, region: Region) -> None:
-        symbol = self._graph.tensors[tensor]
-        shape = region.shape if symbol.shape else ()
-        self._buffers[worker][name] = Buffer(name, tensor, region, shape, symbol.dtype)
+        self._regions[worker][name] = region
+        self._tensors[name] = self._graph.tensors[tensor]
 
 
 def _are_boxes(every: Sequence[Sequence[Box]]) -> bool:

@@ -19,7 +19,7 @@ from functools import cache
 from onnx import FunctionProto
 
 from planner.artifacts.program import Arena, Program, Segment, WorkerProgram
-from planner.artifacts.waits import last_local_reads, levels, remote_readers, writers
+from planner.artifacts.waits import LastReads, last_reads, levels, writers
 from planner.graph.model import StatePair
 from planner.partition.packing import Packed, Span, best_fit, least_bytes
 from planner.partition.workspace import is_in_place_body
@@ -54,11 +54,11 @@ def needs(program: Program, bodies: Mapping[str, FunctionProto], workspaces: Map
     """
     level = levels(program.workers)
     overwrites = overwriting(bodies)
-    readers = remote_readers(program.workers)
+    reads = last_reads(program.workers, level)
     found = []
     for worker in program.workers:
-        spans = live_spans(worker, level, readers)
-        over = in_place(worker, program.state, overwrites, level, readers)
+        spans = live_spans(worker, level, reads)
+        over = in_place(worker, program.state, overwrites, level, reads)
         placed = tuple(name for name in worker.buffers if name not in over)
         workspace = max(
             (workspaces[step.function] for step in worker.steps if isinstance(step, Segment)),
@@ -89,28 +89,31 @@ def with_arenas(program: Program, every: Sequence[Need], enough_bytes: int = 0, 
     return replace(program, workers=tuple(workers))
 
 
-def live_spans(
-    program: WorkerProgram, level: Sequence[Sequence[int]], readers: Sequence[Mapping[str, Mapping[int, int]]]
-) -> dict[str, Span]:
+def live_spans(program: WorkerProgram, level: Sequence[Sequence[int]], reads: Sequence[LastReads]) -> dict[str, Span]:
     """When each buffer of a worker is needed.
 
     Args:
         program: the worker's.
         level: of every step of every worker.
-        readers: on other workers, of each worker's buffers (``waits.remote_readers``).
+        reads: of the buffers of each worker, the last ones (``waits.last_reads``).
     """
-    ready, read = writers(program), last_local_reads(program)
+    ready = writers(program)
+    here, elsewhere = reads[program.worker].here, reads[program.worker].elsewhere
     mine = level[program.worker]
     last = len(program.steps)
     resident, collected = {*program.loaded, *program.fixed}, set(program.collected)
     spans: dict[str, Span] = {}
     for name, buffer in program.buffers.items():
-        first = 0 if name in resident else ready[name] - 1
-        until = max(first, read.get(name, 0) - 1)
-        for other, count in readers[program.worker].get(name, {}).items():
-            until = max(until, bisect_right(mine, level[other][count - 1]) - 1)
-        if name in resident or name in collected:
+        if name in resident:
+            spans[name] = (buffer.size_bytes, 0, last)
+            continue
+        first = ready[name] - 1
+        if name in collected:
             until = last
+        else:
+            until = max(first, here.get(name, 0) - 1)
+            if name in elsewhere:
+                until = max(until, bisect_right(mine, elsewhere[name]) - 1)
         spans[name] = (buffer.size_bytes, first, until)
     return spans
 
@@ -132,14 +135,15 @@ def in_place(
     state: Sequence[StatePair],
     overwrites: Callable[[str, int, int], bool],
     level: Sequence[Sequence[int]],
-    readers: Sequence[Mapping[str, Mapping[int, int]]],
+    reads: Sequence[LastReads],
 ) -> dict[str, str]:
     """Next states that may be written over their states: by the next state's buffer, the state's.
 
     Legal if everything that reads the state is done, or is the very segment that makes the next state, by element-wise
     nodes on whose results the next state depends.
     """
-    ready, read = writers(program), last_local_reads(program)
+    ready = writers(program)
+    here, elsewhere = reads[program.worker].here, reads[program.worker].elsewhere
     mine = level[program.worker]
     loaded, collected = set(program.loaded), set(program.collected)
     found: dict[str, str] = {}
@@ -150,10 +154,9 @@ def in_place(
         if program.buffers[now].region != program.buffers[then].region:
             continue
         number = ready[then] - 1
-        elsewhere = readers[program.worker].get(now, {})
-        if any(level[other][count - 1] >= mine[number] for other, count in elsewhere.items()):
+        if elsewhere.get(now, -1) >= mine[number]:
             continue
-        last = read.get(now, 0) - 1
+        last = here.get(now, 0) - 1
         step = program.steps[number]
         is_over = last < number
         if last == number and isinstance(step, Segment):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.artifacts.program import Program
-from planner.artifacts.waits import levels, remote_readers
+from planner.artifacts.waits import last_reads, levels
 from planner.graph.model import Role
 from planner.partition.memory import live_spans
 
@@ -35,7 +35,8 @@ def occupancy(program: Program, roles: Mapping[str, Role], worker: int, *, shown
     """
     mine = program.workers[worker]
     assert mine.arena is not None, "memory has been laid out"
-    spans = live_spans(mine, levels(program.workers), remote_readers(program.workers))
+    level = levels(program.workers)
+    spans = live_spans(mine, level, last_reads(program.workers, level))
     offsets = mine.arena.offsets
     # A next state that is written over its state takes no room of its own.
     over = {

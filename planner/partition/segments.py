@@ -18,9 +18,9 @@ from planner.artifacts.worker_model import make_body
 from planner.graph.model import Graph, Op
 from planner.graph.protos import elem_type_of, op_to_node
 from planner.graph.to_onnx import domain_version
-from planner.partition.alive import sources_read
+from planner.partition.alike import Kinds
 from planner.partition.local_work import LocalWork, told_apart
-from planner.partition.lower import Lowered
+from planner.partition.lowered import Lowered
 
 
 @dataclass(frozen=True)
@@ -34,34 +34,41 @@ class Partitioned:
     """By worker: values of the buffers that are filled once."""
 
 
-def assemble(graph: Graph, lowered: Lowered, *, lean: bool = False) -> Partitioned:
+def assemble(graph: Graph, lowered: Lowered, kinds: Kinds, *, lean: bool = False) -> Partitioned:
     """Turns lowered epochs into worker programs and functions.
 
     Args:
         graph: that was planned.
         lowered: each of its epochs becomes a round of fetches and one segment on each worker that has work.
+        kinds: of its workers.
         lean: segments hand out what only their own ops read, too.
     """
-    read_by_fetches: list[set[str]] = [set() for _ in lowered.buffers]
-    for names in sources_read(lowered.epochs):
-        for read, found in zip(read_by_fetches, names, strict=True):
-            read.update(found)
     bodies = _Bodies(graph)
-    programs = []
-    for worker, (buffers, collected) in enumerate(zip(lowered.buffers, lowered.collected, strict=True)):
+    handed_out = []
+    for kind, worker in enumerate(kinds.first):
         work = [epoch.work[worker] for epoch in lowered.epochs]
-        handed_out = _handed_out(work, buffers, lean=lean) | read_by_fetches[worker].union(collected)
+        read = set(lowered.collected[worker]).union(*kinds.taken[kind])
+        handed_out.append(_handed_out(work, lowered.buffers[worker], lean=lean) | read)
+    segments: dict[tuple[int, ...], Segment] = {}
+    """By number of the epoch, kind of the worker, and identity of the works: workers that do the same share it."""
+    programs = []
+    for worker, (buffers, kind) in enumerate(zip(lowered.buffers, kinds.of, strict=True)):
         steps: list[Step] = []
         for number, epoch in enumerate(lowered.epochs):
             steps.extend(epoch.fetches[worker])
-            if epoch.work[worker]:
-                steps.append(bodies.segment(f"segment {number}", epoch.work[worker], buffers, handed_out))
+            works = epoch.work[worker]
+            if works:
+                key = (number, kind, *map(id, works))
+                if key not in segments:
+                    segments[key] = bodies.segment(f"segment {number}", works, buffers, handed_out[kind])
+                steps.append(segments[key])
+        collected = lowered.collected[worker]
         loaded = (*(name for name in graph.inputs if name in buffers), *lowered.absent[worker])
         used = _used_buffers(steps).union(collected, loaded)
         programs.append(
             WorkerProgram(
                 worker=worker,
-                buffers={name: buffer for name, buffer in buffers.items() if name in used},
+                buffers=buffers.only(used),
                 steps=tuple(steps),
                 loaded=loaded,
                 fixed=tuple(lowered.fixed[worker]),

@@ -8,7 +8,7 @@ import pytest
 from fast_suite import spread
 from planner import opdefs
 from planner.artifacts.program import Segment
-from planner.artifacts.waits import levels, remote_readers
+from planner.artifacts.waits import last_reads, levels
 from planner.graph.model import Graph
 from planner.partition import breaks
 from planner.partition.build import partition
@@ -33,11 +33,12 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
 def needed_bytes(found: Partitioned) -> list[int]:
     """By worker, what is needed at once: buffers, and the tensors inside of a segment."""
     program = found.program
-    level, readers = levels(program.workers), remote_readers(program.workers)
+    level = levels(program.workers)
+    reads = last_reads(program.workers, level)
     totals = []
     for worker in program.workers:
-        spans = live_spans(worker, level, readers)
-        for name in in_place(worker, program.state, overwriting(found.bodies), level, readers):
+        spans = live_spans(worker, level, reads)
+        for name in in_place(worker, program.state, overwriting(found.bodies), level, reads):
             del spans[name]
         totals.append(least_bytes(list(spans.values())) + worker.workspace_bytes)
     return totals

@@ -11,7 +11,7 @@ from onnx import helper
 
 from planner import opdefs
 from planner.artifacts.program import WorkerProgram
-from planner.artifacts.waits import data_waits, joined_waits, levels, remote_readers, stuck
+from planner.artifacts.waits import data_waits, joined_waits, last_reads, levels, stuck
 from planner.artifacts.worker_model import make_body
 from planner.errors import ModelError
 from planner.graph.model import DType
@@ -97,10 +97,11 @@ def planned(workers: int) -> Partitioned:
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 6, 8])
 def test_an_arena_is_hardly_larger_than_what_is_needed_at_once(workers: int) -> None:
     program = planned(workers).program
-    level, readers = levels(program.workers), remote_readers(program.workers)
+    level = levels(program.workers)
+    reads = last_reads(program.workers, level)
     for worker in program.workers:
         assert worker.arena is not None
-        spans = live_spans(worker, level, readers)
+        spans = live_spans(worker, level, reads)
         for pair in program.state:
             if worker.arena.offsets[pair.following] == worker.arena.offsets[pair.current]:
                 del spans[pair.following]

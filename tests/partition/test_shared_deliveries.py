@@ -6,7 +6,7 @@ import pytest
 
 from planner import opdefs
 from planner.artifacts.program import Fetch, Program, Segment
-from planner.artifacts.waits import levels, remote_readers
+from planner.artifacts.waits import last_reads, levels
 from planner.cost.tables import CostTables
 from planner.graph.deliveries import SharedDelivery
 from planner.partition.build import partition
@@ -59,10 +59,11 @@ def test_a_shared_delivery_is_one_fetch(workers: int) -> None:
 def test_what_is_delivered_is_held_until_its_last_reader(workers: int) -> None:
     decided = planned(workers)[1]
     program = program_of(decided)
-    level, readers = levels(program.workers), remote_readers(program.workers)
+    level = levels(program.workers)
+    reads = last_reads(program.workers, level)
     assert decided.deliveries
     for worker in program.workers:
-        spans = live_spans(worker, level, readers)
+        spans = live_spans(worker, level, reads)
         for delivery in decided.deliveries:
             reading = [
                 number

@@ -16,7 +16,7 @@ from planner.algebra.tiling import Reducer
 from planner.artifacts.plan import Plan, digest
 from planner.artifacts.plan_folder import MODEL, PLAN, worker_file, write_folder
 from planner.artifacts.program import Buffer, Fetch, Piece, Program, Segment, Source, Step, WorkerProgram
-from planner.artifacts.worker_model import WorkerModel, make_body, write_worker_model
+from planner.artifacts.worker_model import WorkerModel, WorkerModels, make_body
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
 from planner.graph.to_onnx import to_model
 from planner.partition.build import partition
@@ -127,7 +127,7 @@ class Case:
         text = nothing.to_json().encode()
         files = {PLAN: text, MODEL: to_model(self.graph).SerializeToString()}
         for worker in self.program.workers:
-            model = write_worker_model(worker, self.bodies, self.constants, opset=OPSET, plan_digest=digest(text))
+            model = WorkerModels(self.bodies, opset=OPSET, plan_digest=digest(text)).write(worker, self.constants)
             files[worker_file(worker.worker)] = model.SerializeToString()
         write_folder(directory, files.items(), self.program)
         return directory

@@ -13,7 +13,7 @@ import pytest
 
 from planner.artifacts.plan_folder import write_folder
 from planner.artifacts.program import Fetch, Piece
-from planner.artifacts.worker_model import write_worker_model
+from planner.artifacts.worker_model import WorkerModels
 from planner.errors import DifferenceError, ModelError, UsageError
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.runtime.engine.devices import probe_cuda, require_cuda
@@ -169,7 +169,7 @@ def test_a_worker_of_another_plan_is_refused(training: Any, tmp_path: Path) -> N
     directory = training.write(tmp_path / "plan")
     program = training.program
     files = {file.name: file.read_bytes() for file in directory.iterdir() if file.name != "manifest.json"}
-    stranger = write_worker_model(program.workers[1], training.bodies, training.constants, opset=21, plan_digest="x")
+    stranger = WorkerModels(training.bodies, opset=21, plan_digest="x").write(program.workers[1], training.constants)
     files["worker1.onnx"] = stranger.SerializeToString()
     write_folder(tmp_path / "other", files.items(), program)
     with pytest.raises(ModelError, match="worker models of another plan") as caught:

@@ -11,7 +11,7 @@ import pytest
 from onnx import ModelProto
 
 from planner.artifacts.program import Arena
-from planner.artifacts.worker_model import read_worker_model, write_worker_model
+from planner.artifacts.worker_model import WorkerModels, read_worker_model
 from planner.errors import ModelError
 
 
@@ -23,7 +23,7 @@ def case(request: pytest.FixtureRequest) -> Any:
 def test_round_trip(case: Any) -> None:
     assert case.program.workers
     for program in case.program.workers:
-        model = write_worker_model(program, case.bodies, case.constants, opset=21, plan_digest="abc")
+        model = WorkerModels(case.bodies, opset=21, plan_digest="abc").write(program, case.constants)
         onnx.checker.check_model(model, full_check=True)
         assert model.ir_version <= 13
         read = read_worker_model(ModelProto.FromString(model.SerializeToString()))
@@ -41,7 +41,7 @@ def test_the_memory_plan_is_in_the_file(training: Any) -> None:
     program = training.program.workers[0]
     offsets = {name: 64 * number for number, name in enumerate(program.buffers)}
     placed = replace(program, arena=Arena(64 * len(offsets), offsets, 128))
-    model = write_worker_model(placed, training.bodies, training.constants, opset=21)
+    model = WorkerModels(training.bodies, opset=21).write(placed, training.constants)
     assert read_worker_model(model).program == placed
     next(entry for entry in model.metadata_props if entry.key == "tofu.arena").value = "[]"
     with pytest.raises(ModelError, match="is no worker model"):
@@ -50,7 +50,7 @@ def test_the_memory_plan_is_in_the_file(training: Any) -> None:
 
 def test_every_buffer_has_a_type_in_the_file(training: Any) -> None:
     program = training.program.workers[0]
-    graph = write_worker_model(program, training.bodies, training.constants, opset=21).graph
+    graph = WorkerModels(training.bodies, opset=21).write(program, training.constants).graph
     typed = [value.name for value in (*graph.input, *graph.output, *graph.value_info)]
     typed += [tensor.name for tensor in graph.initializer]
     assert sorted(typed) == sorted(program.buffers)
@@ -62,7 +62,7 @@ def test_a_stranger_is_no_worker_model() -> None:
 
 
 def test_a_lacking_function_is_named(training: Any) -> None:
-    model = write_worker_model(training.program.workers[0], training.bodies, training.constants, opset=21)
+    model = WorkerModels(training.bodies, opset=21).write(training.program.workers[0], training.constants)
     del model.functions[:]
     with pytest.raises(ModelError, match="functions that it does not have") as caught:
         read_worker_model(model)
@@ -70,7 +70,7 @@ def test_a_lacking_function_is_named(training: Any) -> None:
 
 
 def test_a_node_that_is_no_step(training: Any) -> None:
-    model = write_worker_model(training.program.workers[0], training.bodies, training.constants, opset=21)
+    model = WorkerModels(training.bodies, opset=21).write(training.program.workers[0], training.constants)
     model.graph.node.add(op_type="Relu", name="stranger")
     with pytest.raises(ModelError, match=r"node 'stranger' \(Relu\), which is no step"):
         read_worker_model(model)
@@ -80,7 +80,7 @@ def test_a_node_that_is_no_step(training: Any) -> None:
 def test_no_tensor_has_external_data(reduction: Any, where: str) -> None:
     """ONNX Runtime would read it from the working directory: a file of whoever runs the plan."""
     program = reduction.program.workers[0]
-    model = write_worker_model(program, reduction.bodies, reduction.constants, opset=21)
+    model = WorkerModels(reduction.bodies, opset=21).write(program, reduction.constants)
     assert read_worker_model(model).program == program
     tensor = onnx.numpy_helper.from_array(np.zeros(4, np.float32), "t")
     tensor.ClearField("raw_data")
