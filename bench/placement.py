@@ -10,6 +10,7 @@ is counted and carried out as in any other plan.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from planner.algebra.tiling import Only, Tiling
@@ -21,8 +22,9 @@ from planner.descriptions import in_force
 from planner.graph.model import Graph, Op, Role
 from planner.graph.rewriting.randomness import lower_randomness
 from planner.graph.to_onnx import to_model
-from planner.partition.build import complete_plan, partition, plan_files
+from planner.partition.build import complete_plan, partition, plan_files, worker_files
 from planner.planning.bodies import decide_with_bodies
+from planner.progress import silent
 from planner.search.request import SearchRequest
 from planner.training.doors.read import read_step
 
@@ -57,7 +59,8 @@ def placed(train: Path, workers: int, folder: Path) -> Path:
     )
     partitioned = partition(decided.graph, decided.ops, plan)
     complete = complete_plan(plan, partitioned.program, graph.name, digest(content))
-    write_folder(directory, plan_files(graph, content, complete, partitioned), partitioned.program)
+    models = worker_files(graph.opset, digest(complete.to_json().encode()), partitioned, silent)
+    write_folder(directory, chain(plan_files(content, complete), models), partitioned.program)
     return directory
 
 

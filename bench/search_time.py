@@ -150,10 +150,11 @@ def stages(console: Console, model: str, workers: int, effort: EffortName) -> No
         program = planned.trial.partitioned.program
         note(f"make {sum(len(worker.steps) for worker in program.workers):,} steps, and place buffers")
         plan = session.complete(planned.trial)
-        Destination(directory, force=False, annotated=None).write(session, plan, planned.trial.partitioned)
+        destination = Destination(directory, force=False, annotated=None)
+        destination.write(session, plan, planned.trial)
         written = [one.stat().st_size for one in directory.iterdir()]
         note(f"write {len(written)} files, {sum(written) / 1e6:.0f} MB")
-        result_of(session, planned, plan, session.beside(planned, plan)[0], directory, clock, Spent())
+        result_of(session, planned, plan, session.beside(planned, plan)[0], destination, clock, Spent())
         note("count for the summary")
     console.print(table)
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from planner.api import (
         as_json,
+        build,
         check,
         checkpoints,
         compare,
@@ -50,6 +51,7 @@ __version__ = "0.1.0"
 __all__ = [
     "grad",
     "plan",
+    "build",
     "explain",
     "why",
     "run",

@@ -116,6 +116,8 @@ class PlanResult(ShortRepr):
     """What else could be tried; None where nothing depends on effort."""
     summary: Summary | None = None
     """What one wants to know; None only of results that no planning made."""
+    has_models: bool = True
+    """Whether the workers' models were written, too."""
     part_seconds: Mapping[Part, float] = field(default_factory=dict)
     """By part of the work (``planner.spent``); what is in none of them is the rest of the total."""
 
@@ -376,6 +378,19 @@ class ReportResult:
     """What a run took is told, too."""
     left_out: tuple[str, ...]
     """What is not on the page, and why, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildResult:
+    """The models of a plan's workers, which were added to it."""
+
+    directory: Path
+    model: str
+    workers: int
+    functions: int
+    """Distinct bodies of segments."""
+    model_bytes: int
+    """What the workers' models take on the disk."""
 
 
 @dataclass(frozen=True, slots=True)

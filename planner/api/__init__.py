@@ -1,6 +1,6 @@
 """What the commands do, for Python users.
 
-``grad``, ``plan``, ``explain``, ``why``, ``report``, ``run``, ``export``, ``compare``, ``check``, ``diff``,
+``grad``, ``plan``, ``build``, ``explain``, ``why``, ``report``, ``run``, ``export``, ``compare``, ``check``, ``diff``,
 ``profile``, ``zoo``, ``checkpoints``,
 ``export_checkpoint``; ``show`` and ``as_json`` of what they return. ``import planner`` has them, too.
 
@@ -9,6 +9,7 @@ Every function takes paths and plain options, returns data and raises ``TofuErro
 
 from __future__ import annotations
 
+from planner.api.building import build
 from planner.api.checking import check
 from planner.api.checkpointing import checkpoints, export_checkpoint
 from planner.api.comparison import compare
@@ -25,6 +26,7 @@ from planner.api.training import grad
 
 __all__ = [
     "as_json",
+    "build",
     "check",
     "checkpoints",
     "compare",

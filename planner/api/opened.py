@@ -31,6 +31,8 @@ class Opened:
     """That form with the bodies and shared deliveries of the plan."""
     ops: tuple[BoundOp, ...]
     """Of ``graph``, in its order."""
+    described_by: DescriptionFile | None = None
+    """The user's descriptions that are in force; None: tofu's own alone."""
 
     @property
     def decided(self) -> Decided:
@@ -39,23 +41,25 @@ class Opened:
         return Decided(**told, graph=self.graph, ops=self.ops)
 
 
-def opened(directory: Path | None, opdefs: Path | None) -> Opened:
+def opened(directory: Path | None, opdefs: Path | None, *, with_models: bool = True) -> Opened:
     """Opens a plan's folder, and checks that its plan fits its model.
 
     Args:
         directory: the plan's folder; None: the newest in the working directory.
         opdefs: the file of descriptions that the plan was made with, or None.
+        with_models: the workers' models are looked at, if they are there.
 
     Raises:
         TofuError: there is no plan, or it does not fit.
     """
-    folder = open_folder(directory if directory is not None else newest_folder(Path()))
+    where = directory if directory is not None else newest_folder(Path())
+    folder = open_folder(where, with_models=with_models)
     model = read_model(folder.model, operators=EVERY_OPERATOR)
     planned = planned_form(folder, model)
     descriptions, source = in_force(opdefs, "replicate")
     if source is not None and source != folder.plan.described_by:
         _refuse_other_descriptions(folder, source)
-    return Opened(folder, model, planned.form, planned.graph, descriptions.bind_all(planned.graph))
+    return Opened(folder, model, planned.form, planned.graph, descriptions.bind_all(planned.graph), source)
 
 
 def _refuse_other_descriptions(folder: PlanFolder, given: DescriptionFile) -> None:

@@ -64,6 +64,7 @@ def plan(
     time: str | None = None,
     out: AnyPath | None = None,
     force: bool = False,
+    models: bool = True,
     state: AnyPath | None = None,
     sharding_annotations: AnyPath | None = None,
     profile: AnyPath | None = None,
@@ -108,6 +109,7 @@ def plan(
             as ``quick`` does, and one that fits where memory has a limit. None: until all is done.
         out: the folder to write; MODEL.tofuK in the working directory if None.
         force: a plan that is there is replaced.
+        models: the models of the workers are written, too; else ``build`` makes them, or ``run`` when it needs them.
         state: a file of pairs of state and next state; None: as the model says, or inferred.
         sharding_annotations: a file to write: the model with the tilings as ONNX sharding annotations.
         profile: a file of ``profile``: what ops were measured to take, for the topology's devices.
@@ -153,7 +155,7 @@ def plan(
     )
     stop.must_fit = request.limits is not None
     directory = path_of(out) or Path(f"{path.stem}.tofu{target.workers}")
-    destination = Destination(directory, force, path_of(sharding_annotations))
+    destination = Destination(directory, force, path_of(sharding_annotations), models)
     destination.try_it()
     with measured() as spent:
         session = Session(request)
@@ -164,15 +166,15 @@ def plan(
         if device == "cuda":
             progress("looking for CUDA kernels")
             partitioned = planned.trial.partitioned
-            models = (
+            workers = (
                 WorkerModel(worker, partitioned.bodies, fixed, "")
                 for worker, fixed in zip(partitioned.program.workers, partitioned.fixed, strict=True)
             )
-            if sentence := cuda_changes(models).sentence():
+            if sentence := cuda_changes(workers).sentence():
                 notice(sentence)
         warnings = (*warnings, *state_warnings(session.whole))
         complete = replace(complete, stopped_by=stop.stopped_by, warnings=warnings)
         if stop.stopped_by is not None:
             notice(_STOPPED[stop.stopped_by])
-        destination.write(session, complete, planned.trial.partitioned)
-        return result_of(session, planned, complete, beside, directory, started, spent)
+        destination.write(session, complete, planned.trial)
+        return result_of(session, planned, complete, beside, destination, started, spent)

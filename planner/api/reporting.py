@@ -14,6 +14,7 @@ import onnx
 
 import planner
 from planner.api.arguments import AnyPath, checked, path_of
+from planner.api.building import program_of
 from planner.api.explanation import answers_of
 from planner.api.memory_of_page import memory_of_page
 from planner.api.opened import Opened, opened
@@ -116,9 +117,11 @@ def report(
             f"--trace: the plan in {folder.path} is for no topology, and has no schedule",
             hint="plan it for a machine: tofu plan --topology with a file or a name",
         )
-    loaded = load_plan(folder.path, progress)
+    loaded = load_plan(folder.path, progress).program if folder.has_models else None
+    plan = opened(folder.path, opdefs)
+    program = program_of(plan, progress).program if loaded is None else loaded
     progress("analysing the plan")
-    gathering = _Gathering(opened(folder.path, opdefs), loaded.program, progress)
+    gathering = _Gathering(plan, program, progress)
     times = gathering.times(topology, profile)
     if trace is not None and times.spans is None:
         raise UsageError(f"--trace: {times.lacking}", hint=times.hint)

@@ -10,7 +10,7 @@ from typing import Literal
 from planner.api.arguments import AnyPath, checked, path_of
 from planner.api.given_arrays import AnyInputs, inputs_of
 from planner.artifacts.measured import MeasuredRun, MeasuredStep
-from planner.artifacts.plan_folder import newest_folder
+from planner.artifacts.plan_folder import lacks_models, newest_folder
 from planner.errors import UsageError
 from planner.graph.model import Tensor
 from planner.installed import require_runtime, runtime_notes
@@ -141,6 +141,8 @@ def run(
             notice(line)
         progress("reading the plan")
         where = Path(directory) if directory is not None else newest_folder(Path())
+        if lacks_models(where):
+            _build(where, path_of(opdefs), progress, notice, alone=engine != "mpi")
         if result is not None:
             try_file(result)
             if result.suffix != ".npz":
@@ -192,6 +194,28 @@ def run(
             except UsageError as error:  # the run is done, and its result is worth more
                 notice(f"note: what was measured is not kept: {error.what}")
         return outcome
+
+
+def _build(where: Path, opdefs: Path | None, progress: Progress, notice: Callable[[str], None], *, alone: bool) -> None:
+    """Makes the models of a plan that has none.
+
+    Args:
+        where: the plan's folder.
+        opdefs: the file of descriptions that the plan was made with.
+        progress: told what is being done.
+        notice: told that they are made.
+        alone: no other process is about to do the same.
+
+    Raises:
+        TofuError: they cannot be made or written, or by several processes at once.
+    """
+    if not alone:
+        raise UsageError(f"{where} has no models yet", hint=f"make them before ranks meet: tofu build {where}")
+    # What plans is not needed where models are there.
+    from planner.api.building import build
+
+    notice(f"note: {where} has no models yet: they are made now, as `tofu build` does")
+    build(where, opdefs=opdefs, progress=progress)
 
 
 def _measured(profile: Profile, engine: str, device: str) -> MeasuredRun:

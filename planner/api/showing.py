@@ -11,9 +11,10 @@ from planner.errors import UsageError
 from planner.gate.verdict import CheckResult
 from planner.planning.difference import Difference
 from planner.report import as_json as plain
-from planner.report import checkpoints, device_profile, difference, explained, exports, gate, planned, tables
+from planner.report import built, checkpoints, device_profile, difference, explained, exports, gate, planned, tables
 from planner.report.sheet import TextSheet
 from planner.results import (
+    BuildResult,
     Comparison,
     Explanation,
     ExportResult,
@@ -29,6 +30,7 @@ from planner.runtime.values.checkpoints import CheckpointList, ExportedCheckpoin
 AnyResult: TypeAlias = (
     GradResult
     | PlanResult
+    | BuildResult
     | Explanation
     | ReportResult
     | ExportResult
@@ -48,6 +50,7 @@ _FORMS: Mapping[type, _Forms] = MappingProxyType(
     {
         GradResult: (plain.grad, tables.grad),
         PlanResult: (plain.plan, planned.plan),
+        BuildResult: (plain.build, built.built),
         Explanation: (plain.explain, explained.explain),
         RunResult: (plain.run, tables.run),
         Comparison: (plain.compare, tables.compare),

@@ -4,7 +4,7 @@
     manifest.json   the sha256 of every other file; the model's inputs, outputs and state pairs; where its data lie,
                     and the file that was planned
     model.onnx      the model that was planned, as it was ingested; weights that were external data still are
-    worker0.onnx    what each worker runs
+    worker0.onnx    what each worker runs; not there after `tofu plan --no-models`, until `tofu build` makes them
     ...
     measured.json   what `tofu run --profile` measured last, if it ever did; not in the manifest
 
@@ -16,25 +16,27 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from planner.artifacts.making import USUAL, Making
 from planner.artifacts.plan import Plan, digest
 from planner.artifacts.program import Program
 from planner.artifacts.source_file import SourceFile
-from planner.errors import ModelError, UsageError
+from planner.errors import ModelError, TofuError, UsageError
 from planner.graph.data_folder import DataFolder
 from planner.graph.model import StatePair
 from planner.regular_file import digest_of, read_regular
 from planner.strict_json import JsonError, Value, read_json
-from planner.whole import try_folder, whole_folder
+from planner.whole import try_folder, whole_file, whole_folder
 
 PLAN = "plan.json"
 MANIFEST = "manifest.json"
 MODEL = "model.onnx"
 MEASURED = "measured.json"
 SCHEMA_VERSION = 1
+_HAS_MODELS = "has_models"
 _FILES = re.compile(r"plan\.json|manifest\.json|measured\.json|model\.onnx|worker[0-9]+\.onnx")
 _OTHER_PLACE = "choose another folder with --out, or move that one away"
 
@@ -59,6 +61,10 @@ class PlanFolder:
     """What is said of the folder of the model's external data (``DataFolder.recorded``); () if it has none."""
     source: SourceFile | None = None
     """The file that was planned; None if it is not recorded."""
+    making: Making = USUAL
+    """How the plan's program is made."""
+    has_models: bool = True
+    """Whether the workers' models are there; else they can be made (``tofu build``)."""
 
     @property
     def model(self) -> Path:
@@ -98,6 +104,8 @@ def write_folder(
     data_folder: DataFolder | None = None,
     source: SourceFile | None = None,
     *,
+    making: Making = USUAL,
+    has_models: bool = True,
     force: bool = False,
 ) -> None:
     """Writes a plan's files and their manifest.
@@ -108,6 +116,8 @@ def write_folder(
         program: the partitioned program of the plan.
         data_folder: where the model's external data lie; None if it has none.
         source: the file that was planned; None: it is not recorded.
+        making: how the program is made.
+        has_models: the workers' models are among the files.
         force: a plan that is there is replaced.
 
     Raises:
@@ -127,12 +137,58 @@ def write_folder(
             "state": [[pair.current, pair.following] for pair in program.state],
             **({} if data_folder is None else {"data_folder": data_folder.recorded(directory)}),
             **({} if source is None else {"source": source.recorded(directory)}),
+            **({} if making == USUAL else {"making": making.recorded()}),
+            **({} if has_models else {_HAS_MODELS: False}),
         }
-        (folder / MANIFEST).write_bytes((json.dumps(manifest, indent=1) + "\n").encode())
+        (folder / MANIFEST).write_bytes(_manifest_text(manifest))
 
 
-def open_folder(directory: Path) -> PlanFolder:
+def add_models(folder: PlanFolder, models: Iterable[tuple[str, bytes]]) -> None:
+    """Writes the workers' models into a plan's folder, which is then as if it had been written with them.
+
+    The manifest is replaced last: until then the folder is that of a plan without models.
+
+    Args:
+        folder: of the plan.
+        models: names and contents; each is written before the next is asked for.
+
+    Raises:
+        UsageError: they cannot be written.
+    """
+    manifest = json.loads(read_regular(folder.path / MANIFEST))
+    digests = {name: manifest["files"][name] for name in (PLAN, MODEL)}
+    without = {**manifest, "files": dict(sorted(digests.items())), _HAS_MODELS: False}
+    if folder.has_models:
+        with whole_file(folder.path / MANIFEST) as stream:
+            stream.write(_manifest_text(without))
+    for name, content in models:
+        digests[name] = digest(content)
+        with whole_file(folder.path / name) as stream:
+            stream.write(content)
+    del without[_HAS_MODELS]
+    with whole_file(folder.path / MANIFEST) as stream:
+        stream.write(_manifest_text({**without, "files": dict(sorted(digests.items()))}))
+
+
+def lacks_models(directory: Path) -> bool:
+    """Whether a folder says that it holds a plan without models; what is wrong with it is for who opens it to say."""
+    try:
+        stated = read_json(directory / MANIFEST).get(_HAS_MODELS)
+        return stated is not None and not stated.flag()
+    except (JsonError, OSError, TofuError):
+        return False
+
+
+def _manifest_text(manifest: Mapping[str, object]) -> bytes:
+    return (json.dumps(manifest, indent=1) + "\n").encode()
+
+
+def open_folder(directory: Path, *, with_models: bool = True) -> PlanFolder:
     """Reads a plan's folder and checks every file's digest.
+
+    Args:
+        directory: the folder.
+        with_models: the workers' models are looked at, if they are there.
 
     Raises:
         UsageError: it is no plan's folder.
@@ -154,9 +210,12 @@ def open_folder(directory: Path) -> PlanFolder:
         if len(data_record) not in (0, 2, 4):
             raise manifest["data_folder"].fault("is not a folder, twice, and a model with its digest")
         source = _source(manifest.get("source"), directory)
+        making = USUAL if (stated := manifest.get("making")) is None else Making.stated(stated)
+        has_models = (stated := manifest.get(_HAS_MODELS)) is None or stated.flag()
     except JsonError as error:
         raise ModelError(f"{manifest_file} cannot be read: {error}", hint="plan the model again") from None
-    faults = [_fault(directory, name, wanted) for name, wanted in expected.items()]
+    looked_at = [name for name in expected if with_models or name in (PLAN, MODEL)]
+    faults = [_fault(directory, name, expected[name]) for name in looked_at]
     faults.extend(f"{name} is not in the manifest" for name in (PLAN, MODEL) if name not in expected)
     if any(faults):
         raise ModelError(
@@ -167,13 +226,15 @@ def open_folder(directory: Path) -> PlanFolder:
     plan = Plan.from_json(read_regular(directory / PLAN), str(directory / PLAN))
     there = sum(1 for name in expected if name not in (PLAN, MODEL))
     # Their number first: a plan may state any number of workers.
-    if plan.workers != there or any(worker_file(worker) not in expected for worker in range(there)):
+    if there != (plan.workers if has_models else 0) or any(
+        worker_file(worker) not in expected for worker in range(there)
+    ):
         raise ModelError(
             f"{directory}: the plan is for {plan.workers} workers, and not these are there",
             facts=tuple(sorted(expected)),
             hint="plan the model again with `tofu plan`",
         )
-    return PlanFolder(directory, plan, inputs, outputs, state, data_record, source)
+    return PlanFolder(directory, plan, inputs, outputs, state, data_record, source, making, has_models)
 
 
 def _source(stated: Value | None, directory: Path) -> SourceFile | None:

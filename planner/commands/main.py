@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import click
 
 from planner import __version__
+from planner.commands.build import build
 from planner.commands.check import check
 from planner.commands.checkpoint import checkpoint
 from planner.commands.compare import compare
@@ -84,7 +85,23 @@ def tofu() -> None:
     """
 
 
-for _command in (grad, plan, compare, diff, check, profile, ops, explain, report, run, checkpoint, export, zoo, schema):
+for _command in (
+    grad,
+    plan,
+    build,
+    compare,
+    diff,
+    check,
+    profile,
+    ops,
+    explain,
+    report,
+    run,
+    checkpoint,
+    export,
+    zoo,
+    schema,
+):
     tofu.add_command(_command)
 
 

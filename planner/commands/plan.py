@@ -40,7 +40,7 @@ _GROUPS = {
     "Your own wishes": ("--pin", "--forbid", "--replicate"),
     "The search": ("--effort", "--time"),
     "The model": ("--dim", "--value", "--state", "--opdefs", "--unknown-ops"),
-    "Output": ("--out", "--force", "--sharding-annotations", "--json"),
+    "Output": ("--out", "--force", "--no-models", "--sharding-annotations", "--json"),
 }
 
 
@@ -135,6 +135,12 @@ _GROUPS = {
     help="Where to write the plan.  [default: MODEL.tofuK in the working directory]",
 )
 @click.option("--force", is_flag=True, help="Replace a plan that is there; a folder with anything else in it stays.")
+@click.option(
+    "--no-models",
+    "without_models",
+    is_flag=True,
+    help="Write the plan alone; `tofu build` writes the workers' models, and so does `tofu run`.",
+)
 @STATE
 @click.option(
     "--sharding-annotations",
@@ -173,6 +179,7 @@ def plan(
     time: str | None,
     out: Path | None,
     force: bool,
+    without_models: bool,
     state: Path | None,
     sharding_annotations: Path | None,
     profile: Path | None,
@@ -195,6 +202,7 @@ def plan(
       tofu plan train.onnx --gpus 8 --memory 12GiB
       tofu plan train.onnx --gpus 8 --rates link=25GB/s,memory=860GB/s,compute=91TFLOP/s
       tofu plan train.onnx --gpus 8 --time 5m
+      tofu plan train.onnx --topology h100-64x8 --no-models --out plan
       tofu plan train.onnx --gpus 4 --strategy data --json
       tofu plan train.onnx --gpus 4 --pin fc.weight='S(0)' --pin '*.bias=R' --forbid 'act*=R'
       tofu plan train.onnx --gpus 4 --replicate none
@@ -231,6 +239,7 @@ def plan(
                 time=time,
                 out=out,
                 force=force,
+                models=not without_models,
                 sharding_annotations=sharding_annotations,
                 profile=profile,
                 opdefs=opdefs,

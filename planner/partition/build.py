@@ -8,7 +8,7 @@ from typing import Any
 
 from onnx import FunctionProto
 
-from planner.artifacts.plan import Decision, Plan, digest
+from planner.artifacts.plan import Decision, Plan
 from planner.artifacts.plan_folder import MODEL, PLAN, worker_file
 from planner.artifacts.program import Fetch, Program, Segment
 from planner.artifacts.worker_model import WorkerModels
@@ -20,6 +20,7 @@ from planner.partition.lower import Lowering
 from planner.partition.memory import Need, needs, with_arenas
 from planner.partition.segments import Partitioned, assemble
 from planner.partition.workspace import workspace_bytes
+from planner.progress import Progress
 from planner.spent import part
 from planner.tdl.bind import BoundOp
 
@@ -126,12 +127,26 @@ def complete_plan(decided: Decision, program: Program, model: str, model_digest:
     return Plan(**{**told, "model": model, "model_digest": model_digest, **others})
 
 
-def plan_files(graph: Graph, model: bytes, decided: Plan, partitioned: Partitioned) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of the files of a plan's folder, without the manifest, one made after the other."""
-    text = decided.to_json().encode()
-    yield PLAN, text
+def plan_files(model: bytes, decided: Plan) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of the files of a plan's folder, without the manifest and the workers' models."""
+    yield PLAN, decided.to_json().encode()
     yield MODEL, model
-    models = WorkerModels(partitioned.bodies, opset=graph.opset, plan_digest=digest(text))
-    for program, fixed in zip(partitioned.program.workers, partitioned.fixed, strict=True):
+
+
+def worker_files(
+    opset: int, plan_digest: str, partitioned: Partitioned, progress: Progress
+) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of the workers' models, one made after the other.
+
+    Args:
+        opset: version of the default operator domain of the model that was planned.
+        plan_digest: digest of the plan's file.
+        partitioned: the plan's program.
+        progress: told which is made.
+    """
+    models = WorkerModels(partitioned.bodies, opset=opset, plan_digest=plan_digest)
+    workers = partitioned.program.workers
+    for program, fixed in zip(workers, partitioned.fixed, strict=True):
+        progress(f"writing worker {program.worker + 1:,} of {len(workers):,}")
         worker = models.write(program, fixed)
         yield worker_file(program.worker), worker.SerializeToString(deterministic=True)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from planner.algebra.tiling import Tiling
 from planner.artifacts.estimate import TimeEstimate
+from planner.artifacts.making import Making
 from planner.cost.by_op import costed, op_cost
 from planner.cost.priced import PricedTables, payable
 from planner.cost.residence import Residence
@@ -69,6 +70,11 @@ class Trial:
     limit_bytes: int = 0
     """The bytes that no worker should take more of: where a worker can do with fewer, buffers are placed again until it
     does."""
+
+    @property
+    def making(self) -> Making:
+        """How its program is made."""
+        return Making(self.is_lean, self.limit_bytes, tuple(map(tuple, self.apart)))
 
     @cached_property
     def partitioned(self) -> Partitioned:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 from planner.artifacts.plan import Plan
 from planner.artifacts.program import Fetch, Segment
 from planner.graph.reading.values import values_of
 from planner.partition.collectives import collectives, counted
 from planner.planning.another_effort import another_effort
+from planner.planning.folder import Destination
 from planner.planning.session import Planned, Session
 from planner.planning.why.summary import summary_of
 from planner.results import Beside, PlanResult
@@ -21,7 +21,7 @@ def result_of(
     planned: Planned,
     plan: Plan,
     beside: Beside | None,
-    directory: Path,
+    destination: Destination,
     started: float,
     spent: Spent,
 ) -> PlanResult:
@@ -32,7 +32,7 @@ def result_of(
         planned: what was found.
         plan: that is complete.
         beside: what else is estimated (``Session.beside``).
-        directory: where it was written.
+        destination: where it was written.
         started: when, by ``time.perf_counter``.
         spent: what the parts took.
     """
@@ -41,7 +41,8 @@ def result_of(
     steps = [step for worker in program.workers for step in worker.steps]
     return PlanResult(
         plan=plan,
-        directory=directory,
+        directory=destination.directory,
+        has_models=destination.has_models,
         search_seconds=spent.seconds["search"] + spent.seconds["bound"],
         total_seconds=time.perf_counter() - started,
         part_seconds=spent.seconds,
@@ -59,6 +60,6 @@ def result_of(
         found_by=decided.strategy,
         beside=beside,
         left_out=(*planned.left_out, *request.stop.left_out),
-        summary=summary_of(session, planned, plan, beside, directory),
+        summary=summary_of(session, planned, plan, beside, destination.directory),
         another_effort=another_effort(decided, request.effort, request.stop, shares=request.shares and request.is_free),
     )

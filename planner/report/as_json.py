@@ -14,6 +14,7 @@ from planner.report.bounds import bounds_json, stepped_json
 from planner.report.door import door_json
 from planner.results import (
     Beside,
+    BuildResult,
     Comparison,
     Explanation,
     ExportResult,
@@ -87,6 +88,7 @@ def plan(result: PlanResult) -> dict[str, Any]:
         **({"left_out": list(result.left_out)} if result.left_out else {}),
         "another_effort": None if result.another_effort is None else asdict(result.another_effort),
         "directory": str(result.directory),
+        **({} if result.has_models else {"has_models": False}),
         "search_seconds": result.search_seconds,
         "total_seconds": result.total_seconds,
         "part_seconds": dict(result.part_seconds),
@@ -367,6 +369,11 @@ def zoo_models(rows: Sequence[ZooRow]) -> dict[str, Any]:
             for row in rows
         ],
     }
+
+
+def build(result: BuildResult) -> dict[str, Any]:
+    """What ``tofu build --json`` prints."""
+    return {"schema_version": SCHEMA_VERSION, **asdict(result), "directory": str(result.directory)}
 
 
 def export(result: ExportResult) -> dict[str, Any]:

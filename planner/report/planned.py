@@ -36,6 +36,7 @@ def plan(result: PlanResult, file: TextIO) -> None:
             ("state", f"{memory(result.state_bytes)} in all"),
             ("search", f"{format_seconds(result.search_seconds)}, from file to files {_total(result)}"),
             ("written to", str(result.directory)),
+            *([] if result.has_models else [("models", "not written: `tofu build` makes them, or `tofu run`")]),
             *([("left out", ", ".join(result.left_out))] if result.left_out else []),
         ],
     )

@@ -38,6 +38,7 @@ def test_plan_passes_its_options(door: Door) -> None:
                 "time": None,
                 "out": Path("d"),
                 "force": False,
+                "models": True,
                 "sharding_annotations": None,
                 "profile": None,
                 "opdefs": None,

@@ -31,8 +31,9 @@ LINES: dict[str, tuple[str, ...]] = {
         "plan train.onnx --topology two.yaml --profile measured.yaml --out p2 --time 1h "
         "--pin fc1.weight=S(0) --forbid fc2.weight=S(1)",
         "plan unknown.onnx --gpus 2 --out p3 --unknown-ops replicate --strategy data",
-        "plan train.onnx --gpus 2 --out p4 --op-schedule stepped",
+        "plan train.onnx --gpus 2 --out p4 --op-schedule stepped --no-models",
     ),
+    "build": ("build plan --force",),
     "explain": (
         "explain plan",
         "explain plan h",

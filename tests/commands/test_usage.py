@@ -46,6 +46,7 @@ def test_imports_only_the_layer_below() -> None:
         "planner.installed.versions",
         "planner.report.annotation",
         "planner.report.as_json",
+        "planner.report.built",
         "planner.report.checkpoints",
         "planner.report.device_profile",
         "planner.report.difference",

@@ -1,0 +1,101 @@
+"""``tofu build``: the models of a plan's workers, from the plan alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from planner.api.arguments import AnyPath, checked, path_of
+from planner.api.opened import Opened, opened
+from planner.artifacts.plan_folder import PLAN, add_models, newest_folder, open_folder
+from planner.collection import without_collection
+from planner.errors import ModelError, UsageError
+from planner.partition.build import unplaced, worker_files
+from planner.partition.segments import Partitioned
+from planner.progress import Progress, silent
+from planner.regular_file import digest_of
+from planner.results import BuildResult
+from planner.whole import try_folder
+
+
+@checked
+@without_collection()
+def build(
+    directory: AnyPath | None = None,
+    *,
+    force: bool = False,
+    opdefs: AnyPath | None = None,
+    progress: Progress = silent,
+) -> BuildResult:
+    """Adds the models of the workers to a plan that was written without them.
+
+    Args:
+        directory: the plan's folder; None: the newest in the working directory.
+        force: models that are there are made anew.
+        opdefs: the file of descriptions that the plan was made with.
+        progress: told what is being done.
+
+    Raises:
+        TofuError: there is no plan, its models are there, or they cannot be made or written.
+
+    Example:
+        ::
+
+            planner.plan("train.onnx", gpus=4, out="plan", models=False)
+            planner.build("plan")
+    """
+    progress("reading the plan")
+    where = path_of(directory) or newest_folder(Path())
+    folder = open_folder(where, with_models=False)
+    if folder.has_models and not force:
+        raise UsageError(f"{where} has the models of its workers", hint="make them anew with --force")
+    try_folder(where)
+    plan = opened(where, path_of(opdefs), with_models=False)
+    partitioned = program_of(plan, progress)
+    add_models(folder, worker_files(plan.model.opset, digest_of(where / PLAN), partitioned, progress))
+    return BuildResult(
+        directory=where,
+        model=folder.plan.model,
+        workers=folder.plan.workers,
+        functions=len(partitioned.bodies),
+        model_bytes=sum(folder.worker(worker).stat().st_size for worker in range(folder.plan.workers)),
+    )
+
+
+def program_of(plan: Opened, progress: Progress) -> Partitioned:
+    """The program of a plan, made of the plan alone.
+
+    Args:
+        plan: opened with the descriptions that it was made with.
+        progress: told what is being done.
+
+    Raises:
+        UsageError: it was made with descriptions that are not given.
+        ModelError: the plan states other memory than its program takes.
+    """
+    folder = plan.folder
+    _refuse_lacking_descriptions(plan)
+    progress("making a program for each worker")
+    making = folder.making
+    made = unplaced(plan.graph, plan.ops, plan.decided, making.apart, lean=making.is_lean)
+    partitioned = made.placed(limit_bytes=making.limit_bytes)
+    taken = partitioned.program.peak_bytes
+    if taken != folder.plan.peak_bytes:
+        raise ModelError(
+            f"{folder.path}: the plan states other memory than its program takes",
+            facts=tuple(
+                f"worker {worker}: {one} bytes stated, {other} taken"
+                for worker, (one, other) in enumerate(zip(folder.plan.peak_bytes, taken, strict=False))
+                if one != other
+            ),
+            hint="plan the model again with `tofu plan`: this plan is of another version",
+        )
+    return partitioned
+
+
+def _refuse_lacking_descriptions(plan: Opened) -> None:
+    made_with = plan.folder.plan.described_by
+    if made_with is not None and plan.described_by is None:
+        raise UsageError(
+            f"the plan in {plan.folder.path} was made with descriptions of your own: {made_with.name}",
+            hint="give that file with --opdefs",
+        )

@@ -1,0 +1,40 @@
+"""``tofu build``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from planner.commands.exit_codes import EXIT_DONE
+from planner.commands.options import JSON, OPDEFS
+from planner.commands.show import show
+
+
+@click.command(short_help="Write the workers' models of a plan that has none.")
+@click.argument("directory", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
+@click.option("--force", is_flag=True, help="Make models anew that are there.")
+@OPDEFS
+@JSON
+def build(directory: Path | None, force: bool, opdefs: Path | None, json_wanted: bool) -> int:
+    """Write one ONNX model per worker into the plan's folder DIR, which `tofu plan --no-models` wrote.
+
+    Without DIR, the newest plan in the working directory. The folder is then as if it had been written with models.
+    `tofu run` does the same by itself.
+
+    \b
+    Examples:
+      tofu plan train.onnx --gpus 8 --no-models --out plan
+      tofu build plan
+      tofu build plan --force
+    """
+    from planner import api
+    from planner.report import as_json, built
+
+    show(
+        lambda line: api.build(directory, force=force, opdefs=opdefs, progress=line),
+        as_json.build,
+        built.built,
+        json_wanted,
+    )
+    return EXIT_DONE
