@@ -8,6 +8,7 @@ from planner.api.arguments import AnyPath, checked, path_of
 from planner.api.opened import Opened, opened
 from planner.artifacts.plan_folder import PLAN, add_models, newest_folder, open_folder
 from planner.collection import without_collection
+from planner.counted import counts_told
 from planner.errors import ModelError, UsageError
 from planner.partition.build import unplaced, worker_files
 from planner.partition.segments import Partitioned
@@ -50,7 +51,8 @@ def build(
         raise UsageError(f"{where} has the models of its workers", hint="make them anew with --force")
     try_folder(where)
     plan = opened(where, path_of(opdefs), with_models=False)
-    partitioned = program_of(plan, progress)
+    with counts_told(progress):
+        partitioned = program_of(plan, progress)
     add_models(folder, worker_files(plan.model.opset, digest_of(where / PLAN), partitioned, progress))
     return BuildResult(
         directory=where,

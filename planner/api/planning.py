@@ -12,6 +12,7 @@ from typing import Literal
 from planner.api.arguments import AnyModel, AnyPath, bytes_text, checked, model_file, path_of, texts_of
 from planner.artifacts.worker_model import WorkerModel
 from planner.collection import without_collection
+from planner.counted import counts_told
 from planner.descriptions import UnknownOps
 from planner.graph.state_warnings import state_warnings
 from planner.machine.rates import Rates
@@ -157,7 +158,7 @@ def plan(
     directory = path_of(out) or Path(f"{path.stem}.tofu{target.workers}")
     destination = Destination(directory, force, path_of(sharding_annotations), models)
     destination.try_it()
-    with measured() as spent:
+    with measured() as spent, counts_told(progress):
         session = Session(request)
         planned = session.planned()
         progress("making a program for each worker")

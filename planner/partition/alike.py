@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
+from planner.counted import counted
 from planner.graph.model import Graph
 from planner.partition.local_work import LocalWork
 from planner.partition.lowered import Lowered, sources_read
@@ -51,7 +52,7 @@ def kinds_of(graph: Graph, lowered: Lowered) -> Kinds:
 
     forms = _Forms(lowered)
     told: list[list[int]] = [[] for _ in every]
-    for epoch in lowered.epochs:
+    for epoch in counted(lowered.epochs, "making programs: comparing epoch", len(every)):
         for worker in every:
             targets = tuple([fetch.target for fetch in epoch.fetches[worker]])
             told[worker] += [number(targets), number(forms.of(epoch.work[worker]))]

@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.counted import counted
 from planner.graph.model import Graph
 from planner.partition.alike import Kinds
 from planner.partition.local_work import LocalWork
@@ -143,7 +144,7 @@ def _firsts(runs: Sequence[_Run], needed: Sequence[int], limits: Sequence[_Limit
         return needed[last] < first and all(limit.allows(first, last) for limit in limits)
 
     firsts = [0] if are_moving else []
-    for last in range(1, len(are_moving)):
+    for last in counted(range(1, len(are_moving)), "making programs: joining op", len(limits)):
         if not is_allowed(firsts[-1], last):
             before = last - 1
             while before > firsts[-1] and are_moving[before] and is_allowed(before, last):

@@ -22,6 +22,7 @@ from planner.algebra.region import Region, index_space
 from planner.algebra.tiling import Reducer, Tiling
 from planner.artifacts.plan import Decision, Steps
 from planner.artifacts.program import Fetch
+from planner.counted import counted
 from planner.graph.deliveries import is_delivery
 from planner.graph.fills import is_fill
 from planner.graph.model import DType, Graph, Shape, Tensor, is_used
@@ -122,7 +123,7 @@ class Lowering:
         for name in self._graph.inputs:
             self._own(name)
         self._much = max(sum(one.size_bytes for one in buffers.values()) for buffers in self._buffers()) // _MUCH
-        for bound in ops:
+        for bound in counted(ops, "making programs: op", self._workers):
             self._lower(bound)
             self._returning += [name for name in self._replaced.get(bound.op.name, ()) if name in self._pending]
         self._place([fetch for name in self._graph.outputs for fetch in self._pending.pop(name, [])])

@@ -20,6 +20,7 @@ from onnx import FunctionProto
 
 from planner.artifacts.program import Arena, Program, Segment, WorkerProgram
 from planner.artifacts.waits import LastReads, last_reads, levels, writers
+from planner.counted import counted
 from planner.graph.model import StatePair
 from planner.partition.packing import Packed, Span, best_fit, least_bytes
 from planner.partition.workspace import is_in_place_body
@@ -56,7 +57,7 @@ def needs(program: Program, bodies: Mapping[str, FunctionProto], workspaces: Map
     overwrites = overwriting(bodies)
     reads = last_reads(program.workers, level)
     found = []
-    for worker in program.workers:
+    for worker in counted(program.workers, "making programs: memory of worker", len(program.workers[0].steps)):
         spans = live_spans(worker, level, reads)
         over = in_place(worker, program.state, overwrites, level, reads)
         placed = tuple(name for name in worker.buffers if name not in over)
@@ -79,7 +80,8 @@ def with_arenas(program: Program, every: Sequence[Need], enough_bytes: int = 0, 
     """
     known: dict[tuple[object, ...], Packed] = {}
     workers = []
-    for worker, need in zip(program.workers, every, strict=True):
+    for worker in counted(program.workers, "placing buffers of worker", len(every[0].spans)):
+        need = every[worker.worker]
         key = (need.spans, need.workspace_bytes)
         if key not in known:
             known[key] = best_fit(need.spans, enough_bytes - need.workspace_bytes, limit_bytes - need.workspace_bytes)

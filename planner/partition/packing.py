@@ -15,6 +15,8 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from planner.counted import counted
+
 ALIGNMENT: Final = 64
 """Bytes; a cache line. Kernels that peel unaligned elements would give other bits at other addresses."""
 
@@ -108,7 +110,8 @@ def _best_above(spans: Sequence[Span], below: int, enough_bytes: int, limit_byte
             return found[-1].packed
     best, by_size = min(found, key=lambda one: one.size_bytes), found[-1]
     idle, is_searched = 0, False
-    for _ in range(min(_MOST_ROUNDS, _MOST_PLACED // max(1, len(spans))) // len(found)):
+    rounds = range(min(_MOST_ROUNDS, _MOST_PLACED // max(1, len(spans))) // len(found))
+    for _ in counted(rounds, "placing buffers: round", len(spans)):
         idle += 1
         for number, one in enumerate(found):
             found[number] = one.again(spans, _earlier(spans, one, least))
@@ -146,7 +149,8 @@ def _searched(spans: Sequence[Span], best: _Attempt, least: int, limit_bytes: in
     def overflow(one: _Attempt) -> tuple[int, int]:
         return one.size_bytes, sum(one.packed[0][index] + spans[index][0] - least for index in too_high(one))
 
-    for _ in range(_MOST_SEARCHED // len(spans)):
+    trials = range(_MOST_SEARCHED // len(spans))
+    for _ in counted(trials, "placing buffers: trial", len(spans)):
         if best.size_bytes <= limit_bytes:
             break
         size, first, last = spans[drawn(too_high(best))]

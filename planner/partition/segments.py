@@ -15,6 +15,7 @@ from onnx import helper, numpy_helper
 
 from planner.artifacts.program import Buffer, Fetch, Program, Segment, Step, WorkerProgram
 from planner.artifacts.worker_model import make_body
+from planner.counted import counted
 from planner.graph.model import Graph, Op
 from planner.graph.protos import elem_type_of, op_to_node
 from planner.graph.to_onnx import domain_version
@@ -52,7 +53,8 @@ def assemble(graph: Graph, lowered: Lowered, kinds: Kinds, *, lean: bool = False
     segments: dict[tuple[int, ...], Segment] = {}
     """By number of the epoch, kind of the worker, and identity of the works: workers that do the same share it."""
     programs = []
-    for worker, (buffers, kind) in enumerate(zip(lowered.buffers, kinds.of, strict=True)):
+    for worker in counted(range(len(kinds.of)), "making programs: segments of worker", len(lowered.epochs)):
+        buffers, kind = lowered.buffers[worker], kinds.of[worker]
         steps: list[Step] = []
         for number, epoch in enumerate(lowered.epochs):
             steps.extend(epoch.fetches[worker])

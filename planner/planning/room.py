@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
+from planner.counted import may_stop
 from planner.planning.deliveries import Saving, paid_for_twice, savings, with_savings
 from planner.planning.fit import Goal, Trial, judged_by_residence, residence_lacking
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
+from planner.stop import StoppedError
 from planner.tdl.descriptions import Descriptions
 
+SHARED: Final = "deliveries that readers share where there is memory"
 _MOST_TRIALS = 24
 """Programs that are made at most to see what fits."""
 
@@ -54,7 +58,12 @@ def shared_where_room(
     def better(chosen: Sequence[Saving]) -> Trial | None:
         """The plan with these, if it fits and has less of the goal than the best one so far."""
         found = replace(trial, decided=with_savings(plain, chosen, descriptions, tables))
-        return found if goal.of(found) < goal.of(best) and fits(found, limits) else None
+        try:
+            with may_stop(ask.stop):
+                return found if goal.of(found) < goal.of(best) and fits(found, limits) else None
+        except StoppedError:
+            ask.stop.leaves_out(SHARED)
+            return None
 
     best = trial
     everything = better(possible)
@@ -66,7 +75,7 @@ def shared_where_room(
     chosen: list[Saving] = []
     waiting = sorted(possible, key=lambda saving: -saving.saved_bytes)
     for number in range(_MOST_TRIALS):
-        if not waiting or ask.stop.leaves_out("deliveries that readers share where there is memory"):
+        if not waiting or ask.stop.leaves_out(SHARED):
             break
         doing = f"sharing deliveries where there is memory: {len(chosen)} of {number} tried"
         ask.progress(doing, cost=best.decided.cost)
@@ -94,7 +103,7 @@ def _with_the_first(
     """
     waiting = sorted(possible, key=lambda saving: -saving.saved_bytes)
     few, many = 0, len(waiting)
-    while many - few > 1 and not ask.stop.leaves_out("deliveries that readers share where there is memory"):
+    while many - few > 1 and not ask.stop.leaves_out(SHARED):
         ask.progress(f"sharing deliveries where there is memory: {few} to {many}", cost=trial.decided.cost)
         count = (few + many) // 2
         found = replace(trial, decided=with_savings(plain, waiting[:count], descriptions, ask.tables))

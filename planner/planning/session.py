@@ -307,7 +307,7 @@ class Session:
         target = self.request.target
         if target.machine is None:
             return trial
-        return from_the_nearest(trial, target.machine, self.request.limits, target.profile)
+        return from_the_nearest(trial, target.machine, self.request.limits, target.profile, stop=self.request.stop)
 
     def complete(self, trial: Trial) -> Plan:
         """The plan with all that its files say.

@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from planner.counted import may_stop
 from planner.machine.device_profile import DeviceProfile
 from planner.machine.routes import Interconnect
 from planner.machine.topology_file import Machine
 from planner.partition.fetches import nearest_first
 from planner.planning.fit import Trial
 from planner.planning.machines import time_of
+from planner.stop import Stop, StoppedError
 
 
 def from_the_nearest(
-    trial: Trial, machine: Machine, limits: Sequence[int] | None, profile: DeviceProfile | None = None
+    trial: Trial,
+    machine: Machine,
+    limits: Sequence[int] | None,
+    profile: DeviceProfile | None = None,
+    *,
+    stop: Stop | None = None,
 ) -> Trial:
     """The same plan with sources that are nearer on the machine, if an iteration is then estimated to take less.
 
@@ -27,7 +34,9 @@ def from_the_nearest(
         machine: that it is for.
         limits: the memory there is, in any order; None: enough.
         profile: what ops were measured to take, or None.
+        stop: where it is due, the plan is taken as it is; None: it never is.
     """
+    stop = Stop() if stop is None else stop
     plan = trial.decided
     before = time_of(trial, machine, profile)
     apart = _apart(Interconnect(machine), before.devices)
@@ -35,10 +44,14 @@ def from_the_nearest(
     if all(nearest_first(worker, plan.cuts) == nearest_first(worker, plan.cuts, apart[worker]) for worker in every):
         return trial
     nearer = replace(trial, apart=apart)
-    after = time_of(nearer, machine, profile)
-    fits = limits is None or all(
-        peak <= limit for peak, limit in zip(sorted(nearer.partitioned.program.peak_bytes), sorted(limits), strict=True)
-    )
+    try:
+        with may_stop(stop):
+            after = time_of(nearer, machine, profile)
+            peaks = nearer.partitioned.program.peak_bytes
+    except StoppedError:
+        stop.leaves_out("sources that are nearer on the machine")
+        return trial
+    fits = limits is None or all(peak <= limit for peak, limit in zip(sorted(peaks), sorted(limits), strict=True))
     return nearer if fits and after.estimated_seconds < before.estimated_seconds else trial
 
 
