@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from planner.algebra.tiling import Tiling
 from planner.artifacts.estimate import TimeEstimate
 from planner.artifacts.making import Making
-from planner.cost.by_op import costed, op_cost
+from planner.cost.by_op import costed
 from planner.cost.priced import PricedTables, payable
 from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
@@ -25,18 +25,19 @@ from planner.machine.topology_file import Machine
 from planner.partition.build import Unplaced, unplaced
 from planner.partition.occupancy import tightest
 from planner.partition.segments import Partitioned
+from planner.partition.workspace import ELEMENTWISE
+from planner.planning.exchanged import exchanged, parts_of
 from planner.planning.refusal import does_not_fit
 from planner.progress import silent
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.effort import EXPLORED_PRICES, HIGHEST_PRICE, MOST_TRIALS, WHOLE_OPS
 from planner.search.memory.branches import Answer, Budget, Charges, Column, Spans, branched
-from planner.search.memory.limit import Fit, Measured, Part, Prices, components, fit, mixed
+from planner.search.memory.limit import Fit, Measured, Part, Prices, fit, mixed
 from planner.search.memory.nearby import Nearby
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 from planner.stop import Stop, StoppedError
-from planner.tdl.bind import BoundOp
 from planner.units import format_bytes
 
 _MOST_SOLVED = 96
@@ -209,7 +210,7 @@ class _Within:
         self._decided, self._ask, self._limits = first.decided, ask, limits
         self._residence = Residence(first.decided.graph, first.decided.ops)
         self._goal = replace(goal, highest_price=payable(goal.highest_price, self._residence, len(limits)))
-        self.least = self._residence.least()
+        self.least = self._residence.least(ELEMENTWISE)
         self._may_fit = int(self.least.max(initial=0)) <= sum(limits)
         self._is_large = judged_by_residence(first.decided)
         self._room = sum(limits)
@@ -310,7 +311,7 @@ class _Within:
         priced = PricedTables(self._goal.tables, self._residence, found.prices)
         for cheaper in found.cheaper[: 1 if self._is_large else _MOST_MIXED]:
             over, under = cheaper.plan.decided, best.plan.decided
-            parts = _parts(over, under, self._goal.tables, priced)
+            parts = parts_of(over, under, self._goal.tables, priced)
             if len(parts) < 2:
                 continue
             ask.progress(f"mixing a plan that fits with a cheaper one: they differ in {len(parts)} parts")
@@ -417,68 +418,6 @@ def _with_parts(
     def with_parts(chosen: Sequence[Part[str]]) -> Measured[Trial]:
         end_if_due(stop)
         names = {name for part in chosen for name in part.variables}
-        exchanged = _exchanged(over, under, names)
-        return measured(trial_of(_with_cost(exchanged, tables), lean=True))
+        return measured(trial_of(_with_cost(exchanged(over, under, names), tables), lean=True))
 
     return with_parts
-
-
-def _exchanged(over: Decided, under: Decided, names: set[str]) -> Decided:
-    """The first plan, with the tilings and strategies of these tensors and ops from the second."""
-    one, other = over, under
-    return replace(
-        one,
-        tilings={
-            name: other.tilings[name] if _tensor(name) in names else tiling for name, tiling in one.tilings.items()
-        },
-        strategies={
-            name: other.strategies[name] if _op(name) in names else strategy
-            for name, strategy in one.strategies.items()
-        },
-        unsplit=tuple(
-            name for name in one.strategies if name in (other.unsplit if _op(name) in names else one.unsplit)
-        ),
-    )
-
-
-def _tensor(name: str) -> str:
-    """Tensors and ops may have one name: their variables have not."""
-    return f"tensor {name}"
-
-
-def _op(name: str) -> str:
-    return f"op {name}"
-
-
-def _parts(over: Decided, under: Decided, tables: CostTables, priced: CostTables) -> tuple[Part[str], ...]:
-    """Where two plans of one graph differ, what each part costs, and what it saves."""
-    graph = over.graph
-    one, other = over, under
-    differing = [_tensor(name) for name, tiling in one.tilings.items() if tiling != other.tilings[name]]
-    differing += [_op(name) for name, strategy in one.strategies.items() if strategy != other.strategies[name]]
-    links = [
-        (_op(op.name), _tensor(name))
-        for op in graph.ops
-        for name in (*op.inputs, *op.outputs)
-        if name and name not in graph.constants
-    ]
-    # A state comes back in the tiling in which it went in.
-    links += [(_tensor(pair.current), _tensor(pair.following)) for pair in graph.state]
-    touching: dict[str, list[BoundOp]] = {}
-    for bound in over.ops:
-        for name in dict.fromkeys((_op(bound.op.name), *map(_tensor, (*bound.op.inputs, *bound.op.outputs)))):
-            touching.setdefault(name, []).append(bound)
-
-    def parts() -> Iterator[Part[str]]:
-        for part in components(differing, links):
-            plan = _exchanged(over, under, set(part))
-            touched = {bound.op.name: bound for name in part for bound in touching.get(name, ())}.values()
-            more = _counted(plan, touched, tables) - _counted(one, touched, tables)
-            charged = _counted(plan, touched, priced) - _counted(one, touched, priced)
-            yield Part(part, more, more - charged)
-
-    return tuple(parts())
-
-
-def _counted(decided: Decided, ops: Iterable[BoundOp], tables: CostTables) -> int:
-    return sum(op_cost(decided.graph, bound, decided.strategies, decided.tilings, tables) for bound in ops)

@@ -19,8 +19,9 @@ from planner.cost.contraction import contraction_of
 from planner.cost.residence import Residence
 from planner.errors import InfeasibleError
 from planner.graph.model import Graph
-from planner.planning.fit import Trial, trial_of
+from planner.planning.fit import Trial, judged_by_residence, trial_of
 from planner.search.decided import Decided
+from planner.search.effort import MANY_OPS
 from planner.stop import Stop
 from planner.tdl.bind import BoundOp
 
@@ -181,7 +182,9 @@ def all_in_steps(decided: Decided) -> Decided:
 def fitted_by_steps(trial: Trial, limits: tuple[int, ...], stop: Stop) -> Trial | None:
     """The plan with ops in steps such that it fits; None if no such choice was found.
 
-    Those ops are taken that run while the workers hold most, more and more of them, each in more and more steps.
+    Those ops are taken that run while the workers hold most, more and more of them, each in more and more steps. Of a
+    graph of many ops all are tried in as many steps as may be first: where that does not fit, nothing does; of a large
+    one, nothing else is tried.
 
     Args:
         trial: a plan that does not fit.
@@ -192,6 +195,12 @@ def fitted_by_steps(trial: Trial, limits: tuple[int, ...], stop: Stop) -> Trial 
     known = choices(decided)
     if not known or any(strategy.steps is not None for strategy in decided.strategies.values()):
         return None
+    if len(decided.ops) > MANY_OPS:
+        leanest = trial_of(with_steps(decided, known, sorted(known), TIMES[-1]), lean=True, limit_bytes=min(limits))
+        if leanest.lacking_by_program(limits) > 0:
+            return None
+        if judged_by_residence(decided):
+            return leanest
     held = Residence(decided.graph, decided.ops).of(decided)
     at = {op.op.name: int(bytes_) for op, bytes_ in zip(decided.ops, held, strict=True)}
     tried: set[tuple[frozenset[str], int]] = set()

@@ -283,8 +283,8 @@ class Session:
         self, plain: Decided, limits: tuple[int, ...], in_steps: Callable[[Trial], Trial | None]
     ) -> Trial | None:
         """A plan that fits since products and convolutions run in steps on grids for the memory there is."""
-        if not self.request.is_free or self.request.op_schedule != "auto":
-            return None
+        if not self.request.is_free or self.request.op_schedule != "auto" or judged_by_residence(plain):
+            return None  # of a large graph, too much work to be tried at the end
         self.request.progress("planning within the limit on memory: processor grids for it")
         for held in lean_grids(plain.ops, plain.cuts, min(limits)):
             if self.request.stop.is_due():

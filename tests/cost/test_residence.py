@@ -32,6 +32,11 @@ def planned(graph: Graph, ops: tuple[BoundOp, ...], workers: int, strategy: str)
 
 @pytest.mark.parametrize(("name", "workers"), spread(MODELS, [6, 4, 2], one_of=3))
 def test_residence_is_at_most_what_the_workers_take(name: str, workers: int) -> None:
+    """It is less by half a percent, for plans of the search's own.
+
+    It is up to 1% less where tensors are of a few kilobytes, between which gaps lie, and up to a quarter where a plan
+    of the literature gathers weights of which segments hold several at once.
+    """
     graph = build(name, batch=24)
     ops = opdefs.standard().bind_all(graph)
     residence = Residence(graph, ops)
@@ -41,7 +46,7 @@ def test_residence_is_at_most_what_the_workers_take(name: str, workers: int) -> 
         most = int(residence.of(decision).max())
         assert 0.75 * sum(program.peak_bytes) < most <= sum(program.peak_bytes), strategy
         if strategy == "tofu":
-            assert most >= 0.99 * sum(program.peak_bytes)
+            assert most >= (0.99 if name == "gpt-1x64-2h" else 0.995) * sum(program.peak_bytes)
 
 
 @pytest.mark.parametrize(("workers", "strategy"), spread([2, 4, 6], ["tofu", "data", "hybrid"], one_of=3))
