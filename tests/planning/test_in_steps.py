@@ -1,0 +1,50 @@
+"""Ops in steps where a graph has many: the leanest choice tells first whether any fits."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner import opdefs
+from planner.graph.model import DType, Graph, Op, Tensor
+from planner.planning import fit, in_steps
+from planner.planning.fit import Trial, trial_of
+from planner.planning.in_steps import TIMES, fitted_by_steps
+from planner.search.decide import decide
+from planner.search.decided import Decided
+from planner.search.request import SearchRequest
+from planner.stop import Stop
+
+
+def product() -> Decided:
+    tensors = {name: Tensor(name, (256, 256), DType.FLOAT32) for name in "aby"}
+    graph = Graph("one", tensors, (Op("op", "MatMul", ("a", "b"), ("y",), ()),), ("a", "b"), ("y",), {})
+    return decide(graph, opdefs.standard().bind_all(graph), SearchRequest(8, partitioned_inputs=True, effort="quick"))
+
+
+def test_of_many_ops_the_leanest_choice_is_tried_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, limits = product(), (180 << 10,) * 8
+    usual = fitted_by_steps(trial_of(plan), limits, Stop())
+    asked: list[Trial] = []
+    by_program = Trial.lacking_by_program
+
+    def lacking(trial: Trial, limits: tuple[int, ...]) -> int:
+        asked.append(trial)
+        return by_program(trial, limits)
+
+    monkeypatch.setattr(Trial, "lacking_by_program", lacking)
+    monkeypatch.setattr(in_steps, "MANY_OPS", 0)
+    found = fitted_by_steps(trial_of(plan), limits, Stop())
+    assert usual is not None
+    assert found is not None
+    assert found.decided == usual.decided, "where the leanest fits, the fewest steps that fit are looked for"
+    asked.clear()
+    assert fitted_by_steps(trial_of(plan), (10 << 10,) * 8, Stop()) is None
+    assert len(asked) == 1, "where the leanest does not fit, nothing else is tried"
+    monkeypatch.setattr(fit, "WHOLE_OPS", 0)
+    asked.clear()
+    large = fitted_by_steps(trial_of(plan), limits, Stop())
+    assert large is not None
+    assert len(asked) == 1
+    steps = large.decided.strategies["op"].steps
+    assert steps is not None
+    assert steps.count >= TIMES[-1]
