@@ -37,7 +37,7 @@ from planner.search.memory.limit import Fit, Measured, Part, Prices, fit, mixed
 from planner.search.memory.nearby import Nearby
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
-from planner.stop import Stop, StoppedError
+from planner.stop import StoppedError
 from planner.units import format_bytes
 
 _MOST_SOLVED = 96
@@ -195,6 +195,7 @@ def within(
         programs = [end.partitioned.program for end in ends]
         leanest_program = min(programs, key=lambda program: _lacking(program.peak_bytes, limits))
         raise does_not_fit(leanest_program, first.decided.graph, limits, search.least.tolist())
+    ask.stop.plan_is_there(is_fitting=True)
     usual = trial_of(best.plan.decided, limit_bytes=min(limits))
     return usual if usual.lacking_by_program(limits) <= 0 else best.plan
 
@@ -218,10 +219,13 @@ class _Within:
         self._most_trials = min(MOST_TRIALS, max(EXPLORED_PRICES, _MOST_OPS_TRIED // len(first.decided.ops)))
         self._is_free = ask.strategy == "tofu"
         self._known: dict[tuple[Tiling, ...], Measured[Trial]] = {}
+        self._is_there = ask.stop.has_plan
+        """There is a plan that fits, of a large graph as far as residence tells: a search may end with it."""
 
     def tighten(self, lacking: int) -> None:
         """Holds plans to so many bytes less on each worker."""
         self._room -= lacking * len(self._limits)
+        self._is_there = self._ask.stop.has_plan
         self._known = {
             key: replace(one, excess_bytes=self._exceeding(one.residence)) for key, one in self._known.items()
         }
@@ -254,6 +258,15 @@ class _Within:
         best = self._branched(found) if self._may_fit else found.best
         return best, [best.plan] if self._is_large else [best.plan, *(end.best.plan for end in tried)]
 
+    def _end_if_due(self) -> None:
+        """Ends the search for cheaper plans that fit, where one that fits is known.
+
+        Raises:
+            StoppedError: the search is to end.
+        """
+        if self._is_there and self._ask.stop.leaves_out("cheaper plans within the limit on memory"):
+            raise StoppedError
+
     def _exceeding(self, held: NDArray[np.int64]) -> int:
         return -(-(int(held.max(initial=0)) - self._room) // len(self._limits))
 
@@ -272,7 +285,9 @@ class _Within:
         if lacking <= 0 and not self._is_large:
             lacking = trial.lacking(self._limits)
         if lacking <= 0:
-            self._ask.stop.plan_is_there(is_fitting=True)
+            self._is_there = True
+            if not self._is_large:
+                self._ask.stop.plan_is_there(is_fitting=True)
         return Measured(trial, self._goal.of(trial), held, lacking)
 
     def _planned(self, rules: Rules, charged: CostTables) -> Decided:
@@ -298,7 +313,7 @@ class _Within:
             return nearby.plan(solved[0])
 
         def plan_for(prices: Prices, tilt: Fraction = Fraction(0)) -> Measured[Trial]:
-            end_if_due(ask.stop)
+            self._end_if_due()
             ask.progress(f"planning within the limit on memory: memory has a price at {len(prices)} moments")
             priced = PricedTables(tables, self._residence, prices, tilt)
             return self._measured(trial_of(found_for(priced), ask.tables, lean=True))
@@ -315,9 +330,19 @@ class _Within:
             if len(parts) < 2:
                 continue
             ask.progress(f"mixing a plan that fits with a cheaper one: they differ in {len(parts)} parts")
-            measure = _with_parts(over, under, self._measured, ask.tables, ask.stop)
+            measure = self._with_parts(over, under)
             best = min(best, mixed(parts, measure), key=lambda plan: plan.objective)
         return best
+
+    def _with_parts(self, over: Decided, under: Decided) -> Callable[[Sequence[Part[str]]], Measured[Trial]]:
+        """Makes and measures the first plan with parts of the second."""
+
+        def with_parts(chosen: Sequence[Part[str]]) -> Measured[Trial]:
+            self._end_if_due()
+            names = {name for part in chosen for name in part.variables}
+            return self._measured(trial_of(_with_cost(exchanged(over, under, names), self._ask.tables), lean=True))
+
+        return with_parts
 
     def _branched(self, found: Fit[Trial]) -> Measured[Trial]:
         """The best plan near those that were found; the one that lacks the least memory if none fits."""
@@ -338,7 +363,7 @@ class _Within:
 
         def solve(prices: Prices, spans: Spans, charges: Charges) -> Answer[tuple[Tiling, ...]] | None:
             nonlocal leanest, solved
-            end_if_due(ask.stop)
+            self._end_if_due()
             solved += 1
             ask.progress(
                 f"planning within the limit on memory: branch and bound, search {solved} of {most}",
@@ -371,16 +396,6 @@ class _Within:
         return best
 
 
-def end_if_due(stop: Stop) -> None:
-    """Ends the search for cheaper plans that fit, where one that fits is known.
-
-    Raises:
-        StoppedError: the search is to end.
-    """
-    if stop.has_plan and stop.leaves_out("cheaper plans within the limit on memory"):
-        raise StoppedError
-
-
 def _above(first: Measured[Trial], found: Fit[Trial]) -> Fit[Trial]:
     """What was found from another plan than the first one, which does not fit, and may be cheaper than all of these."""
     cheaper = [one for one in (*found.cheaper, first) if one.objective < found.best.objective]
@@ -408,16 +423,3 @@ def trial_of(decided: Decided, tables: CostTables | None = None, *, lean: bool =
 
 def _with_cost(decided: Decided, tables: CostTables) -> Decided:
     return replace(costed(decided.graph, decided.ops, decided, tables), certified_gap=None)
-
-
-def _with_parts(
-    over: Decided, under: Decided, measured: Callable[[Trial], Measured[Trial]], tables: CostTables, stop: Stop
-) -> Callable[[Sequence[Part[str]]], Measured[Trial]]:
-    """Makes and measures the first plan with parts of the second."""
-
-    def with_parts(chosen: Sequence[Part[str]]) -> Measured[Trial]:
-        end_if_due(stop)
-        names = {name for part in chosen for name in part.variables}
-        return measured(trial_of(_with_cost(exchanged(over, under, names), tables), lean=True))
-
-    return with_parts
