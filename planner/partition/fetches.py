@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
-from typing import TypeAlias
+from typing import Final, TypeAlias
+
+import numpy as np
 
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Fetch, Piece, Source
+from planner.counted import counted
 
 NOTHING = -1
 """In the place of the number of a buffer's name: the worker has no such buffer."""
+_MANY_HOLDERS: Final = 64
+"""From so many on it is worth the while to look for those that hold a part of a box."""
 Box: TypeAlias = tuple[Region, tuple[int, ...]]
 """A box, and the workers that it is taken from."""
 
@@ -35,6 +39,31 @@ class Layout:
     def held(self) -> dict[int, Region]:
         """The part of each worker that holds one."""
         return {worker: self.regions[worker] for worker, number in enumerate(self.buffers) if number != NOTHING}
+
+
+class Holders:
+    """Who holds which part of a tensor, and who of them a part of a box.
+
+    Args:
+        layout: how the tensor lies.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.held = layout.held
+        self._workers = np.array(list(self.held), np.int64)
+        self._lo = np.array([region.lo for region in self.held.values()], np.int64)
+        self._hi = np.array([region.hi for region in self.held.values()], np.int64)
+
+    def of(self, region: Region) -> Mapping[int, Region]:
+        """The parts of those that hold some of a box; where they are few, of others, too.
+
+        Args:
+            region: the box.
+        """
+        if len(self.held) < _MANY_HOLDERS:
+            return self.held
+        touching = ((self._lo < region.hi) & (self._hi > region.lo)).all(axis=1)
+        return {worker: self.held[worker] for worker in self._workers[touching].tolist()}
 
 
 class Layouts:
@@ -145,14 +174,16 @@ def nearest_first(worker: int, ways: Sequence[int], apart: Sequence[float] = ())
         ways: of the cuts, outermost first.
         apart: how far each worker is from the reader, 0 for itself, where more is known than the cuts; () if not.
     """
-    total = prod(ways)
-    group_sizes = [total // prod(ways[:depth]) for depth in range(len(ways) + 1)]
-
-    def distance(other: int) -> tuple[float, int, int]:
-        shared = max(depth for depth, size in enumerate(group_sizes) if worker // size == other // size)
-        return (apart[other] if apart else 0.0, -shared, (other - worker) % total)
-
-    return tuple(sorted(range(total), key=distance))
+    order = [worker]
+    first, stop = worker, worker + 1
+    """Of the workers of the group so far, which follow each other."""
+    size = 1
+    for way in reversed(ways):
+        size *= way
+        start = worker // size * size
+        order += [*range(stop, start + size), *range(start, first)]
+        first, stop = start, start + size
+    return tuple(sorted(order, key=apart.__getitem__) if apart else order)
 
 
 def copied(region: Region, owners: Mapping[int, Region], order: Sequence[int]) -> list[Box]:
@@ -166,9 +197,9 @@ def copied(region: Region, owners: Mapping[int, Region], order: Sequence[int]) -
     boxes: list[Box] = []
     missing = [region]
     for worker in order:
-        if worker not in owners or not missing:
+        held = owners.get(worker)
+        if held is None:
             continue
-        held = owners[worker]
         rest: list[Region] = []
         for box in missing:
             common = box.intersect(held)
@@ -178,6 +209,8 @@ def copied(region: Region, owners: Mapping[int, Region], order: Sequence[int]) -
                 boxes.append((common, (worker,)))
                 rest.extend(box.subtract(common))
         missing = rest
+        if not missing:
+            break
     assert not missing, f"nobody owns {missing[0]}"
     return boxes
 
@@ -226,9 +259,11 @@ def need(regions: Sequence[Region], layout: Layout, givers: Callable[[int], Sequ
         layout: how the tensor lies.
         givers: by worker, from whom it may take parts, the preferred one first.
     """
-    owners = layout.held
+    holders = Holders(layout)
+    owners = holders.held
     buffers, brought, sliced, taken = [], [], [], []
-    for worker, region in enumerate(regions):
+    for worker in counted(range(len(regions)), "making programs: sources of worker", len(owners)):
+        region = regions[worker]
         if region.is_empty:
             buffers.append(NOTHING)
             continue
@@ -241,5 +276,5 @@ def need(regions: Sequence[Region], layout: Layout, givers: Callable[[int], Sequ
         if own is not None and own.contains(region):
             sliced.append((worker, layout.buffers[worker], own, region))
         else:
-            taken.append((worker, 0, copied(region, owners, givers(worker))))
+            taken.append((worker, 0, copied(region, holders.of(region), givers(worker))))
     return Need(tuple(buffers), tuple(brought), tuple(sliced), Round.of(taken, layout.buffers) if taken else None)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from planner.partition.fetches import (
     BROUGHT,
     NOTHING,
     Box,
+    Holders,
     Layout,
     Layouts,
     Need,
@@ -47,6 +49,8 @@ from planner.tdl.bind import BoundOp
 
 _MUCH = 32
 """A fetch gets an epoch of its own if it frees more than 1/32 of the bytes that a worker holds before the first op."""
+_ORDERS_KEPT = 1024
+"""Of so many workers it is kept which others are near: of all of some thousands that would be a gigabyte."""
 SMALL_CONSTANT_BYTES = 1024
 """Constants up to this size stand in the code; larger ones are arrays of the worker."""
 _OWN, _MADE, _REDUCED = range(3)
@@ -92,7 +96,9 @@ class Lowering:
         self._plan = plan
         self._workers = plan.workers
         every = range(self._workers)
-        self._order = [nearest_first(worker, plan.cuts, apart[worker] if apart else ()) for worker in every]
+        self._nearest_first = lru_cache(maxsize=_ORDERS_KEPT)(
+            lambda worker: nearest_first(worker, plan.cuts, apart[worker] if apart else ())
+        )
         self._replaced = _replaced(graph)
         self._following = {pair.following for pair in graph.state}
         self._much = 0
@@ -403,7 +409,7 @@ class Lowering:
         tiles = self._layout(name)
         key = (tiles, layout)
         if key not in self._needs:
-            self._needs[key] = need(tiles.regions, layout, self._order.__getitem__)
+            self._needs[key] = need(tiles.regions, layout, self._nearest_first)
         needed = self._needs[key]
         delivered = tuple(len(names) if number == BROUGHT else number for number in needed.buffers)
         self._owned[name] = (self._layouts.of(tiles.regions, delivered), (*names, name))
@@ -503,9 +509,9 @@ class Lowering:
             partial: the tensor's tiling, if it is partial.
         """
         if partial is None:
-            return self._order.__getitem__
+            return self._nearest_first
         same = holders(partial)
-        return lambda worker: [other for other in self._order[worker] if same[worker][other]]
+        return lambda worker: [other for other in self._nearest_first(worker) if same[worker][other]]
 
     def _way(self, name: str, division: Division, position: int) -> _Way:
         """How an output comes from where it is made to where it is owned."""
@@ -540,12 +546,13 @@ class Lowering:
             makers = self._joined(made, owned, shape, makers, tiles, filled, rounds)
         givers = self._givers(owned if owned.has_partial else None)
         taken = []
-        held = makers.held
-        for worker, region in enumerate(tiles.regions):
+        holders = Holders(makers)
+        for worker in counted(range(self._workers), "making programs: sources of worker", self._workers):
+            region = tiles.regions[worker]
             if region.is_empty or (makers.buffers[worker] == _OWN and makers.regions[worker] == region):
                 continue
             filled.append((worker, _OWN, region))
-            taken.append((worker, _OWN, copied(region, held, givers(worker))))
+            taken.append((worker, _OWN, copied(region, holders.of(region), givers(worker))))
         if taken:
             rounds.append((Round.of(taken, makers.buffers), None))
         freed = max(region.elements for region in regions) - max((one.elements for one in tiles.regions), default=0)
@@ -565,7 +572,8 @@ class Lowering:
         middle = tuple(reduced_boxes(made, owned, shape))
         joined = contributors(made)
         numbers, taken, held = [], [], makers.held
-        for worker, region in enumerate(middle):
+        for worker in counted(range(self._workers), "making programs: sums of worker", self._workers):
+            region = middle[worker]
             if region.is_empty:
                 numbers.append(NOTHING)
                 continue

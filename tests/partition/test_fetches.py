@@ -15,8 +15,9 @@ from planner.artifacts.program import Fetch, Piece, Program
 from planner.artifacts.waits import joined_waits, stuck
 from planner.graph.model import DType
 from planner.machine.topology_file import Device, DeviceGraph, DeviceLink
+from planner.partition import fetches
 from planner.partition.build import partition
-from planner.partition.fetches import copied, nearest_first
+from planner.partition.fetches import Holders, Layouts, copied, nearest_first
 from planner.planning.fit import Trial
 from planner.planning.machines import time_of
 from planner.planning.sources import from_the_nearest
@@ -71,6 +72,35 @@ def test_all_workers_come_in_order_and_the_reader_first(ways: list[int], seed: i
     else:
         inner = ways[-1] if ways else 1
         assert {other // inner for other in order[:inner]} == {worker // inner}
+
+
+@pytest.mark.parametrize("ways", [(), (5,), (3, 2), (2, 1, 4), (7, 3)])
+def test_nearer_workers_part_at_inner_cuts_and_follow_the_reader_in_turn(ways: tuple[int, ...]) -> None:
+    """Held against the definition, which takes a distance from each worker to each."""
+    total = int(np.prod(ways, dtype=int))
+    sizes = [total // int(np.prod(ways[:depth], dtype=int)) for depth in range(len(ways) + 1)]
+    rng = np.random.default_rng(0)
+    for worker in range(total):
+
+        def place(other: int, worker: int = worker) -> tuple[int, int]:
+            return -sum(worker // size == other // size for size in sizes), (other - worker) % total
+
+        expected = sorted(range(total), key=place)
+        assert nearest_first(worker, ways) == tuple(expected)
+        apart = rng.integers(0, 3, total).astype(float).tolist()
+        apart[worker] = -1.0
+        assert nearest_first(worker, ways, apart) == tuple(sorted(expected, key=apart.__getitem__))
+
+
+def test_of_many_holders_those_are_looked_at_that_hold_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiles = [Region((8 * worker, 0), (8 * worker + 8, 4)) for worker in range(100)]
+    layout = Layouts().of(tiles, [0] * 100)
+    box = Region((12, 1), (20, 3))
+    assert Holders(layout).of(box) == {1: tiles[1], 2: tiles[2]}
+    found = copied(box, Holders(layout).of(box), range(100))
+    monkeypatch.setattr(fetches, "_MANY_HOLDERS", 1_000)
+    assert Holders(layout).of(box) == layout.held
+    assert copied(box, layout.held, range(100)) == found
 
 
 def test_of_two_owners_the_nearer_gives() -> None:
