@@ -11,7 +11,7 @@ from planner.algebra.region import Region
 from planner.algebra.tiling import Partial, Reducer, Tiling
 from planner.export.held import Held
 from planner.graph.model import Shape
-from planner.partition.fetches import Box, copied, nearest_first, reduced
+from planner.partition.fetches import Box, Contributions, copied, nearest_first
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,9 @@ class Counting:
         reducer, rounds, source = reducer_of(inside), [], made
         if partial:
             joined, middle = contributors(inside), Held.of(tuple(reduced_boxes(inside, tiling, space)))
+            joining = [[one for one in self._every if joined[worker, one]] for worker in self._every]
             boxes = tuple(
-                ()
-                if region.is_empty
-                else tuple(reduced(region, made.by_worker, [one for one in self._every if joined[worker, one]]))
+                () if region.is_empty else tuple(Contributions(made.by_worker, joining[worker]).to(region))
                 for worker, region in enumerate(middle.regions)
             )
             rounds.append(Taken(middle, boxes, reducer))

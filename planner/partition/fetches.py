@@ -20,8 +20,8 @@ from planner.counted import counted
 
 NOTHING = -1
 """In the place of the number of a buffer's name: the worker has no such buffer."""
-_MANY_HOLDERS: Final = 64
-"""From so many on it is worth the while to look for those that hold a part of a box."""
+_MANY_BOXES: Final = 64
+"""From so many on it is worth the while to look for those that have something in common with another."""
 Box: TypeAlias = tuple[Region, tuple[int, ...]]
 """A box, and the workers that it is taken from."""
 
@@ -41,6 +41,28 @@ class Layout:
         return {worker: self.regions[worker] for worker, number in enumerate(self.buffers) if number != NOTHING}
 
 
+class Near:
+    """Which of some boxes have a part in common with another one.
+
+    Args:
+        boxes: of one index space.
+    """
+
+    def __init__(self, boxes: Sequence[Region]) -> None:
+        self._every = range(len(boxes))
+        self._is_many = len(boxes) >= _MANY_BOXES
+        if self._is_many:
+            self._lo = np.array([box.lo for box in boxes], np.int64)
+            self._hi = np.array([box.hi for box in boxes], np.int64)
+
+    def to(self, box: Region) -> Sequence[int]:
+        """Numbers of those that have; where they are few, of others, too."""
+        if not self._is_many:
+            return self._every
+        found: list[int] = np.flatnonzero(((self._lo < box.hi) & (self._hi > box.lo)).all(axis=1)).tolist()
+        return found
+
+
 class Holders:
     """Who holds which part of a tensor, and who of them a part of a box.
 
@@ -50,20 +72,16 @@ class Holders:
 
     def __init__(self, layout: Layout) -> None:
         self.held = layout.held
-        self._workers = np.array(list(self.held), np.int64)
-        self._lo = np.array([region.lo for region in self.held.values()], np.int64)
-        self._hi = np.array([region.hi for region in self.held.values()], np.int64)
+        self._each = list(self.held.items())
+        self._near = Near(list(self.held.values()))
 
     def of(self, region: Region) -> Mapping[int, Region]:
-        """The parts of those that hold some of a box; where they are few, of others, too.
+        """The parts of those that hold some of a box; where holders are few, of others, too.
 
         Args:
             region: the box.
         """
-        if len(self.held) < _MANY_HOLDERS:
-            return self.held
-        touching = ((self._lo < region.hi) & (self._hi > region.lo)).all(axis=1)
-        return {worker: self.held[worker] for worker in self._workers[touching].tolist()}
+        return dict([self._each[number] for number in self._near.to(region)])
 
 
 class Layouts:
@@ -124,15 +142,20 @@ class Round:
                     worker,
                     target,
                     tuple(pieces.setdefault(box, len(pieces)) for box in boxes),
-                    sum(region.elements * sum(one != worker for one in givers) for region, givers in boxes),
+                    sum(region.elements * (len(givers) - givers.count(worker)) for region, givers in boxes),
                     any(len(givers) > 1 for _, givers in boxes),
                 )
             )
-        numbered = tuple(
-            (region, tuple(sources.setdefault((one, number_of(one, region)), len(sources)) for one in givers))
-            for region, givers in pieces
-        )
-        return cls(tuple(sources), numbered, tuple(routes))
+        known: dict[tuple[int, ...], tuple[int, ...]] = {}
+        """By workers that a box is taken from: of a sum over thousands they are the same for all readers."""
+        numbered = []
+        for region, givers in pieces:
+            numbers = None if callable(buffers) else known.get(givers)
+            if numbers is None:
+                numbers = tuple([sources.setdefault((one, number_of(one, region)), len(sources)) for one in givers])
+                known[givers] = numbers
+            numbered.append((region, numbers))
+        return cls(tuple(sources), tuple(numbered), tuple(routes))
 
     def fetches(
         self, names: Sequence[str], targets: Sequence[str], reducer: Reducer | None, item_bytes: int
@@ -146,7 +169,9 @@ class Round:
             item_bytes: size of an element.
         """
         sources = [Source(worker, names[number]) for worker, number in self.sources]
-        pieces = [Piece(region, tuple([sources[number] for number in numbers])) for region, numbers in self.pieces]
+        taken = {id(numbers): numbers for _, numbers in self.pieces}
+        sources_of = {key: tuple([sources[number] for number in numbers]) for key, numbers in taken.items()}
+        pieces = [Piece(region, sources_of[id(numbers)]) for region, numbers in self.pieces]
         called = [f"fetch {target}" for target in targets]
         return [
             (
@@ -215,22 +240,33 @@ def copied(region: Region, owners: Mapping[int, Region], order: Sequence[int]) -
     return boxes
 
 
-def reduced(region: Region, makers: Mapping[int, Region], contributors: Sequence[int]) -> list[Box]:
-    """Covers a region by reducing partial results, contributors in worker order.
+class Contributions:
+    """Partial results, each with the workers that have a contribution to it, in their order.
 
     Args:
-        region: what is needed.
         makers: by worker the region of its partial result; equal or disjoint regions.
         contributors: the workers whose results are joined.
     """
-    by_region: dict[Region, list[int]] = {}
-    for worker in sorted(contributors):
-        if worker in makers:
-            by_region.setdefault(makers[worker], []).append(worker)
-    boxes = [(region.intersect(held), tuple(workers)) for held, workers in by_region.items()]
-    boxes = [(common, workers) for common, workers in boxes if not common.is_empty]
-    assert sum(common.elements for common, _ in boxes) == region.elements, f"partial results do not cover {region}"
-    return boxes
+
+    def __init__(self, makers: Mapping[int, Region], contributors: Sequence[int]) -> None:
+        by_region: dict[Region, list[int]] = {}
+        for worker in sorted(contributors):
+            if worker in makers:
+                by_region.setdefault(makers[worker], []).append(worker)
+        self._boxes = [(region, tuple(workers)) for region, workers in by_region.items()]
+        self._near = Near(list(by_region))
+
+    def to(self, region: Region) -> list[Box]:
+        """Covers a region by reducing the partial results.
+
+        Args:
+            region: what is needed.
+        """
+        near = [self._boxes[number] for number in self._near.to(region)]
+        boxes = [(region.intersect(held), workers) for held, workers in near]
+        boxes = [(common, workers) for common, workers in boxes if not common.is_empty]
+        assert sum(common.elements for common, _ in boxes) == region.elements, f"partial results do not cover {region}"
+        return boxes
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from planner.partition.fetches import (
     BROUGHT,
     NOTHING,
     Box,
+    Contributions,
     Holders,
     Layout,
     Layouts,
@@ -40,7 +41,6 @@ from planner.partition.fetches import (
     copied,
     nearest_first,
     need,
-    reduced,
 )
 from planner.partition.local_work import LocalWork, added, cut_out, named, told_apart
 from planner.partition.lowered import Buffers, Epoch, Lowered
@@ -572,6 +572,8 @@ class Lowering:
         middle = tuple(reduced_boxes(made, owned, shape))
         joined = contributors(made)
         numbers, taken, held = [], [], makers.held
+        partial: dict[bytes, Contributions] = {}
+        """By which workers are joined: most have the same."""
         for worker in counted(range(self._workers), "making programs: sums of worker", self._workers):
             region = middle[worker]
             if region.is_empty:
@@ -579,8 +581,10 @@ class Lowering:
                 continue
             numbers.append(_OWN if region == tiles.regions[worker] else _REDUCED)
             filled.append((worker, numbers[-1], region))
-            sources = [other for other in range(self._workers) if joined[worker, other]]
-            taken.append((worker, numbers[-1], reduced(region, held, sources)))
+            key = joined[worker].tobytes()
+            if key not in partial:
+                partial[key] = Contributions(held, np.flatnonzero(joined[worker]).tolist())
+            taken.append((worker, numbers[-1], partial[key].to(region)))
         rounds.append((Round.of(taken, makers.buffers), reducer_of(made)))
         return self._layouts.of(middle, numbers)
 

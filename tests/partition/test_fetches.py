@@ -17,7 +17,7 @@ from planner.graph.model import DType
 from planner.machine.topology_file import Device, DeviceGraph, DeviceLink
 from planner.partition import fetches
 from planner.partition.build import partition
-from planner.partition.fetches import Holders, Layouts, copied, nearest_first
+from planner.partition.fetches import Contributions, Holders, Layouts, copied, nearest_first
 from planner.planning.fit import Trial
 from planner.planning.machines import time_of
 from planner.planning.sources import from_the_nearest
@@ -98,9 +98,18 @@ def test_of_many_holders_those_are_looked_at_that_hold_a_part(monkeypatch: pytes
     box = Region((12, 1), (20, 3))
     assert Holders(layout).of(box) == {1: tiles[1], 2: tiles[2]}
     found = copied(box, Holders(layout).of(box), range(100))
-    monkeypatch.setattr(fetches, "_MANY_HOLDERS", 1_000)
+    monkeypatch.setattr(fetches, "_MANY_BOXES", 1_000)
     assert Holders(layout).of(box) == layout.held
     assert copied(box, layout.held, range(100)) == found
+
+
+def test_of_many_partial_results_those_are_joined_that_have_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    makers = {worker: Region((8 * (worker // 2),), (8 * (worker // 2) + 8,)) for worker in range(200)}
+    box = Region((12,), (20,))
+    found = Contributions(makers, range(199, -1, -1)).to(box)
+    assert found == [(Region((12,), (16,)), (2, 3)), (Region((16,), (20,)), (4, 5))]
+    monkeypatch.setattr(fetches, "_MANY_BOXES", 1_000)
+    assert Contributions(makers, range(200)).to(box) == found
 
 
 def test_of_two_owners_the_nearer_gives() -> None:
