@@ -11,6 +11,7 @@ work disturbs both. A gap counts where both plans have one. A mechanism is to ea
 half a point of gap, on two models.
 
     fusion    plans are improved until they are stable
+    parts     what is too entangled to be improved at once is improved in parts
     second    a plan grows out of a likely second start
     bound     the bound, and plans that it leads to
     others    plans grow out of other starts where a gap is left
@@ -41,7 +42,7 @@ from planner.planning.bodies import decide_with_bodies
 from planner.search import decide, effort
 from planner.search.effort import EFFORTS, EffortName
 from planner.search.model.problem import Problem
-from planner.search.moves import grow
+from planner.search.moves import fusion, grow
 from planner.search.moves.bounding import LowerBound
 from planner.search.moves.grow import Grow
 from planner.search.moves.starts import freely, others
@@ -92,6 +93,7 @@ def _whole_sums() -> contextlib.AbstractContextManager[object]:
 
 MECHANISMS: dict[str, Change] = {
     "fusion": lambda: mock.patch.object(grow, "improve", lambda *given: given[3]),
+    "parts": lambda: mock.patch.object(fusion, "in_parts", lambda problem, choices, found, stop: found),
     "second": lambda: mock.patch.object(decide, "FIRST", (Grow(freely),)),
     "bound": _without(lambda move: isinstance(move, LowerBound)),
     "others": _without(lambda move: isinstance(move, Grow) and move.starts is others),

@@ -62,7 +62,7 @@ def restrictions(plan: Plan) -> list[tuple[str, str]]:
     if plan.stopped_by is not None:
         why = {"time": "the time for it was over", "interrupt": "it was interrupted"}[plan.stopped_by]
         facts.append(("search stopped", f"{why}; it had more to do"))
-    if plan.decided_apart:
+    if plan.decided_apart and plan.certified_gap is None:  # a gap says better what may be lost by that
         apart = f"{plan.decided_apart:,} of the tensors and ops apart from the others"
         facts.append(("search restricted", f"the graph is too entangled to be decided all at once: {apart}"))
     if plan.deliveries:

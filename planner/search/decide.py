@@ -110,8 +110,13 @@ def decide(
         stop = Stop() if method is not None and ask.is_needed else ask.stop
         ground = Ground(problem, cuts, narrow, beaten, progress, stop, ask.is_needed)
         if method is None:
+            begun = ask.begun
+            if begun is None and beaten is not None and ask.incumbent is not None and ask.incumbent.decided_apart:
+                begun = ask.incumbent  # an entangled graph's plan from nothing takes long, and becomes no better
+            if begun is not None:
+                problem.decided_apart = begun.decided_apart
             # One cut is solved exactly from nothing: a plan to go on from would only take that away.
-            first = FIRST if ask.begun is None or len(cuts) < 2 else (Grow(_starting(_kept(ask.begun))),)
+            first = FIRST if begun is None or len(cuts) < 2 else (Grow(_starting(_kept(begun))),)
             return problem, cuts, made((*first, *schedule.rest), ground, len(first))
         return problem, *method.search(ground)
 
@@ -127,8 +132,6 @@ def decide(
     decided = _decided(graph, ops, strategy, whole, *answer)
     ask.stop.plan_is_there()
     seconds = time.perf_counter() - started
-    if ask.begun is not None and decided.certified_gap != 0:
-        decided = replace(decided, decided_apart=max(decided.decided_apart, ask.begun.decided_apart))
     return replace(decided, search_seconds=seconds, table_entries=ask.tables.entries)
 
 

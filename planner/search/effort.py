@@ -19,14 +19,20 @@ EFFORTS: tuple[EffortName, ...] = ("quick", "normal", "thorough")
 class BoundLimits:
     """How much work a bound may be, in what is counted."""
 
-    table_entries: int = 32_000_000
+    table_entries: int = 40_000_000
     """Entries of all different tables of the joint problem; a larger problem is not begun."""
-    pair_entries: int = 80_000_000
-    """Entries that one pass over the core reads."""
+    pair_entries: int = 200_000_000
+    """Entries that one pass over the core reads; a larger core is not bounded."""
     rounds: int = 12
     """Of passes and taking out."""
-    coarse_rounds: int = 0
+    large_entries: int = 80_000_000
+    """Entries of the core's pairs from which on, as in entangled graphs, ``coarse_rounds`` come first."""
+    coarse_rounds: int = 12
     """Rounds of passes over values that leave the order of cuts open, before those over all values."""
+    large_rounds: int = 1
+    """Rounds over all values of a core of more than ``large_entries``."""
+    enough: float = 1e-3
+    """Share of the bound: a smaller gap need not be closed, where there were ``coarse_rounds``."""
     least_gain: float = 1 / 25
     """A round that closes a smaller share of the gap is the last."""
     exact_entries: int = 1 << 25
@@ -40,6 +46,9 @@ THOROUGH_BOUND = BoundLimits(
     pair_entries=1_000_000_000,
     rounds=60,
     coarse_rounds=60,
+    large_entries=0,
+    large_rounds=60,
+    enough=0.0,
     least_gain=1 / 1000,
 )
 """Where a bound takes minutes, too."""
@@ -48,7 +57,9 @@ THOROUGH_BOUND = BoundLimits(
 MAX_TABLE_ENTRIES = 1 << 26
 """Entries of a bucket; a larger one is refused. Doubled, an elimination may take 512 MiB more."""
 MOVE_ENTRIES = 1 << 22
-"""Entries of a bucket of a move that can be made in smaller parts. Doubled, larger parts of entangled graphs."""
+"""Entries of a bucket of a move that can be made in smaller parts. Doubled, more moves are made at once."""
+PART_ENTRIES = 1 << 18
+"""Entries of a bucket where an entangled graph is decided in parts. Doubled, fewer variables stay, and more time."""
 HELD_ENTRIES = 1 << 25
 """Entries of tables that are kept from one solution to the next. Doubled, up to 256 MiB more are held."""
 CORE_ENTRIES = 1 << 24
@@ -84,10 +95,12 @@ FUSION_ORDERS = 720
 """Orders of the same placements that fusion offers: all of six cuts. Doubled, the same: seven cuts have 5,040."""
 ENTANGLED_ROUNDS = 8
 """Rounds in which other variables stay what they are, of an entangled graph. Doubled, up to twice the time."""
-FEWER_ENTRIES = 1 << 4
-"""Divisor of the entries that are aimed at next, where an order did not keep to them. Doubled, more variables stay."""
-STAYING_AT_ONCE = 16
-"""One in so many of the variables that cannot be eliminated stays before another look. Doubled, more looks."""
+ENTANGLED_GAIN = 5e-3
+"""Share of a plan's cost: such a round that saves less is the last. Doubled, fewer rounds."""
+HOPELESS_START = 2
+"""Times the best plan's cost: an entangled graph's start that costs more is not improved. Doubled, more are."""
+SETTLED_PROBLEMS = 8
+"""Orders of elimination of entangled graphs that are kept for later cuts and starts. Doubled, some MiB more."""
 UNSPLIT_SHARE = 1e-3
 """Of a plan's cost: an op charged less is not named among those that could not be split. Doubled, fewer are named."""
 

@@ -41,5 +41,6 @@ def test_merged_values_cost_what_the_cheapest_of_them_does() -> None:
     own = [np.array([3.0, 1.0, 5.0]), np.array([0.0, 0.0])]
     table = np.array([[0.0, 2.0], [9.0, 9.0], [0.0, 0.0]])
     dual = Dual(own, [(0, 1, table)])
-    begin_coarsely(dual, [np.array([0, 0, 1]), np.array([0, 1])], 10.0, 60, 1 / 1000)
+    chosen = begin_coarsely(dual, [np.array([0, 0, 1]), np.array([0, 1])], 10.0, 60, 1 / 1000)
+    assert chosen[0] == 0, "the group of the first two values, one of which costs 1"
     assert dual.lower == 1.0, "1 of the second value, and nothing of the first with the first"

@@ -64,3 +64,21 @@ def test_a_chain_is_closed_in_one_pass() -> None:
     dual.backward()
     assert abs(dual.cost(dual.forward()) - dual.lower) < NEAR
     assert len(values) == 51
+
+
+@given(sums(most_variables=5, below=20), st.data())
+def test_a_part_of_the_values_is_bounded_by_itself(problem: Sum, data: st.DataObject) -> None:
+    """And goes on from what the whole has found, which stays what it is."""
+    dual = Dual(*problem)
+    dual.forward()
+    dual.backward()
+    before = [costs.copy() for costs in dual.at_least()]
+    subsets = [st.sets(st.integers(0, len(own) - 1), min_size=1) for own in problem[0]]
+    kept = [np.array(sorted(data.draw(subset))) for subset in subsets]
+    part = dual.among(kept)
+    least = min(cost(problem, values) for values in itertools.product(*(own.tolist() for own in kept)))
+    guess = [int(own[value]) for own, value in zip(kept, part.forward(), strict=True)]
+    part.backward()
+    assert part.lower <= least + NEAR
+    assert cost(problem, tuple(guess)) >= least
+    assert all(np.array_equal(one, other) for one, other in zip(before, dual.at_least(), strict=True))

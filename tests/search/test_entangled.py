@@ -2,6 +2,7 @@
 
 from io import StringIO
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,14 +17,17 @@ from planner.graph.reading.from_onnx import read_model
 from planner.graph.to_onnx import write_model
 from planner.partition.build import partition
 from planner.report import as_json, tables
+from planner.search.bound.certify import every_tiling
 from planner.search.decide import STRATEGIES, decide
-from planner.search.effort import EffortName
+from planner.search.effort import NORMAL_BOUND, EffortName
 from planner.search.exact.choices import Choices
 from planner.search.exact.eliminate import MAX_TABLE_ENTRIES
 from planner.search.model.cuts import prime_factors
-from planner.search.model.problem import Problem
+from planner.search.model.problem import Problem, no_restriction
 from planner.search.moves import entangled as apart
+from planner.search.moves import fusion
 from planner.search.moves.entangled import solved
+from planner.search.moves.recursion import search_recursively
 from planner.search.repeats.shortened import in_order
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
@@ -127,6 +131,19 @@ def test_it_costs_no_less_than_the_best_and_no_more_than_where_it_begins(
     assert exact.total <= solution.total <= min(starts)
     assert problem.cost(composites) == solution.total
     assert solution.total == exact.total or problem.decided_apart
+
+
+@examples(12)
+@given(graphs(), st.sampled_from([64, 256]))
+def test_a_plan_improved_in_parts_costs_no_less_than_the_best(graph: Graph, entries: int) -> None:
+    problem, cuts = Problem(graph, opdefs.standard().bind_all(graph), 4), (2, 2)
+    start = search_recursively(problem, cuts, no_restriction)
+    with mock.patch.object(fusion, "MOVE_ENTRIES", entries):
+        improved = fusion.improve(problem, cuts, no_restriction, start)
+    everything = every_tiling(problem, cuts, no_restriction, start, NORMAL_BOUND)
+    assert everything is not None
+    assert problem.solve(everything)[1].total <= improved.cost <= start.cost
+    assert problem.cost(improved.tilings) == improved.cost
 
 
 @pytest.fixture

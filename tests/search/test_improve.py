@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from planner import opdefs
 from planner.algebra.tiling import UNCUT, Placement, Replicate, Shard, Tiling
+from planner.progress import silent
 from planner.search.model.problem import Problem, SearchVariable, no_restriction
 from planner.search.moves import fusion as improve
 from planner.search.moves.recursion import search_recursively
@@ -71,7 +72,21 @@ def test_what_is_too_entangled_for_all_changes_together_is_changed_in_one_way_af
     assert together.cost <= apart.cost < start.cost
     near = improve.Neighbourhood(problem, cuts, no_restriction)
     assert len(near.kinds) == len(cuts) + 1
-    assert all(improve._better(problem, near, kind, apart) is apart for kind in near.kinds)
+    assert all(improve._better(problem, near, kind, apart, None) is apart for kind in near.kinds)
+
+
+def test_what_no_kind_of_change_makes_better_is_improved_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All kinds of change at once, for all variables but few: never worse than one kind after the other."""
+    graph, cuts = build("mlp-5x300"), (2, 2, 2)
+    problem = Problem(graph, tuple(opdefs.standard().bind_all(graph)), 8)
+    start = search_recursively(problem, cuts, no_restriction)
+    together = improve.improve(problem, cuts, no_restriction, start)
+    monkeypatch.setattr(improve, "MOVE_ENTRIES", 200)
+    near = improve.Neighbourhood(problem, cuts, no_restriction)
+    one_by_one = improve._one_by_one(problem, near, near.kinds, start, silent, None)
+    in_parts = improve.improve(problem, cuts, no_restriction, start)
+    assert together.cost <= in_parts.cost <= one_by_one.cost
+    assert problem.cost(in_parts.tilings) == in_parts.cost
 
 
 def test_the_last_cut_of_a_recursive_plan_is_settled() -> None:
@@ -81,5 +96,5 @@ def test_the_last_cut_of_a_recursive_plan_is_settled() -> None:
     start = search_recursively(problem, cuts, no_restriction)
     near = improve.Neighbourhood(problem, cuts, no_restriction)
     *others, last = near.kinds
-    assert improve._better(problem, near, last, start) is start
-    assert any(improve._better(problem, near, kind, start) is not start for kind in others)
+    assert improve._better(problem, near, last, start, None) is start
+    assert any(improve._better(problem, near, kind, start, None) is not start for kind in others)

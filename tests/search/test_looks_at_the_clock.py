@@ -12,7 +12,7 @@ from planner.cost.tables import Candidates, Table, TableMemo
 from planner.planning.bodies import decide_with_bodies
 from planner.search.effort import MAX_TABLE_ENTRIES, TABLES_AT_ONCE
 from planner.search.exact import buckets
-from planner.search.exact.order import Ints
+from planner.search.exact.rows import Ints
 from planner.search.exact.sums import SumForm
 from planner.search.request import SearchRequest
 from planner.stop import Stop, StoppedBy

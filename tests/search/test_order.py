@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.search.exact.order import Order, distinct, distinct_rows, find_order, order_of
+from planner.search.exact.order import Order, find_order, find_order_settling, order_of
+from planner.search.exact.rows import distinct, distinct_rows
 
 Scopes = list[tuple[int, ...]]
 
@@ -127,3 +128,26 @@ def test_numbers_are_told_apart(numbers: list[int], below: int) -> None:
     assert [numbers[place] for place in first.tolist()] == different
     assert first.tolist() == [numbers.index(number) for number in different]
     assert [different[one] for one in group.tolist()] == numbers
+
+
+@given(graphs(), st.integers(3, 60), st.data())
+def test_what_would_be_too_large_is_settled_and_all_else_eliminated(
+    graph: tuple[int, Scopes], most_entries: int, data: st.DataObject
+) -> None:
+    count, scopes = graph
+    sizes = data.draw(st.lists(st.integers(2, 3), min_size=count, max_size=count))
+    stayed = data.draw(st.lists(st.integers(0, 1), min_size=count, max_size=count))
+    staying, order = find_order_settling(sizes, scopes, [0] * count, stayed, most_entries)
+    check(order, count, [tuple(one for one in scope if one not in staying) for scope in scopes])
+    assert set(order.core) == staying
+    assert order.largest_bucket(np.array(sizes)) <= most_entries
+    assert find_order(sizes, scopes, [0] * count, most_entries=most_entries).core or not staying
+
+
+def test_the_variable_that_all_others_meet_is_settled_first_and_another_one_the_next_time() -> None:
+    hub = [(0, other) for other in range(1, 8)] + [(other, other % 7 + 1) for other in range(1, 8)]
+    first, _ = find_order_settling([4] * 8, hub, [0] * 8, [0] * 8, 4**3)
+    assert first == {0}
+    second, _ = find_order_settling([4] * 8, hub, [0] * 8, [1, *[0] * 7], 4**3)
+    assert second
+    assert 0 not in second

@@ -3,8 +3,10 @@
 The joint problem has tables that are too large to be eliminated exactly on most networks, so
 
 1. variables with few neighbours are eliminated, which is exact and leaves a core;
-2. the core is bounded from below by passes (``planner.search.bound.dual``), whose proposals may be better plans; with
-   much effort they begin on fewer values (``planner.search.bound.coarse``);
+2. the core is bounded from below by passes (``planner.search.bound.dual``), whose proposals may be better plans. In
+   large cores and entangled graphs, and with much effort, they begin on fewer values
+   (``planner.search.bound.coarse``), and the cheapest assignment of these is made a plan: of each group one value, by
+   passes over the values of these groups alone;
 3. values with which no plan can be better than the best one known are taken out of the core;
 4. what is left is eliminated exactly as soon as its tables are small enough. Then the gap is 0.
 
@@ -13,6 +15,7 @@ A bound holds for the search's own problem: these cuts, these candidates, one ti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isqrt
 from typing import Final, Protocol
 
@@ -25,7 +28,8 @@ from planner.search.bound.coarse import begin_coarsely
 from planner.search.bound.core import Core, core_entries, rounding_error
 from planner.search.effort import BOUND_PASSES, CORE_ENTRIES, EXACT_AT_ONCE, NORMAL_BOUND, BoundLimits
 from planner.search.exact.choices import Choices
-from planner.search.exact.order import Ints, find_order
+from planner.search.exact.order import find_order
+from planner.search.exact.rows import Ints
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.stop import Stop, StoppedError
@@ -77,7 +81,8 @@ def certify(
         return None
     sizes = choices.sizes.tolist()
     order = find_order(sizes, problem.scopes, problem.content, most_neighbours=2, most_entries=CORE_ENTRIES)
-    if core_entries(order, sizes) > limits.pair_entries:
+    entries = core_entries(order, sizes)
+    if entries > limits.pair_entries:
         return None
     progress("tables of every tiling, for a bound", cost=incumbent.best.cost)
     try:
@@ -90,6 +95,10 @@ def certify(
 
     def look_at(values: Ints) -> None:
         incumbent.look_at(core.tilings(values))
+
+    def look_at_if_better(guess: Sequence[int]) -> None:
+        if core.constant + dual.cost(guess) < incumbent.best.cost - 0.5:
+            look_at(core.original(guess))
 
     def closed(total: int, values: Ints, lower: int) -> int:
         """Where the exact solution is known. Its plan may need a strategy that no local op has."""
@@ -107,18 +116,24 @@ def certify(
     exact = core.solve(EXACT_AT_ONCE)
     if exact is not None:
         return closed(*exact, 0)
-    if limits.coarse_rounds:
+    is_coarse = entries > limits.large_entries or problem.decided_apart > 0
+    if is_coarse:
         progress("a bound that leaves the order of cuts open", cost=incumbent.best.cost)
         groups, cap = core.without_order(), incumbent.best.cost - core.constant
-        begin_coarsely(dual, groups, cap, limits.coarse_rounds, limits.least_gain, stop)
-    for number in range(limits.rounds):
+        chosen = begin_coarsely(dual, groups, cap, limits.coarse_rounds, limits.least_gain, stop)
+        kept = [np.flatnonzero(group == number) for group, number in zip(groups, chosen, strict=True)]
+        ordered = dual.among(kept)
+        for _ in range(BOUND_PASSES):
+            if stop.is_due():
+                return so_far()
+            look_at_if_better([int(own[value]) for own, value in zip(kept, ordered.forward(), strict=True)])
+            ordered.backward()
+    for number in range(limits.rounds if entries <= limits.large_entries else limits.large_rounds):
         progress(f"bounding all plans, round {number + 1}", cost=incumbent.best.cost, lower=max(lower, 0))
         for _ in range(BOUND_PASSES):
             if stop.is_due():
                 return so_far()
-            guess = dual.forward()
-            if core.constant + dual.cost(guess) < incumbent.best.cost - 0.5:
-                look_at(core.original(guess))
+            look_at_if_better(dual.forward())
             dual.backward()
         before, lower = lower, max(lower, core.constant + _rounded_up(dual.lower))
         if lower >= incumbent.best.cost or not core.take_out(dual, incumbent.best):
@@ -129,7 +144,8 @@ def certify(
             return so_far()
         if exact is not None:
             return closed(*exact, lower)
-        if lower - before < limits.least_gain * (incumbent.best.cost - lower):
+        missing = incumbent.best.cost - lower
+        if lower - before < limits.least_gain * missing or (is_coarse and missing <= limits.enough * lower):
             break
     return lower
 

@@ -23,7 +23,7 @@ Groups = NDArray[np.int64]
 
 def begin_coarsely(
     dual: Dual, groups: Sequence[Groups], cap: float, rounds: int, least_gain: float, stop: Stop | None = None
-) -> None:
+) -> list[int]:
     """Passes over the merged values until that brings little, and gives the bound what they have found.
 
     Args:
@@ -33,16 +33,23 @@ def begin_coarsely(
         rounds: of passes, at most.
         least_gain: a round that closes a smaller share of what is missing is the last.
         stop: asked between passes whether the search is to end; None: it is not.
+
+    Returns:
+        By variable a group: the cheapest assignment of groups that the passes proposed.
     """
     merged = Dual(
         [_merged(costs, group, 0) for costs, group in zip(dual.own, groups, strict=True)], _merged_pairs(dual, groups)
     )
+    best, least = [int(costs.argmin()) for costs in merged.own], np.inf
     for _ in range(rounds):
         before = merged.lower
         for _ in range(BOUND_PASSES):
             if stop is not None and stop.is_due():
                 break
-            merged.forward()
+            guess = merged.forward()
+            cost = merged.cost(guess)
+            if cost < least:
+                best, least = guess, cost
             merged.backward()
         if merged.lower - before < least_gain * (cap - merged.lower):
             break
@@ -50,6 +57,7 @@ def begin_coarsely(
         pair.to_first = coarse.to_first[groups[pair.first]]
         pair.to_second = coarse.to_second[groups[pair.second]]
     dual.lower = merged.lower
+    return best
 
 
 def _merged_pairs(dual: Dual, groups: Sequence[Groups]) -> list[tuple[int, int, Floats]]:

@@ -20,7 +20,8 @@ from planner.search.effort import ROUNDING
 from planner.search.exact.buckets import KnownTables
 from planner.search.exact.choices import Choices
 from planner.search.exact.eliminate import Reduced, eliminate
-from planner.search.exact.order import Ints, Order, find_order
+from planner.search.exact.order import Order, find_order
+from planner.search.exact.rows import Ints
 from planner.search.exact.sums import Table
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem

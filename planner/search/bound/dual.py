@@ -154,6 +154,16 @@ class Dual:
         self.pairs = pairs
         self._order()
 
+    def among(self, values: Sequence[NDArray[np.int64]]) -> Dual:
+        """The sum of these values of each variable only, what is given as it is; this one stays what it is."""
+        other = Dual([costs[kept] for costs, kept in zip(self.own, values, strict=True)], [])
+        for pair in self.pairs:
+            first, second = values[pair.first], values[pair.second]
+            table = pair.table[np.ix_(first, second)]
+            other.pairs.append(Pair(pair.first, pair.second, table, pair.to_first[first], pair.to_second[second]))
+        other._order()
+        return other
+
     def cost(self, values: Sequence[int]) -> float:
         """What an assignment costs."""
         own = sum(float(costs[value]) for costs, value in zip(self.own, values, strict=True))

@@ -18,7 +18,8 @@ import numpy as np
 
 from planner.algebra.room import enlarged
 from planner.search.effort import BUCKET_BATCH
-from planner.search.exact.order import Ints, Pattern
+from planner.search.exact.order import Pattern
+from planner.search.exact.rows import Ints
 from planner.search.exact.sums import Shape, SumForm, Table
 from planner.stop import go_on
 

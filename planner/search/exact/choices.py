@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.algebra.tiling import Tiling
 from planner.cost.tables import Candidates
-from planner.search.exact.order import Ints
+from planner.search.exact.rows import Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)

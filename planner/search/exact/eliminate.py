@@ -19,7 +19,8 @@ import numpy as np
 from planner.errors import InfeasibleError
 from planner.search.effort import MAX_TABLE_ENTRIES, ROWS_IN_ARRAYS
 from planner.search.exact.buckets import Bucket, KnownTables
-from planner.search.exact.order import Ints, Order, distinct_rows, find_order, order_of
+from planner.search.exact.order import Order, find_order, order_of
+from planner.search.exact.rows import Ints, distinct_rows
 from planner.search.exact.sums import Table
 from planner.stop import go_on
 

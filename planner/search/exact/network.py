@@ -13,7 +13,8 @@ from planner.search.effort import HELD_ENTRIES, TABLES_AT_ONCE, USUAL_CHANGES
 from planner.search.exact.buckets import KnownTables
 from planner.search.exact.choices import Choices
 from planner.search.exact.eliminate import Solution, eliminate_known, refuse_larger
-from planner.search.exact.order import Ints, Order, distinct, find_order
+from planner.search.exact.order import Order, find_order
+from planner.search.exact.rows import Ints, distinct
 from planner.stop import go_on
 
 
@@ -54,16 +55,37 @@ MakeTables: TypeAlias = Callable[[Sequence[tuple[Link, Candidates, Candidates]]]
 """Costs by the candidates of a link's tensor and op, for many links: always the same for the same candidates."""
 
 
+class MetTables:
+    """The tables met so far, of networks of one problem, and the numbers under which they are known."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begins anew."""
+        self.known = KnownTables()
+        self.numbers: dict[tuple[object, ...], tuple[int, int, Candidates, Candidates]] = {}
+
+
 class Network:
     """Variables and links, with the order in which to eliminate them, and the tables met so far."""
 
-    def __init__(self, directions: Sequence[int], links: Sequence[Link], kinds: Sequence[int]) -> None:
+    def __init__(
+        self,
+        directions: Sequence[int],
+        links: Sequence[Link],
+        kinds: Sequence[int],
+        met: MetTables,
+        order: Order | None = None,
+    ) -> None:
         """Takes note of the structure.
 
         Args:
             directions: along how many directions each variable can be cut; 0: it has one value, whatever the cuts.
             links: the tables to be.
             kinds: of each variable; equal for those of repeated layers.
+            met: the tables met so far.
+            order: of elimination; None: it is found when it is needed.
         """
         self._sizes = [1 if count == 0 else count + USUAL_CHANGES for count in directions]
         self._links = links
@@ -78,16 +100,15 @@ class Network:
             ],
             dtype=np.int64,
         )
-        self._kind_count = len(numbers)
+        self._kind_names = list(numbers)
         tensors, ops = [link.tensor for link in links], [link.op for link in links]
         self._tensors, self._ops = np.array(tensors, dtype=np.int64), np.array(ops, dtype=np.int64)
         self.scopes = [
             tuple(one for one in dict.fromkeys((tensor, op)) if has_axis[one])
             for tensor, op in zip(tensors, ops, strict=True)
         ]
-        self._order: Order | None = None
-        self._known = KnownTables()
-        self._numbers: dict[tuple[int, int, int], tuple[int, int, Candidates, Candidates]] = {}
+        self._order = order
+        self.met = met
 
     def solve(
         self, choices: Choices, make: MakeTables, max_table_entries: int, check: Callable[[], None] = go_on
@@ -106,27 +127,27 @@ class Network:
         if self._order is None:
             self._order = find_order(self._sizes, self.scopes, self._variable_kinds)
         refuse_larger(self._order.largest_bucket(choices.sizes), max_table_entries)
-        if self._known.held > HELD_ENTRIES:
-            self._known, self._numbers = KnownTables(), {}
+        if self.met.known.held > HELD_ENTRIES:
+            self.met.forget()
         first, which = self._different(choices)
         pairs = self._known_as(first, choices, make, check)
         numbers = np.array([number for number, _ in pairs], dtype=np.int64)
         constant = np.array([least for _, least in pairs], dtype=np.int64)
-        return eliminate_known(self._order, self._known, numbers[which], int(constant[which].sum()), check)
+        return eliminate_known(self._order, self.met.known, numbers[which], int(constant[which].sum()), check)
 
     def _known_as(
         self, links: Sequence[int], choices: Choices, make: MakeTables, check: Callable[[], None]
     ) -> list[tuple[int, int]]:
         """The number of each link's table, and the minimum that was taken out of it."""
-        kinds = self._kinds[links].tolist()
+        kinds = [self._kind_names[kind] for kind in self._kinds[links].tolist()]
         lists = [(choices[self._links[link].tensor], choices[self._links[link].op]) for link in links]
         keys = [(kind, id(tilings), id(strategies)) for kind, (tilings, strategies) in zip(kinds, lists, strict=True)]
-        new = [place for place, key in enumerate(keys) if key not in self._numbers]
+        new = [place for place, key in enumerate(keys) if key not in self.met.numbers]
         tables = self._tables([links[place] for place in new], choices, make, check)
-        for place, known in zip(new, self._known.intern(tables), strict=True):
+        for place, known in zip(new, self.met.known.intern(tables), strict=True):
             # The lists are kept with the number: an identity means something only while its object lives.
-            self._numbers[keys[place]] = (*known, *lists[place])
-        return [self._numbers[key][:2] for key in keys]
+            self.met.numbers[keys[place]] = (*known, *lists[place])
+        return [self.met.numbers[key][:2] for key in keys]
 
     def tables(self, choices: Choices, make: MakeTables, check: Callable[[], None] = go_on) -> tuple[list[Table], Ints]:
         """The different tables for these candidates, and the number of each link's.
@@ -175,6 +196,6 @@ class Network:
         """The first link with each table, and for every link the number of its table."""
         of, lists = choices.which, len(choices.lists)
         # One after the other: there are far fewer pairs than there could be, and few numbers are told apart quickly.
-        first, pair = distinct(self._kinds * lists + of[self._tensors], self._kind_count * lists)
+        first, pair = distinct(self._kinds * lists + of[self._tensors], len(self._kind_names) * lists)
         first, which = distinct(pair * lists + of[self._ops], len(first) * lists)
         return first.tolist(), which

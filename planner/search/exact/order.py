@@ -9,19 +9,18 @@ rounds.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, log2
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.search.effort import COUNTING_SORT_RANGE, HASH_FACTOR, ORDER_PASSES, ORDER_SLACK_BITS, SMALL_BUCKET_BITS
+from planner.search.exact.neighbours import Limits, Neighbours, rows_of
+from planner.search.exact.rows import Ints, distinct_rows
 
-Ints: TypeAlias = NDArray[np.int64]
 Pattern: TypeAlias = tuple[tuple[int, ...], ...]
 """For each factor of a bucket the axes of its table: 0 is the variable that goes, i the i-th of those that remain."""
 
@@ -127,13 +126,65 @@ def find_order(
     """
     left = _Left(len(sizes), scopes)
     bits = np.log2(np.maximum(1, np.array(sizes, dtype=np.float64)))
-    most = _Limits(log2(most_entries), len(sizes) if most_neighbours is None else most_neighbours)
+    most = Limits(log2(most_entries), len(sizes) if most_neighbours is None else most_neighbours)
     kind = np.array(kinds, dtype=np.int64)
     rounds: list[Steps] = []
-    while (taken := left.independent(bits[left.names], kind[left.names], most)).size:
+    while (taken := left.near.independent(bits[left.near.names], kind[left.near.names], most)).size:
         rounds.extend(left.eliminate(taken))
         left.compact()
     return Order(len(sizes), len(scopes), tuple(rounds), left.core(), left.open())
+
+
+class Settled(NamedTuple):
+    """Variables that have to stay what they are, and how to eliminate all others then."""
+
+    staying: frozenset[int]
+    order: Order
+    """Over scopes without those that stay, which are its core."""
+
+
+def find_order_settling(
+    sizes: Sequence[int],
+    scopes: Sequence[tuple[int, ...]],
+    kinds: Sequence[int],
+    stayed: Sequence[int],
+    most_entries: float,
+) -> Settled:
+    """Finds variables without which all others can be eliminated, in one pass.
+
+    Where no variable is left whose bucket is small enough, one is given a value and the elimination goes on: of those
+    that were given one least often, the one that makes all buckets of its neighbours smaller by the most. The same
+    rounds, less these variables, are the order: no bucket is larger than it was with them.
+
+    Args:
+        sizes: how many values each variable has; one with one value is in no scope.
+        scopes: the variables of each factor; none twice in one.
+        kinds: equal for variables of repeated layers.
+        stayed: how often each variable had to stay before.
+        most_entries: of a bucket.
+    """
+    near = Neighbours(len(sizes), rows_of(scopes))
+    bits = np.log2(np.maximum(1, np.array(sizes, dtype=np.float64)))
+    kind, before = np.array(kinds, dtype=np.int64), np.array(stayed, dtype=np.int64)
+    most = Limits(log2(most_entries), len(sizes))
+    rounds: list[Ints] = []
+    staying: list[int] = []
+    while near.alive.any():
+        names = near.names
+        if (taken := near.independent(bits[names], kind[names], most)).size:
+            rounds.append(names[taken])
+            near.take_out(taken)
+        else:
+            least_often = near.alive & (before[names] == before[names][near.alive].min())
+            chosen = int(np.where(least_often, bits[names] * near.degrees(), -1.0).argmax())
+            staying.append(int(names[chosen]))
+            near.settle(chosen)
+        near.compact()
+    settled = frozenset(staying)
+    kept = [tuple([one for one in scope if one not in settled]) for scope in scopes] if settled else scopes
+    left = _Left(len(sizes), kept)
+    done = [steps for names in rounds for steps in left.named(names)]
+    return Settled(settled, Order(len(sizes), len(scopes), tuple(done), tuple(sorted(settled))))
 
 
 def order_of(sequence: Sequence[int], variables: int, scopes: Sequence[tuple[int, ...]]) -> Order:
@@ -149,136 +200,41 @@ def order_of(sequence: Sequence[int], variables: int, scopes: Sequence[tuple[int
     return Order(variables, len(scopes), tuple(rounds))
 
 
-def distinct(numbers: Ints, below: int) -> tuple[Ints, Ints]:
-    """The different ones of numbers from 0 to ``below``, exclusive, ascending: the first place of each, and each
-    number's among them.
-    """
-    if below > COUNTING_SORT_RANGE * (1 + len(numbers)):
-        _, first, group = np.unique(numbers, return_index=True, return_inverse=True)
-        return first, group.astype(np.int64, copy=False)
-    places = np.full(below, -1)
-    places[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)  # of equal indices the last one counts
-    there = np.flatnonzero(places >= 0)
-    first = places[there]
-    places[there] = np.arange(len(there))
-    return first, places[numbers]
-
-
-def distinct_rows(rows: Ints, below: int) -> tuple[Ints, Ints]:
-    """The different rows of a matrix of numbers from 0 to ``below``, exclusive: the first of each, and each row's."""
-    keys, count = np.zeros(len(rows), dtype=np.int64), 1
-    for column in rows.T:
-        if count > (1 << 62) // max(1, below):
-            different, keys = np.unique(keys, return_inverse=True)
-            count = len(different)
-        keys, count = keys * below + column, count * below
-    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
-    return first, group.astype(np.int64, copy=False)
-
-
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    """Which variables may be eliminated."""
-
-    bits: float
-    """The largest bucket, as a power of two."""
-    neighbours: int
-
-
 class _Left:
-    """What is left of the graph: variables, factors, and which variables are neighbours.
-
-    Variables have numbers of their own here, which change when many have gone.
+    """What is left of a sum: factors, and which variables are neighbours.
 
     Attributes:
-        names: of each variable, by which number it is known outside.
+        near: the variables.
     """
 
     def __init__(self, variables: int, scopes: Sequence[tuple[int, ...]]) -> None:
-        self._count = variables
-        self.names = np.arange(variables)
-        self._alive = np.ones(variables, dtype=bool)
-        widest = max(map(len, scopes), default=1)
         self._factors = np.arange(len(scopes))
-        # Row by row the variables of a factor; rows are filled up with -1, which stands for no variable.
-        self._scopes = np.full((len(scopes), widest), -1)
-        lengths = np.array([len(scope) for scope in scopes], dtype=np.int64)
-        flat = np.fromiter(itertools.chain.from_iterable(scopes), dtype=np.int64, count=int(lengths.sum()))
-        self._scopes[np.arange(widest) < lengths[:, None]] = flat
+        self._scopes = rows_of(scopes)
         self._made = len(scopes)
-        pairs = [self._scopes[:, [one, other]] for one in range(widest) for other in range(widest) if one != other]
-        both = np.concatenate(pairs) if pairs else np.zeros((0, 2), dtype=np.int64)
-        both = both[(both >= 0).all(axis=1)]
-        # Every neighbourhood twice, as variable * count + neighbour, sorted.
-        self._near: Ints = np.unique(both[:, 0] * variables + both[:, 1])
-        self._one, self._other = np.divmod(self._near, max(1, variables))
+        self.near = Neighbours(variables, self._scopes)
 
     def open(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
         """The factors that are left, with their variables."""
-        names = np.append(self.names, -1)
+        names = np.append(self.near.names, -1)
         found = zip(self._factors.tolist(), names[self._scopes].tolist(), strict=True)
         scopes = ((number, tuple(variable for variable in scope if variable >= 0)) for number, scope in found)
         return tuple((number, scope) for number, scope in scopes if scope)
 
     def core(self) -> tuple[int, ...]:
         """The variables that are left."""
-        return tuple(self.names[self._alive].tolist())
+        return tuple(self.near.names[self.near.alive].tolist())
 
     def compact(self) -> None:
-        """Numbers the variables anew if most have gone, so that a round takes as long as there are variables left."""
-        left = np.flatnonzero(self._alive)
-        if 2 * len(left) > self._count:
-            return
-        new = np.full(self._count + 1, -1)
-        new[left] = np.arange(len(left))
-        self._scopes = new[self._scopes]
-        self._one, self._other = new[self._one], new[self._other]
-        self._near = self._one * len(left) + self._other
-        self.names, self._count = self.names[left], len(left)
-        self._alive = np.ones(len(left), dtype=bool)
+        """Numbers the variables anew if most have gone."""
+        new = self.near.compact()
+        if new is not None:
+            self._scopes = new[self._scopes]
 
-    def independent(self, bits: NDArray[np.float64], kind: Ints, most: _Limits) -> Ints:
-        """Variables for a round: no two are neighbours, and their buckets are about the smallest; ascending."""
-        size = (bits + np.bincount(self._one, weights=bits[self._other], minlength=self._count)).round(6)
-        degree = np.bincount(self._one, minlength=self._count)
-        able = self._alive & (size <= most.bits) & (degree <= most.neighbours)
-        if not able.any():
-            return np.zeros(0, dtype=np.int64)
-        able &= size <= max(float(size[able].min()) + ORDER_SLACK_BITS, SMALL_BUCKET_BITS)
-        taken = np.zeros(self._count, dtype=bool)
-        ones = np.flatnonzero(able)
-        self._take(able, taken, ones[np.lexsort((kind[ones], size[ones]))])
-        # Where many in a row are equal, each waits for the one before it; what is left is taken in a mixed order.
-        ones = np.flatnonzero(able)
-        if len(ones):
-            self._take(able, taken, ones[np.argsort(ones * HASH_FACTOR % (1 << 32))])
-        return np.flatnonzero(taken)
-
-    def _take(self, able: NDArray[np.bool_], taken: NDArray[np.bool_], order: Ints) -> None:
-        """Takes able variables that come before all their able neighbours, again and again; both masks change.
-
-        Args:
-            able: those that may be taken; neighbours of what is taken may be no more.
-            taken: those that are.
-            order: the able ones, those to be taken first in front.
-        """
-        if len(order) == 1:
-            taken[order], able[order] = True, False
-            return
-        rank = np.full(self._count, self._count)
-        rank[order] = np.arange(len(order))
-        starts = np.flatnonzero(np.diff(self._one, prepend=-1))
-        for _ in range(ORDER_PASSES):
-            least = np.full(self._count, self._count)
-            if len(starts):
-                least[self._one[starts]] = np.minimum.reduceat(rank[self._other], starts)
-            first = able & (rank < least)
-            if not first.any():
-                break
-            taken |= first
-            able &= ~first
-            able[self._other[first[self._one]]] = False
-            rank[~able] = self._count
+    def named(self, names: Ints) -> list[Steps]:
+        """Takes out variables, known by name and ascending, as ``eliminate`` does."""
+        steps = self.eliminate(np.searchsorted(self.near.names, names))
+        self.compact()
+        return steps
 
     def eliminate(self, taken: Ints) -> list[Steps]:
         """Takes out variables of which no two are neighbours, and puts a factor over each one's neighbours there.
@@ -286,12 +242,12 @@ class _Left:
         Args:
             taken: ascending.
         """
-        gone = np.zeros(self._count + 1, dtype=bool)
+        near = self.near
+        gone = np.zeros(near.count + 1, dtype=bool)
         gone[taken] = True
-        self._alive[taken] = False
-        here = gone[self._one]
-        pairs, neighbours = self._near[here], self._other[here]
-        degree = np.bincount(self._one[here], minlength=self._count)[taken]
+        here = gone[near.one]
+        pairs, neighbours = near.pairs[here], near.other[here]
+        degree = near.degrees()[taken]
         start = np.cumsum(degree) - degree
         # The factors of each bucket, together and ascending.
         scopes = self._scopes
@@ -301,10 +257,10 @@ class _Left:
         by_variable = np.argsort(variable, kind="stable")
         variable = variable[by_variable]
         factors, scopes = self._factors[touched][by_variable], scopes[touched][by_variable]
-        count = np.bincount(variable, minlength=self._count)[taken]
+        count = np.bincount(variable, minlength=near.count)[taken]
         first = np.cumsum(count) - count
         # Axis 0 is the variable that goes, i the i-th of its neighbours; -1 where a scope has ended.
-        place = np.searchsorted(pairs, variable[:, None] * self._count + scopes)
+        place = np.searchsorted(pairs, variable[:, None] * near.count + scopes)
         own = np.repeat(np.arange(len(taken)), count)
         axes = np.where(scopes == variable[:, None], 0, place - start[own][:, None] + 1)
         axes[scopes < 0] = -1
@@ -325,32 +281,15 @@ class _Left:
                 produced = self._made + np.arange(len(rows))
                 self._made += len(rows)
                 pattern = tuple(forms[one] for one in form[bucket[representative]].tolist())
-                variables = self.names[taken[members[rows]]]
-                steps.append(Steps(pattern, variables, self.names[rest[rows]], factors[bucket[rows]], produced))
+                variables = near.names[taken[members[rows]]]
+                steps.append(Steps(pattern, variables, near.names[rest[rows]], factors[bucket[rows]], produced))
                 new.append(rest[rows])
-        self._replace(gone, touched, new)
-        return steps
-
-    def _replace(self, gone: NDArray[np.bool_], touched: NDArray[np.bool_], new: Sequence[Ints]) -> None:
-        """New factors, over these variables, in the place of those that were touched."""
         width = max(self._scopes.shape[1], *(rest.shape[1] for rest in new))
         self._scopes = np.concatenate([_filled_up(rows, width, -1) for rows in (self._scopes[~touched], *new)])
         added = sum(map(len, new))
         self._factors = np.concatenate([self._factors[~touched], np.arange(self._made - added, self._made)])
-        near = self._near[~(gone[self._one] | gone[self._other])]
-        cliques = [
-            (rest[:, :, None] * self._count + rest[:, None, :])[:, ~np.eye(rest.shape[1], dtype=np.bool_)].ravel()
-            for rest in new
-            if rest.shape[1] > 1
-        ]
-        if cliques:
-            more = np.unique(np.concatenate(cliques))
-            if len(near):
-                more = more[near[np.minimum(np.searchsorted(near, more), len(near) - 1)] != more]
-            # Two sorted runs: a stable sort merges them.
-            near = np.sort(np.concatenate([near, more]), kind="stable")
-        self._near = near
-        self._one, self._other = np.divmod(near, self._count)
+        near.join(taken, new)
+        return steps
 
 
 def _filled_up(rows: Ints, width: int, value: int) -> Ints:

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.search.effort import CACHED_ENTRIES, REMEMBERED_MINIMA, SUM_LIMIT
-from planner.search.exact.order import Ints, Pattern
+from planner.search.exact.order import Pattern
+from planner.search.exact.rows import Ints
 
 Table: TypeAlias = NDArray[np.int64]
 Shape: TypeAlias = tuple[int, ...]

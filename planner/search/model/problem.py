@@ -20,11 +20,12 @@ from planner.algebra.tiling import Replicate, Tiling, parts
 from planner.cost.tables import Candidates, CostTables, Request, Table
 from planner.errors import UnsupportedError
 from planner.graph.model import Graph, Role
-from planner.search.effort import MAX_TABLE_ENTRIES
+from planner.search.effort import MAX_TABLE_ENTRIES, SETTLED_PROBLEMS
 from planner.search.exact.choices import Choices
 from planner.search.exact.eliminate import Factor, Solution
-from planner.search.exact.network import Link, Network, merged
-from planner.search.exact.order import Ints, distinct
+from planner.search.exact.network import Link, MetTables, Network, merged
+from planner.search.exact.order import Order, find_order_settling
+from planner.search.exact.rows import Ints, distinct
 from planner.search.model.dims import Directions, find_directions, graph_ties
 from planner.search.model.nests import Nests, find_nests
 from planner.search.model.partial_sums import (
@@ -106,21 +107,45 @@ class Problem:
             self.graph, self.workers, self.links, self._most_charged(), len(self._sums), self.tables
         )
         self._settle_spaces()
-        self._network = self._network_of(self._directions_of_spaces())
+        self._network = self._network_of(self._directions_of_spaces(), MetTables())
+        self._settled: dict[tuple[bytes, bytes, int], tuple[frozenset[int], Problem]] = {}
 
-    def with_settled(self, variables: Collection[int]) -> Problem:
+    def with_settled(self, variables: Collection[int], order: Order | None = None) -> Problem:
         """This problem, but that these variables have one candidate each, whatever else is asked.
 
         Both have the same lists of variables and links, and the same tables.
+
+        Args:
+            variables: that are settled.
+            order: in which the others are eliminated; None: it is found when it is needed.
         """
         other = copy(self)
         other.eliminated_entries = 0
         directions = [0 if number in variables else count for number, count in enumerate(self._directions_of_spaces())]
-        other._network = self._network_of(directions)
+        other._network = self._network_of(directions, self._network.met, order)
         return other
 
-    def _network_of(self, directions: Sequence[int]) -> Network:
-        return Network(directions, [*merged(self.links), *merged(self.charges)], self.content)
+    def settling(self, sizes: Ints, stayed: Ints, most_entries: int) -> tuple[frozenset[int], Problem]:
+        """Variables that have to stay what they are, and the problem of all others.
+
+        Args:
+            sizes: how many candidates each variable has.
+            stayed: how often each had to stay before.
+            most_entries: how large a bucket of the others may be.
+        """
+        key = (sizes.tobytes(), stayed.tobytes(), most_entries)
+        found = self._settled.pop(key, None)
+        if found is None:
+            scopes = [tuple([one for one in scope if sizes[one] > 1]) for scope in self.scopes]
+            staying, order = find_order_settling(sizes.tolist(), scopes, self.content, stayed.tolist(), most_entries)
+            found = staying, self.with_settled(staying.union(np.flatnonzero(sizes == 1).tolist()), order)
+        self._settled[key] = found
+        while len(self._settled) > SETTLED_PROBLEMS:
+            del self._settled[next(iter(self._settled))]
+        return found
+
+    def _network_of(self, directions: Sequence[int], met: MetTables, order: Order | None = None) -> Network:
+        return Network(directions, [*merged(self.links), *merged(self.charges)], self.content, met, order)
 
     def _settle_spaces(self) -> None:
         """Settles how each variable can be divided, and which variables are alike."""

@@ -10,6 +10,7 @@ from planner.search.bound.certify import BOUND, certify
 from planner.search.effort import BoundLimits
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem
+from planner.search.moves.fusion import improve
 from planner.search.moves.move import Ground, Known
 from planner.spent import part
 
@@ -34,7 +35,7 @@ class Proposals:
 
 @dataclass(frozen=True, slots=True)
 class LowerBound:
-    """Bounds what a plan costs at least, and takes better plans that the bound's search comes upon."""
+    """Bounds what a plan costs at least, and improves better plans that the bound's search comes upon."""
 
     limits: BoundLimits
 
@@ -52,4 +53,7 @@ class LowerBound:
                 ground.problem, ground.cuts, ground.free, incumbent, self.limits, ground.progress, ground.stop
             )
         seconds = time.perf_counter() - started
-        return replace(known.with_best(incumbent.best), lower=lower, bound_seconds=seconds)
+        found = incumbent.best
+        if found is not best and found.cost != lower:
+            found = improve(ground.problem, ground.cuts, ground.free, found, ground.progress, ground.stop)
+        return replace(known.with_best(found), lower=lower, bound_seconds=seconds)

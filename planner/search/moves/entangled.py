@@ -2,25 +2,26 @@
 
 All tensors are given a tiling: that of data parallelism, or their first one, or replication, whichever costs less when
 each op then has its best strategy, which is solved exactly, op by op. From there some variables stay what they are and
-the others are solved exactly, all together; then others stay; until nothing gets better. Those that stay are the fewest
-that can be found so that no table becomes too large: mostly what many parts of the graph share, such as a weight that
-all layers read. The result costs no more than where it began, but nothing bounds how much less a plan could cost.
+the others are solved exactly, all together; then others stay; until nothing gets better. Those that stay are found in
+one elimination, which gives a variable a value where no table would be small enough: mostly what many parts of the
+graph share, such as a weight that all layers read. The result costs no more than where it began; how much less a plan
+could cost, a bound says (``planner.search.bound``), and nothing here.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator
+
+import numpy as np
 
 from planner.algebra.tiling import Partial, Replicate, Tiling
 from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError, ModelError
 from planner.progress import Progress, silent
-from planner.search.effort import ENTANGLED_ROUNDS, FEWER_ENTRIES, MAX_TABLE_ENTRIES, MOVE_ENTRIES, STAYING_AT_ONCE
+from planner.search.effort import ENTANGLED_GAIN, ENTANGLED_ROUNDS, MAX_TABLE_ENTRIES, PART_ENTRIES
 from planner.search.exact.choices import Choices
 from planner.search.exact.eliminate import Solution
-from planner.search.exact.order import find_order
 from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.moves import restrictions
 from planner.stop import go_on
@@ -53,18 +54,53 @@ def solved(
     progress("deciding an entangled graph in parts")
     starts = [*_starts(problem, choices, check)]
     tilings, solution = min(starts, key=lambda start: (not problem.is_possible(start[0]), start[1].total))
-    stayed: Counter[int] = Counter()
-    staying: frozenset[int] = frozenset()
+    entries = min(max_table_entries, PART_ENTRIES)
+    tilings, better, apart = solved_in_parts(problem, choices, tilings, solution.total, entries, check)
+    problem.decided_apart = max(problem.decided_apart, apart)
+    return tilings, better or solution
+
+
+def solved_in_parts(
+    problem: Problem,
+    choices: Choices,
+    tilings: tuple[Tiling, ...],
+    cost: int,
+    most_entries: int,
+    check: Callable[[], None] = go_on,
+) -> tuple[tuple[Tiling, ...], Solution | None, int]:
+    """A plan that costs no more than a given one: few variables stay what they are, then others, until nothing helps.
+
+    Args:
+        problem: the graph's variables and tables.
+        choices: each variable's candidates, interned; those of the given plan are among them.
+        tilings: the given plan.
+        cost: of that.
+        most_entries: how large a bucket may be.
+        check: called between parts of the work; what it raises ends it.
+
+    Returns:
+        The chosen tilings, and the solution that they stand for; the given ones and None where nothing helps. And how
+        many variables stayed what they were.
+    """
+    solution: Solution | None = None
+    stayed = np.zeros(len(choices), dtype=np.int64)
+    apart = 0
     for _ in range(ENTANGLED_ROUNDS):
-        most_entries = min(max_table_entries, MOVE_ENTRIES)
-        tried, better, other = _solve_others(problem, choices, tilings, stayed, most_entries, check)
-        stayed.update(tried)
-        staying = staying or tried
-        if other.total >= solution.total or not problem.is_possible(better):
+        staying, others = problem.settling(choices.sizes, stayed, most_entries)
+        apart = apart or len(staying)
+        lists = [choices[number] for number in range(len(choices))]
+        for number in staying:
+            lists[number] = problem.intern((tilings[number],))
+        better, other = others.solve(Choices.of(lists), MAX_TABLE_ENTRIES, check)
+        problem.eliminated_entries += other.entries
+        if other.total >= cost or not problem.is_possible(better):
             break
-        tilings, solution, staying = better, other, tried
-    problem.decided_apart = max(problem.decided_apart, len(staying))
-    return tilings, solution
+        gain = cost - other.total
+        tilings, solution, cost, apart = better, other, other.total, len(staying)
+        if gain <= ENTANGLED_GAIN * cost:
+            break
+        stayed[[*staying]] += 1
+    return tilings, solution, apart
 
 
 def _starts(
@@ -91,47 +127,3 @@ def _first(preference: Restriction, variable: SearchVariable, candidates: Candid
     """The preferred candidate, and no partial sum if there is another: what reads one must be partial as well."""
     kept = preference(variable, candidates)
     return next((one for one in kept if not isinstance(one.placements[-1], Partial)), kept[0])
-
-
-def _solve_others(
-    problem: Problem,
-    choices: Choices,
-    tilings: Sequence[Tiling],
-    stayed: Counter[int],
-    most_entries: int,
-    check: Callable[[], None],
-) -> tuple[frozenset[int], tuple[Tiling, ...], Solution]:
-    """The best plan with as many variables as need be as they are; these, the plan, and its solution."""
-    looked_for = most_entries
-    while True:
-        staying = _hindering(problem, choices, looked_for, stayed)
-        smaller = problem.with_settled(staying)
-        lists = [choices[number] for number in range(len(choices))]
-        for number in staying:
-            lists[number] = problem.intern((tilings[number],))
-        try:
-            found, solution = smaller.solve(Choices.of(lists), most_entries, check)
-        except InfeasibleError:
-            looked_for //= FEWER_ENTRIES  # with every variable settled there is no table at all
-        else:
-            problem.eliminated_entries += smaller.eliminated_entries
-            return staying, found, solution
-
-
-def _hindering(problem: Problem, choices: Choices, most_entries: int, stayed: Counter[int]) -> frozenset[int]:
-    """Variables without which all others can be eliminated: of those that stayed least often the most entangled."""
-    sizes = choices.sizes.tolist()
-    found: set[int] = set()
-    scopes: Collection[tuple[int, ...]] = problem.scopes
-    while True:
-        scopes = [tuple(one for one in scope if sizes[one] > 1 and one not in found) for scope in scopes]
-        order = find_order(sizes, scopes, problem.content, most_entries=most_entries)
-        if not order.open:
-            return frozenset(found)
-        scopes = [scope for _, scope in order.open]
-        near: dict[int, set[int]] = {}
-        for scope in scopes:
-            for variable in scope:
-                near.setdefault(variable, set()).update(scope)
-        ranked = sorted(near, key=lambda variable: (stayed[variable], -len(near[variable]), variable))
-        found.update(ranked[: 1 + len(ranked) // STAYING_AT_ONCE])

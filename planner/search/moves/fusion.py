@@ -3,14 +3,15 @@
 Recursion decides one cut at a time and cannot take back an earlier one. Fusion offers every variable its present
 tiling, the same placements in another order of cuts (over more than six cuts, with two neighbours exchanged), and
 every change of a single cut, solves the whole graph exactly over these candidates, and goes on from the result until
-nothing gets better. The total never rises.
+nothing gets better. Where they are too entangled for that, it offers one kind of change after the other, and then all
+to many variables while few stay what they are. The total never rises.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from math import factorial
@@ -19,11 +20,12 @@ from planner.algebra.tiling import UNCUT, Placement, Tiling
 from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError
 from planner.progress import Progress, silent
-from planner.search.effort import FUSION_ORDERS, FUSION_ROUNDS, MOVE_ENTRIES
+from planner.search.effort import ENTANGLED_GAIN, FUSION_ORDERS, FUSION_ROUNDS, MOVE_ENTRIES, PART_ENTRIES
 from planner.search.exact.choices import Choices
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
 from planner.search.model.space import Space
+from planner.search.moves.entangled import solved_in_parts
 from planner.stop import Stop, StoppedError
 
 
@@ -63,29 +65,59 @@ def _stable(
     problem: Problem, near: Neighbourhood, kinds: tuple[int, ...], found: Found, progress: Progress, stop: Stop | None
 ) -> Found:
     """Improves a plan by changes of these kinds until none makes it better."""
-    best, is_settled = found, False
+    best, gains = found, True
     for _ in range(FUSION_ROUNDS):
         if _ends(stop):
             break
         progress("improving a plan", cost=best.cost)
+        choices = near.of(best, kinds)
         try:
-            better = _solved(problem, near.of(best, kinds), best, stop)
+            better = _solved(problem, choices, best, stop)
         except StoppedError:
             break
         except InfeasibleError:  # too entangled for all at once
-            if is_settled:
-                break
-            better, is_settled = _one_by_one(problem, near, kinds, best, progress, stop), True
-        else:
-            is_settled = False
+            better = _one_by_one(problem, near, kinds, best, progress, stop)
+            if better is best and gains:
+                better = in_parts(problem, choices, best, stop)
+                gains = best.cost - better.cost > ENTANGLED_GAIN * best.cost
         if better is best:
             break
         best = better
     return best
 
 
+def in_parts(problem: Problem, choices: Choices, found: Found, stop: Stop | None) -> Found:
+    """A better plan of the choices, where they are too entangled; the same object as ``found`` if none is found.
+
+    Args:
+        problem: the graph's variables and tables.
+        choices: each variable's candidates, those of the plan among them.
+        found: the plan.
+        stop: asked between parts of the work whether the search is to end; None: it is not.
+    """
+    entries = min(MOVE_ENTRIES, PART_ENTRIES)
+    try:
+        tilings, solution, _ = solved_in_parts(problem, choices, found.tilings, found.cost, entries, _check(stop))
+    except StoppedError:
+        return found
+    if solution is None:
+        return found
+    largest = max(found.largest_table, solution.largest_table)
+    return replace(found, tilings=tilings, cost=solution.total, largest_table=largest)
+
+
 def _ends(stop: Stop | None) -> bool:
     return stop is not None and stop.leaves_out("improving a plan")
+
+
+def _check(stop: Stop | None) -> Callable[[], None]:
+    """What is called between parts of the work, and raises ``StoppedError`` where the search is to end."""
+
+    def check() -> None:
+        if _ends(stop):
+            raise StoppedError
+
+    return check
 
 
 def _one_by_one(
@@ -128,12 +160,7 @@ def _solved(problem: Problem, choices: Choices, found: Found, stop: Stop | None)
     Raises:
         StoppedError: the search is to end, and what is left out is noted.
     """
-
-    def check() -> None:
-        if _ends(stop):
-            raise StoppedError
-
-    tilings, solution = problem.solve(choices, MOVE_ENTRIES, check)
+    tilings, solution = problem.solve(choices, MOVE_ENTRIES, _check(stop))
     if solution.total >= found.cost:
         return found
     return replace(

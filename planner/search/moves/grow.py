@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from planner.errors import InfeasibleError
 from planner.progress import in_part
+from planner.search.effort import HOPELESS_START
 from planner.search.model.found import Found
 from planner.search.moves.fusion import improve
 from planner.search.moves.move import Ground, Known
@@ -19,7 +20,7 @@ FURTHER_PLANS = "plans from further starts"
 
 @dataclass(frozen=True, slots=True)
 class Grow:
-    """Adds a plan for each start."""
+    """Adds a plan for each start; in an entangled graph none for those that begin far above the best."""
 
     starts: Starts
 
@@ -34,6 +35,8 @@ class Grow:
             told = in_part(ground.progress, f"start {number} of {len(starts)}") if len(starts) > 1 else ground.progress
             try:
                 plan = search_recursively(problem, cuts, ground.narrow(start, cuts), told, stop)
+                if known.plans and problem.decided_apart and plan.cost > HOPELESS_START * known.best.cost:
+                    continue
                 found.append(improve(problem, cuts, ground.free, plan, told, stop))
             except (InfeasibleError, StoppedError) as error:
                 if not known.plans:

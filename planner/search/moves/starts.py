@@ -62,10 +62,12 @@ def of_transformers(ground: Ground) -> list[Restriction]:
 def others(ground: Ground) -> list[Restriction]:
     """Nothing replicated; first dims; data parallelism, and hybrids of it, also where they are only preferred.
 
-    There are none with one cut, and where a plan of nearly the same graph is known.
+    There are none with one cut, and where a plan of nearly the same graph is known. Nor are there in a large graph that
+    is too entangled to be solved exactly: there plans of other starts have not been better than what moves in parts and
+    the bound lead to.
     """
     problem, cuts = ground.problem, len(ground.cuts)
-    if cuts < 2 or ground.to_beat is not None:
+    if cuts < 2 or ground.to_beat is not None or (problem.decided_apart and len(problem.ops) > MANY_OPS):
         return []
     starts = [restrictions.partitioned(problem), restrictions.first_dim(problem)]
     with contextlib.suppress(ModelError):  # a model without a batch has no such plans
