@@ -116,7 +116,10 @@ def decide(
             if begun is not None:
                 problem.decided_apart = begun.decided_apart
             # One cut is solved exactly from nothing: a plan to go on from would only take that away.
-            first = FIRST if begun is None or len(cuts) < 2 else (Grow(_starting(_kept(begun))),)
+            first = FIRST
+            if begun is not None and len(cuts) > 1:
+                is_stable = begun is ask.begun and begun.decided_apart > 0  # to see that it is takes long there
+                first = (Grow(_starting(_kept(begun)), improves=not is_stable),)
             return problem, cuts, made((*first, *schedule.rest), ground, len(first))
         return problem, *method.search(ground)
 

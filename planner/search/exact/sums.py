@@ -94,7 +94,8 @@ class SumForm:
         keeps_best = self.keeps_best and most < SUM_LIMIT >> self._bits
         one = self._joined(tables, 0).transpose(self._axes).reshape(self._one)
         if keeps_best:
-            one = (one << self._bits) + self._values
+            one = one << self._bits
+            one += self._values  # in place: a large table is not made once more
         if len(self._groups) == 1:
             least = one.min(axis=0)
         else:

@@ -23,6 +23,8 @@ class Grow:
     """Adds a plan for each start; in an entangled graph none for those that begin far above the best."""
 
     starts: Starts
+    improves: bool = True
+    """False: the plan is one that is stable."""
 
     def __call__(self, ground: Ground, known: Known) -> Known:
         """Finds the plans; a start under which the user's rules leave none adds none, but the first must."""
@@ -37,7 +39,7 @@ class Grow:
                 plan = search_recursively(problem, cuts, ground.narrow(start, cuts), told, stop)
                 if known.plans and problem.decided_apart and plan.cost > HOPELESS_START * known.best.cost:
                     continue
-                found.append(improve(problem, cuts, ground.free, plan, told, stop))
+                found.append(improve(problem, cuts, ground.free, plan, told, stop) if self.improves else plan)
             except (InfeasibleError, StoppedError) as error:
                 if not known.plans:
                     raise
