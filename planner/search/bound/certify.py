@@ -6,7 +6,7 @@ The joint problem has tables that are too large to be eliminated exactly on most
 2. the core is bounded from below by passes (``planner.search.bound.dual``), whose proposals may be better plans. In
    large cores and entangled graphs, and with much effort, they begin on fewer values
    (``planner.search.bound.coarse``), and the cheapest assignment of these is made a plan: of each group one value, by
-   passes over the values of these groups alone;
+   passes over the values of these groups alone, and of each variable that or what it is in the best plan known;
 3. values with which no plan can be better than the best one known are taken out of the core;
 4. what is left is eliminated exactly as soon as its tables are small enough. Then the gap is 0.
 
@@ -47,6 +47,9 @@ class Incumbent(Protocol):
 
     def look_at(self, tilings: tuple[Tiling, ...]) -> None:
         """Takes an assignment, if it is a plan and better."""
+
+    def join(self, tilings: tuple[Tiling, ...]) -> None:
+        """Takes of an assignment what makes the plan better."""
 
 
 def certify(
@@ -123,11 +126,13 @@ def certify(
         chosen = begin_coarsely(dual, groups, cap, limits.coarse_rounds, limits.least_gain, stop)
         kept = [np.flatnonzero(group == number) for group, number in zip(groups, chosen, strict=True)]
         ordered = dual.among(kept)
+        guesses: list[list[int]] = []
         for _ in range(BOUND_PASSES):
             if stop.is_due():
                 return so_far()
-            look_at_if_better([int(own[value]) for own, value in zip(kept, ordered.forward(), strict=True)])
+            guesses.append([int(own[value]) for own, value in zip(kept, ordered.forward(), strict=True)])
             ordered.backward()
+        incumbent.join(core.tilings(core.original(min(guesses, key=dual.cost))))
     for number in range(limits.rounds if entries <= limits.large_entries else limits.large_rounds):
         progress(f"bounding all plans, round {number + 1}", cost=incumbent.best.cost, lower=max(lower, 0))
         for _ in range(BOUND_PASSES):

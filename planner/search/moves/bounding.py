@@ -10,9 +10,10 @@ from planner.search.bound.certify import BOUND, certify
 from planner.search.effort import BoundLimits
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem
-from planner.search.moves.fusion import improve
+from planner.search.moves.fusion import improve, joined
 from planner.search.moves.move import Ground, Known
 from planner.spent import part
+from planner.stop import Stop
 
 
 class Proposals:
@@ -22,8 +23,9 @@ class Proposals:
         best: the plan.
     """
 
-    def __init__(self, problem: Problem, best: Found) -> None:
+    def __init__(self, problem: Problem, best: Found, stop: Stop | None = None) -> None:
         self._problem = problem
+        self._stop = stop
         self.best = best
 
     def look_at(self, tilings: tuple[Tiling, ...]) -> None:
@@ -31,6 +33,10 @@ class Proposals:
         cost = self._problem.cost(tilings)
         if cost < self.best.cost and self._problem.are_local(tilings):
             self.best = replace(self.best, tilings=tilings, cost=cost)
+
+    def join(self, tilings: tuple[Tiling, ...]) -> None:
+        """Takes of an assignment what makes the best plan better: each variable is what it is in one of both."""
+        self.best = joined(self._problem, self.best, tilings, self._stop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,7 @@ class LowerBound:
         if ground.stop.leaves_out(BOUND):
             return known
         started = time.perf_counter()
-        incumbent = Proposals(ground.problem, best)
+        incumbent = Proposals(ground.problem, best, ground.stop)
         with part("bound"):
             lower = certify(
                 ground.problem, ground.cuts, ground.free, incumbent, self.limits, ground.progress, ground.stop

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from math import factorial
@@ -84,6 +84,25 @@ def _stable(
             break
         best = better
     return best
+
+
+def joined(problem: Problem, found: Found, tilings: Sequence[Tiling], stop: Stop | None) -> Found:
+    """The best plan in which each variable is what it is in one of two; the same object if that is the first.
+
+    Args:
+        problem: the graph's variables and tables.
+        found: the plan.
+        tilings: the other one, which need be no plan.
+        stop: asked between parts of the work whether the search is to end; None: it is not.
+    """
+    both = zip(found.tilings, tilings, strict=True)
+    choices = Choices.of([problem.intern((own,) if own == other else (own, other)) for own, other in both])
+    try:
+        return _solved(problem, choices, found, stop)
+    except StoppedError:
+        return found
+    except InfeasibleError:
+        return in_parts(problem, choices, found, stop)
 
 
 def in_parts(problem: Problem, choices: Choices, found: Found, stop: Stop | None) -> Found:
