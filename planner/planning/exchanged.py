@@ -60,9 +60,9 @@ def parts_of(over: Decided, under: Decided, tables: CostTables, priced: CostTabl
     # A state comes back in the tiling in which it went in.
     links += [(_tensor(pair.current), _tensor(pair.following)) for pair in graph.state]
     touching: dict[str, list[BoundOp]] = {}
-    for bound in over.ops:
-        for name in dict.fromkeys((_op(bound.op.name), *map(_tensor, (*bound.op.inputs, *bound.op.outputs)))):
-            touching.setdefault(name, []).append(bound)
+    for op in over.ops:
+        for name in dict.fromkeys((_op(op.op.name), *map(_tensor, (*op.op.inputs, *op.op.outputs)))):
+            touching.setdefault(name, []).append(op)
 
     tensors = {_tensor(name): name for name in one.tilings}
     ops = {_op(name): name for name in one.strategies}
@@ -73,18 +73,18 @@ def parts_of(over: Decided, under: Decided, tables: CostTables, priced: CostTabl
                 {ops[name]: other.strategies[ops[name]] for name in part if name in ops},
                 {tensors[name]: other.tilings[tensors[name]] for name in part if name in tensors},
             )
-            touched = {bound.op.name: bound for name in part for bound in touching.get(name, ())}.values()
-            more = sum(_more(one, changed, bound, tables) for bound in touched)
-            charged = sum(_more(one, changed, bound, priced) for bound in touched)
+            touched = {op.op.name: op for name in part for op in touching.get(name, ())}.values()
+            more = sum(_more(one, changed, op, tables) for op in touched)
+            charged = sum(_more(one, changed, op, priced) for op in touched)
             yield Part(part, more, more - charged)
 
     return tuple(parts())
 
 
-def _more(plan: Decided, changed: tuple[Strategies, Tilings], bound: BoundOp, tables: CostTables) -> int:
+def _more(plan: Decided, changed: tuple[Strategies, Tilings], op: BoundOp, tables: CostTables) -> int:
     """By how much more an op costs with some strategies and tilings changed."""
-    name, (strategies, tilings) = bound.op.name, changed
-    near = [one for one in dict.fromkeys((*bound.op.inputs, *bound.op.outputs)) if one in plan.tilings]
-    kept = op_cost(plan.graph, bound, plan.strategies, plan.tilings, tables)
+    name, (strategies, tilings) = op.op.name, changed
+    near = [one for one in dict.fromkeys((*op.op.inputs, *op.op.outputs)) if one in plan.tilings]
+    kept = op_cost(plan.graph, op, plan.strategies, plan.tilings, tables)
     own = {name: strategies.get(name, plan.strategies[name])}
-    return op_cost(plan.graph, bound, own, {one: tilings.get(one, plan.tilings[one]) for one in near}, tables) - kept
+    return op_cost(plan.graph, op, own, {one: tilings.get(one, plan.tilings[one]) for one in near}, tables) - kept
