@@ -80,6 +80,7 @@ def test_nearer_workers_part_at_inner_cuts_and_follow_the_reader_in_turn(ways: t
     total = int(np.prod(ways, dtype=int))
     sizes = [total // int(np.prod(ways[:depth], dtype=int)) for depth in range(len(ways) + 1)]
     rng = np.random.default_rng(0)
+    assert total > 0
     for worker in range(total):
 
         def place(other: int, worker: int = worker) -> tuple[int, int]:
