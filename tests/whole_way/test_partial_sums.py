@@ -10,14 +10,14 @@ from fast_suite import chosen, spread
 from partial_plans import all_kinds, partial_plan, partial_tensors, separate_gpt, two_products
 from planner import api, opdefs
 from planner.artifacts.plan import Plan, digest
-from planner.artifacts.plan_folder import write_folder
 from planner.graph.model import Graph
 from planner.graph.to_onnx import to_model, write_model
-from planner.partition.build import complete_plan, partition, plan_files
+from planner.partition.build import complete_plan, partition
 from planner.runtime.run_report import RunResult
 from planner.search.decided import Decided
 from planner.search.model.problem import Problem
 from planner.zoo.recurrent import rnn
+from written_plans import write_plan
 
 
 def check(result: RunResult, plan: Decided) -> None:
@@ -39,7 +39,7 @@ def test_random_plans_run(make: Callable[[], Graph], workers: int, seed: int, tm
     partitioned = partition(graph, ops, plan)
     model = to_model(graph).SerializeToString(deterministic=True)
     complete = complete_plan(plan, partitioned.program, graph.name, digest(model))
-    write_folder(tmp_path / "plan", plan_files(graph, model, complete, partitioned), partitioned.program)
+    write_plan(tmp_path / "plan", graph, model, complete, partitioned)
     check(api.run(tmp_path / "plan", steps=1, verify=True), plan)
 
 

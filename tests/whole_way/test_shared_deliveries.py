@@ -12,11 +12,10 @@ from fast_suite import chosen, spread
 from planner import api, opdefs
 from planner.algebra.tiling import UNCUT, Tiling
 from planner.artifacts.plan import Plan, digest
-from planner.artifacts.plan_folder import write_folder
 from planner.graph.deliveries import with_deliveries
 from planner.graph.model import Graph
 from planner.graph.to_onnx import to_model
-from planner.partition.build import complete_plan, partition, plan_files
+from planner.partition.build import complete_plan, partition
 from planner.planning.deliveries import Sharing
 from planner.search.decide import decide
 from planner.search.decided import Decided
@@ -24,6 +23,7 @@ from planner.search.model.cuts import prime_factors
 from planner.search.model.problem import Problem
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
+from written_plans import write_plan
 
 
 def check(directory: Path, moved_bytes: int) -> None:
@@ -80,7 +80,7 @@ def test_deliveries_in_random_tilings(cnn_step: Graph, tmp_path: Path, workers: 
     plan = complete_plan(plan, partitioned.program, graph.name, digest(content), deliveries=tuple(deliveries))
     assert Plan.from_json(plan.to_json()) == plan
     folder = tmp_path / "plan"
-    write_folder(folder, plan_files(cnn_step, content, plan, partitioned), partitioned.program)
+    write_plan(folder, cnn_step, content, plan, partitioned)
     check(folder, plan.moved_bytes)
     assert {row.name for row in api.explain(folder).tensors if row.delivers} == delivered
 

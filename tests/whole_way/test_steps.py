@@ -14,12 +14,11 @@ from fast_suite import chosen, spread
 from planner import api, opdefs, zoo
 from planner.algebra.region import Boxes
 from planner.artifacts.plan import Plan, Steps, digest
-from planner.artifacts.plan_folder import write_folder
 from planner.errors import InfeasibleError, ModelError
 from planner.graph.model import Attribute, DType, Graph, Op, Tensor
 from planner.graph.to_onnx import to_model, write_model
 from planner.partition import stepping
-from planner.partition.build import complete_plan, partition, plan_files
+from planner.partition.build import complete_plan, partition
 from planner.planning.in_steps import choices
 from planner.report import as_json
 from planner.runtime.engine.transport import NumpyTransport
@@ -35,6 +34,7 @@ from planner.zoo.recurrent import rnn
 from planner.zoo.residual import _bottleneck
 from planner.zoo.step import training_step
 from planner.zoo.transformer import GptShape, gpt
+from written_plans import write_plan
 
 
 def small_resnet() -> Graph:
@@ -150,7 +150,7 @@ def written(graph: Graph, decided: Decided, folder: Path) -> Path:
     content = to_model(graph).SerializeToString(deterministic=True)
     partitioned = partition(graph, decided.ops, decided)
     plan = complete_plan(decided, partitioned.program, graph.name, digest(content))
-    write_folder(folder, plan_files(graph, content, plan, partitioned), partitioned.program)
+    write_plan(folder, graph, content, plan, partitioned)
     return folder
 
 
