@@ -138,6 +138,7 @@ def test_it_costs_no_less_than_the_best_and_no_more_than_where_it_begins(
 def test_a_plan_improved_in_parts_costs_no_less_than_the_best(graph: Graph, entries: int) -> None:
     problem, cuts = Problem(graph, opdefs.standard().bind_all(graph), 4), (2, 2)
     start = search_recursively(problem, cuts, no_restriction)
+    problem.decided_apart = 1
     with mock.patch.object(fusion, "MOVE_ENTRIES", entries):
         improved = fusion.improve(problem, cuts, no_restriction, start)
     everything = every_tiling(problem, cuts, no_restriction, start, NORMAL_BOUND)

@@ -84,6 +84,7 @@ def test_what_no_kind_of_change_makes_better_is_improved_in_parts(monkeypatch: p
     monkeypatch.setattr(improve, "MOVE_ENTRIES", 200)
     near = improve.Neighbourhood(problem, cuts, no_restriction)
     one_by_one = improve._one_by_one(problem, near, near.kinds, start, silent, None)
+    problem.decided_apart = 1
     in_parts = improve.improve(problem, cuts, no_restriction, start)
     assert together.cost <= in_parts.cost <= one_by_one.cost
     assert problem.cost(in_parts.tilings) == in_parts.cost
