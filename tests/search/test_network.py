@@ -9,14 +9,14 @@ import numpy as np
 from planner.algebra.tiling import UNCUT, Replicate, Shard
 from planner.cost.tables import Candidates, Table
 from planner.search.exact.choices import Choices
-from planner.search.exact.network import Link, Network
+from planner.search.exact.network import Link, MetTables, Network
 
 
 def test_links_of_one_kind_may_differ_in_which_variables_have_a_choice() -> None:
     several: Candidates = (UNCUT.extend(Shard(0), 2), UNCUT.extend(Replicate(), 2))
     one: Candidates = several[:1]
     links = [Link(tensor, op, True, 0, 0, f"t{tensor}", f"op{op}") for tensor, op in ((0, 1), (2, 3))]
-    network = Network([1, 0, 1, 1], links, [0, 1, 0, 2])
+    network = Network([1, 0, 1, 1], links, [0, 1, 0, 2], MetTables())
 
     def make(asked: Sequence[tuple[Link, Candidates, Candidates]]) -> list[Table]:
         rows = [np.arange(3, 3 - len(tilings), -1, dtype=np.int64)[:, None] for _, tilings, _ in asked]
