@@ -201,13 +201,19 @@ def test_with_a_limit_on_memory_the_first_plan_is_one_that_fits() -> None:
     whole = planned(counting, **tight)
     assert counting.asked > 50
     costs = set()
+    stopped = 0
     for number in moments(counting, 12):
         result = planned(StopAt(number), **tight)
         assert max(result.plan.peak_bytes) <= limit
         assert read() == result.plan
-        assert result.plan.stopped_by == "interrupt"
-        assert "cheaper plans within the limit on memory" in result.left_out
         costs.add(result.plan.cost)
+        if result.plan.stopped_by is None:  # the last questions are those of the summary: the plan is whole by then
+            assert result.plan == whole.plan
+        else:
+            assert result.plan.stopped_by == "interrupt"
+            assert "cheaper plans within the limit on memory" in result.left_out
+            stopped += 1
+    assert stopped > 8
     assert min(costs) == whole.plan.cost
     timed = planned(StopAt(1, "time", from_the_beginning=True), **tight)
     assert max(timed.plan.peak_bytes) <= limit

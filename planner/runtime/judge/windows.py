@@ -165,7 +165,7 @@ def _pool_frame(op: Op, spatial: Sequence[int]) -> tuple[tuple[int, ...], tuple[
 
 
 def max_pool(op: Op, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """MaxPool: values, and the first place of each in the flat input (``storage_order`` 0)."""
+    """MaxPool: values, and the first place of each in the flat input, its dims in the order of ``storage_order``."""
     kernel, _, pads = _pool_frame(op, x.shape[2:])
     rank = len(kernel)
     strides, dilations = ints(op, "strides", (1,) * rank), ints(op, "dilations", (1,) * rank)
@@ -176,7 +176,7 @@ def max_pool(op: Op, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     values = np.take_along_axis(flat, first[..., None], axis=-1)[..., 0]
     offsets = np.unravel_index(first, kernel)
     place = np.arange(x.shape[0] * x.shape[1]).reshape(x.shape[0], x.shape[1], *(1,) * rank)
-    for dim in range(rank):
+    for dim in reversed(range(rank)) if op.attribute("storage_order", 0) else range(rank):
         begin = np.arange(view.shape[2 + dim]) * strides[dim] - pads[dim]
         begin = begin.reshape(-1, *(1,) * (rank - dim - 1))
         place = place * x.shape[2 + dim] + begin + offsets[dim] * dilations[dim]
