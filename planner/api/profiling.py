@@ -32,13 +32,13 @@ from planner.cost.seconds.parts import different_parts
 from planner.cost.tables import CostTables
 from planner.descriptions import UnknownOps
 from planner.errors import UsageError
-from planner.graph.bodies import expand, has_body
+from planner.graph.bodies import expand
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.installed import require_runtime, runtime_notes
 from planner.machine.device_profile import DeviceProfile
 from planner.machine.topology_file import Machine
-from planner.planning.bodies import decide_with_bodies
+from planner.planning.bodies import decide_with_bodies, only_through_bodies
 from planner.planning.fit import Trial, trial_of
 from planner.planning.machines import Target, target_of
 from planner.planning.objective import LITERATURE, Times, of_the_literature, timed
@@ -127,8 +127,7 @@ def profile(
     times = PartTimes(stopwatch, limit, progress)
     given = f" --topology {topology}" if topology is not None else f" --gpus {gpus}" if gpus is not None else ""
     so_far = partial(times.profile, graph.name, f"tofu profile {path.name}{given} --device {device}")
-    undescribed = {op.name for op in graph.ops if ("", op.op_type) not in descriptions and has_body(graph, op)}
-    least = expand(graph, undescribed).graph
+    least = expand(graph, only_through_bodies(graph, descriptions)).graph
     ops = descriptions.bind_all(least)
     times.measure("ops", least, _basic_strategies(ops, cuts_of_levels(levels)))
     if workers > 1:

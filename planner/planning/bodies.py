@@ -53,7 +53,7 @@ def decide_with_bodies(
     """
     ask = replace(ask, rules=replace(ask.rules, names=frozenset(graph.tensors)))
     tables, schedule = ask.tables, schedule_of(ask.effort)
-    undescribed = {op.name for op in graph.ops if ("", op.op_type) not in descriptions and has_body(graph, op)}
+    undescribed = only_through_bodies(graph, descriptions)
     least = expand(graph, undescribed)
     ops = descriptions.bind_all(least.graph)
     if ask.strategy != "tofu":
@@ -161,6 +161,11 @@ def _put_back(
     final = without_copies(kept, planned)
     put_back = replace(plan, graph=final, ops=descriptions.bind_all(final))
     return _with_gap_of(counted_again(put_back, strategies, unsplit, tables), plan)
+
+
+def only_through_bodies(graph: Graph, descriptions: Descriptions) -> frozenset[str]:
+    """The ops that have a body and no description: they are planned through their bodies and never as they are."""
+    return frozenset(op.name for op in graph.ops if ("", op.op_type) not in descriptions and has_body(graph, op))
 
 
 def counted_again(

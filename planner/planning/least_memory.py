@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from planner.cost.residence import Residence
-from planner.graph.bodies import expand, has_body
+from planner.graph.bodies import expand
 from planner.graph.dependence import leading_to
 from planner.graph.model import Graph, Role
 from planner.partition.workspace import ELEMENTWISE
+from planner.planning.bodies import only_through_bodies
 from planner.planning.refusal import cannot_fit
 from planner.tdl.descriptions import Descriptions
 
@@ -33,12 +34,11 @@ def refuse_what_cannot_fit(
     Raises:
         InfeasibleError: with what every plan takes at least, and what it is of.
     """
-    undescribed = {op.name for op in graph.ops if ("", op.op_type) not in descriptions and has_body(graph, op)}
-    planned = expand(graph, undescribed).graph
+    planned = expand(graph, only_through_bodies(graph, descriptions)).graph
     residence = Residence(planned, descriptions.bind_all(planned))
     least = residence.least(ELEMENTWISE)
     if through_bodies:
-        composite = {body.op.name for body in expand(graph).bodies}
+        composite = {body.op.name for body in expand(graph, workers=len(limits)).bodies}
         least[[op.name in composite for op in planned.ops]] = 0
     moment = int(np.argmax(least)) if least.size else 0
     if not least.size or int(least[moment]) <= sum(limits):

@@ -11,6 +11,7 @@ import pytest
 from planner import api, opdefs
 from planner.cost.residence import Residence
 from planner.errors import InfeasibleError
+from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
 from planner.partition.workspace import ELEMENTWISE
 from planner.planning import session
@@ -42,6 +43,16 @@ def test_no_program_takes_less(name: str) -> None:
     with pytest.raises(InfeasibleError, match="no plan fits: every plan takes"):
         refuse_what_cannot_fit(graph, opdefs.standard(), [int(least.max()) // 8] * workers)
     refuse_what_cannot_fit(graph, opdefs.standard(), [max(program.peak_bytes)] * workers)
+
+
+def test_nothing_is_said_of_an_op_that_becomes_one_of_blocks() -> None:
+    """A running sum over 64 positions may be cut along them through its body, whose moments are others."""
+    text = "g (float[2, 64] x) => (float[2, 64] y) <int64 axis = {1}> { y = CumSum (x, axis) }"
+    graph = graph_from_proto(onnx.parser.parse_model('<ir_version: 10, opset_import: ["" : 21]> ' + text))
+    limits, standard = [300, 300], opdefs.standard()
+    with pytest.raises(InfeasibleError, match="no plan fits"):
+        refuse_what_cannot_fit(graph, standard, limits, through_bodies=False)
+    refuse_what_cannot_fit(graph, standard, limits)
 
 
 def test_a_request_that_cannot_be_met_is_refused_before_any_search(
