@@ -59,8 +59,9 @@ def placed(train: Path, workers: int, folder: Path) -> Path:
     )
     partitioned = partition(decided.graph, decided.ops, plan)
     complete = complete_plan(plan, partitioned.program, graph.name, digest(content))
-    models = worker_files(graph.opset, digest(complete.to_json().encode()), partitioned, silent)
-    write_folder(directory, chain(plan_files(content, complete), models), partitioned.program)
+    text = complete.to_json().encode()
+    models = worker_files(graph.opset, digest(text), partitioned, silent)
+    write_folder(directory, chain(plan_files(content, text), models), partitioned.program)
     return directory
 
 

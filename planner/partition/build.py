@@ -127,10 +127,9 @@ def complete_plan(decided: Decision, program: Program, model: str, model_digest:
     return Plan(**{**told, "model": model, "model_digest": model_digest, **others})
 
 
-def plan_files(model: bytes, decided: Plan) -> Iterator[tuple[str, bytes]]:
+def plan_files(model: bytes, plan: bytes) -> tuple[tuple[str, bytes], ...]:
     """Names and contents of the files of a plan's folder, without the manifest and the workers' models."""
-    yield PLAN, decided.to_json().encode()
-    yield MODEL, model
+    return (PLAN, plan), (MODEL, model)
 
 
 def worker_files(

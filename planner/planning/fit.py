@@ -103,10 +103,11 @@ class Trial:
             limits: the memory there is, one entry for each worker, in any order: who needs more has the larger.
         """
         if judged_by_residence(self.decided):
-            if (lacking := residence_lacking(self, sum(limits))) > 0:
-                return lacking
-            if (ample := residence_lacking(self, int(_AMPLE * len(limits) * min(limits)))) <= 0:
-                return ample
+            held = _fullest(self.decided)
+            if held > sum(limits):
+                return _on_each(held - sum(limits), self.decided)
+            if held <= (ample := int(_AMPLE * len(limits) * min(limits))):
+                return _on_each(held - ample, self.decided)
         return self.lacking_by_program(limits)
 
     def lacking_by_program(self, limits: Sequence[int]) -> int:
@@ -124,8 +125,17 @@ def judged_by_residence(decided: Decided) -> bool:
 
 def residence_lacking(trial: Trial, room: int) -> int:
     """Bytes that a worker lacks on average at the fullest op; 0 or less: enough."""
-    held = int(Residence(trial.decided.graph, trial.decided.ops).of(trial.decided).max(initial=0))
-    return -(-(held - room) // prod(trial.decided.cuts))
+    return _on_each(_fullest(trial.decided) - room, trial.decided)
+
+
+def _fullest(decided: Decided) -> int:
+    """Bytes that lie on all workers together at the fullest op."""
+    return int(Residence(decided.graph, decided.ops).of(decided).max(initial=0))
+
+
+def _on_each(total: int, decided: Decided) -> int:
+    """Bytes of so many that are each worker's, rounded up."""
+    return -(-total // prod(decided.cuts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -57,10 +58,10 @@ class Destination:
         """
         progress, partitioned = session.request.progress, trial.partitioned
         progress("writing the plan")
-        files = plan_files(session.content, plan)
+        content = plan.to_json().encode()
+        files: Iterable[tuple[str, bytes]] = plan_files(session.content, content)
         if self.has_models:
-            plan_digest = digest(plan.to_json().encode())
-            files = chain(files, worker_files(session.whole.opset, plan_digest, partitioned, progress))
+            files = chain(files, worker_files(session.whole.opset, digest(content), partitioned, progress))
         write_folder(
             self.directory,
             files,

@@ -23,5 +23,6 @@ def write_plan(folder: Path, graph: Graph, content: bytes, plan: Plan, partition
         plan: that is complete.
         partitioned: its program.
     """
-    workers = worker_files(graph.opset, digest(plan.to_json().encode()), partitioned, silent)
-    write_folder(folder, chain(plan_files(content, plan), workers), partitioned.program)
+    text = plan.to_json().encode()
+    workers = worker_files(graph.opset, digest(text), partitioned, silent)
+    write_folder(folder, chain(plan_files(content, text), workers), partitioned.program)

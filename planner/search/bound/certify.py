@@ -15,7 +15,6 @@ A bound holds for the search's own problem: these cuts, these candidates, one ti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import isqrt
 from typing import Final, Protocol
 
@@ -99,10 +98,6 @@ def certify(
     def look_at(values: Ints) -> None:
         incumbent.look_at(core.tilings(values))
 
-    def look_at_if_better(guess: Sequence[int]) -> None:
-        if core.constant + dual.cost(guess) < incumbent.best.cost - 0.5:
-            look_at(core.original(guess))
-
     def closed(total: int, values: Ints, lower: int) -> int:
         """Where the exact solution is known. Its plan may need a strategy that no local op has."""
         look_at(values)
@@ -138,7 +133,9 @@ def certify(
         for _ in range(BOUND_PASSES):
             if stop.is_due():
                 return so_far()
-            look_at_if_better(dual.forward())
+            guess = dual.forward()
+            if core.constant + dual.cost(guess) < incumbent.best.cost - 0.5:
+                look_at(core.original(guess))
             dual.backward()
         before, lower = lower, max(lower, core.constant + _rounded_up(dual.lower))
         if lower >= incumbent.best.cost or not core.take_out(dual, incumbent.best):
