@@ -30,7 +30,7 @@ from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.randomness import lower_randomness
 from planner.partition.build import unplaced
 from planner.planning.bodies import decide_with_bodies
-from planner.planning.in_steps import choices, with_steps
+from planner.planning.limit.in_steps import choices, with_steps
 from planner.search import decide
 from planner.search.decided import Decided
 from planner.search.effort import EffortName

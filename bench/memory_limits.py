@@ -37,7 +37,7 @@ from planner.cost.residence import Residence
 from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError
 from planner.planning.bodies import decide_with_bodies
-from planner.planning.fit import Trial, least_cost, trial_of, within
+from planner.planning.limit.fit import Trial, least_cost, trial_of, within
 from planner.search.effort import HIGHEST_PRICE, NORMAL_BOUND, UNBOUNDED
 from planner.search.memory.branches import Answer, Budget, Charges, Column, Prices, Spans, branched
 from planner.search.memory.nearby import Nearby

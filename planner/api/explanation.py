@@ -16,7 +16,7 @@ from planner.graph.model import Graph
 from planner.graph.notes import evidence_of
 from planner.graph.reading.undescribed import qualified
 from planner.graph.rewriting.canonical import Canonical
-from planner.planning.op_memory import op_memory
+from planner.planning.limit.op_memory import op_memory
 from planner.planning.why.answers import Answers
 from planner.planning.why.causes import causes, kept_whole
 from planner.reasons import Why

@@ -18,7 +18,7 @@ from planner.graph.state_warnings import state_warnings
 from planner.machine.rates import Rates
 from planner.planning.deliveries import Sharing
 from planner.planning.folder import Destination
-from planner.planning.in_steps import OpSchedule
+from planner.planning.limit.in_steps import OpSchedule
 from planner.planning.machines import memory_limits, memory_of, target_of
 from planner.planning.objective import Objective
 from planner.planning.request import PlanRequest, source_of

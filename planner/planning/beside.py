@@ -14,11 +14,11 @@ from planner.cost.tables import CostTables
 from planner.errors import TofuError
 from planner.machine.routes import part
 from planner.machine.topology_file import Machine
-from planner.planning.fit import Trial, trial_of
+from planner.planning.limit.fit import Trial, trial_of
+from planner.planning.limit.room import fits
 from planner.planning.machines import memory_limits
 from planner.planning.objective import Times
 from planner.planning.request import PlanRequest
-from planner.planning.room import fits
 from planner.results import Beside, OtherCount
 from planner.search.decided import Decided
 from planner.search.effort import MANY_OPS

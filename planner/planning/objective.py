@@ -24,9 +24,9 @@ from planner.errors import TofuError, UsageError
 from planner.machine.device_profile import DeviceProfile
 from planner.machine.routes import Interconnect, level_ways
 from planner.machine.topology_file import Machine
-from planner.planning.fit import Goal, Trial, trial_of
+from planner.planning.limit.fit import Goal, Trial, trial_of
+from planner.planning.limit.room import fits
 from planner.planning.machines import time_of
-from planner.planning.room import fits
 from planner.progress import Progress, silent
 from planner.search.decided import Decided
 from planner.search.effort import WHOLE_OPS

@@ -12,7 +12,7 @@ from planner.errors import UsageError, did_you_mean
 from planner.graph.model import Graph
 from planner.graph.rewriting.randomness import lower_randomness
 from planner.machine.rates import Rates
-from planner.planning.in_steps import OpSchedule
+from planner.planning.limit.in_steps import OpSchedule
 from planner.planning.machines import Target
 from planner.planning.objective import Objective, can_be_timed, is_large, objective_of
 from planner.progress import Progress, silent

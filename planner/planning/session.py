@@ -28,10 +28,11 @@ from planner.planning.beside import LARGE, NO_SPEED, of_data, others, warnings
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.canonical_form import canonical_under
 from planner.planning.deliveries import shared
-from planner.planning.fit import Goal, Trial, judged_by_residence, least_cost, trial_of, within
-from planner.planning.in_steps import all_in_steps, fitted_by_steps, is_in_steps
-from planner.planning.lean_grids import lean_grids
-from planner.planning.least_memory import refuse_what_cannot_fit
+from planner.planning.limit.fit import Goal, Trial, judged_by_residence, least_cost, trial_of, within
+from planner.planning.limit.in_steps import all_in_steps, fitted_by_steps, is_in_steps
+from planner.planning.limit.lean_grids import lean_grids
+from planner.planning.limit.least_memory import refuse_what_cannot_fit
+from planner.planning.limit.room import fits, shared_where_room
 from planner.planning.machines import time_of
 from planner.planning.objective import (
     LITERATURE,
@@ -42,7 +43,6 @@ from planner.planning.objective import (
     timed,
 )
 from planner.planning.request import PlanRequest
-from planner.planning.room import fits, shared_where_room
 from planner.planning.sources import from_the_nearest
 from planner.planning.undescribed import undescribed_ops
 from planner.progress import in_part, silent, without_costs

@@ -29,7 +29,7 @@ from planner.machine.rates import Rates
 from planner.opdefs.exclusions import DATA_DEPENDENT
 from planner.partition.build import partition
 from planner.planning.bodies import decide_with_bodies
-from planner.planning.in_steps import choices, step_variables, with_steps
+from planner.planning.limit.in_steps import choices, step_variables, with_steps
 from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.run import run_plan
 from planner.search.decide import decide

@@ -20,7 +20,7 @@ from planner.algebra.tiling import Reducer, Replicate, Shard, Tiling, coordinate
 from planner.artifacts.plan import Steps
 from planner.errors import TofuError
 from planner.partition.stepping import SteppedDivision
-from planner.planning.in_steps import step_variables
+from planner.planning.limit.in_steps import step_variables
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import NotLocalError
 from planner.verify.execute import ExecutionError, execute, whole_op

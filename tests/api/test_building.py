@@ -15,7 +15,7 @@ from planner.artifacts.plan_folder import open_folder
 from planner.commands.main import tofu
 from planner.errors import ModelError, UsageError
 from planner.graph.to_onnx import write_model
-from planner.planning.fit import Trial
+from planner.planning.limit.fit import Trial
 from planner.planning.session import Session
 from planner.zoo import mlp
 

@@ -11,8 +11,8 @@ import pytest
 
 from planner import api, opdefs
 from planner.graph.to_onnx import write_model
-from planner.planning.fit import Trial, least_cost, trial_of
-from planner.planning.room import fits, shared_where_room
+from planner.planning.limit.fit import Trial, least_cost, trial_of
+from planner.planning.limit.room import fits, shared_where_room
 from planner.report import as_json, tables
 from planner.search.decide import decide
 from planner.search.request import SearchRequest

@@ -14,7 +14,7 @@ from planner.cost.seconds.exchange import ExchangeTime
 from planner.cost.seconds.pipelined import Pipeline
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.to_onnx import write_model
-from planner.planning.in_steps import OpSchedule
+from planner.planning.limit.in_steps import OpSchedule
 
 LATENCY = 0.5
 

@@ -19,7 +19,7 @@ from planner.graph.model import Attribute, DType, Graph, Op, Tensor
 from planner.graph.to_onnx import to_model, write_model
 from planner.partition import stepping
 from planner.partition.build import complete_plan, partition
-from planner.planning.in_steps import choices
+from planner.planning.limit.in_steps import choices
 from planner.report import as_json
 from planner.runtime.engine.transport import NumpyTransport
 from planner.runtime.run import run_plan

@@ -7,8 +7,8 @@ import pytest
 from planner import opdefs
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.planning import fit, in_steps
-from planner.planning.fit import Trial, trial_of
-from planner.planning.in_steps import TIMES, fitted_by_steps
+from planner.planning.limit.fit import Trial, trial_of
+from planner.planning.limit.in_steps import TIMES, fitted_by_steps
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest

@@ -26,8 +26,8 @@ from planner.partition.build import Unplaced, unplaced
 from planner.partition.occupancy import tightest
 from planner.partition.segments import Partitioned
 from planner.partition.workspace import ELEMENTWISE
-from planner.planning.exchanged import exchanged, parts_of
-from planner.planning.refusal import does_not_fit
+from planner.planning.limit.exchanged import exchanged, parts_of
+from planner.planning.limit.refusal import does_not_fit
 from planner.progress import silent
 from planner.search.decide import decide
 from planner.search.decided import Decided

@@ -12,7 +12,7 @@ from planner.graph.dependence import leading_to
 from planner.graph.model import Graph, Role
 from planner.partition.workspace import ELEMENTWISE
 from planner.planning.bodies import only_through_bodies
-from planner.planning.refusal import cannot_fit
+from planner.planning.limit.refusal import cannot_fit
 from planner.tdl.descriptions import Descriptions
 
 

@@ -13,7 +13,7 @@ from planner.algebra.tiling import Shard, Tiling
 from planner.cost.contraction import RESULT, TENSORS, contraction_of
 from planner.cost.grids import Grid, grids
 from planner.graph.model import Shape
-from planner.planning.in_steps import step_variables
+from planner.planning.limit.in_steps import step_variables
 from planner.tdl.bind import BoundOp
 
 _SHARES = (1.0, 0.5, 0.25)

@@ -11,7 +11,7 @@ from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
 from planner.graph.model import Graph, is_used
 from planner.partition.build import unplaced
-from planner.planning.in_steps import TIMES, choice_of
+from planner.planning.limit.in_steps import TIMES, choice_of
 from planner.results import OpMemory
 from planner.search.decided import Decided
 from planner.tdl.bind import BoundOp

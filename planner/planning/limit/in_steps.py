@@ -19,7 +19,7 @@ from planner.cost.contraction import contraction_of
 from planner.cost.residence import Residence
 from planner.errors import InfeasibleError
 from planner.graph.model import Graph
-from planner.planning.fit import Trial, judged_by_residence, trial_of
+from planner.planning.limit.fit import Trial, judged_by_residence, trial_of
 from planner.search.decided import Decided
 from planner.search.effort import MANY_OPS
 from planner.stop import Stop

@@ -8,7 +8,7 @@ from typing import Final
 
 from planner.counted import may_stop
 from planner.planning.deliveries import Saving, paid_for_twice, savings, with_savings
-from planner.planning.fit import Goal, Trial, judged_by_residence, residence_lacking
+from planner.planning.limit.fit import Goal, Trial, judged_by_residence, residence_lacking
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
 from planner.stop import StoppedError
