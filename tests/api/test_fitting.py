@@ -17,8 +17,8 @@ from planner.errors import InfeasibleError
 from planner.graph.model import Graph
 from planner.partition.build import Unplaced
 from planner.partition.occupancy import occupancy, tightest
-from planner.planning import fit
 from planner.planning.bodies import decide_with_bodies
+from planner.planning.limit import fit
 from planner.planning.limit.fit import Trial, least_cost, trial_of, within
 from planner.search.decide import decide
 from planner.search.decided import Decided

@@ -6,7 +6,7 @@ import pytest
 
 from planner import opdefs
 from planner.graph.model import DType, Graph, Op, Tensor
-from planner.planning import fit, in_steps
+from planner.planning.limit import fit, in_steps
 from planner.planning.limit.fit import Trial, trial_of
 from planner.planning.limit.in_steps import TIMES, fitted_by_steps
 from planner.search.decide import decide
