@@ -10,6 +10,7 @@ from typing import Literal
 
 from planner.api.arguments import AnyModel, AnyPath, checked, model_file, path_of, texts_of
 from planner.api.door import held_against_file
+from planner.api.training_wishes import wishes_of
 from planner.errors import UsageError
 from planner.graph.data_folder import data_folder_of, note_data_folder, without_data_folder
 from planner.graph.model import Role
@@ -19,14 +20,11 @@ from planner.progress import Progress, silent
 from planner.results import GradResult, InputRow, ParameterRow
 from planner.runtime.judge.door import DoorVerdict
 from planner.runtime.values.results import write_bytes
-from planner.training.doors.make import Wishes, make, make_training_info
+from planner.training.doors.make import make, make_training_info
 from planner.training.doors.read import file_of
 from planner.training.gradients.dropout import DropoutMode
 from planner.training.meanings import meanings
-from planner.training.update.losses import LossOptions
-from planner.training.update.optimizers import Hyper
 from planner.training.update.precision import Precision
-from planner.training.update.updates import Schedule
 from planner.whole import try_file
 
 
@@ -120,42 +118,18 @@ def grad(
     """
     path = model_file(model)
     output = path_of(output) or Path(f"{path.stem}.train.onnx")
-    if momentum is not None and optimizer not in ("momentum", "nesterov"):
-        raise UsageError(f"--momentum: the optimizer {optimizer!r} has none", hint="write --optimizer momentum")
     read = [path, *sorted(path.iterdir())] if path.is_dir() else [path]
     if output.resolve() in {path.resolve() for path in read}:
         raise UsageError(f"{output}: is the model that is read, and would be overwritten", hint="write -o another file")
     progress(f"reading {path}")
-    numbers: dict[str, float] = {"decay_factor": decay_factor} if decay_factor else {}
-    numbers |= {} if momentum is None else {"momentum": momentum}
-    numbers |= {} if betas is None else {"beta1": betas[0], "beta2": betas[1]}
-    numbers |= {} if epsilon is None else {"epsilon": epsilon}
-    numbers |= {} if weight_decay is None else {"weight_decay": weight_decay}
-    hyper = Hyper(exempt=tuple(no_decay), exempt_vectors=no_decay_vectors, **numbers) if numbers else None
-    is_dynamic = loss_scale == "dynamic"
-    scale = None if loss_scale is None or loss_scale == "dynamic" else float(loss_scale)
-    wishes = Wishes(
-        loss=loss,
-        optimizer=optimizer,
-        learning_rate=lr,
-        output=loss_input,
-        batchnorm=batchnorm,
-        dropout=dropout,
-        batch=batch,
-        dims=dim or {},
-        values=texts_of(value) or {},
-        hyper=hyper,
-        schedule=Schedule(clip_norm, accumulate, scale, is_dynamic),
-        loss_options=LossOptions(
-            None if class_weights is None else tuple(class_weights), ignore_index, class_axis, shift, tokens
-        ),
-        precision=precision,
-        train=tuple(train),
-        freeze=tuple(freeze),
-        weights=tuple(params),
-        gradients=path_of(gradients),
-        state=path_of(state),
-    )
+    wishes = wishes_of(
+        loss=loss, optimizer=optimizer, lr=lr, momentum=momentum, betas=betas, epsilon=epsilon,
+        decay_factor=decay_factor, weight_decay=weight_decay, no_decay=no_decay, no_decay_vectors=no_decay_vectors,
+        train=train, freeze=freeze, params=params, clip_norm=clip_norm, accumulate=accumulate, loss_scale=loss_scale,
+        class_weights=class_weights, ignore_index=ignore_index, class_axis=class_axis, shift=shift, tokens=tokens,
+        loss_input=loss_input, precision=precision, gradients=gradients, batchnorm=batchnorm, dropout=dropout,
+        state=state, batch=batch, dim=dim, value=value,
+    )  # fmt: skip
     try_file(output)
     door: DoorVerdict | None = None
     if verify:

@@ -45,6 +45,13 @@ def test_grad_defaults(door: Door) -> None:
     assert not {"momentum", "betas", "weight_decay", "clip_norm", "precision"} & options.keys()
 
 
+def test_grad_passes_a_zero(door: Door) -> None:
+    line = "grad n.onnx --loss nll --optimizer momentum --momentum 0 --ignore-index 0 --class-axis 0"
+    assert cli.main(line.split()) == 0
+    options = door.calls[0][2]
+    assert (options["momentum"], options["ignore_index"], options["class_axis"]) == (0.0, 0, 0)
+
+
 def test_grad_passes_what_is_stated(door: Door) -> None:
     line = "grad n.onnx --loss nll --optimizer adamw --betas 0.8 0.9 --epsilon 1e-6 --weight-decay 0.1 --no-decay *.b"
     more = "--no-decay-vectors --clip-norm 1 --accumulate 4 --precision float16 --loss-scale dynamic --dropout train"
