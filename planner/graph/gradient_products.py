@@ -47,8 +47,9 @@ def gradient_products(graph: Graph) -> GradientProducts:
         left, right = (root[name] for name in op.inputs[:2])
         for activation, back in ((left, right), (right, left)):
             for product, parameter in forward.get(activation, ()):
-                if back == parameter or back not in graph.producer or positions[product.name] >= positions[op.name]:
-                    continue
+                made = graph.producer.get(back)
+                if made is None or not positions[product.name] < positions[made.name] < positions[op.name]:
+                    continue  # what comes back through a product is computed from its result
                 if sorted(graph.tensors[op.outputs[0]].shape) != sorted(graph.tensors[parameter].shape):
                     continue
                 found[op.outputs[0]] = back

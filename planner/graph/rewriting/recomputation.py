@@ -1,0 +1,196 @@
+"""Activations that are computed again for the backward pass, and not kept for it.
+
+An activation that the backward pass reads is in memory from where it is made to where it is read. Computed again right
+before that, from what is kept, it takes memory twice for a short time. A copy of its op does so, which is an op like
+any other: it is planned, what it reads moves again, and its work counts.
+
+What is copied is what the graph computes, op by op: a random operator is a function of an element's index by then
+(``planner.graph.rewriting.randomness``), so that its copy draws the same numbers, and a graph inside of an op (If,
+Loop, Scan) is copied with the op. A copy makes the same bits where it is cut as its original is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+from planner.graph.model import Graph, Op, Role, Tensor
+from planner.graph.passes import Passes, passes_of
+
+_AGAIN: Final = ".again"
+
+
+@dataclass(frozen=True)
+class Activations:
+    """The activations of a training step: tensors of the forward pass that are no results."""
+
+    graph: Graph
+    """A training step; random operators are lowered."""
+
+    @cached_property
+    def all(self) -> Mapping[str, Op]:
+        """By activation of the forward pass the op that makes it, in the graph's order.
+
+        Raises:
+            UsageError: the graph has no backward pass (``planner.graph.passes``).
+        """
+        forward, roles = self._passes.forward, self.graph.roles
+        return {
+            name: op
+            for op in self.graph.ops
+            if op.name in forward
+            for name in op.outputs
+            if name and roles[name] is Role.ACTIVATION
+        }
+
+    @cached_property
+    def held(self) -> tuple[str, ...]:
+        """Those that ops of the backward pass read, in the graph's order: they are held for it, or computed again."""
+        consumers, backward = self.graph.consumers, self._passes.backward
+        return tuple(name for name in self.all if any(op.name in backward for op in consumers[name]))
+
+    @property
+    def backward(self) -> frozenset[str]:
+        """Names of the ops of the backward pass."""
+        return self._passes.backward
+
+    @cached_property
+    def _passes(self) -> Passes:
+        return passes_of(self.graph)
+
+    def closed(self, tensors: Collection[str]) -> frozenset[str]:
+        """Some activations, and those between them and what is held: what computing them again computes on the way.
+
+        An activation that only the forward pass reads is not held. Kept for a copy, it would take the room that the
+        copy saves; so it is computed again itself, and what it is computed from, up to what is held and not named, to
+        inputs, states and results.
+
+        Example: of ``s = q k``, ``t = s / 8``, ``p = Softmax(t)``, where the backward pass reads ``q``, ``k`` and
+        ``p``, the set ``{p}`` becomes ``{s, t, p}``.
+
+        Args:
+            tensors: activations of the forward pass.
+        """
+        held, found, waiting = frozenset(self.held), set(tensors), list(tensors)
+        while waiting:
+            for name in self.all[waiting.pop()].inputs:
+                if name in self.all and name not in held and name not in found:
+                    found.add(name)
+                    waiting.append(name)
+        return frozenset(found)
+
+
+def recomputable(graph: Graph) -> tuple[str, ...]:
+    """The activations that may be computed again: made by the forward pass and read by the backward pass.
+
+    Inputs, states, constants and outputs are none: they are there all the time.
+
+    Args:
+        graph: a training step.
+
+    Returns:
+        Their names, in the order in which they are made.
+
+    Raises:
+        UsageError: the graph has no backward pass (``planner.graph.passes``).
+    """
+    return Activations(graph).held
+
+
+def recomputed(graph: Graph, tensors: Collection[str]) -> Graph:
+    """The graph in which the backward pass reads some activations from copies, which are computed again.
+
+    The set is taken as it is. A copy is made by a copy of the op that makes the tensor; that reads copies of its
+    operands that are in the set, and all other operands as they are, which so are kept (``Activations.closed`` says
+    what is between). One copy of a tensor serves all ops of the backward pass that read it. The copies stand right
+    before the first op that reads them. What neither an op of the backward pass nor a copy reads has no copy.
+
+    A copy is named after its tensor, and the op that makes it after its op: ``h.0.relu.again``; with a number where the
+    graph has such names. ``originals`` tells of which tensor each is a copy.
+
+    Example: for ``{p}``, of ``p = Softmax(t)`` and ``dt = SoftmaxGrad(p, dp)``: ``p = Softmax(t)`` …
+    ``p.again = Softmax(t)``, ``dt = SoftmaxGrad(p.again, dp)``.
+
+    Args:
+        graph: is left as it is; that itself is returned if nothing is to be computed again.
+        tensors: activations of the forward pass.
+
+    Raises:
+        UsageError: the graph has no backward pass (``planner.graph.passes``).
+    """
+    if not tensors:
+        return graph
+    return _Rewriting(Activations(graph), frozenset(tensors)).run()
+
+
+def originals(graph: Graph, rewritten: Graph) -> dict[str, str]:
+    """By tensor and op of a rewritten graph (``recomputed``) that is a copy, the tensor or op that it is a copy of.
+
+    Args:
+        graph: as it was.
+        rewritten: that graph with copies.
+    """
+    suffix = _suffix(graph)
+    known = {*graph.tensors, *(op.name for op in graph.ops)}
+    names = (*rewritten.tensors, *(op.name for op in rewritten.ops))
+    return {name: name.removesuffix(suffix) for name in names if name not in known}
+
+
+class _Rewriting:
+    """The ops of a graph in order, with copies before those that read them."""
+
+    def __init__(self, activations: Activations, tensors: frozenset[str]) -> None:
+        unknown = tensors - activations.all.keys()
+        assert not unknown, f"no activations of the forward pass: {sorted(unknown)}"
+        self._graph, self._tensors, self._activations = activations.graph, tensors, activations
+        self._suffix = _suffix(activations.graph)
+        self._copied: set[str] = set()
+        """Names of ops of which there is a copy."""
+        self._new: dict[str, Tensor] = {}
+
+    def run(self) -> Graph:
+        backward = self._activations.backward
+        ops: list[Op] = []
+        for op in self._graph.ops:
+            if op.name in backward and not self._tensors.isdisjoint(op.inputs):
+                ops.extend(self._copies(op))
+                op = self._reading(op)
+            ops.append(op)
+        return replace(self._graph, ops=tuple(ops), tensors={**self._graph.tensors, **self._new})
+
+    def _copies(self, reader: Op) -> Iterator[Op]:
+        """The copies that an op needs and that are not there yet, each before those that read it."""
+        waiting = [(reader, iter(reader.inputs))]
+        while waiting:
+            op, operands = waiting[-1]
+            makers = (self._activations.all[name] for name in operands if name in self._tensors)
+            maker = next((one for one in makers if one.name not in self._copied), None)
+            if maker is not None:
+                self._copied.add(maker.name)
+                waiting.append((maker, iter(maker.inputs)))
+                continue
+            waiting.pop()
+            if op is not reader:
+                yield self._copy(op)
+
+    def _copy(self, op: Op) -> Op:
+        outputs = tuple(name and name + self._suffix for name in op.outputs)
+        for name, copy in zip(op.outputs, outputs, strict=True):
+            if name:
+                self._new[copy] = replace(self._graph.tensors[name], name=copy)
+        return replace(self._reading(op), name=op.name + self._suffix, outputs=outputs)
+
+    def _reading(self, op: Op) -> Op:
+        """An op that reads copies where there are."""
+        return replace(op, inputs=tuple(name + self._suffix if name in self._tensors else name for name in op.inputs))
+
+
+def _suffix(graph: Graph) -> str:
+    """What the names of copies end with, and no name of the graph does."""
+    names = (*graph.tensors, *(op.name for op in graph.ops))
+    suffix, number = _AGAIN, 2
+    while any(name.endswith(suffix) for name in names):
+        suffix, number = f"{_AGAIN}{number}", number + 1
+    return suffix
