@@ -281,7 +281,7 @@ def test_a_kept_tensor_stays_and_is_read(read: Read) -> None:
     assert canonical(graph, ["t"]).graph is graph
 
 
-def test_reshapes_that_come_back_vanish_and_others_stay(read: Read) -> None:
+def test_reshapes_that_come_back_vanish_and_others_become_one(read: Read) -> None:
     graph = read(
         """g (float[4,6] x) => (float[4,6] y, float[2,12] z)
         <int64[1] flat = {24}, int64[2] back = {4, 6}, int64[2] other = {2, 12}, int64[1] axis = {0}> {
@@ -294,11 +294,20 @@ def test_reshapes_that_come_back_vanish_and_others_stay(read: Read) -> None:
     )
     form = canonical(graph)
     assert [(op.op_type, op.inputs[0], op.outputs[0]) for op in form.graph.ops] == [
-        ("Reshape", "x", "f"),
-        ("Unsqueeze", "f", "u"),
         ("Relu", "x", "y"),
-        ("Reshape", "u", "z"),
+        ("Reshape", "x", "z"),
     ]
+
+
+def test_a_reshape_that_keeps_a_dim_of_what_it_reads_stays_one_of_its_own(read: Read) -> None:
+    """Its zero is the first dim of what it reads: 24 of the flat tensor, and 4 of the one before."""
+    graph = read(
+        """g (float[4,6] x) => (float[24,1] z) <int64[1] flat = {24}, int64[2] kept = {0, 1}> {
+            f = Reshape(x, flat)
+            z = Reshape(f, kept)
+        }"""
+    )
+    assert canonical(graph).graph is graph
 
 
 def test_the_attention_of_a_transformer_has_no_transposes_left() -> None:

@@ -7,7 +7,7 @@ model, and tensors of equal names hold equal elements; it has fewer tensors, and
 The rules, each of which takes tensors out of the graph whose elements others hold, or leaves the tensors alone:
 
 - *copies*: an Identity; Transposes, and Reshapes, that come back to what there was; what changes no shape; what lays
-  out a tensor as another op did. A Transpose of a Transpose is one Transpose;
+  out a tensor as another op did. A Transpose of a Transpose is one Transpose, a Reshape of a Reshape one Reshape;
 - *merged stacks*: a product of stacks whose outer dims were merged into one for it, and are told apart again behind it,
   works on them as they are;
 - *turned operands*: a Transpose is taken into products that read it, if nothing else does;
@@ -207,12 +207,26 @@ def _layout(form: _Form, op: Op) -> tuple[object, ...] | None:
 
 
 def _joined(form: _Form, op: Op, before: Mapping[str, Op]) -> Op:
-    """A Transpose of a Transpose, that reads what the first one read."""
+    """A Transpose of a Transpose, or a Reshape of a Reshape, that reads what the first one read."""
+    if _is_reshape_of_reshape(form, op, before):
+        return replace(op, inputs=(before[op.inputs[0]].inputs[0], *op.inputs[1:]))
     turn, inner = _turn(form, op), before.get(op.inputs[0]) if op.inputs else None
     first = None if turn is None or inner is None or inner.outputs[0] in form.kept else _turn(form, inner)
     if turn is None or inner is None or first is None:
         return op
     return replace(op, inputs=inner.inputs, attributes=(("perm", tuple(first[dim] for dim in turn)),))
+
+
+def _is_reshape_of_reshape(form: _Form, op: Op, before: Mapping[str, Op]) -> bool:
+    """Whether a Reshape reads what a Reshape makes, and its shape says the same of what that one reads.
+
+    Example: dims that one op joins, and the next one splits in another way, are then never joined.
+    """
+    if op.domain or op.op_type != "Reshape" or (target := form.value(op.inputs[1])) is None or 0 in target:
+        return False
+    inner = before.get(op.inputs[0])
+    is_inner = inner is not None and not inner.domain and inner.op_type in _RESHAPES
+    return is_inner and op.inputs[0] not in form.kept
 
 
 def _original(form: _Form, op: Op, before: Mapping[str, Op]) -> str | None:

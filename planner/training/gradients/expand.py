@@ -22,7 +22,11 @@ from planner.graph.to_onnx import value_info
 from planner.training.attributes import integer, label, text
 from planner.training.builder import Builder
 from planner.training.gradients.autodiff import GradientRule, active_tensors
-from planner.training.gradients.normal_forms import instance_normalization, mean_variance_normalization
+from planner.training.gradients.normal_forms import (
+    group_normalization,
+    instance_normalization,
+    mean_variance_normalization,
+)
 from planner.training.gradients.reasons import REASONS
 from planner.training.gradients.recurrent import gru, lstm, rnn
 from planner.training.gradients.refusals import Refusals
@@ -63,6 +67,7 @@ EXPANSIONS: Final[Mapping[str, Expansion]] = MappingProxyType(
         "Det": determinant,
         "GRU": gru,
         "GridSample": grid_sample,
+        "GroupNormalization": group_normalization,
         "InstanceNormalization": instance_normalization,
         "LSTM": lstm,
         "MeanVarianceNormalization": mean_variance_normalization,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from planner.graph.model import Op
-from planner.training.attributes import integers, number
+from planner.graph.model import DType, Op, Shape
+from planner.training.attributes import integer, integers, number, refuse
 from planner.training.builder import Builder
 
 
@@ -29,12 +29,51 @@ def normalised(emit: Builder, x: str, over: Sequence[int], epsilon: float) -> st
 
 
 def instance_normalization(emit: Builder, op: Op) -> tuple[str, ...]:
-    """Y = scale (x - mean) / √(var + epsilon) + bias, mean and var of each sample's channel (Ulyanov 2016)."""
+    """Y = scale (x - mean) / √(var + epsilon) + bias, mean and var of each sample's channel (Ulyanov 2016).
+
+    Tools write a normalisation of groups as this one of [N, groups, everything else]: that is taken apart again.
+    """
     x, scale, bias = op.inputs
-    rank = emit.rank(x)
-    normal = normalised(emit, x, range(2, rank), number(op, "epsilon", 1e-5))
-    scale, bias = (emit.unsqueeze(name, range(1, rank - 1)) for name in (scale, bias))
+    shape, rank = emit.shape(x), emit.rank(x)
+    image = emit.reshaped_from(x)
+    apart = None if image is None or rank != 3 else _by_group(emit.shape(image), shape[:2])
+    if image is not None and apart is not None:
+        x = emit.reshape(image, apart)
+    normal = normalised(emit, x, range(2, emit.rank(x)), number(op, "epsilon", 1e-5))
+    scale, bias = (emit.unsqueeze(name, range(1, emit.rank(x) - 1)) for name in (scale, bias))
+    return (emit.reshape(emit.add(emit.mul(normal, scale), bias), shape),)
+
+
+def group_normalization(emit: Builder, op: Op) -> tuple[str, ...]:
+    """Y = scale (x - mean) / √(var + epsilon) + bias, mean and var of each sample's group of channels (Wu 2018).
+
+    Groups get a dim of their own and space keeps its dims, so that statistics are sums of what any part of an image
+    has. ONNX's function body joins channels and space to one dim, of which a part of the height is no box.
+    """
+    x, scale, bias = op.inputs
+    shape, dtype = emit.shape(x), emit.dtype(x)
+    apart = _by_group(shape, (shape[0], integer(op, "num_groups", 1)))
+    if apart is None:
+        raise refuse(op, f"{integer(op, 'num_groups', 1)} groups of {shape[1]} channels")
+    halves = (DType.FLOAT16, DType.BFLOAT16)
+    wide = emit.cast(x, DType.FLOAT32) if integer(op, "stash_type", 1) == 1 and dtype in halves else x
+    grouped = emit.reshape(wide, apart, "grouped")
+    normal = normalised(emit, grouped, range(2, len(apart)), number(op, "epsilon", 1e-5))
+    normal = emit.reshape(emit.cast(normal, dtype), shape, "normal")
+    scale, bias = (emit.unsqueeze(name, range(1, len(shape) - 1)) for name in (scale, bias))
     return (emit.add(emit.mul(normal, scale), bias),)
+
+
+def _by_group(image: Shape, groups: Shape) -> Shape | None:
+    """[N, groups, channels of a group, height, width, ...]; None where the channels do not make whole groups.
+
+    Args:
+        image: [N, channels, height, width, ...].
+        groups: [N, groups].
+    """
+    if len(image) < 2 or image[0] != groups[0] or not groups[1] or image[1] % groups[1]:
+        return None
+    return (*groups, image[1] // groups[1], *image[2:])
 
 
 def mean_variance_normalization(emit: Builder, op: Op) -> tuple[str, ...]:

@@ -233,12 +233,16 @@ def _sent_back(emit: Builder, dy: str, dim: int, size: int, read: np.ndarray, fi
 
 
 def _window_sums(emit: Builder, x: str, before: int, after: int) -> str:
-    """For each channel the sum of those from ``before`` ahead of it to ``after`` behind it: a Conv over channels."""
+    """For each channel the sum of those from ``before`` ahead of it to ``after`` behind it: a Conv over channels.
+
+    Height and width stay dims of their own, so that the Conv may be cut along them.
+    """
     shape = emit.shape(x)
-    image = (shape[0], 1, shape[1], math.prod(shape[2:]))
-    extent = (before + 1 + after, 1)
+    image = (shape[0], 1, shape[1], *shape[2:])
+    space = len(shape) - 2
+    extent = (before + 1 + after, *(1,) * space)
     ones = emit.constant(np.ones((1, 1, *extent), numpy_dtype(emit.dtype(x))), f"ones.1x{extent[0]}")
-    stated: dict[str, Attribute] = {"kernel_shape": extent, "pads": (before, 0, after, 0)}
+    stated: dict[str, Attribute] = {"kernel_shape": extent, "pads": (before, *(0,) * space, after, *(0,) * space)}
     operands = [emit.reshape(x, image), ones]
     return emit.reshape(emit.one("Conv", operands, image, emit.dtype(x), hint="sums", attributes=stated), shape)
 
