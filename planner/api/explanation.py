@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from planner.api.arguments import AnyPath, checked, path_of
 from planner.api.opened import Opened, opened
-from planner.api.selection import Selection, SortedBy
+from planner.api.selection import HELD, Selection, SortedBy
 from planner.artifacts.plan_folder import PlanFolder
 from planner.cost.distance import distances
 from planner.cost.tables import CostTables
@@ -16,6 +16,7 @@ from planner.graph.model import Graph
 from planner.graph.notes import evidence_of
 from planner.graph.reading.undescribed import qualified
 from planner.graph.rewriting.canonical import Canonical
+from planner.graph.rewriting.recomputation import recomputable
 from planner.planning.limit.op_memory import op_memory
 from planner.planning.why.answers import Answers
 from planner.planning.why.causes import causes, kept_whole
@@ -52,7 +53,8 @@ def explain(
             several of them: ``*`` stands for any text, ``?`` for a character, ``[ab]`` for one of these.
         bounds: how far all products and convolutions are from the least that they can move, or the one that is asked
             for.
-        role: only tensors of this role: ``state``, ``next-state``, ``data``, ``result``, ``activation``.
+        role: only tensors of this role: ``state``, ``next-state``, ``data``, ``result``, ``activation``; ``held``: the
+            activations that are held for the backward pass, which ``recompute`` of ``plan`` may name.
         op: only ops whose type is this, or matches this pattern.
         sort: by what tensors are sorted, and ops where that tells them apart; None: as they are in the graph.
         every: all tensors and ops are asked for, not what one wants to know of them.
@@ -81,7 +83,8 @@ def explain(
         subject, chosen = chosen.about(subject)
     elif subject is not None:
         chosen = chosen.matching(subject)
-    chosen = chosen.of_role(role).of_type(op).sorted_by(sort)
+    held = recomputable(plan.form.graph) if role == HELD else ()
+    chosen = chosen.of_role(role, held).of_type(op).sorted_by(sort)
     shown = {row.name for row in chosen.ops if bounds or (is_one and row.name == subject)}
     wanted = [bound for bound in plan.ops if bound.op.name in shown]
     tables = CostTables()

@@ -21,6 +21,7 @@ from planner.planning.folder import Destination
 from planner.planning.limit.in_steps import OpSchedule
 from planner.planning.machines import memory_limits, memory_of, target_of
 from planner.planning.objective import Objective
+from planner.planning.recomputing import Recompute
 from planner.planning.request import PlanRequest, source_of
 from planner.planning.result import result_of
 from planner.planning.session import Session
@@ -61,6 +62,7 @@ def plan(
     through_bodies: bool = True,
     share: Sharing = "auto",
     op_schedule: OpSchedule = "auto",
+    recompute: str | Sequence[str] = "none",
     effort: EffortName | None = None,
     time: str | None = None,
     out: AnyPath | None = None,
@@ -102,6 +104,8 @@ def plan(
             memory; ``none``: every reader has its own delivery. The literature's strategies always have that.
         op_schedule: ``auto``: ops run in steps, while their operands circulate, where memory asks for it; ``whole``:
             never; ``stepped``: every op that can. Steps move no byte more.
+        recompute: which activations are computed again for the backward pass: ``none``; ``all``: of each of the blocks
+            that repeat all that is made and read within it; or activations, or patterns of them.
         effort: ``quick``: no bound of what a plan can be; ``normal``: where it takes seconds, and a better plan where
             the bound's search finds one; ``thorough``: where it takes minutes, too. None: ``normal``, or ``thorough``
             with a time.
@@ -150,6 +154,7 @@ def plan(
         through_bodies=through_bodies,
         shares=share == "auto",
         op_schedule=op_schedule,
+        recompute=Recompute.parse((recompute,) if isinstance(recompute, str) else recompute),
         effort=effort or "normal",
         progress=progress,
         stop=stop,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from math import prod
@@ -13,7 +14,9 @@ from planner.results import InPlaceRow, OpRow, StateRow, TensorRow
 _SHOWN_TYPES = 12
 
 SortedBy: TypeAlias = Literal["moved", "size", "name"]
-ROLES = ("state", "next-state", "data", "result", "activation")
+HELD = "held"
+"""In the place of a role: the activations that are held for the backward pass."""
+ROLES = ("state", "next-state", "data", "result", "activation", HELD)
 """Names of roles, as an option takes them; constants are divided by no plan."""
 
 
@@ -82,8 +85,12 @@ class Selection:
             )
         return found
 
-    def of_role(self, role: str | None) -> Selection:
+    def of_role(self, role: str | None, held: Collection[str] = ()) -> Selection:
         """The tensors of a role, and no ops; everything where none is given.
+
+        Args:
+            role: by its name.
+            held: the activations that are held for the backward pass, where these are asked for.
 
         Raises:
             UsageError: there is no such role, or no tensor of it.
@@ -92,7 +99,8 @@ class Selection:
             return self
         if role not in ROLES:
             raise UsageError(f"role {role!r} is not known", hint=did_you_mean(role, ROLES) or ", ".join(ROLES))
-        found = tuple(row for row in self.tensors if row.role.value == role.replace("-", " "))
+        value = role.replace("-", " ")
+        found = tuple(row for row in self.tensors if (row.name in held if role == HELD else row.role.value == value))
         if not found:
             raise UsageError(f"no tensor that is asked for is {role}")
         names = {row.name for row in found}

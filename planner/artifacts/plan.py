@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 from planner.algebra.tiling import Only, Shard, Tiling
 from planner.artifacts.asked import Asked
 from planner.artifacts.estimate import TimeEstimate
+from planner.artifacts.recomputed import Recomputed
 from planner.errors import ModelError, UsageError
 from planner.graph.deliveries import SharedDelivery
 from planner.machine.rates import Rates
@@ -168,6 +169,8 @@ class Plan(Decision):
     """Tensors that would be among these, and have a tiling because a rule names them."""
     asked: Asked = field(default_factory=Asked)
     """What the plan was asked for beside its model."""
+    recomputed: Recomputed | None = None
+    """What is computed again for the backward pass; None where the plan was not to do so."""
     warnings: tuple[str, ...] = ()
     """What would be faster, or what looks like state and is none, and what to write instead."""
 
@@ -211,6 +214,7 @@ class Plan(Decision):
             },
             "tensor_bytes": dict(self.tensor_bytes),
             **({} if self.in_place is None else {"in_place": dict(self.in_place), "kept": list(self.kept)}),
+            **({} if self.recomputed is None else {"recomputed": self.recomputed.as_dict()}),
             "deliveries": [
                 {"name": one.name, "tensor": one.tensor, "readers": list(one.readers)} for one in self.deliveries
             ],
@@ -247,6 +251,7 @@ def _plan(data: Value) -> Plan:
         raise data["tensor_bytes"].fault(f"lacks {absent!r}")
     deliveries, undescribed = data.get("deliveries"), data.get("undescribed")
     apart, in_place, kept = data.get("decided_apart"), data.get("in_place"), data.get("kept")
+    again = data.get("recomputed")
     stopped, asked, warnings = data.get("stopped_by"), data.get("asked"), data.get("warnings")
     return Plan(
         model=data["model"].text(),
@@ -275,6 +280,7 @@ def _plan(data: Value) -> Plan:
         estimate=None if estimate is None else TimeEstimate.from_json(estimate),
         in_place=None if in_place is None else {name: held.text() for name, held in in_place.members().items()},
         kept=() if kept is None else kept.texts(),
+        recomputed=None if again is None else Recomputed.from_json(again),
         asked=Asked() if asked is None else Asked.from_json(asked),
         warnings=() if warnings is None else warnings.texts(),
         deliveries=tuple(

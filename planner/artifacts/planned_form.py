@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.artifacts.plan_folder import PlanFolder
-from planner.errors import ModelError
+from planner.errors import ModelError, UsageError
 from planner.graph.bodies import planned_graph
 from planner.graph.deliveries import with_deliveries
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import Canonical, canonical
+from planner.graph.rewriting.recomputation import Activations, recomputed
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,7 @@ class PlannedForm:
     """A model as a plan divides it."""
 
     form: Canonical
-    """The model, rewritten as it was before it was planned."""
+    """The model, rewritten as it was before it was planned, with copies of what the plan computes again."""
     graph: Graph
     """The same with the bodies and shared deliveries of the plan: what the plan's tilings and strategies name."""
 
@@ -66,6 +67,20 @@ def _named_form(folder: PlanFolder, model: Graph) -> PlannedForm:
 
 
 def _form(folder: PlanFolder, model: Graph) -> Canonical:
+    """The canonical form, with copies of what the plan computes again."""
+    form, again = _canonical_form(folder, model), folder.plan.recomputed
+    if again is None or not again.tensors:
+        return form
+    try:
+        known = Activations(form.graph).all
+    except UsageError as error:
+        raise ModelError(f"{folder.path}: {error.what}, and the plan computes something again for it") from None
+    strangers = [name for name in again.tensors if name not in known]
+    _refuse_misfits(folder, [f"{name!r}, which is computed again, is no activation" for name in strangers])
+    return replace(form, graph=recomputed(form.graph, again.tensors))
+
+
+def _canonical_form(folder: PlanFolder, model: Graph) -> Canonical:
     stated = folder.plan.in_place
     if stated is None:
         return Canonical(model, {})

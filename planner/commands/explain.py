@@ -14,14 +14,14 @@ from planner.commands.options import (
 )
 from planner.commands.show import show
 
-ROLES = ("state", "next-state", "data", "result", "activation")
+ROLES = ("state", "next-state", "data", "result", "activation", "held")
 
 
 @click.command(short_help="Show a plan, and why it is so: in brief, or one tensor or op.")
 @click.argument("directory", metavar="[DIR]", type=click.Path(), required=False)
 @click.argument("subject", metavar="[TENSOR|OP|PATTERN]", required=False)
 @click.option("--all", "every", is_flag=True, help="Every tensor and every op, as wide tables.")
-@click.option("--role", type=click.Choice(ROLES), help="The tensors of this role.")
+@click.option("--role", type=click.Choice(ROLES), help="The tensors of this role, or those held for the backward pass.")
 @click.option("--op", metavar="TYPE", help="The ops of this type, such as Conv or 'Reduce*'.")
 @click.option(
     "--sort", type=click.Choice(["moved", "size", "name"]), help="In what order.  [default: as they are in the model]"

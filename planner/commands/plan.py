@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _GROUPS = {
     "Devices": ("--gpus", "--topology", "--memory", "--rates", "--profile", "--device"),
-    "What is best": ("--objective", "--strategy", "--inputs", "--share", "--op-schedule"),
+    "What is best": ("--objective", "--strategy", "--inputs", "--share", "--op-schedule", "--recompute"),
     "Your own wishes": ("--pin", "--forbid", "--replicate"),
     "The search": ("--effort", "--time"),
     "The model": ("--dim", "--value", "--state", "--opdefs", "--unknown-ops"),
@@ -117,6 +117,13 @@ _GROUPS = {
     help="Products and convolutions at once, or chunk by chunk while operands circulate: where memory asks, or all.",
 )
 @click.option(
+    "--recompute",
+    multiple=True,
+    metavar="none|all|PATTERN",
+    help="Activations that are computed again for the backward pass: none, all inside of repeated blocks, or those "
+    "that match; patterns are repeatable.  [default: none]",
+)
+@click.option(
     "--effort",
     type=click.Choice(["quick", "normal", "thorough"]),
     help="Work on a bound for all plans, and on plans nearer to it: none, as much as seconds do, or minutes.  "
@@ -175,6 +182,7 @@ def plan(
     inputs: Literal["free", "partitioned"],
     share: Literal["none", "auto"],
     op_schedule: Literal["auto", "whole", "stepped"],
+    recompute: tuple[str, ...],
     effort: Literal["quick", "normal", "thorough"] | None,
     time: str | None,
     out: Path | None,
@@ -207,6 +215,8 @@ def plan(
       tofu plan train.onnx --gpus 4 --pin fc.weight='S(0)' --pin '*.bias=R' --forbid 'act*=R'
       tofu plan train.onnx --gpus 4 --replicate none
       tofu plan train.onnx --gpus 8 --memory 4GiB --op-schedule whole
+      tofu plan train.onnx --gpus 8 --recompute all
+      tofu plan train.onnx --gpus 8 --recompute 'h.*.scores' --recompute '*.gelu'
       tofu plan train.onnx --gpus 4 --opdefs my_ops.py
       tofu plan vad.onnx --gpus 2 --dim batch=8 --value sr=16000
     """
@@ -235,6 +245,7 @@ def plan(
                 inputs=inputs,
                 share=share,
                 op_schedule=op_schedule,
+                recompute=recompute or "none",
                 effort=effort,
                 time=time,
                 out=out,

@@ -15,6 +15,7 @@ from planner.machine.rates import Rates
 from planner.planning.limit.in_steps import OpSchedule
 from planner.planning.machines import Target
 from planner.planning.objective import Objective, can_be_timed, is_large, objective_of
+from planner.planning.recomputing import NOTHING, Recompute
 from planner.progress import Progress, silent
 from planner.search.decide import STRATEGIES
 from planner.search.effort import EffortName
@@ -113,6 +114,8 @@ class PlanRequest:
     """What several readers have brought to them may be brought once; of the search's own plans only."""
     op_schedule: OpSchedule = "auto"
     """Whether ops run at once or in steps."""
+    recompute: Recompute = NOTHING
+    """What is computed again for the backward pass."""
     effort: EffortName = "normal"
     """How much work a search may be (``planner.search.schedule``)."""
     progress: Progress = silent

@@ -20,6 +20,7 @@ from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.graph.data_folder import data_folder_of, without_data_folder
 from planner.graph.model import Graph
+from planner.graph.rewriting.recomputation import recomputed
 from planner.graph.to_onnx import to_model
 from planner.machine.routes import level_ways
 from planner.machine.topology_file import Machine
@@ -42,6 +43,7 @@ from planner.planning.objective import (
     of_the_literature,
     timed,
 )
+from planner.planning.recomputing import again_of, told
 from planner.planning.request import PlanRequest
 from planner.planning.sources import from_the_nearest
 from planner.planning.undescribed import undescribed_ops
@@ -85,7 +87,7 @@ class Session:
             same digest, whatever its plans' folders are.
         data_folder: the folder of the external data, or None.
         source_file: the file that was read, as it then was; None of a folder of artifacts.
-        graph: its canonical form, which is what is planned.
+        graph: its canonical form, with copies of what is computed again, which is what is planned.
     """
 
     @part("reading")
@@ -105,7 +107,8 @@ class Session:
         self.request = request
         self.whole, self.data_folder = without_data_folder(read), data_folder_of(read, file_of(model))
         self._form, self._kept = canonical_under(request.rules, self.whole)
-        self.graph = self._form.graph
+        self._again = again_of(request.recompute, self._form.graph, request.source.descriptions)
+        self.graph = recomputed(self._form.graph, self._again)
         request.progress(f"analysing {len(self.graph.ops):,} ops")
         self._tables = CostTables(request.rates)
         self._ask = SearchRequest(
@@ -182,13 +185,18 @@ class Session:
             StoppedError: the search is to end, and these are not the rules that were asked for.
         """
         is_own = rules is self.request.rules
-        graph = self.graph if is_own else canonical_under(rules, self.whole)[0].graph
+        graph = self.graph if is_own else self._graph_under(rules)
         kept = replace(rules, names=frozenset(graph.tensors))
         ask = replace(self._ask, rules=kept, effort=self.request.effort_for_bytes, is_needed=is_own)
         if not is_own:
             ask = replace(ask, progress=without_costs(ask.progress))
         plain = self._search(graph, ask)
         return plain, shared(plain, self.request.source.descriptions, ask) if self._may_share else plain
+
+    def _graph_under(self, rules: Rules) -> Graph:
+        """What is planned under other rules, which may leave tensors out that these keep."""
+        form = canonical_under(rules, self.whole)[0].graph
+        return recomputed(form, [name for name in self._again if name in form.tensors])
 
     def _priced(self, found: Decided) -> tuple[Price, ...]:
         """What each rule costs."""
@@ -315,7 +323,8 @@ class Session:
         Args:
             trial: the plan that is taken.
         """
-        source, target, decided = self.request.source, self.request.target, trial.decided
+        request, decided = self.request, trial.decided
+        source, target = request.source, request.target
         return complete_plan(
             decided,
             trial.partitioned.program,
@@ -329,6 +338,7 @@ class Session:
             in_place=self._form.in_place,
             kept=self._kept,
             asked=self._asked(),
+            recomputed=told(request.recompute, decided, self._form.graph, self._again, source.descriptions),
         )
 
     def _asked(self) -> Asked:

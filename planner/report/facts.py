@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from planner.artifacts.plan import Plan, UndescribedOp
+from planner.graph import patterns
 from planner.machine.rates import Rates
 from planner.report.console import ReportConsole
 from planner.report.estimate import estimate_facts
 from planner.units import ByteUnit, format_bytes, format_ratio
 
 _SHOWN_UNSPLIT = 5
+_SHOWN_PATTERNS = 4
 
 
 def memory(count: int) -> str:
@@ -68,6 +70,7 @@ def restrictions(plan: Plan) -> list[tuple[str, str]]:
     if plan.deliveries:
         of = len({one.tensor for one in plan.deliveries})
         facts.append(("shared deliveries", f"{len(plan.deliveries)}, of {counted(of, 'tensor')}"))
+    facts += recomputed(plan)
     if plan.unsplit:
         shown = ", ".join(plan.unsplit[:_SHOWN_UNSPLIT]) + (", ..." if len(plan.unsplit) > _SHOWN_UNSPLIT else "")
         facts.append(("not split", f"{counted(len(plan.unsplit), 'op')}, which could not be at some cut: {shown}"))
@@ -80,6 +83,29 @@ def restrictions(plan: Plan) -> list[tuple[str, str]]:
         whole = f"{counted(len(plan.undescribed), 'op')}, run whole by every worker"
         facts.append(("not described", f"{whole}: {brought}"))
     return facts
+
+
+def recomputed(plan: Plan) -> list[tuple[str, str]]:
+    """What is computed again for the backward pass, and what is kept for it."""
+    again = plan.recomputed
+    if again is None:
+        return []
+    kept = _patterns(again.kept)
+    if not again.tensors:
+        return [("computed again", f"nothing: no blocks repeat, and all activations are kept: {kept}")]
+    saved = f"saves {memory(again.saved_bytes)} a worker" if again.saved_bytes > 0 else "saves no memory"
+    costs = f"costs {format_ratio(again.work_share)} of the work"
+    return [("kept", kept or "nothing"), ("computed again", f"{_patterns(again.tensors)}; {saved}, {costs}")]
+
+
+def _patterns(names: Sequence[str]) -> str:
+    """Tensors, those of one pattern as one, the most numerous first."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(patterns.without_numbers(name), []).append(name)
+    shown = sorted(groups.values(), key=lambda group: -len(group))
+    rest = sum(map(len, shown[_SHOWN_PATTERNS:]))
+    return ", ".join(map(patterns.counted, shown[:_SHOWN_PATTERNS])) + (f" and {rest:,} more" if rest else "")
 
 
 def plan_facts(plan: Plan) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from planner.commands import main as cli
 def test_plan_passes_its_options(door: Door) -> None:
     line = "plan t.onnx --gpus 8 --topology p2.8xlarge --dim b=2 --strategy data --inputs partitioned --out d"
     line += " --forbid act*=R --forbid act*=S(1) --replicate weights --objective time --memory 12GiB --share none"
-    line += " --op-schedule stepped"
+    line += " --op-schedule stepped --recompute h.*.scores --recompute *.gelu"
     assert cli.main([*line.split(), "--device", "cuda", "--pin", "W=S(0)", "--pin", "a/b=0=S(1)/2 R/4"]) == 0
     assert door.calls == [
         (
@@ -34,6 +34,7 @@ def test_plan_passes_its_options(door: Door) -> None:
                 "inputs": "partitioned",
                 "share": "none",
                 "op_schedule": "stepped",
+                "recompute": ("h.*.scores", "*.gelu"),
                 "effort": None,
                 "time": None,
                 "out": Path("d"),

@@ -119,6 +119,8 @@ def test_what_is_between_is_not_kept(by_hand: Graph) -> None:
     activations = Activations(by_hand)
     assert activations.closed({"a"}) == {"a", "n"}
     assert activations.closed({"a", "h"}) == {"a", "n", "h"}
+    others = [replace(op, inputs=("n", *op.inputs[1:])) if op.outputs[0] == "mean" else op for op in by_hand.ops]
+    assert Activations(replace(by_hand, ops=tuple(others))).closed({"a"}) == {"a"}, "others read n"
 
 
 def test_copies_stand_before_their_first_reader(by_hand: Graph) -> None:

@@ -11,7 +11,7 @@ Loop, Scan) is copied with the op. A copy makes the same bits where it is cut as
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -30,7 +30,7 @@ class Activations:
     """A training step; random operators are lowered."""
 
     @cached_property
-    def all(self) -> Mapping[str, Op]:
+    def all(self) -> dict[str, Op]:
         """By activation of the forward pass the op that makes it, in the graph's order.
 
         Raises:
@@ -61,11 +61,11 @@ class Activations:
         return passes_of(self.graph)
 
     def closed(self, tensors: Collection[str]) -> frozenset[str]:
-        """Some activations, and those between them and what is held: what computing them again computes on the way.
+        """Some activations, and those that nothing else is computed from: what lies on the way to them.
 
-        An activation that only the forward pass reads is not held. Kept for a copy, it would take the room that the
-        copy saves; so it is computed again itself, and what it is computed from, up to what is held and not named, to
-        inputs, states and results.
+        An activation that the backward pass does not read is not held. Kept for a copy, it would take the room that the
+        copy saves. So it is computed again itself, where all that reads it is computed again; what others read, too,
+        such as the sum that goes on to the next block, is kept.
 
         Example: of ``s = q k``, ``t = s / 8``, ``p = Softmax(t)``, where the backward pass reads ``q``, ``k`` and
         ``p``, the set ``{p}`` becomes ``{s, t, p}``.
@@ -73,13 +73,43 @@ class Activations:
         Args:
             tensors: activations of the forward pass.
         """
-        held, found, waiting = frozenset(self.held), set(tensors), list(tensors)
-        while waiting:
-            for name in self.all[waiting.pop()].inputs:
-                if name in self.all and name not in held and name not in found:
-                    found.add(name)
-                    waiting.append(name)
+        held, found = frozenset(self.held), set(tensors)
+        again = {self.all[name].name for name in tensors}
+        for name, op in reversed(self.all.items()):
+            readers = self.graph.consumers[name]
+            if name not in held and readers and all(reader.name in again for reader in readers):
+                found.add(name)
+                again.add(op.name)
         return frozenset(found)
+
+    def copied(self, tensors: Collection[str]) -> tuple[str, ...]:
+        """Those of some activations of which there are copies if they are computed again: what is read of them.
+
+        Args:
+            tensors: activations of the forward pass.
+
+        Returns:
+            Their names, in the graph's order.
+        """
+        held, found, makers = frozenset(self.held), set[str](), set[str]()
+        for name, op in reversed(self.all.items()):
+            read = name in held or any(reader.name in makers for reader in self.graph.consumers[name])
+            if name in tensors and read:
+                found.add(name)
+                makers.add(op.name)
+        return tuple(name for name in self.all if name in found)
+
+    def kept(self, copied: Collection[str]) -> tuple[str, ...]:
+        """The activations that are kept where some are computed again: others that the backward pass or a copy reads.
+
+        Args:
+            copied: activations of which there are copies.
+
+        Returns:
+            Their names, in the graph's order.
+        """
+        read = set(self.held).union(*(self.all[name].inputs for name in copied)).difference(copied)
+        return tuple(name for name in self.all if name in read)
 
 
 def recomputable(graph: Graph) -> tuple[str, ...]:

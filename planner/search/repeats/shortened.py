@@ -193,18 +193,29 @@ def shortened(graph: Graph, ops: Sequence[BoundOp], of_place: OfPlace = nothing)
         ops: its ops with their descriptions.
         of_place: what tells ops apart that are equal but for where they are.
     """
-    if is_unrolled(graph, ops):
-        return None
-    wiring = Wiring(graph, ops, of_place)
-    runs = find_runs(wiring)
-    if runs is None:
-        graph, ops = in_order(graph, ops)
-        wiring = Wiring(graph, ops, of_place)
-        runs = find_runs(wiring, is_in_order=True)
+    wiring, runs = runs_of(graph, ops, of_place)
     if not runs:
         return None
-    found = Shortened(graph, ops, wiring, runs)
+    found = Shortened(wiring.graph, wiring.bound, wiring, runs)
     return found if len(found.ops) <= (1 - LEAST_SHORTENED) * len(ops) else None
+
+
+def runs_of(graph: Graph, ops: Sequence[BoundOp], of_place: OfPlace = nothing) -> tuple[Wiring, Sequence[Run]]:
+    """The runs of equal blocks of a graph, and its ops as the runs number them; no runs where time steps repeat.
+
+    Args:
+        graph: see ``shortened``.
+        ops: see ``shortened``.
+        of_place: see ``shortened``.
+    """
+    wiring = Wiring(graph, ops, of_place)
+    if is_unrolled(graph, ops):
+        return wiring, ()
+    runs = find_runs(wiring)
+    if runs is None:
+        wiring = Wiring(*in_order(graph, ops), of_place)
+        runs = find_runs(wiring, is_in_order=True)
+    return wiring, runs or ()
 
 
 def in_order(graph: Graph, ops: Sequence[BoundOp]) -> tuple[Graph, tuple[BoundOp, ...]]:

@@ -1,0 +1,43 @@
+"""What of a model a plan computes again for the backward pass: recorded in ``plan.json``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from planner.strict_json import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Recomputed:
+    """The activations that are computed again, and what that saves and costs."""
+
+    tensors: tuple[str, ...]
+    """Activations of the planned form, in its order, that have copies (``planner.graph.rewriting.recomputation``)."""
+    kept: tuple[str, ...]
+    """Activations that the backward pass reads, or a copy, and that are kept for it."""
+    saved_bytes: int
+    """By how much less lies on a worker at the fullest moment, op by op, than without, tensors and ops being divided as
+    they are: the mean of the workers. Negative where copies take more room than they save."""
+    work_share: float
+    """What the copies compute, as a share of what the step computes without them (0.09 = 9%)."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "tensors": list(self.tensors),
+            "kept": list(self.kept),
+            "saved_bytes": self.saved_bytes,
+            "work_share": self.work_share,
+        }
+
+    @classmethod
+    def from_json(cls, data: Value) -> Recomputed:
+        """Reads what ``as_dict`` gave.
+
+        Raises:
+            JsonError: it is something else.
+        """
+        return cls(
+            data["tensors"].texts(), data["kept"].texts(), data["saved_bytes"].integer(), data["work_share"].number()
+        )

@@ -1,0 +1,102 @@
+"""``--recompute``: what its words are for, what is kept, what is refused, and that a plan is read with its copies."""
+
+from __future__ import annotations
+
+import io
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from planner import api, opdefs
+from planner.artifacts.plan import digest
+from planner.errors import UsageError
+from planner.graph.model import Graph
+from planner.graph.rewriting.canonical import canonical
+from planner.graph.rewriting.recomputation import recomputable
+from planner.graph.to_onnx import write_model
+from planner.planning.recomputing import Recompute, again_of
+from planner.report import as_json, tables
+from planner.zoo import build, mlp
+from planner.zoo.transformer import GptShape, gpt
+
+
+@cache
+def blocks(count: int) -> Graph:
+    """A GPT of equal blocks, as it is planned."""
+    return canonical(gpt("g", GptShape(count, 16, 2, 4), batch=2)).graph
+
+
+def chosen(graph: Graph, *texts: str) -> tuple[str, ...]:
+    return again_of(Recompute.parse(texts), graph, opdefs.standard())
+
+
+def test_of_blocks_the_borders_are_kept() -> None:
+    """What goes from block to block is one tensor, and the first block begins at the input."""
+    graph = blocks(8)
+    again = chosen(graph, "all")
+    kept = [name for name in recomputable(graph) if name not in again]
+    assert [name for name in kept if name.startswith("block")] == [f"block{number}.add2.y" for number in range(1, 8)]
+    assert {name.partition(".")[0] for name in again} == {f"block{number}" for number in range(1, 9)}
+
+
+def test_no_blocks_are_made_up() -> None:
+    assert chosen(blocks(2), "all") == ()
+    assert chosen(blocks(2), "none") == chosen(blocks(2)) == ()
+
+
+def test_a_pattern_takes_what_lies_on_the_way() -> None:
+    attention = ("scores.y", "scaled.y", "masked.y", "softmax.y")
+    names = tuple(f"block2.attention.{name}" for name in attention)
+    assert chosen(blocks(2), "block2.*.softmax.y") == chosen(blocks(2), "block2.attention.softmax.y") == names
+    assert chosen(build("lenet-5", batch=2), "tanh*") == ("conv1.y", "tanh1.y", "conv2.y", "tanh2.y")
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("conv1.weight", "'conv1.weight' is state, which is there all the time"),
+        ("x", "'x' is an input, which is there all the time"),
+        ("loss", "'loss' is a result, which stays to the end"),
+        ("conv1.y", "'conv1.y' is read by no op of the backward pass"),
+        ("*.grad", "'*.grad' matches 22 tensors, each of them made by the backward pass"),
+        ("tanh3.y", "there is no tensor 'tanh3.y'; did you mean 'tanh2.y'?"),
+        ("none*", "no tensor matches 'none*'"),
+    ],
+)
+def test_what_cannot_be_named_is_refused(name: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        chosen(build("lenet-5", batch=2), "tanh1.y", name)
+    first, named = caught.value.facts
+    assert first.startswith(says)
+    assert named.startswith("what may be named: 'tanh1.y', 'pool1.y', 'tanh2.y', 'flat.y', 'fc1.tanh.y', and 3 more")
+    assert "--role held" in (caught.value.hint or "")
+
+
+def test_a_word_stands_alone() -> None:
+    with pytest.raises(UsageError, match="--recompute all says it all, and 'x' is given beside it"):
+        Recompute.parse(("all", "x"))
+
+
+def test_a_plan_is_read_with_its_copies(tmp_path: Path) -> None:
+    """By what explains, compares and exports it; the model beside it is the one without."""
+    file = tmp_path / "m.onnx"
+    write_model(mlp(2, 8, 4), file)
+    plain = api.plan(file, gpus=2, out=tmp_path / "plain", models=False)
+    found = api.plan(file, gpus=2, out=tmp_path / "again", models=False, recompute="*")
+    again = found.plan.recomputed
+    assert again is not None
+    assert (again.tensors, again.kept) == (("x1",), ())
+    assert again.work_share > 0
+    assert found.plan.model_digest == plain.plan.model_digest
+    assert digest((tmp_path / "again" / "model.onnx").read_bytes()) == plain.plan.model_digest
+    explained = api.explain(tmp_path / "again", every=True)
+    assert "x1.again" in {row.name for row in explained.tensors}
+    assert explained.plan.recomputed == again
+    differing = api.diff(tmp_path / "plain", tmp_path / "again")
+    assert differing is not None
+    out = io.StringIO()
+    tables.plan(found, out)
+    assert "computed again      x1; saves" in out.getvalue()
+    assert as_json.plan(found)["recomputed"]["tensors"] == ["x1"]
+    assert as_json.plan(plain).get("recomputed") is None
