@@ -73,11 +73,11 @@ def excess(plan: LoadedPlan) -> tuple[int, int, str]:
     """What the fullest worker holds at its fullest beyond an even share: fetched, repeated, and the largest of both."""
     workers = plan.program.workers
     fullest = max(workers, key=lambda worker: worker.arena_bytes)
-    found = occupancy(plan.program, plan.graph.roles, fullest.worker, shown=len(fullest.buffers))
+    found = occupancy(plan.program, plan.graph, fullest.worker)
     fetched = repeated = 0
     largest = (0, "")
-    for name, _, size in found.largest:
-        tensor = fullest.buffers[name].tensor
+    for one in found.at(found.fullest):
+        name, tensor, size = one.buffer, one.tensor, one.size_bytes
         is_tile = name == tensor and name in plan.graph.tensors
         beyond = size - plan.graph.tensors[name].size_bytes // len(workers) if is_tile else size
         if is_tile:

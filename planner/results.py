@@ -19,6 +19,7 @@ from planner.short_repr import ShortRepr
 from planner.spent import Part
 
 if TYPE_CHECKING:
+    from planner.partition.occupancy import Occupancy
     from planner.runtime.judge.door import DoorVerdict
 
 
@@ -269,6 +270,24 @@ class Explanation(ShortRepr):
     """Of the one tensor or op that is asked for."""
     memory: tuple[OpMemory, ...] = ()
     """Of a product or convolution that was asked for, what it takes at once and in steps."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MemoryResult(ShortRepr):
+    """What a worker of a plan holds over the steps of its program."""
+
+    plan: Plan
+    directory: Path
+    occupancy: Occupancy
+    """Of the worker that was asked for, or needs most."""
+    peak_bytes: tuple[int, ...]
+    """What each worker's tensors take at most, as the plan states it."""
+    limit_bytes: int | None
+    """The memory that the worker has; None where the plan was made without a limit."""
+    running: tuple[str, ...]
+    """The ops of the step in which the most is held, or its fetch; () after all steps."""
+    begins: Mapping[str, int]
+    """By part of an iteration, ``backward`` and ``update``, the step in which it begins; {} where there is none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """What the commands do, for Python users.
 
-``grad``, ``plan``, ``build``, ``explain``, ``why``, ``report``, ``run``, ``export``, ``compare``, ``check``, ``diff``,
-``profile``, ``zoo``, ``checkpoints``,
-``export_checkpoint``; ``show`` and ``as_json`` of what they return. ``import planner`` has them, too.
+``grad``, ``plan``, ``build``, ``explain``, ``why``, ``memory``, ``report``, ``run``, ``export``, ``compare``,
+``check``, ``diff``, ``profile``, ``zoo``, ``checkpoints``, ``export_checkpoint``; ``show`` and ``as_json`` of what they
+return. ``import planner`` has them, too.
 
 Every function takes paths and plain options, returns data and raises ``TofuError``.
 """
@@ -17,6 +17,7 @@ from planner.api.difference import diff
 from planner.api.explanation import explain, why
 from planner.api.exporting import export
 from planner.api.models import zoo, zoo_models
+from planner.api.occupancy import memory
 from planner.api.planning import plan
 from planner.api.profiling import profile
 from planner.api.reporting import report
@@ -35,6 +36,7 @@ __all__ = [
     "export",
     "export_checkpoint",
     "grad",
+    "memory",
     "plan",
     "profile",
     "report",

@@ -7,6 +7,7 @@ from pathlib import Path
 from planner.api.arguments import AnyPath, checked, path_of
 from planner.api.opened import Opened, opened
 from planner.artifacts.plan_folder import PLAN, add_models, newest_folder, open_folder
+from planner.artifacts.program import Program
 from planner.collection import without_collection
 from planner.counted import counts_told
 from planner.errors import ModelError, UsageError
@@ -15,6 +16,7 @@ from planner.partition.segments import Partitioned
 from planner.progress import Progress, silent
 from planner.regular_file import digest_of
 from planner.results import BuildResult
+from planner.runtime.plan_files import load_plan
 from planner.whole import try_folder
 
 
@@ -92,6 +94,21 @@ def program_of(plan: Opened, progress: Progress) -> Partitioned:
             hint="plan the model again with `tofu plan`: this plan is of another version",
         )
     return partitioned
+
+
+def program_of_folder(plan: Opened, progress: Progress) -> Program:
+    """The program that a run of a plan executes: of its workers' models, or where these are not written, made anew.
+
+    Args:
+        plan: opened with the descriptions that it was made with.
+        progress: told what is being done.
+
+    Raises:
+        TofuError: the models do not belong to the plan, or the program cannot be made (``program_of``).
+    """
+    if plan.folder.has_models:
+        return load_plan(plan.folder.path, progress).program
+    return program_of(plan, progress).program
 
 
 def _refuse_lacking_descriptions(plan: Opened) -> None:

@@ -14,9 +14,9 @@ import onnx
 
 import planner
 from planner.api.arguments import AnyPath, checked, path_of
-from planner.api.building import program_of
+from planner.api.building import program_of_folder
 from planner.api.explanation import answers_of
-from planner.api.memory_of_page import memory_of_page
+from planner.api.occupancy import memory_of_page
 from planner.api.opened import Opened, opened
 from planner.artifacts.measured import MeasuredRun, read_measured
 from planner.artifacts.plan import Plan
@@ -35,6 +35,7 @@ from planner.graph.model import Graph
 from planner.machine.device_profile import DeviceProfile, load_profile
 from planner.machine.routes import part, whole_name
 from planner.machine.topology_file import Machine, load_topology, shipped_topology
+from planner.partition.occupancy import occupancy
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.limit.fit import trial_of
 from planner.planning.objective import Times
@@ -47,7 +48,6 @@ from planner.report.page.page import page
 from planner.report.page.strip import Picture, Strip
 from planner.report.page.trace import trace as traced
 from planner.results import ReportResult
-from planner.runtime.plan_files import load_plan
 from planner.search.request import SearchRequest
 from planner.whole import try_file, whole_file
 
@@ -117,9 +117,8 @@ def report(
             f"--trace: the plan in {folder.path} is for no topology, and has no schedule",
             hint="plan it for a machine: tofu plan --topology with a file or a name",
         )
-    loaded = load_plan(folder.path, progress).program if folder.has_models else None
     plan = opened(folder.path, opdefs)
-    program = program_of(plan, progress).program if loaded is None else loaded
+    program = program_of_folder(plan, progress)
     progress("analysing the plan")
     gathering = _Gathering(plan, program, progress)
     times = gathering.times(topology, profile)
@@ -264,13 +263,15 @@ class _Gathering:
         drawn = columns(graph, ops, plan, products, self._tables)
         wanted = [bound for bound in ops if bound.op.name in products] if is_page else []
         found, whys, no_whys = self._why(opdefs) if is_page else ((), (), "")
+        memory, peaks = memory_of_page(self._program, graph, self._levels), self._program.peak_bytes
         return PlanFacts(
             directory=self._opened.folder.path,
             plan=plan,
             graph=graph,
             columns=drawn,
             beside=tuple(self._beside(opdefs, times)) if is_page else (),
-            memory=memory_of_page(self._program, graph, self._levels),
+            memory=memory,
+            fullest=occupancy(self._program, graph, peaks.index(max(peaks))),
             limits=self._limits(times.machine),
             between=bytes_between(self._program),
             spans=times.spans,

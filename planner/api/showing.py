@@ -11,7 +11,18 @@ from planner.errors import UsageError
 from planner.gate.verdict import CheckResult
 from planner.planning.difference import Difference
 from planner.report import as_json as plain
-from planner.report import built, checkpoints, device_profile, difference, explained, exports, gate, planned, tables
+from planner.report import (
+    built,
+    checkpoints,
+    device_profile,
+    difference,
+    explained,
+    exports,
+    gate,
+    occupancy,
+    planned,
+    tables,
+)
 from planner.report.sheet import TextSheet
 from planner.results import (
     BuildResult,
@@ -19,6 +30,7 @@ from planner.results import (
     Explanation,
     ExportResult,
     GradResult,
+    MemoryResult,
     PlanResult,
     ProfileResult,
     ReportResult,
@@ -32,6 +44,7 @@ AnyResult: TypeAlias = (
     | PlanResult
     | BuildResult
     | Explanation
+    | MemoryResult
     | ReportResult
     | ExportResult
     | RunResult
@@ -52,6 +65,7 @@ _FORMS: Mapping[type, _Forms] = MappingProxyType(
         PlanResult: (plain.plan, planned.plan),
         BuildResult: (plain.build, built.built),
         Explanation: (plain.explain, explained.explain),
+        MemoryResult: (occupancy.memory_json, occupancy.print_memory),
         RunResult: (plain.run, tables.run),
         Comparison: (plain.compare, tables.compare),
         CheckResult: (gate.check_json, lambda found, file: gate.print_check(found, TextSheet(file))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -13,6 +14,7 @@ from planner.commands.options import (
     OPDEFS,
 )
 from planner.commands.show import show
+from planner.errors import UsageError
 
 ROLES = ("state", "next-state", "data", "result", "activation", "held")
 
@@ -35,6 +37,15 @@ ROLES = ("state", "next-state", "data", "result", "activation", "held")
     help="Of one tensor or op, how many other choices to solve for.",
 )
 @click.option("--bounds", is_flag=True, help="How far each product and convolution is from the least that it can move.")
+@click.option(
+    "--memory", is_flag=True, help="What a worker holds over the steps of its program, by what it is for, as a drawing."
+)
+@click.option(
+    "--worker",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="With --memory, of this worker.  [default: that needs most]",
+)
 @OPDEFS
 @JSON
 def explain(
@@ -46,6 +57,8 @@ def explain(
     sort: Literal["moved", "size", "name"] | None,
     runners_up: int,
     bounds: bool,
+    memory: bool,
+    worker: int | None,
     opdefs: Path | None,
     json_wanted: bool,
 ) -> int:
@@ -65,13 +78,35 @@ def explain(
       tofu explain plan --op Conv
       tofu explain plan --all
       tofu explain plan --bounds
+      tofu explain plan --memory
+      tofu explain plan --memory --worker 3
     """
     if directory is not None and subject is None and not _is_a_path(directory):
         directory, subject = None, directory
     folder = None if directory is None else Path(directory)
     from planner import api
-    from planner.report import as_json, tables
+    from planner.report import as_json, occupancy, tables
 
+    if memory:
+        rows = {
+            "tensor or op": subject,
+            "--all": every,
+            "--role": role,
+            "--op": op,
+            "--sort": sort,
+            "--bounds": bounds,
+        }
+        _refuse_beside_memory([name for name, value in rows.items() if value])
+        show(
+            lambda line: api.memory(folder, worker=worker, opdefs=opdefs, progress=line),
+            occupancy.memory_json,
+            occupancy.print_memory,
+            json_wanted,
+            "reading the plan",
+        )
+        return EXIT_DONE
+    if worker is not None:
+        raise UsageError("--worker: of one worker, memory is told", hint="add --memory")
     show(
         lambda _line: api.explain(
             folder,
@@ -89,6 +124,11 @@ def explain(
         json_wanted,
     )
     return EXIT_DONE
+
+
+def _refuse_beside_memory(given: Sequence[str]) -> None:
+    if given:
+        raise UsageError(f"--memory tells of a worker, and takes no {given[0]}", hint="ask for one after the other")
 
 
 def _is_a_path(text: str) -> bool:

@@ -1,75 +1,149 @@
-"""What takes the room on a worker: the buffers that are there when its arena is fullest."""
+"""What a worker holds over the steps of its program, and what for.
+
+Buffers are counted from the step that writes them to the last one that needs them, as the layout of the arena has them
+(``planner.partition.memory``); a next state that is written over its state takes no room of its own. What tensors
+inside of segments take, and gaps of the layout, is reserved throughout. So the most that is held is the peak that the
+plan states, to the byte.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from planner.artifacts.program import Program
-from planner.artifacts.waits import last_reads, levels
-from planner.graph.model import Role
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.artifacts.program import Program, WorkerProgram
+from planner.artifacts.waits import LastReads, last_reads, levels
+from planner.graph.model import Graph
+from planner.graph.purposes import Purpose, purposes
 from planner.partition.memory import live_spans
+from planner.partition.packing import Span
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """A buffer that takes room of its own."""
+
+    buffer: str
+    tensor: str
+    """That it holds a part of."""
+    purpose: Purpose
+    op_type: str
+    """Of the op that makes the tensor; "" of an input."""
+    size_bytes: int
+    first: int
+    """The step from which on it is held, from 0."""
+    last: int
+    """The last step in which it is needed; the number of all steps where it is needed to the end."""
+
+
+@dataclass(frozen=True)
 class Occupancy:
-    """A worker's memory at its fullest."""
+    """What a worker holds over its steps."""
 
     worker: int
     total_bytes: int
-    """The arena, and the tensors inside of segments."""
-    by_role: tuple[tuple[str, int], ...]
-    """Bytes by what the tensors are to the training step, the largest first; the rest is gaps and workspace."""
-    largest: tuple[tuple[str, str, int], ...]
-    """Buffers with the role and the bytes of each, the largest first."""
+    """The peak that the plan states: the arena, and the tensors inside of segments."""
+    held: tuple[Held, ...]
+    """Its buffers, those that are held from the beginning first."""
+    by_purpose: Mapping[Purpose, NDArray[np.int64]]
+    """Bytes in each step, and at last after all of them; only of purposes for which there is something."""
+
+    @cached_property
+    def held_bytes(self) -> NDArray[np.int64]:
+        """What is held in each step, and after all of them; the most is the total."""
+        total: NDArray[np.int64] = np.sum(list(self.by_purpose.values()), axis=0, dtype=np.int64)
+        return total
+
+    @cached_property
+    def fullest(self) -> int:
+        """The first step in which the most is held."""
+        return int(self.held_bytes.argmax())
+
+    def amounts(self, step: int) -> dict[Purpose, int]:
+        """What is held in a step, by what it is for."""
+        return {purpose: int(amounts[step]) for purpose, amounts in self.by_purpose.items() if amounts[step]}
+
+    def at(self, step: int) -> list[Held]:
+        """The buffers that are held in a step, the largest first."""
+        there = [one for one in self.held if one.first <= step <= one.last]
+        return sorted(there, key=lambda one: (-one.size_bytes, one.buffer))
+
+    def alike_at(self, step: int) -> list[tuple[Held, ...]]:
+        """The same, those together that ops of one type make for one purpose and in one size; what takes most first."""
+        groups: dict[tuple[Purpose, str, int], list[Held]] = {}
+        for one in sorted(self.at(step), key=lambda one: one.first):
+            groups.setdefault((one.purpose, one.op_type, one.size_bytes), []).append(one)
+        return sorted(map(tuple, groups.values()), key=lambda group: -len(group) * group[0].size_bytes)
 
 
-def occupancy(program: Program, roles: Mapping[str, Role], worker: int, *, shown: int = 5) -> Occupancy:
-    """What is there at the step of a worker at which the most is needed at once.
+def occupancy(program: Program, graph: Graph, worker: int) -> Occupancy:
+    """What a worker holds over its steps.
 
     Args:
         program: with arenas.
-        roles: of the graph's tensors; a buffer of what is no tensor there is a part of a constant.
+        graph: that it is of; a buffer of what is no tensor there is a part of a constant.
         worker: which.
-        shown: how many buffers to name.
     """
     mine = program.workers[worker]
-    assert mine.arena is not None, "memory has been laid out"
     level = levels(program.workers)
-    spans = live_spans(mine, level, last_reads(program.workers, level))
-    offsets = mine.arena.offsets
-    # A next state that is written over its state takes no room of its own.
-    over = {
-        pair.following
-        for pair in program.state
-        if pair.following in spans and offsets[pair.following] == offsets[pair.current]
+    spans = spans_held(program, mine, level, last_reads(program.workers, level))
+    meant = purposes(graph)
+    held = []
+    for name, (size, first, last) in sorted(spans.items(), key=lambda item: item[1][1]):
+        tensor = mine.buffers[name].tensor
+        purpose = meant.get(tensor, Purpose.CONSTANTS)
+        if name != tensor and purpose is not Purpose.CONSTANTS:
+            purpose = Purpose.FETCHED
+        maker = graph.producer.get(tensor)
+        held.append(Held(name, tensor, purpose, "" if maker is None else maker.op_type, size, first, last))
+    count = len(mine.steps)
+    found = {
+        purpose: needed_bytes((spans[one.buffer] for one in held if one.purpose is purpose), count)
+        for purpose in Purpose
     }
-    kept = {name: span for name, span in spans.items() if name not in over}
-    fullest = max(
-        range(len(mine.steps) + 1),
-        key=lambda step: sum(size for size, first, last in kept.values() if first <= step <= last),
-    )
-    sizes: dict[str, int] = {}
-    named: list[tuple[str, str, int]] = []
-    for name, (size, first, last) in kept.items():
-        if first <= fullest <= last:
-            role = _role(mine.buffers[name].tensor, name, roles)
-            sizes[role] = sizes.get(role, 0) + size
-            named.append((name, role, size))
-    if mine.workspace_bytes:
-        sizes["inside of segments"] = mine.workspace_bytes
+    needed = needed_bytes(spans.values(), count)
+    found[Purpose.INSIDE] = np.full_like(needed, mine.workspace_bytes)
+    found[Purpose.GAPS] = np.full_like(needed, mine.arena_bytes - int(needed.max()))
     return Occupancy(
         worker,
         mine.arena_bytes + mine.workspace_bytes,
-        tuple(sorted(sizes.items(), key=lambda item: (-item[1], item[0]))),
-        tuple(sorted(named, key=lambda item: (-item[2], item[0]))[:shown]),
+        tuple(held),
+        {purpose: amounts for purpose, amounts in found.items() if amounts.any()},
     )
 
 
-def _role(tensor: str, buffer: str, roles: Mapping[str, Role]) -> str:
-    """What a buffer is for: its tensor's role, or the part of one that was fetched or is not joined yet."""
-    role = roles.get(tensor, Role.CONSTANT).value
-    return role if buffer == tensor else f"fetched or partial {role}"
+def spans_held(
+    program: Program, worker: WorkerProgram, level: Sequence[Sequence[int]], reads: Sequence[LastReads]
+) -> dict[str, Span]:
+    """When each buffer of a worker takes room of its own; without an arena, all the time.
+
+    Args:
+        program: of all workers.
+        worker: one of them.
+        level: of every step of every worker.
+        reads: of the buffers of each worker, the last ones.
+    """
+    if worker.arena is None:
+        return {name: (buffer.size_bytes, 0, len(worker.steps)) for name, buffer in worker.buffers.items()}
+    spans, offsets = live_spans(worker, level, reads), worker.arena.offsets
+    for pair in program.state:
+        is_over = pair.following != pair.current and offsets.get(pair.following) == offsets.get(pair.current)
+        if is_over and pair.following in spans:
+            del spans[pair.following]
+    return spans
+
+
+def needed_bytes(spans: Iterable[Span], count: int) -> NDArray[np.int64]:
+    """What buffers take in each of so many steps, and after all of them."""
+    change = np.zeros(count + 2, np.int64)
+    for size, first, last in spans:
+        change[first] += size
+        change[last + 1] -= size
+    return np.cumsum(change)[: count + 1]
 
 
 def tightest(peak_bytes: Sequence[int], limits: Sequence[int]) -> tuple[int, int]:
@@ -79,6 +153,20 @@ def tightest(peak_bytes: Sequence[int], limits: Sequence[int]) -> tuple[int, int
         peak_bytes: what each worker needs.
         limits: the memory there is, in any order: who needs more has the larger.
     """
+    lacking = [
+        (peak - limit, -peak, worker, limit)
+        for worker, (peak, limit) in enumerate(zip(peak_bytes, limits_by_worker(peak_bytes, limits), strict=True))
+    ]
+    _, _, worker, limit = max(lacking)
+    return worker, limit
+
+
+def limits_by_worker(peak_bytes: Sequence[int], limits: Sequence[int]) -> tuple[int, ...]:
+    """The memory that each worker has: who needs more has the larger, of workers that need as much the first.
+
+    >>> limits_by_worker((5, 9, 7), (9, 8, 10))
+    (8, 10, 9)
+    """
     workers = sorted(range(len(peak_bytes)), key=lambda worker: (peak_bytes[worker], -worker))
-    given = list(zip(workers, sorted(limits), strict=True))
-    return max(given, key=lambda pair: peak_bytes[pair[0]] - pair[1])
+    given = dict(zip(workers, sorted(limits), strict=True))
+    return tuple(given[worker] for worker in range(len(workers)))

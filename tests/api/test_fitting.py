@@ -15,6 +15,7 @@ from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.graph.model import Graph
+from planner.graph.purposes import Purpose
 from planner.partition.build import Unplaced
 from planner.partition.occupancy import occupancy, tightest
 from planner.planning.bodies import decide_with_bodies
@@ -164,10 +165,12 @@ def test_a_plan_that_prices_do_not_lead_to_is_found_by_dividing_plans() -> None:
 def test_occupancy_adds_up() -> None:
     _, first = planned()
     program, graph = first.partitioned.program, first.decided.graph
-    found = occupancy(program, graph.roles, 1, shown=10**6)
+    found = occupancy(program, graph, 1)
     assert found.total_bytes == program.peak_bytes[1]
-    listed = sum(size for _, _, size in found.largest) + program.workers[1].workspace_bytes
-    assert sum(size for _, size in found.by_role) == listed <= found.total_bytes + 64 * len(found.largest)
+    there, amounts = found.at(found.fullest), found.amounts(found.fullest)
+    gaps = amounts.get(Purpose.GAPS, 0)
+    listed = sum(one.size_bytes for one in there) + program.workers[1].workspace_bytes
+    assert sum(amounts.values()) - gaps == listed <= found.total_bytes
     assert listed >= 0.9 * found.total_bytes, "little of an arena is gaps"
 
 

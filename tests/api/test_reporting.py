@@ -15,13 +15,14 @@ import pytest
 import planner
 from hostile_names import COMMENT, ESCAPE, IMAGE, OP, hostile_model
 from planner import api
-from planner.api.memory_of_page import memory_of_page
+from planner.api.occupancy import memory_of_page
 from planner.api.opened import opened
 from planner.artifacts.measured import read_measured
 from planner.artifacts.plan import Plan
 from planner.artifacts.waits import levels
 from planner.errors import ModelError, UsageError
 from planner.graph.to_onnx import write_model
+from planner.partition.occupancy import occupancy
 from planner.progress import silent
 from planner.runtime.plan_files import load_plan
 from planner.units import ByteUnit, format_bytes, format_seconds
@@ -262,17 +263,16 @@ def test_layers_tell_what_they_move_and_hold(folder: Path, tmp_path: Path) -> No
     assert f">{format_bytes(4 * int(sum(held)), ByteUnit.BINARY)}</td>" in row
 
 
-def test_memory_has_its_parts_and_its_largest_buffers_at_every_stretch(folder: Path) -> None:
+def test_memory_is_as_planned_on_every_worker_and_has_its_parts(folder: Path) -> None:
     found = opened(folder, None)
     program = load_plan(folder, silent).program
     memory = memory_of_page(program, found.graph, levels(program.workers))
-    totals = [one.total_bytes for one in memory]
-    (told,) = [one for one in memory if one.held]
-    assert told.total_bytes == max(totals)
-    for step, buffers in told.held.items():
-        assert 0 < sum(size for _, size in buffers) <= told.live_bytes[step]
-    assert list(told.begins) == ["backward", "update"]
-    assert all(0 < one.begins["backward"] < one.begins["update"] < len(one.live_bytes) for one in memory)
+    assert tuple(one.total_bytes for one in memory) == plan_of(folder).peak_bytes
+    assert all(one.total_bytes == one.held_bytes.max() for one in memory), "the most that is drawn is what is planned"
+    alone = [occupancy(program, found.graph, worker).held_bytes for worker in range(4)]
+    assert all((one.held_bytes == its).all() for one, its in zip(memory, alone, strict=True))
+    assert list(memory[0].begins) == ["backward", "update"]
+    assert all(0 < one.begins["backward"] < one.begins["update"] < len(one.held_bytes) for one in memory)
 
 
 @pytest.mark.parametrize("is_shipped", [True, False])

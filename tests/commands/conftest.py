@@ -22,6 +22,10 @@ def door(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Door:
     gate.check_json = lambda _result: {"schema_version": 1}  # type: ignore[attr-defined]
     gate.print_check = lambda _result, sheet: sheet.line("table")  # type: ignore[attr-defined]
     api.check = lambda *args, **options: door.call("check", *args, **options)  # type: ignore[attr-defined]
+    occupancy = types.ModuleType("occupancy")
+    occupancy.memory_json = gate.check_json  # type: ignore[attr-defined]
+    occupancy.print_memory = lambda _result, out: door.shown(out)  # type: ignore[attr-defined]
+    api.memory = lambda *args, **options: door.call("memory", *args, **options)  # type: ignore[attr-defined]
     for command in COMMANDS:
         setattr(api, command, lambda *args, _command=command, **options: door.call(_command, *args, **options))
         setattr(
@@ -33,6 +37,7 @@ def door(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Door:
         (planner.report, "as_json", as_json),
         (planner.report, "tables", tables),
         (planner.report, "gate", gate),
+        (planner.report, "occupancy", occupancy),
     ):
         monkeypatch.setitem(sys.modules, f"{parent.__name__}.{name}", module)
         monkeypatch.setattr(parent, name, module, raising=False)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Door
+from command_line import Door, assert_refused
 from planner.commands import main as cli
 
 DEFAULTS = {
@@ -36,3 +36,14 @@ def test_explain_takes_a_directory_or_a_subject(door: Door, tmp_path: Path, monk
     ]:
         assert cli.main(["explain", *arguments]) == 0
         assert door.calls.pop() == ("explain", (directory,), {"subject": subject, **DEFAULTS})
+
+
+def test_memory_is_of_a_worker_alone(door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["explain", "./p", "--memory", "--worker", "2"]) == 0
+    assert door.calls.pop() == ("memory", (Path("p"),), {"worker": 2, "opdefs": None})
+    assert cli.main(["explain", "./p", "--memory"]) == 0
+    assert door.calls.pop() == ("memory", (Path("p"),), {"worker": None, "opdefs": None})
+    capsys.readouterr()
+    assert_refused("explain ./p fc.weight --memory", "tells of a worker, and takes no tensor or op", door, capsys)
+    assert_refused("explain ./p --memory --bounds", "takes no --bounds", door, capsys)
+    assert_refused("explain ./p --worker 1", "--worker: of one worker, memory is told", door, capsys)

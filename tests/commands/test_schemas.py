@@ -42,6 +42,7 @@ LINES: dict[str, tuple[str, ...]] = {
         "explain timed",
         "explain stepped",
     ),
+    "explain-memory": ("explain plan --memory", "explain timed --memory --worker 1"),
     "report": (
         "report plan -o plan.html",
         "report timed --svg timed.svg --topology two.yaml",

@@ -53,6 +53,7 @@ def test_imports_only_the_layer_below() -> None:
         "planner.report.exports",
         "planner.report.gate",
         "planner.report.iteration_line.iteration_line",
+        "planner.report.occupancy",
         "planner.report.operators",
         "planner.report.sheet",
         "planner.report.tables",

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from planner.cost.seconds.laid_out import Span
-from planner.report.page.charts import KIND_FILL, binned_most, memory_chart, schedule_chart, traffic_chart
+from planner.report.page.charts import KIND_FILL, memory_chart, schedule_chart, traffic_chart
 from planner.report.page.facts import Memory
+from planner.report.stretches import binned_most
 
 _BAR = re.compile(r"v-([\d.]+)h([\d.]+)v")
 
@@ -41,8 +42,8 @@ def test_many_short_spans_of_one_stretch_are_not_lost() -> None:
 
 def test_workers_that_are_alike_share_a_row_of_memory_and_the_limit_is_said() -> None:
     live = np.array([100, 300, 200])
-    alike = Memory(live, 50, 400, (), {}, {})
-    svg = str(memory_chart([alike, alike, Memory(live // 2, 50, 200, (), {}, {})], (512, 512, 512)))
+    alike = Memory(live, 400, {})
+    svg = str(memory_chart([alike, alike, Memory(live // 2, 200, {})], (512, 512, 512)))
     assert "workers 0–1" in svg
     assert "worker 2" in svg
     assert svg.count("limit 512 B") == 2
@@ -50,12 +51,9 @@ def test_workers_that_are_alike_share_a_row_of_memory_and_the_limit_is_said() ->
     assert "limit" not in str(memory_chart([alike], None))
 
 
-def test_memory_names_what_is_there_and_where_the_parts_of_a_step_begin() -> None:
+def test_memory_of_a_worker_has_where_the_parts_of_a_step_begin() -> None:
     live = np.array([100, 300, 200])
-    told = Memory(live, 0, 300, (), {1: (("<w>", 256), ("b", 44))}, {"backward": 1, "update": 2})
-    svg = str(memory_chart([told], None))
-    assert "<title>step 1: 300 B; &lt;w&gt; 256 B, b 44 B</title>" in svg
-    assert svg.count('class="hover"') == 1
+    svg = str(memory_chart([Memory(live, 300, {"backward": 1, "update": 2})], None))
     assert ">backward</text>" in svg
     assert ">update</text>" in svg
 
@@ -63,8 +61,8 @@ def test_memory_names_what_is_there_and_where_the_parts_of_a_step_begin() -> Non
 def test_bins_keep_the_most() -> None:
     amounts = np.zeros(1000, np.int64)
     amounts[537] = 9
-    assert max(binned_most(amounts)) == 9
-    assert binned_most(np.array([3, 1])) == [3, 1]
+    assert max(binned_most(amounts, 240)) == 9
+    assert binned_most(np.array([3, 1]), 240) == [3, 1]
 
 
 def test_traffic_has_every_number_or_groups_of_workers() -> None:

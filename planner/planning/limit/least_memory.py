@@ -8,8 +8,8 @@ import numpy as np
 
 from planner.cost.residence import Residence
 from planner.graph.bodies import expand
-from planner.graph.dependence import leading_to
-from planner.graph.model import Graph, Role
+from planner.graph.model import Graph
+from planner.graph.purposes import purposes
 from planner.partition.workspace import ELEMENTWISE
 from planner.planning.bodies import only_through_bodies
 from planner.planning.limit.refusal import cannot_fit
@@ -44,23 +44,4 @@ def refuse_what_cannot_fit(
     if not least.size or int(least[moment]) <= sum(limits):
         return
     taken = residence.least_at(moment, ELEMENTWISE)
-    raise cannot_fit(taken, _parts_of_a_step(planned), planned.ops[moment].name, limits)
-
-
-def _parts_of_a_step(graph: Graph) -> dict[str, str]:
-    """By tensor, what it is to a training step: what its results are computed from, or what only its updates need."""
-    results = [name for name in graph.outputs if graph.roles[name] is Role.RESULT]
-    forward = leading_to(graph, results) if results else frozenset(graph.tensors)
-    said = {
-        (Role.STATE, True): "parameters",
-        (Role.STATE, False): "optimizer state",
-        (Role.ACTIVATION, True): "activations",
-        (Role.ACTIVATION, False): "gradients and updates",
-        (Role.NEXT_STATE, True): "next state",
-        (Role.NEXT_STATE, False): "next state",
-    }
-    return {
-        name: said.get((graph.roles[name], name in forward), graph.roles[name].value)
-        for name in graph.tensors
-        if name in graph.roles
-    }
+    raise cannot_fit(taken, purposes(planned), planned.ops[moment].name, limits)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from planner.artifacts.program import Program
 from planner.errors import InfeasibleError
 from planner.graph.model import Graph
+from planner.graph.purposes import Purpose
 from planner.partition.occupancy import occupancy, tightest
 from planner.units import ByteUnit, format_bytes
 
@@ -26,15 +27,14 @@ def does_not_fit(program: Program, graph: Graph, limits: Sequence[int], least: S
     """
     peaks = program.peak_bytes
     worker, limit = tightest(peaks, limits)
-    found = occupancy(program, graph.roles, worker, shown=_SHOWN_TENSORS)
+    found = occupancy(program, graph, worker)
     workers = len(peaks)
-    facts = [
-        f"of worker {worker}, at its fullest: " + ", ".join(f"{_size(size)} {role}" for role, size in found.by_role)
-    ]
+    facts = [f"of worker {worker}, at its fullest: {_listing(found.amounts(found.fullest))}"]
     fullest = max(range(len(least)), key=least.__getitem__)
     bound = -(-least[fullest] // workers)
     facts.append(f"every plan takes {_size(bound)} at least on some worker, at {graph.ops[fullest].name}")
-    facts += [f"{name} ({role}): {_size(size)}" for name, role, size in found.largest]
+    largest = found.at(found.fullest)[:_SHOWN_TENSORS]
+    facts += [f"{one.buffer} ({one.purpose.value}): {_size(one.size_bytes)}" for one in largest]
     enough = max(peaks)
     about = -(-workers * peaks[worker] // max(1, limit))
     others = "so might a smaller batch, but no number of workers"
@@ -47,20 +47,21 @@ def does_not_fit(program: Program, graph: Graph, limits: Sequence[int], least: S
     )
 
 
-def cannot_fit(taken: Mapping[str, int], part_of: Mapping[str, str], op: str, limits: Sequence[int]) -> InfeasibleError:
+def cannot_fit(
+    taken: Mapping[str, int], meant: Mapping[str, Purpose], op: str, limits: Sequence[int]
+) -> InfeasibleError:
     """What every plan takes at least, where that is more than there is.
 
     Args:
         taken: by tensor, what lies on all workers together at the fullest moment.
-        part_of: what tensors are to a training step.
+        meant: what the memory of tensors is taken for.
         op: that runs at that moment.
         limits: the memory there is, one entry for each worker, in any order.
     """
     workers, total = len(limits), sum(taken.values())
-    sums: dict[str, int] = {}
+    sums: dict[Purpose, int] = {}
     for name, size in taken.items():
-        sums[part_of[name]] = sums.get(part_of[name], 0) + size
-    by_part = sorted(sums.items(), key=lambda item: (-item[1], item[0]))
+        sums[meant[name]] = sums.get(meant[name], 0) + size
     largest = sorted(taken.items(), key=lambda item: (-item[1], item[0]))[:_SHOWN_TENSORS]
     there = f"each of the {workers} has {_size(limits[0])}"
     if len(set(limits)) > 1:
@@ -71,12 +72,16 @@ def cannot_fit(taken: Mapping[str, int], part_of: Mapping[str, str], op: str, li
     return InfeasibleError(
         f"no plan fits: every plan takes {_size(enough)} at least on some worker, and {there}",
         facts=(
-            f"of {_size(total)} on all workers together, while {op} runs: "
-            + ", ".join(f"{_size(size)} {part}" for part, size in by_part),
-            *(f"{name} ({part_of[name]}): {_size(size)}" for name, size in largest),
+            f"of {_size(total)} on all workers together, while {op} runs: {_listing(sums)}",
+            *(f"{name} ({meant[name].value}): {_size(size)}" for name, size in largest),
         ),
         hint=f"no fewer than {-(-total // max(limits)):,} workers can hold it; a smaller batch takes less",
     )
+
+
+def _listing(amounts: Mapping[Purpose, int]) -> str:
+    ordered = sorted(amounts.items(), key=lambda item: -item[1])
+    return ", ".join(f"{_size(size)} {purpose.value}" for purpose, size in ordered)
 
 
 def _size(count: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from planner.cost.seconds.laid_out import Span
 from planner.report.page.facts import Memory
 from planner.report.page.markup import Markup, element, joined
+from planner.report.stretches import binned_most
 from planner.units import ByteUnit, format_bytes, format_seconds
 
 WIDTH = 720.0
@@ -31,15 +31,19 @@ KIND_FILL = {"compute": "#0072B2", "transfer": "#E69F00", "synchronisation": "#C
 
 
 def memory_chart(memory: Sequence[Memory], limits: Sequence[int] | None) -> Markup:
-    """What arrays take over the steps of the program, a row for each worker; workers that are alike to a pixel share
-    one, which has the numbers of the one that needs most.
+    """What is held over the steps of the program, a row for each worker; workers that are alike to a pixel share one,
+    which has the numbers of the one that needs most.
     """
     most = max(one.total_bytes for one in memory)
     shown = [limit for limit in (limits or ()) if limit <= 4 * most]
     scale = (_ROW - 14) / max([1, most, *shown])
     seen = [
         np.array(
-            [*binned_most(one.live_bytes), one.total_bytes, *(() if limits is None else limits[worker : worker + 1])]
+            [
+                *binned_most(one.held_bytes, _BINS),
+                one.total_bytes,
+                *(() if limits is None else limits[worker : worker + 1]),
+            ]
         )
         for worker, one in enumerate(memory)
     ]
@@ -49,13 +53,13 @@ def memory_chart(memory: Sequence[Memory], limits: Sequence[int] | None) -> Mark
         one = max((memory[worker] for worker in workers), key=lambda one: one.total_bytes)
         limit = None if limits is None else min(limits[worker] for worker in workers)
         parts.append(_memory_row(one, number * _ROW + _ROW - 4, scale, workers, limit))
-    last = len(memory[0].live_bytes) - 1
+    last = len(memory[0].held_bytes) - 1
     ticks = [f"step {round(last * part / _TICKS):,}" for part in range(_TICKS + 1)]
     return _chart([*parts, _axis(ticks, len(rows))], _ROW, "Memory over the steps of the program, by worker", len(rows))
 
 
 def _memory_row(one: Memory, base: float, scale: float, workers: Sequence[int], limit: int | None) -> Markup:
-    live = binned_most(one.live_bytes)
+    live = binned_most(one.held_bytes, _BINS)
     step = (WIDTH - _LEFT) / max(1, len(live))
     path = (
         f"M{_LEFT:g} {base:g}" + "".join(f"V{base - scale * amount:.1f}h{step:.4g}" for amount in live) + f"V{base:g}z"
@@ -68,23 +72,9 @@ def _memory_row(one: Memory, base: float, scale: float, workers: Sequence[int], 
         element("path", d=f"M{_LEFT:g} {total:.1f}H{WIDTH:g}", stroke="#0072B2", stroke_dasharray="4 3"),
     ]
     for line, (part, begin) in enumerate(one.begins.items()):
-        at = _LEFT + (WIDTH - _LEFT) * begin / max(1, len(one.live_bytes))
+        at = _LEFT + (WIDTH - _LEFT) * begin / max(1, len(one.held_bytes))
         said.append(element("path", d=f"M{at:.1f} {base:g}v{10 - _ROW:g}", stroke="#888", stroke_dasharray="2 2"))
         said.append(element("text", part, x=at + 2, y=base - 16 + 10 * line, font_size=9, fill="#444"))
-    for at, at_step in enumerate(fullest_moments(one.live_bytes)):
-        if at_step in one.held:
-            there = ", ".join(f"{name} {_memory(size)}" for name, size in one.held[at_step])
-            said.append(
-                element(
-                    "rect",
-                    element("title", f"step {at_step}: {_memory(int(one.live_bytes[at_step]))}; {there}"),
-                    x=f"{_LEFT + at * step:.5g}",
-                    y=base - _ROW + 10,
-                    width=f"{step:.4g}",
-                    height=_ROW - 10,
-                    class_="hover",
-                )
-            )
     if limit is not None:
         at = base - scale * limit
         if at >= base - _ROW + 8:
@@ -96,18 +86,6 @@ def _memory_row(one: Memory, base: float, scale: float, workers: Sequence[int], 
 
 def _memory(amount: int) -> str:
     return format_bytes(amount, ByteUnit.BINARY)
-
-
-def fullest_moments(amounts: NDArray[np.int64]) -> list[int]:
-    """Of each of so many stretches of equal length the step with the most; each step, where there are few."""
-    count = len(amounts)
-    edges = np.linspace(0, count, min(count, _BINS) + 1).astype(int)
-    return [int(start + amounts[start:end].argmax()) for start, end in pairwise(edges.tolist())]
-
-
-def binned_most(amounts: NDArray[np.int64]) -> list[int]:
-    """The most of each stretch (``fullest_moments``)."""
-    return [int(amounts[step]) for step in fullest_moments(amounts)]
 
 
 def traffic_chart(between: NDArray[np.int64]) -> Markup:

@@ -14,6 +14,7 @@ from planner.artifacts.plan import Plan
 from planner.cost.distance import Distance
 from planner.cost.seconds.laid_out import Span
 from planner.graph.model import Graph
+from planner.partition.occupancy import Occupancy
 from planner.reasons import Cause, Why
 from planner.report.page.columns import Column
 
@@ -34,18 +35,12 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What a worker's arrays take over its steps."""
+    """What a worker holds over its steps."""
 
-    live_bytes: NDArray[np.int64]
-    """Of the buffers that are needed, at each step of its program."""
-    workspace_bytes: int
-    """What tensors inside of segments take beside that, at most."""
+    held_bytes: NDArray[np.int64]
+    """At each step of its program, and after all of them."""
     total_bytes: int
-    """What is reserved: the arena, with its gaps, and the workspace."""
-    largest: tuple[tuple[str, str, int], ...]
-    """Buffers that are there at the fullest step: name, role, bytes; the largest first."""
-    held: Mapping[int, tuple[tuple[str, int], ...]]
-    """By step, of the fullest in each of the chart's stretches, the largest buffers that are needed: name, bytes."""
+    """The most of these: the arena, with its gaps, and what lies inside of segments."""
     begins: Mapping[str, int]
     """By part of an iteration, ``backward`` and ``update``, the step in which it begins; {} where there is none."""
 
@@ -76,6 +71,8 @@ class PlanFacts:
     beside: tuple[Beside, ...]
     memory: tuple[Memory, ...]
     """By worker."""
+    fullest: Occupancy
+    """Of the worker that needs most."""
     limits: tuple[int, ...] | None
     """The memory of each worker's device; None where nothing says it."""
     between: NDArray[np.int64]

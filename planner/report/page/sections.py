@@ -10,13 +10,16 @@ import numpy as np
 from planner.algebra.tiling import coordinates
 from planner.artifacts.asked import Asked
 from planner.reasons import RunnerUp, Why
+from planner.report.occupancy import SAID
 from planner.report.page.charts import memory_chart, schedule_chart, traffic_chart
 from planner.report.page.facts import Beside, PlanFacts
 from planner.report.page.markup import Child, Markup, element, joined
+from planner.report.page.memory_charts import occupancy_chart, swatch
+from planner.report.planned import and_more
 from planner.units import ByteUnit, format_bytes, format_ratio, format_seconds
 
 _SHOWN_DISTANCES = 20
-_SHOWN_BUFFERS = 5
+_SHOWN_BUFFERS = 12
 _SHOWN_NAMES = 3
 _SHOWN_LAYERS = 60
 _NARROW = 90.0
@@ -277,21 +280,64 @@ def _fits(runner: RunnerUp) -> str:
 
 def memory(facts: PlanFacts) -> Markup:
     """Memory over the steps, and what it is of where it is fullest."""
-    worst = max(range(facts.plan.workers), key=lambda worker: facts.memory[worker].total_bytes)
-    rows = [(name, role, _memory(size)) for name, role, size in facts.memory[worst].largest[:_SHOWN_BUFFERS]]
-    limit = "" if facts.limits is not None else "No limit is drawn: the plan is for no topology that could be read."
+    found = facts.fullest
+    limit = None if facts.limits is None else facts.limits[found.worker]
+    no_limit = " No limit is drawn: the plan is for no topology that could be read, and with no --memory."
+    last, total = len(found.held_bytes) - 1, found.total_bytes
+    rows: list[tuple[Child, ...]] = [
+        (swatch(purpose), purpose.value, _memory(size), f"{100 * size / total:.1f}%", SAID.get(purpose, ""))
+        for purpose, size in sorted(found.amounts(found.fullest).items(), key=lambda item: -item[1])
+    ]
+    rows.append(("", "in all, as planned", _memory(total), "", ""))
+    largest = [
+        (
+            and_more([one.buffer for one in group]),
+            group[0].purpose.value,
+            _memory(group[0].size_bytes),
+            _memory(len(group) * group[0].size_bytes),
+            group[0].op_type or "–",
+            f"{group[0].first:,} to {group[0].last:,}" if group[0].first or group[0].last < last else "all steps",
+        )
+        for group in found.alike_at(found.fullest)[:_SHOWN_BUFFERS]
+    ]
+    heads = ("buffers", "for", "each", "together", "made by", "held in steps (the first)")
     return _section(
         "memory",
         "Memory over the step",
-        _zoomed(memory_chart(facts.memory, facts.limits)),
+        element("p", _holds(facts, limit), class_="lead"),
+        _zoomed(occupancy_chart(found, facts.memory[found.worker].begins, limit)),
         _note(
-            "Filled: buffers that are needed, step by step of the worker's program. Broken line: what is reserved, "
-            "with gaps, and with what ops take inside of segments. Dotted lines: where the backward pass and the first "
-            f"update begin. Of the worker that needs most, the largest buffers are shown under the pointer. {limit}"
+            "What is held, step by step of the worker's program, by what it is for; where steps are many, the fullest "
+            "of each stretch. Dotted lines: where the backward pass and the first update begin. Under the pointer: "
+            f"the amounts, and the largest buffers.{no_limit if limit is None else ''}"
         ),
-        element("h3", f"The largest buffers where worker {worst} is fullest"),
-        _table(("buffer", "role", "takes"), rows, (2,)),
+        element("h3", f"What it is in step {found.fullest:,}, where worker {found.worker} is fullest"),
+        _table(("", "for", "takes", "", ""), rows, (2, 3)),
+        element("h3", "What takes most then"),
+        _table(heads, largest, (2, 3)),
+        *_other_workers(facts),
     )
+
+
+def _holds(facts: PlanFacts, limit: int | None) -> str:
+    """What the worker that needs most holds, beside the others and the memory there is."""
+    totals = [one.total_bytes for one in facts.memory]
+    found = facts.fullest
+    others = "" if len(totals) == 1 else ", as much as all others"
+    if min(totals) < max(totals):
+        others = f"; worker {totals.index(min(totals))} holds least, {_memory(min(totals))}"
+    given = "" if limit is None else f", of {_memory(limit)} that there are"
+    if limit is not None and found.total_bytes > limit:
+        given = f", {_memory(found.total_bytes - limit)} more than there are"
+    return f"Worker {found.worker} holds {_memory(found.total_bytes)} of tensors at most{given}{others}."
+
+
+def _other_workers(facts: PlanFacts) -> list[Markup]:
+    """What the workers hold, side by side, where they are not all alike."""
+    is_one = len({one.held_bytes.tobytes() for one in facts.memory}) == 1
+    if is_one and len(set(facts.limits or ())) <= 1:
+        return []
+    return [element("h3", "All workers"), _zoomed(memory_chart(facts.memory, facts.limits))]
 
 
 def traffic(facts: PlanFacts) -> Markup:

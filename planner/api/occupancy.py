@@ -1,0 +1,101 @@
+"""``tofu explain --memory``: what a worker holds over the steps of its program; for a page, what all of them do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from planner.api.arguments import AnyPath, checked, path_of
+from planner.api.building import program_of_folder
+from planner.api.opened import opened
+from planner.artifacts.program import Fetch, Program, WorkerProgram
+from planner.artifacts.waits import last_reads
+from planner.collection import without_collection
+from planner.errors import UsageError
+from planner.graph.model import Graph
+from planner.partition.occupancy import limits_by_worker, needed_bytes, occupancy, spans_held
+from planner.progress import Progress, silent
+from planner.report.page.columns import forward_ops
+from planner.report.page.facts import Memory
+from planner.results import MemoryResult
+
+
+@checked
+@without_collection()
+def memory(
+    directory: AnyPath | None = None,
+    *,
+    worker: int | None = None,
+    opdefs: AnyPath | None = None,
+    progress: Progress = silent,
+) -> MemoryResult:
+    """What a worker's tensors take over the steps of its program, by what they are for.
+
+    Args:
+        directory: the plan's folder; None: the newest in the working directory.
+        worker: which; None: the first of those that need most.
+        opdefs: the file of descriptions that the plan was made with.
+        progress: told what is being done.
+
+    Raises:
+        TofuError: there is no plan, or no such worker.
+
+    Example:
+        ::
+
+            found = planner.memory("plan").occupancy
+            for buffer in found.at(found.fullest)[:10]:
+                print(buffer.buffer, buffer.purpose.value, buffer.size_bytes)
+    """
+    progress("reading the plan")
+    plan = opened(path_of(directory), path_of(opdefs))
+    stated, where = plan.folder.plan, plan.folder.path
+    if worker is not None and not 0 <= worker < stated.workers:
+        raise UsageError(f"{where}: the plan has no worker {worker}", hint=f"its workers are 0 to {stated.workers - 1}")
+    program = program_of_folder(plan, progress)
+    progress("adding up buffers")
+    peaks = program.peak_bytes
+    number = peaks.index(max(peaks)) if worker is None else worker
+    found, mine = occupancy(program, plan.graph, number), program.workers[number]
+    running = mine.steps[found.fullest] if found.fullest < len(mine.steps) else None
+    limits = stated.asked.limit_bytes
+    return MemoryResult(
+        plan=stated,
+        directory=where,
+        occupancy=found,
+        peak_bytes=peaks,
+        limit_bytes=limits_by_worker(peaks, limits)[number] if limits else None,
+        running=() if running is None else running.ops if not isinstance(running, Fetch) else (running.name,),
+        begins=_begins(mine, plan.graph, forward_ops(plan.graph)),
+    )
+
+
+def memory_of_page(program: Program, graph: Graph, levels: Sequence[Sequence[int]]) -> tuple[Memory, ...]:
+    """What each worker holds over its steps, all in all.
+
+    Args:
+        program: of all workers.
+        graph: that it is of.
+        levels: of every step of every worker.
+    """
+    reads = last_reads(program.workers, levels)
+    forward = forward_ops(graph)
+    found = []
+    for worker, total in zip(program.workers, program.peak_bytes, strict=True):
+        needed = needed_bytes(spans_held(program, worker, levels, reads).values(), len(worker.steps))
+        found.append(Memory(needed + (total - int(needed.max())), total, _begins(worker, graph, forward)))
+    return tuple(found)
+
+
+def _begins(worker: WorkerProgram, graph: Graph, forward: frozenset[str]) -> dict[str, int]:
+    """The steps in which the first op of no result runs, and the first that makes a next state."""
+    if not graph.state:
+        return {}
+    updates = {graph.producer[pair.following].name for pair in graph.state if pair.following in graph.producer}
+    found: dict[str, int] = {}
+    for number, step in enumerate(worker.steps):
+        ops = () if isinstance(step, Fetch) else step.ops
+        if not forward.issuperset(ops):
+            found.setdefault("backward", number)
+        if not updates.isdisjoint(ops):
+            found.setdefault("update", number)
+    return found
