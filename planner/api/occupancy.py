@@ -12,9 +12,9 @@ from planner.artifacts.waits import last_reads
 from planner.collection import without_collection
 from planner.errors import UsageError
 from planner.graph.model import Graph
+from planner.graph.purposes import passes_in
 from planner.partition.occupancy import limits_by_worker, needed_bytes, occupancy, spans_held
 from planner.progress import Progress, silent
-from planner.report.page.columns import forward_ops
 from planner.report.page.facts import Memory
 from planner.results import MemoryResult
 
@@ -65,7 +65,7 @@ def memory(
         peak_bytes=peaks,
         limit_bytes=limits_by_worker(peaks, limits)[number] if limits else None,
         running=() if running is None else running.ops if not isinstance(running, Fetch) else (running.name,),
-        begins=_begins(mine, plan.graph, forward_ops(plan.graph)),
+        begins=_begins(mine, plan.graph, passes_in(plan.graph).backward),
     )
 
 
@@ -78,24 +78,24 @@ def memory_of_page(program: Program, graph: Graph, levels: Sequence[Sequence[int
         levels: of every step of every worker.
     """
     reads = last_reads(program.workers, levels)
-    forward = forward_ops(graph)
+    backward = passes_in(graph).backward
     found = []
     for worker, total in zip(program.workers, program.peak_bytes, strict=True):
         needed = needed_bytes(spans_held(program, worker, levels, reads).values(), len(worker.steps))
-        found.append(Memory(needed + (total - int(needed.max())), total, _begins(worker, graph, forward)))
+        found.append(Memory(needed + (total - int(needed.max())), total, _begins(worker, graph, backward)))
     return tuple(found)
 
 
-def _begins(worker: WorkerProgram, graph: Graph, forward: frozenset[str]) -> dict[str, int]:
-    """The steps in which the first op of no result runs, and the first that makes a next state."""
+def _begins(worker: WorkerProgram, graph: Graph, backward: frozenset[str]) -> dict[str, int]:
+    """The steps in which the first op of the backward pass runs, and the first of it that makes a next state."""
     if not graph.state:
         return {}
     updates = {graph.producer[pair.following].name for pair in graph.state if pair.following in graph.producer}
     found: dict[str, int] = {}
     for number, step in enumerate(worker.steps):
         ops = () if isinstance(step, Fetch) else step.ops
-        if not forward.issuperset(ops):
+        if not backward.isdisjoint(ops):
             found.setdefault("backward", number)
-        if not updates.isdisjoint(ops):
+        if not updates.isdisjoint(backward.intersection(ops)):
             found.setdefault("update", number)
     return found

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from dataclasses import replace
 
+from planner.errors import UsageError
 from planner.graph.deliveries import is_delivery
 from planner.graph.dependence import leading_to
 from planner.graph.model import Graph, Role
+from planner.graph.passes import Passes, passes_of
+from planner.graph.rewriting.recomputation import copies_in
 
 
 class Purpose(enum.Enum):
     """What memory is taken for; in the order of a drawing, what stays longest at the bottom."""
 
     PARAMETERS = "parameters"
-    """State that results are computed from."""
+    """State that the forward pass reads."""
     OPTIMIZER_STATE = "optimizer state"
     """State that only updates need: momentum, running statistics."""
     CARRIED_STATE = "carried state"
@@ -24,7 +28,9 @@ class Purpose(enum.Enum):
     DATA = "data"
     CONSTANTS = "constants"
     ACTIVATIONS = "activations"
-    """What ops make that results are computed from."""
+    """What ops of the forward pass make."""
+    AGAIN = "computed again"
+    """Activations that are computed once more for the backward pass."""
     GRADIENTS = "gradients and updates"
     """What all other ops make."""
     RESULTS = "results"
@@ -46,11 +52,13 @@ _BY_ROLE: Mapping[Role, Purpose] = {
 
 def purposes(graph: Graph) -> dict[str, Purpose]:
     """By tensor, what its memory is taken for. Of a graph without results all that ops make is activations."""
-    results = [name for name in graph.outputs if graph.roles[name] is Role.RESULT]
-    forward = leading_to(graph, results) if results else frozenset(graph.tensors)
-    made_forward = {name for op in graph.ops if not forward.isdisjoint(op.outputs) for name in op.outputs}
-    carried = {pair.current for pair in graph.state if results and pair.following in made_forward}
-    delivered = {name for op in graph.ops if is_delivery(op) for name in op.outputs}
+    delivered, forward = _delivered(graph), passes_in(graph).forward
+    read = {name for op in graph.ops if op.name in forward for name in op.inputs}
+    read |= {delivered[name] for name in read & delivered.keys()}
+    made = {name for op in graph.ops if op.name in forward for name in op.outputs}
+    has_results = Role.RESULT in graph.roles.values()
+    carried = {pair.current for pair in graph.state if has_results and pair.following in made}
+    again = copies_in(graph)
 
     def purpose(name: str, role: Role) -> Purpose:
         if name in delivered:
@@ -58,9 +66,40 @@ def purposes(graph: Graph) -> dict[str, Purpose]:
         if role is Role.STATE:
             if name in carried:
                 return Purpose.CARRIED_STATE
-            return Purpose.PARAMETERS if name in forward else Purpose.OPTIMIZER_STATE
+            return Purpose.PARAMETERS if name in read else Purpose.OPTIMIZER_STATE
         if role is Role.ACTIVATION:
-            return Purpose.ACTIVATIONS if name in forward else Purpose.GRADIENTS
+            if name in again:
+                return Purpose.AGAIN
+            return Purpose.ACTIVATIONS if name in made else Purpose.GRADIENTS
         return _BY_ROLE[role]
 
     return {name: purpose(name, role) for name, role in graph.roles.items()}
+
+
+def passes_in(graph: Graph) -> Passes:
+    """The passes of a planned graph; where they cannot be told, what leads to results is the forward pass.
+
+    Args:
+        graph: with its shared deliveries, which are in neither pass.
+    """
+    delivered = _delivered(graph)
+
+    def source(name: str) -> str:
+        while name in delivered:
+            name = delivered[name]
+        return name
+
+    ops = [op for op in graph.ops if not is_delivery(op)]
+    plain = replace(graph, ops=tuple(replace(op, inputs=tuple(map(source, op.inputs))) for op in ops))
+    try:
+        return passes_of(plain)
+    except UsageError:
+        results = [name for name in graph.outputs if graph.roles[name] is Role.RESULT]
+        needed = leading_to(plain, results) if results else frozenset(graph.tensors)
+        forward = frozenset(op.name for op in ops if not needed.isdisjoint(filter(None, op.outputs)))
+        return Passes(forward, frozenset(op.name for op in ops) - forward)
+
+
+def _delivered(graph: Graph) -> dict[str, str]:
+    """By tensor that a shared delivery makes, what it delivers."""
+    return {name: op.inputs[0] for op in graph.ops if is_delivery(op) for name in op.outputs}

@@ -117,19 +117,19 @@ def occupancy(program: Program, graph: Graph, worker: int) -> Occupancy:
 
 
 def spans_held(
-    program: Program, worker: WorkerProgram, level: Sequence[Sequence[int]], reads: Sequence[LastReads]
+    program: Program, worker: WorkerProgram, chains: Sequence[Sequence[int]], reads: Sequence[LastReads]
 ) -> dict[str, Span]:
     """When each buffer of a worker takes room of its own; without an arena, all the time.
 
     Args:
         program: of all workers.
         worker: one of them.
-        level: of every step of every worker.
+        chains: the level of every step of every worker.
         reads: of the buffers of each worker, the last ones.
     """
     if worker.arena is None:
         return {name: (buffer.size_bytes, 0, len(worker.steps)) for name, buffer in worker.buffers.items()}
-    spans, offsets = live_spans(worker, level, reads), worker.arena.offsets
+    spans, offsets = live_spans(worker, chains, reads), worker.arena.offsets
     for pair in program.state:
         is_over = pair.following != pair.current and offsets.get(pair.following) == offsets.get(pair.current)
         if is_over and pair.following in spans:

@@ -23,6 +23,7 @@ LETTERS: Final[Mapping[Purpose, str]] = MappingProxyType(
         Purpose.DATA: "d",
         Purpose.CONSTANTS: "k",
         Purpose.ACTIVATIONS: "a",
+        Purpose.AGAIN: "A",
         Purpose.GRADIENTS: "g",
         Purpose.RESULTS: "r",
         Purpose.FETCHED: "f",

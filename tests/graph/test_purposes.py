@@ -7,6 +7,8 @@ import onnx
 from planner.graph.deliveries import SharedDelivery, with_deliveries
 from planner.graph.purposes import Purpose, purposes
 from planner.graph.reading.from_onnx import graph_from_proto
+from planner.graph.rewriting.recomputation import recomputable, recomputed
+from planner.zoo import mlp
 
 STEP = """<ir_version: 10, opset_import: ["" : 21]>
 g (float[4, 4] x, float[4, 4] w, float[4, 4] m, float[4, 4] cache)
@@ -49,3 +51,24 @@ def test_without_results_all_that_is_made_is_activations() -> None:
     found = purposes(graph_from_proto(onnx.parser.parse_model(text), state_pairs=PAIRS))
     assert {found[name] for name in ("h", "y", "grad", "change")} == {Purpose.ACTIVATIONS}
     assert {found[name] for name in ("w", "m", "cache")} == {Purpose.PARAMETERS}
+
+
+def test_what_is_computed_again_and_what_the_forward_pass_makes_for_the_backward_pass() -> None:
+    graph = mlp(2, 8, 4)
+    (held, *_) = recomputable(graph)
+    found = purposes(recomputed(graph, [held]))
+    assert [name for name, purpose in found.items() if purpose is Purpose.AGAIN] == [f"{held}.again"]
+    assert found[held] is Purpose.ACTIVATIONS
+    assert {name: purpose for name, purpose in found.items() if name != f"{held}.again"} == purposes(graph)
+    text = """<ir_version: 10, opset_import: ["" : 21]>
+    g (float[4, 4] x, float[4] scale, float[4, 4] w) => (float[4, 4] y, float[4, 4] w2) {
+        n, mean = LayerNormalization (x, scale)
+        y = MatMul (n, w)
+        less = Sub (y, mean)
+        t = Transpose <perm = [1, 0]> (n)
+        grad = MatMul (t, less)
+        w2 = Sub (w, grad)
+    }"""
+    found = purposes(graph_from_proto(onnx.parser.parse_model(text), state_pairs=(("w", "w2"),)))
+    assert found["mean"] is Purpose.ACTIVATIONS
+    assert found["less"] is Purpose.GRADIENTS

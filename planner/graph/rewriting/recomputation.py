@@ -11,6 +11,7 @@ Loop, Scan) is copied with the op. A copy makes the same bits where it is cut as
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,6 +21,7 @@ from planner.graph.model import Graph, Op, Role, Tensor
 from planner.graph.passes import Passes, passes_of
 
 _AGAIN: Final = ".again"
+_COPY: Final = re.compile(r"(.+)(\.again\d*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,19 @@ def originals(graph: Graph, rewritten: Graph) -> dict[str, str]:
     known = {*graph.tensors, *(op.name for op in graph.ops)}
     names = (*rewritten.tensors, *(op.name for op in rewritten.ops))
     return {name: name.removesuffix(suffix) for name in names if name not in known}
+
+
+def copies_in(graph: Graph) -> frozenset[str]:
+    """The tensors of a graph that are copies of others (``recomputed``), as their names and the ops' types tell."""
+    maker = graph.producer
+    return frozenset(
+        name
+        for name, op in maker.items()
+        if (found := _COPY.fullmatch(name)) is not None
+        and found[1] in maker
+        and maker[found[1]].op_type == op.op_type
+        and op.name.endswith(found[2])
+    )
 
 
 class _Rewriting:

@@ -23,6 +23,7 @@ PURPOSE_FILL: Final[Mapping[Purpose, str]] = MappingProxyType(
         Purpose.DATA: "#BBBBBB",
         Purpose.CONSTANTS: "#888888",
         Purpose.ACTIVATIONS: "#E69F00",
+        Purpose.AGAIN: "#F7CE7F",
         Purpose.GRADIENTS: "#D55E00",
         Purpose.RESULTS: "#F0E442",
         Purpose.FETCHED: "#009E73",
@@ -71,8 +72,8 @@ def occupancy_chart(found: Occupancy, begins: Mapping[str, int], limit: int | No
     moments = fullest_moments(found.held_bytes, _BINS)
     is_drawn = limit is not None and limit <= 2 * total
     scale = _Scale(max(total, limit if limit is not None and is_drawn else 0, 1))
-    step = (WIDTH - _LEFT) / len(moments)
-    parts = [*_areas(found, moments, scale, step)]
+    width = (WIDTH - _LEFT) / len(moments)
+    parts = [*_areas(found, moments, scale, width)]
     parts.append(_line(scale.top(total), "peak", f"peak {_memory(total)}", "#0072B2", "4 3"))
     if limit is not None and is_drawn:
         parts.append(_line(scale.top(limit), "limit", f"limit {_memory(limit)}", "#D55E00", None))
@@ -81,7 +82,7 @@ def occupancy_chart(found: Occupancy, begins: Mapping[str, int], limit: int | No
         parts.append(element("path", d=f"M{at:.1f} {_TOP:g}v{_HEIGHT + 6:g}", stroke="#888", stroke_dasharray="2 2"))
         text = f"{part} {begin:,}"
         parts.append(element("text", text, x=f"{at:.1f}", y=_TOP + _HEIGHT + 26 + 11 * line, font_size=10))
-    parts += [_hover(found, moment, _LEFT + number * step, step) for number, moment in enumerate(moments)]
+    parts += [_hover(found, moment, _LEFT + number * width, width) for number, moment in enumerate(moments)]
     ticks = [
         (_LEFT + (WIDTH - _LEFT) * part / _TICKS, f"{(count - 1) * part // _TICKS:,}") for part in range(_TICKS + 1)
     ]
@@ -97,22 +98,22 @@ def swatch(purpose: Purpose) -> Markup:
     )
 
 
-def _areas(found: Occupancy, moments: Sequence[int], scale: _Scale, step: float) -> list[Markup]:
+def _areas(found: Occupancy, moments: Sequence[int], scale: _Scale, width: float) -> list[Markup]:
     """Each purpose from the axis up to where it and all below it reach; what lies below is drawn over it."""
     sums = [0] * len(moments)
     areas, names = [], []
     for purpose, amounts in found.by_purpose.items():
         its = [int(amounts[moment]) for moment in moments]
         sums = [below + amount for below, amount in zip(sums, its, strict=True)]
-        path = "".join(f"V{scale.top(amount):.1f}h{step:.4g}" for amount in sums)
+        path = "".join(f"V{scale.top(amount):.1f}h{width:.4g}" for amount in sums)
         base = scale.top(0)
         fill = PURPOSE_FILL[purpose]
         areas.append(element("path", d=f"M{_LEFT:g} {base:g}{path}V{base:g}z", fill=fill, class_="area"))
-        names.append(_name(purpose, [scale.height(amount) for amount in its], list(map(scale.top, sums)), step))
+        names.append(_name(purpose, [scale.height(amount) for amount in its], list(map(scale.top, sums)), width))
     return [*reversed(areas), *names]
 
 
-def _name(purpose: Purpose, heights: Sequence[float], tops: Sequence[float], step: float) -> Markup:
+def _name(purpose: Purpose, heights: Sequence[float], tops: Sequence[float], width: float) -> Markup:
     """A purpose's name in its area, in the middle of the longest run where there is room for it; else nothing."""
     length = 6.0 * len(purpose.value)
     best, start = (0, 0), 0
@@ -121,15 +122,15 @@ def _name(purpose: Purpose, heights: Sequence[float], tops: Sequence[float], ste
             continue
         best, start = max(best, (at - start, start)), at + 1
     run, first = best
-    if run * step < length:
+    if run * width < length:
         return Markup("")
     # A sloping area is not everywhere where its middle is: the name stands where the area is thickest within the run.
-    margin = int(length / step / 2) + 1
+    margin = int(length / width / 2) + 1
     inner = range(first + margin, first + run - margin) or range(first + run // 2, first + run // 2 + 1)
     at = max(inner, key=lambda column: (round(heights[column]), -abs(column - first - run // 2)))
     fill = "#FFF" if purpose in _DARK else "#000"
     y = tops[at] + heights[at] / 2 + 4
-    x = f"{_LEFT + at * step:.1f}"
+    x = f"{_LEFT + at * width:.1f}"
     return element("text", purpose.value, x=x, y=f"{y:.1f}", font_size=11, text_anchor="middle", fill=fill)
 
 
