@@ -29,6 +29,8 @@ def planned(random_plan: Callable[[Problem, int, int], Decided], workers: int, s
 @pytest.mark.parametrize("workers", [1, 3, 4])
 def test_the_most_that_is_held_is_the_peak(random_plan: Callable[[Problem, int, int], Decided], workers: int) -> None:
     program, graph = planned(random_plan, workers, seed=1)
+    assert len(program.workers) == workers
+    assert all(worker.steps for worker in program.workers)
     for worker, peak in zip(program.workers, program.peak_bytes, strict=True):
         found = occupancy(program, graph, worker.worker)
         assert worker.arena is not None
