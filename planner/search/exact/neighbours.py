@@ -133,17 +133,6 @@ class Neighbours:
             able[self.other[first[self.one]]] = False
             rank[~able] = self.count
 
-    def take_out(self, taken: Ints) -> None:
-        """Takes out variables of which no two are neighbours; the neighbours of each become each other's."""
-        gone = np.zeros(self.count, dtype=bool)
-        gone[taken] = True
-        here = gone[self.one]
-        neighbours = self.other[here]
-        degree = self.degrees()[taken]
-        start = np.cumsum(degree) - degree
-        widths = np.unique(degree[degree > 1]).tolist()
-        self.join(taken, [neighbours[start[degree == width][:, None] + np.arange(width)] for width in widths])
-
     def settle(self, variable: int) -> None:
         """Takes out a variable that is given a value: its neighbours do not become each other's."""
         self.join(np.array([variable]), [])

@@ -9,7 +9,7 @@ rounds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, log2
@@ -92,10 +92,12 @@ class Order:
         together: list[list[Steps]] = []
         first = 0
         for steps in self.rounds:
+            own = int(steps.produced.min())
             if not together or steps.factors.max(initial=-1) >= first:
                 together.append([])
-                first = int(steps.produced.min())
+                first = own
             together[-1].append(steps)
+            first = min(first, own)
         return tuple(map(Batch.of, together))
 
     def largest_bucket(self, sizes: NDArray[np.int64]) -> float:
@@ -163,28 +165,40 @@ def find_order_settling(
         stayed: how often each variable had to stay before.
         most_entries: of a bucket.
     """
-    near = Neighbours(len(sizes), rows_of(scopes))
+    left = _Left(len(sizes), scopes)
     bits = np.log2(np.maximum(1, np.array(sizes, dtype=np.float64)))
     kind, before = np.array(kinds, dtype=np.int64), np.array(stayed, dtype=np.int64)
     most = Limits(log2(most_entries), len(sizes))
-    rounds: list[Ints] = []
-    staying: list[int] = []
-    while near.alive.any():
+    rounds: list[Steps] = []
+    settled = np.zeros(len(sizes), dtype=np.bool_)
+    while (near := left.near).alive.any():
         names = near.names
         if (taken := near.independent(bits[names], kind[names], most)).size:
-            rounds.append(names[taken])
-            near.take_out(taken)
+            rounds.extend(left.eliminate(taken))
         else:
             least_often = near.alive & (before[names] == before[names][near.alive].min())
             chosen = int(np.where(least_often, bits[names] * near.degrees(), -1.0).argmax())
-            staying.append(int(names[chosen]))
-            near.settle(chosen)
-        near.compact()
-    settled = frozenset(staying)
-    kept = [tuple([one for one in scope if one not in settled]) for scope in scopes] if settled else scopes
-    left = _Left(len(sizes), kept)
-    done = [steps for names in rounds for steps in left.named(names)]
-    return Settled(settled, Order(len(sizes), len(scopes), tuple(done), tuple(sorted(settled))))
+            settled[names[chosen]] = True
+            left.settle(chosen)
+        left.compact()
+    staying = tuple(np.flatnonzero(settled).tolist())
+    done = [those for steps in rounds for those in _without(steps, settled)]
+    return Settled(frozenset(staying), Order(len(sizes), len(scopes), tuple(done), staying))
+
+
+def _without(steps: Steps, settled: NDArray[np.bool_]) -> Iterator[Steps]:
+    """The same eliminations where some variables, settled only later, are over no table: those that are alike then."""
+    gone = settled[steps.rest]
+    if not gone.any():
+        yield steps
+        return
+    different, group = distinct_rows(gone.astype(np.int64), 2)
+    for number, example in enumerate(different.tolist()):
+        rows, kept = np.flatnonzero(group == number), np.flatnonzero(~gone[example])
+        axis = {0: 0, **{old + 1: new for new, old in enumerate(kept.tolist(), start=1)}}
+        pattern = tuple(tuple([axis[one] for one in axes if one in axis]) for axes in steps.pattern)
+        rest = steps.rest[rows][:, kept]
+        yield Steps(pattern, steps.variables[rows], rest, steps.factors[rows], steps.produced[rows])
 
 
 def order_of(sequence: Sequence[int], variables: int, scopes: Sequence[tuple[int, ...]]) -> Order:
@@ -230,11 +244,10 @@ class _Left:
         if new is not None:
             self._scopes = new[self._scopes]
 
-    def named(self, names: Ints) -> list[Steps]:
-        """Takes out variables, known by name and ascending, as ``eliminate`` does."""
-        steps = self.eliminate(np.searchsorted(self.near.names, names))
-        self.compact()
-        return steps
+    def settle(self, variable: int) -> None:
+        """Takes out a variable that is given a value: no factor is over it any more."""
+        self._scopes[self._scopes == variable] = -1
+        self.near.settle(variable)
 
     def eliminate(self, taken: Ints) -> list[Steps]:
         """Takes out variables of which no two are neighbours, and puts a factor over each one's neighbours there.
