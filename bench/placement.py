@@ -22,7 +22,7 @@ from planner.descriptions import in_force
 from planner.graph.model import Graph, Op, Role
 from planner.graph.rewriting.randomness import lower_randomness
 from planner.graph.to_onnx import to_model
-from planner.partition.build import complete_plan, partition, plan_files, worker_files
+from planner.partition.build import complete_plan, partition, plan_files, told_by_program, worker_files
 from planner.planning.bodies import decide_with_bodies
 from planner.progress import silent
 from planner.search.request import SearchRequest
@@ -58,7 +58,7 @@ def placed(train: Path, workers: int, folder: Path) -> Path:
         strategy="placement",
     )
     partitioned = partition(decided.graph, decided.ops, plan)
-    complete = complete_plan(plan, partitioned.program, graph.name, digest(content))
+    complete = complete_plan(plan, graph.name, digest(content), **told_by_program(partitioned.program))
     text = complete.to_json().encode()
     models = worker_files(graph.opset, digest(text), partitioned, silent)
     write_folder(directory, chain(plan_files(content, text), models), partitioned.program)

@@ -88,18 +88,19 @@ class PlanResult(ShortRepr):
     total_seconds: float
     """From the file to the files."""
     ops: int
-    fetches: int
-    segments: int
-    """Segments over all workers."""
-    functions: int
-    """Distinct bodies of segments."""
     state_bytes: int
     """Of the whole state, once."""
-    arena_bytes: tuple[int, ...]
+    fetches: int | None = None
+    """Over all workers. This and the next five are of the plan's program; None where it was not made."""
+    segments: int | None = None
+    """Segments over all workers."""
+    functions: int | None = None
+    """Distinct bodies of segments."""
+    arena_bytes: tuple[int, ...] | None = None
     """By worker: its arrays, in one block of memory."""
-    workspace_bytes: tuple[int, ...]
+    workspace_bytes: tuple[int, ...] | None = None
     """By worker: tensors inside of segments, beside the arena, at most."""
-    collectives: Mapping[str, Mapping[str, int]]
+    collectives: Mapping[str, Mapping[str, int]] | None = None
     """By kind of collective that fetches form: ``count`` and ``moved_bytes``."""
     prices: tuple[Price, ...] = ()
     """Of every pin and prohibition."""

@@ -83,7 +83,7 @@ def program_of(plan: Opened, progress: Progress) -> Partitioned:
     made = unplaced(plan.graph, plan.ops, plan.decided, making.apart, lean=making.is_lean)
     partitioned = made.placed(limit_bytes=making.limit_bytes)
     taken = partitioned.program.peak_bytes
-    if taken != folder.plan.peak_bytes:
+    if folder.plan.has_program and taken != folder.plan.peak_bytes:
         raise ModelError(
             f"{folder.path}: the plan states other memory than its program takes",
             facts=tuple(

@@ -115,6 +115,7 @@ def plan(
         out: the folder to write; MODEL.tofuK in the working directory if None.
         force: a plan that is there is replaced.
         models: the models of the workers are written, too; else ``build`` makes them, or ``run`` when it needs them.
+            Without them no program is made where it would take minutes: then memory and time are those of tables.
         state: a file of pairs of state and next state; None: as the model says, or inferred.
         sharding_annotations: a file to write: the model with the tilings as ONNX sharding annotations.
         profile: a file of ``profile``: what ops were measured to take, for the topology's devices.
@@ -156,6 +157,7 @@ def plan(
         op_schedule=op_schedule,
         recompute=Recompute.parse((recompute,) if isinstance(recompute, str) else recompute),
         effort=effort or "normal",
+        wants_program=models or device == "cuda",
         progress=progress,
         stop=stop,
     )

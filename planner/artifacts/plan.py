@@ -149,11 +149,16 @@ class Plan(Decision):
     """Name of the model."""
     model_digest: str
     """sha256 of the ingested model that was planned, as in the folder's model file."""
-    soybean_bytes: int
+    soybean_bytes: int | None
     """``moved_bytes`` in SoyBean's convention (section 2.2): a transfer counts what a worker assembles, with what it
-    has already, so that n parts count where n-1 of them move."""
+    has already, so that n parts count where n-1 of them move. None where no program was made."""
     peak_bytes: tuple[int, ...]
-    """What each worker's arrays take."""
+    """What each worker's arrays take; where no program was made, its even share of what lies on all of them where that
+    is most, so at least that."""
+    has_program: bool = True
+    """Its program was made; else it would have taken minutes, and the workers' models were not wanted."""
+    table_seconds: float | None = None
+    """How long an iteration takes as the tables of time add it up; said only where there is no ``estimate``."""
     described_by: DescriptionFile | None = None
     """The user's own descriptions; None where the standard ones were enough."""
     undescribed: tuple[UndescribedOp, ...] = ()
@@ -174,6 +179,11 @@ class Plan(Decision):
     warnings: tuple[str, ...] = ()
     """What would be faster, or what looks like state and is none, and what to write instead."""
 
+    @property
+    def estimated_seconds(self) -> float | None:
+        """Of an iteration: by the program, else as the tables of time add it up; None where that is not known."""
+        return self.table_seconds if self.estimate is None else self.estimate.estimated_seconds
+
     def to_json(self) -> str:
         """The plan as JSON, a tensor or an op to a line; equal plans give equal text."""
         members = (f" {_encoded(key)}: {_in_lines(value)}" for key, value in self.as_dict().items())
@@ -190,8 +200,9 @@ class Plan(Decision):
             "strategy": self.strategy,
             "moved_bytes": self.moved_bytes,
             "soybean_bytes": self.soybean_bytes,
+            **({} if self.has_program else {"has_program": False}),
             "peak_bytes": list(self.peak_bytes),
-            "estimated_seconds": None if self.estimate is None else self.estimate.estimated_seconds,
+            "estimated_seconds": self.estimated_seconds,
             "estimate": None if self.estimate is None else self.estimate.as_dict(),
             "certified_gap": self.certified_gap,
             "gap_of": self.gap_of,
@@ -253,6 +264,7 @@ def _plan(data: Value) -> Plan:
     apart, in_place, kept = data.get("decided_apart"), data.get("in_place"), data.get("kept")
     again = data.get("recomputed")
     stopped, asked, warnings = data.get("stopped_by"), data.get("asked"), data.get("warnings")
+    soybean, has_program, seconds = data.get("soybean_bytes"), data.get("has_program"), data.get("estimated_seconds")
     return Plan(
         model=data["model"].text(),
         model_digest=data["model_digest"].text(),
@@ -261,8 +273,10 @@ def _plan(data: Value) -> Plan:
         strategies={name: _strategy(space, cuts) for name, space in data["iteration_spaces"].members().items()},
         tensor_bytes={name: amount.count() for name, amount in tensor_bytes.items()},
         moved_bytes=data["moved_bytes"].count(),
-        soybean_bytes=data["soybean_bytes"].count(),
+        soybean_bytes=None if soybean is None else soybean.count(),
         peak_bytes=data["peak_bytes"].counts(),
+        has_program=has_program is None or has_program.flag(),
+        table_seconds=None if estimate is not None or seconds is None else seconds.number(),
         computing_bytes=data["computing_bytes"].count(),
         excess_bytes=data["excess_bytes"].count(),
         repeated_bytes=data["repeated_bytes"].count(),

@@ -19,10 +19,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from planner.artifacts.making import USUAL, Making
 from planner.artifacts.plan import Plan, digest
-from planner.artifacts.program import Program
 from planner.artifacts.source_file import SourceFile
 from planner.errors import ModelError, TofuError, UsageError
 from planner.graph.data_folder import DataFolder
@@ -74,6 +74,19 @@ class PlanFolder:
         return self.path / worker_file(worker)
 
 
+class Ends(Protocol):
+    """What a model takes and makes: a graph has it, and a program."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]: ...
+
+    @property
+    def outputs(self) -> tuple[str, ...]: ...
+
+    @property
+    def state(self) -> tuple[StatePair, ...]: ...
+
+
 def try_place(directory: Path, *, force: bool = False) -> None:
     """Refuses, before a plan is made, a place where it could not be written.
 
@@ -100,7 +113,7 @@ def try_place(directory: Path, *, force: bool = False) -> None:
 def write_folder(
     directory: Path,
     files: Iterable[tuple[str, bytes]],
-    program: Program,
+    ends: Ends,
     data_folder: DataFolder | None = None,
     source: SourceFile | None = None,
     *,
@@ -113,7 +126,7 @@ def write_folder(
     Args:
         directory: see ``try_place``.
         files: names and contents, without the manifest; each is written before the next is asked for.
-        program: the partitioned program of the plan.
+        ends: what the plan's model takes and makes.
         data_folder: where the model's external data lie; None if it has none.
         source: the file that was planned; None: it is not recorded.
         making: how the program is made.
@@ -132,9 +145,9 @@ def write_folder(
         manifest = {
             "schema_version": SCHEMA_VERSION,
             "files": dict(sorted(digests.items())),
-            "inputs": list(program.inputs),
-            "outputs": list(program.outputs),
-            "state": [[pair.current, pair.following] for pair in program.state],
+            "inputs": list(ends.inputs),
+            "outputs": list(ends.outputs),
+            "state": [[pair.current, pair.following] for pair in ends.state],
             **({} if data_folder is None else {"data_folder": data_folder.recorded(directory)}),
             **({} if source is None else {"source": source.recorded(directory)}),
             **({} if making == USUAL else {"making": making.recorded()}),

@@ -112,18 +112,21 @@ def _workspaces(program: Program, bodies: Mapping[str, FunctionProto]) -> dict[s
     return found
 
 
-def complete_plan(decided: Decision, program: Program, model: str, model_digest: str, **others: Any) -> Plan:
+def told_by_program(program: Program) -> dict[str, Any]:
+    """What a plan's program tells, by field of the plan."""
+    return {"peak_bytes": program.peak_bytes, "soybean_bytes": program.soybean_bytes}
+
+
+def complete_plan(decided: Decision, model: str, model_digest: str, **others: Any) -> Plan:
     """The plan of what was decided.
 
     Args:
         decided: what was decided.
-        program: that it became.
         model: the model's name.
         model_digest: the sha256 of its file.
         others: fields of the plan that say something else than is decided, or that have a default.
     """
     told = {one.name: getattr(decided, one.name) for one in fields(Decision)}
-    told |= {"peak_bytes": program.peak_bytes, "soybean_bytes": program.soybean_bytes}
     return Plan(**{**told, "model": model, "model_digest": model_digest, **others})
 
 

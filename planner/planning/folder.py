@@ -51,21 +51,21 @@ class Destination:
         Args:
             session: in which it was found.
             plan: that is complete.
-            trial: the plan with its program.
+            trial: the plan; its program is made if the models are wanted.
 
         Raises:
             TofuError: it cannot be written.
         """
-        progress, partitioned = session.request.progress, trial.partitioned
+        progress = session.request.progress
         progress("writing the plan")
         content = plan.to_json().encode()
         files: Iterable[tuple[str, bytes]] = plan_files(session.content, content)
         if self.has_models:
-            files = chain(files, worker_files(session.whole.opset, digest(content), partitioned, progress))
+            files = chain(files, worker_files(session.whole.opset, digest(content), trial.partitioned, progress))
         write_folder(
             self.directory,
             files,
-            partitioned.program,
+            session.graph,
             session.data_folder,
             session.source_file,
             making=trial.making,

@@ -48,6 +48,8 @@ _MANY_PARTS = 30_000
 """With more ops, times workers, programs of all strategies take minutes: then one is made, of the plan that is best by
 its tables."""
 
+MOST_PARTS_OF_A_PROGRAM: Final = 4_000_000
+"""With more ops, times workers, a program that nobody wants is not made: it would take minutes, and gigabytes."""
 MOST_DEVICES_BY_DEFAULT: Final = 64
 """On a larger machine tables of time take minutes even of a small graph: who wants them has to ask for them."""
 

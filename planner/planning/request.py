@@ -118,6 +118,8 @@ class PlanRequest:
     """What is computed again for the backward pass."""
     effort: EffortName = "normal"
     """How much work a search may be (``planner.search.schedule``)."""
+    wants_program: bool = True
+    """A program is made for each worker, however long that takes; else where it does not take minutes."""
     progress: Progress = silent
     """Told what is being done."""
     stop: Stop = field(default_factory=Stop)

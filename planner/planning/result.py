@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from planner.artifacts.plan import Plan
 from planner.artifacts.program import Fetch, Segment
 from planner.graph.reading.values import values_of
 from planner.partition.collectives import collectives, counted
+from planner.partition.segments import Partitioned
 from planner.planning.another_effort import another_effort
 from planner.planning.folder import Destination
 from planner.planning.session import Planned, Session
@@ -36,9 +38,7 @@ def result_of(
         started: when, by ``time.perf_counter``.
         spent: what the parts took.
     """
-    request, decided, partitioned = session.request, planned.trial.decided, planned.trial.partitioned
-    program, graph = partitioned.program, session.graph
-    steps = [step for worker in program.workers for step in worker.steps]
+    request, decided, graph = session.request, planned.trial.decided, session.graph
     return PlanResult(
         plan=plan,
         directory=destination.directory,
@@ -47,13 +47,8 @@ def result_of(
         total_seconds=time.perf_counter() - started,
         part_seconds=spent.seconds,
         ops=len(session.whole.ops),
-        fetches=sum(isinstance(step, Fetch) for step in steps),
-        segments=sum(isinstance(step, Segment) for step in steps),
-        functions=len(partitioned.bodies),
         state_bytes=sum(graph.tensors[pair.current].size_bytes for pair in graph.state),
-        arena_bytes=tuple(worker.arena_bytes for worker in program.workers),
-        workspace_bytes=tuple(worker.workspace_bytes for worker in program.workers),
-        collectives=counted(collectives(program)),
+        **(_of_program(planned.trial.partitioned) if plan.has_program else {}),
         prices=planned.prices,
         values=values_of(session.whole.notes),
         objective=request.objective,
@@ -63,3 +58,17 @@ def result_of(
         summary=summary_of(session, planned, plan, beside, destination.directory),
         another_effort=another_effort(decided, request.effort, request.stop, shares=request.shares and request.is_free),
     )
+
+
+def _of_program(partitioned: Partitioned) -> dict[str, Any]:
+    """What a plan's program is like, by field of the result."""
+    program = partitioned.program
+    steps = [step for worker in program.workers for step in worker.steps]
+    return {
+        "fetches": sum(isinstance(step, Fetch) for step in steps),
+        "segments": sum(isinstance(step, Segment) for step in steps),
+        "functions": len(partitioned.bodies),
+        "arena_bytes": tuple(worker.arena_bytes for worker in program.workers),
+        "workspace_bytes": tuple(worker.workspace_bytes for worker in program.workers),
+        "collectives": counted(collectives(program)),
+    }

@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from planner.artifacts.asked import Asked
 from planner.artifacts.plan import Plan, digest
@@ -24,12 +25,12 @@ from planner.graph.rewriting.recomputation import recomputed
 from planner.graph.to_onnx import to_model
 from planner.machine.routes import level_ways
 from planner.machine.topology_file import Machine
-from planner.partition.build import complete_plan
+from planner.partition.build import complete_plan, told_by_program
 from planner.planning.beside import LARGE, NO_SPEED, of_data, others, warnings
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.canonical_form import canonical_under
 from planner.planning.deliveries import shared
-from planner.planning.limit.fit import Goal, Trial, judged_by_residence, least_cost, trial_of, within
+from planner.planning.limit.fit import Goal, Trial, fullest, judged_by_residence, least_cost, trial_of, within
 from planner.planning.limit.in_steps import all_in_steps, fitted_by_steps, is_in_steps
 from planner.planning.limit.lean_grids import lean_grids
 from planner.planning.limit.least_memory import refuse_what_cannot_fit
@@ -37,8 +38,10 @@ from planner.planning.limit.room import fits, shared_where_room
 from planner.planning.machines import time_of
 from planner.planning.objective import (
     LITERATURE,
+    MOST_PARTS_OF_A_PROGRAM,
     SEARCHES,
     Times,
+    can_be_timed,
     is_large,
     of_the_literature,
     timed,
@@ -123,6 +126,12 @@ class Session:
             stop=request.stop,
         )
         self._may_share = request.shares and request.is_free
+
+    @cached_property
+    def makes_program(self) -> bool:
+        """Whether the plan that is kept gets a program; else what it takes is told by tables."""
+        request = self.request
+        return request.wants_program or len(self.graph.ops) * request.target.workers <= MOST_PARTS_OF_A_PROGRAM
 
     @cached_property
     def content(self) -> bytes:
@@ -313,7 +322,7 @@ class Session:
 
     def _nearest(self, trial: Trial) -> Trial:
         target = self.request.target
-        if target.machine is None:
+        if target.machine is None or not self.makes_program:
             return trial
         return from_the_nearest(trial, target.machine, self.request.limits, target.profile, stop=self.request.stop)
 
@@ -323,16 +332,15 @@ class Session:
         Args:
             trial: the plan that is taken.
         """
-        request, decided = self.request, trial.decided
-        source, target = request.source, request.target
+        request, source, decided = self.request, self.request.source, trial.decided
+        of_program = self._by_program(trial) if self.makes_program else self._by_tables_alone(decided)
         return complete_plan(
             decided,
-            trial.partitioned.program,
             self.graph.name,
             digest(self.content),
             strategy=self.request.strategy,
             gap_of=self.request.objective if decided.certified_gap is None else decided.gap_of,
-            estimate=None if target.machine is None else time_of(trial, target.machine, target.profile),
+            **of_program,
             described_by=source.described_by,
             undescribed=undescribed_ops(decided, source.descriptions.is_unknown),
             in_place=self._form.in_place,
@@ -340,6 +348,26 @@ class Session:
             asked=self._asked(),
             recomputed=told(request.recompute, decided, self._form.graph, self._again, source.descriptions),
         )
+
+    def _by_program(self, trial: Trial) -> dict[str, Any]:
+        """What a plan's program tells, by field of the plan."""
+        target = self.request.target
+        estimate = None if target.machine is None else time_of(trial, target.machine, target.profile)
+        return {**told_by_program(trial.partitioned.program), "estimate": estimate}
+
+    def _by_tables_alone(self, decided: Decided) -> dict[str, Any]:
+        """What can be told of a plan without its program, by field of the plan."""
+        machine, workers, seconds = self.request.target.machine, decided.workers, None
+        if machine is not None and can_be_timed(machine, self.request.target.profile):
+            self.request.progress("adding up the tables of time")
+            seconds = self._times().by_tables(decided)
+        held = -(-fullest(decided) // workers)
+        return {
+            "has_program": False,
+            "table_seconds": seconds,
+            "peak_bytes": (held,) * workers,
+            "soybean_bytes": None,
+        }
 
     def _asked(self) -> Asked:
         request, rules = self.request, self.request.rules

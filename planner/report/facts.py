@@ -9,7 +9,7 @@ from planner.graph import patterns
 from planner.machine.rates import Rates
 from planner.report.console import ReportConsole
 from planner.report.estimate import estimate_facts
-from planner.units import ByteUnit, format_bytes, format_ratio
+from planner.units import ByteUnit, format_bytes, format_ratio, format_seconds
 
 _SHOWN_UNSPLIT = 5
 _SHOWN_PATTERNS = 4
@@ -115,12 +115,26 @@ def plan_facts(plan: Plan) -> list[tuple[str, str]]:
         ("workers", f"{plan.workers} (cuts: {cuts_text(plan.cuts)})"),
         ("strategy", plan.strategy),
         ("moved", f"{format_bytes(plan.moved_bytes)} per iteration over all workers"),
-        ("memory per worker", f"{memory(max(plan.peak_bytes))} of tensors at most"),
+        ("memory per worker", memory_needed(plan)),
         *slowest(plan),
         gap(plan),
         *estimate_facts(plan.estimate),
+        *table_facts(plan),
         *restrictions(plan),
     ]
+
+
+def memory_needed(plan: Plan) -> str:
+    """What the worker that needs most takes, or the least that it can be where no program tells."""
+    taken = memory(max(plan.peak_bytes))
+    return f"{taken} of tensors at most" if plan.has_program else f"at least {taken}: what lies there op by op"
+
+
+def table_facts(plan: Plan) -> list[tuple[str, str]]:
+    """What a plan takes as the tables of time add it up, where no program tells."""
+    if plan.table_seconds is None:
+        return []
+    return [("estimated time", f"{format_seconds(plan.table_seconds)} per iteration, as the tables of time add it up")]
 
 
 def undescribed(console: ReportConsole, ops: Iterable[UndescribedOp]) -> None:

@@ -8,7 +8,7 @@ from typing import TextIO
 from planner.reasons import Cause, Outlook, Summary
 from planner.report.console import ReportConsole
 from planner.report.estimate import beside_facts, source_facts
-from planner.report.facts import counted, cuts_text, gap, memory, restrictions, slowest, undescribed
+from planner.report.facts import counted, cuts_text, gap, memory, restrictions, slowest, table_facts, undescribed
 from planner.results import AnotherEffort, PlanResult
 from planner.search.user_rules.prices import Price
 from planner.units import format_bytes, format_ratio, format_seconds
@@ -126,7 +126,7 @@ def _machine(result: PlanResult) -> list[tuple[str, str]]:
     """For what the time is estimated, and what was taken for what the topology does not say."""
     estimate = result.plan.estimate
     if estimate is None:
-        return []
+        return table_facts(result.plan)
     compute, transfer, synchronisation = (
         format_seconds(seconds)
         for seconds in (estimate.compute_seconds, estimate.transfer_seconds, estimate.synchronisation_seconds)

@@ -84,7 +84,7 @@ def load_plan(directory: Path, progress: Progress = silent, *, own: int | None =
             f"{directory}: worker models of another plan", facts=strangers, hint="plan the model again with `tofu plan`"
         )
     program = Program(tuple(model.program for model in models), folder.inputs, folder.outputs, folder.state)
-    stated = folder.plan.peak_bytes
+    stated = folder.plan.peak_bytes if folder.plan.has_program else ()
     if stated and len(stated) != len(program.peak_bytes):
         raise ModelError(f"{directory}: the plan states the memory of {len(stated)} workers, and has {len(paths)}")
     if folder.plan.moved_bytes != program.predicted_bytes:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Never
 
 import pytest
 from click.testing import CliRunner
 
 from planner import api
 from planner.api import running
-from planner.artifacts.plan import digest
+from planner.artifacts.plan import Plan, digest
 from planner.artifacts.plan_folder import open_folder
 from planner.commands.main import tofu
 from planner.errors import ModelError, UsageError
 from planner.graph.to_onnx import write_model
+from planner.planning import session
 from planner.planning.limit.fit import Trial
 from planner.planning.session import Session
+from planner.planning.why import summary
+from planner.runtime.plan_files import load_plan
 from planner.zoo import mlp
 
 
@@ -75,6 +79,32 @@ def test_a_plan_without_models_is_explained_compared_and_drawn(bare: Path, tmp_p
     api.report(bare, output=tmp_path / "built.html")
     pages = [(tmp_path / name).read_text() for name in ("bare.html", "built.html")]
     assert pages[0].replace("bare.html", "built.html") == pages[1]
+
+
+def test_where_a_program_takes_minutes_a_plan_without_models_is_told_by_tables(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(_: Trial) -> Never:
+        raise AssertionError("no program is made")
+
+    whole = api.plan(model, topology="dgx-h100", gpus=2, effort="quick", objective="bytes", out=tmp_path / "whole").plan
+    monkeypatch.setattr(session, "MOST_PARTS_OF_A_PROGRAM", 0)
+    monkeypatch.setattr(summary, "_MANY_PARTS", 0)
+    options = ["--topology", "dgx-h100", "--gpus", "2", "--effort", "quick", "--objective", "bytes", "--no-models"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Trial, "partitioned", property(made))
+        result = CliRunner().invoke(tofu, ["plan", str(model), *options, "--out", str(tmp_path / "bare")])
+    assert result.exit_code == 0, result.output
+    assert "per iteration, as the tables of time add it up" in " ".join(result.stdout.split())
+    assert "at least: what lies there op by op; a program was not made for it." in result.stdout
+    plan = open_folder(tmp_path / "bare").plan
+    assert (plan.has_program, plan.estimate, plan.soybean_bytes) == (False, None, None)
+    assert (plan.tilings, plan.moved_bytes) == (whole.tilings, whole.moved_bytes)
+    assert 0 < max(plan.peak_bytes) <= max(whole.peak_bytes)
+    assert plan.estimated_seconds == pytest.approx(whole.estimated_seconds, rel=0.1)
+    assert Plan.from_json(plan.to_json()) == plan
+    api.build(tmp_path / "bare")
+    assert load_plan(tmp_path / "bare").program.peak_bytes == whole.peak_bytes
 
 
 def test_a_run_builds_by_itself_and_says_so(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:

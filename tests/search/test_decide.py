@@ -15,7 +15,7 @@ from planner.artifacts.plan import Plan
 from planner.errors import InfeasibleError, ModelError, UsageError
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.reading.from_onnx import read_model
-from planner.partition.build import complete_plan, partition
+from planner.partition.build import complete_plan, partition, told_by_program
 from planner.search import decide as decide_module
 from planner.search.decide import STRATEGIES, decide
 from planner.search.decided import Decided
@@ -33,7 +33,7 @@ def decided(graph: Graph, workers: int, **options: object) -> Decided:
 
 
 def complete(found: Decided) -> Plan:
-    return complete_plan(found, partition(found.graph, found.ops, found).program, "m", "")
+    return complete_plan(found, "m", "", **told_by_program(partition(found.graph, found.ops, found).program))
 
 
 def test_soybean_section_2_2() -> None:

@@ -13,7 +13,7 @@ from planner.artifacts.plan import Decision, Plan
 from planner.artifacts.program import Program
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
-from planner.partition.build import complete_plan, partition
+from planner.partition.build import complete_plan, partition, told_by_program
 from planner.runtime.run_report import RunResult
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
@@ -51,7 +51,7 @@ def example() -> Example:
     ops = opdefs.standard().bind_all(graph)
     plans = {name: decide(graph, ops, SearchRequest(WORKERS, strategy=name)) for name in SHOWN}
     partitioned = partition(graph, ops, plans["tofu"])
-    whole = complete_plan(plans["tofu"], partitioned.program, graph.name, "")
+    whole = complete_plan(plans["tofu"], graph.name, "", **told_by_program(partitioned.program))
     return Example(graph, ops, plans, whole, partitioned.program)
 
 

@@ -12,7 +12,7 @@ from planner import api, opdefs
 from planner.artifacts.plan import Plan, digest
 from planner.graph.model import Graph
 from planner.graph.to_onnx import to_model, write_model
-from planner.partition.build import complete_plan, partition
+from planner.partition.build import complete_plan, partition, told_by_program
 from planner.runtime.run_report import RunResult
 from planner.search.decided import Decided
 from planner.search.model.problem import Problem
@@ -38,7 +38,7 @@ def test_random_plans_run(make: Callable[[], Graph], workers: int, seed: int, tm
     plan = next(one for one in drawn if len(partial_tensors(one)) >= (2 if make is two_products else 9))
     partitioned = partition(graph, ops, plan)
     model = to_model(graph).SerializeToString(deterministic=True)
-    complete = complete_plan(plan, partitioned.program, graph.name, digest(model))
+    complete = complete_plan(plan, graph.name, digest(model), **told_by_program(partitioned.program))
     write_plan(tmp_path / "plan", graph, model, complete, partitioned)
     check(api.run(tmp_path / "plan", steps=1, verify=True), plan)
 

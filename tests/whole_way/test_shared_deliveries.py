@@ -15,7 +15,7 @@ from planner.artifacts.plan import Plan, digest
 from planner.graph.deliveries import with_deliveries
 from planner.graph.model import Graph
 from planner.graph.to_onnx import to_model
-from planner.partition.build import complete_plan, partition
+from planner.partition.build import complete_plan, partition, told_by_program
 from planner.planning.deliveries import Sharing
 from planner.search.decide import decide
 from planner.search.decided import Decided
@@ -77,7 +77,9 @@ def test_deliveries_in_random_tilings(cnn_step: Graph, tmp_path: Path, workers: 
     content = to_model(cnn_step).SerializeToString(deterministic=True)
     plan = _decided(graph, pins, chosen, workers)
     partitioned = partition(graph, ops, plan)
-    plan = complete_plan(plan, partitioned.program, graph.name, digest(content), deliveries=tuple(deliveries))
+    plan = complete_plan(
+        plan, graph.name, digest(content), deliveries=tuple(deliveries), **told_by_program(partitioned.program)
+    )
     assert Plan.from_json(plan.to_json()) == plan
     folder = tmp_path / "plan"
     write_plan(folder, cnn_step, content, plan, partitioned)

@@ -18,7 +18,7 @@ from planner.errors import InfeasibleError, ModelError
 from planner.graph.model import Attribute, DType, Graph, Op, Tensor
 from planner.graph.to_onnx import to_model, write_model
 from planner.partition import stepping
-from planner.partition.build import complete_plan, partition
+from planner.partition.build import complete_plan, partition, told_by_program
 from planner.planning.limit.in_steps import choices
 from planner.report import as_json
 from planner.runtime.engine.transport import NumpyTransport
@@ -149,7 +149,7 @@ def with_steps(decided: Decided, steps: Steps) -> Decided:
 def written(graph: Graph, decided: Decided, folder: Path) -> Path:
     content = to_model(graph).SerializeToString(deterministic=True)
     partitioned = partition(graph, decided.ops, decided)
-    plan = complete_plan(decided, partitioned.program, graph.name, digest(content))
+    plan = complete_plan(decided, graph.name, digest(content), **told_by_program(partitioned.program))
     write_plan(folder, graph, content, plan, partitioned)
     return folder
 

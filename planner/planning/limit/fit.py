@@ -103,7 +103,7 @@ class Trial:
             limits: the memory there is, one entry for each worker, in any order: who needs more has the larger.
         """
         if judged_by_residence(self.decided):
-            held = _fullest(self.decided)
+            held = fullest(self.decided)
             if held > sum(limits):
                 return _on_each(held - sum(limits), self.decided)
             if held <= (ample := int(_AMPLE * len(limits) * min(limits))):
@@ -125,10 +125,10 @@ def judged_by_residence(decided: Decided) -> bool:
 
 def residence_lacking(trial: Trial, room: int) -> int:
     """Bytes that a worker lacks on average at the fullest op; 0 or less: enough."""
-    return _on_each(_fullest(trial.decided) - room, trial.decided)
+    return _on_each(fullest(trial.decided) - room, trial.decided)
 
 
-def _fullest(decided: Decided) -> int:
+def fullest(decided: Decided) -> int:
     """Bytes that lie on all workers together at the fullest op."""
     return int(Residence(decided.graph, decided.ops).of(decided).max(initial=0))
 

@@ -30,6 +30,7 @@ from planner.search.decided import Decided
 from planner.stop import StoppedError
 
 _SHOWN_CAUSES = 3
+_ADDED_UP = "its time is what the tables of the search add up"
 _MANY_PARTS = 2_000
 """With more ops, times workers, a program that is only compared with is not made: it would take seconds."""
 _TOO_MANY_PARTS = 30_000
@@ -58,10 +59,11 @@ def summary_of(session: Session, planned: Planned, plan: Plan, beside: Beside | 
         this_plan=Outlook(
             plan.workers,
             max(plan.peak_bytes),
-            False,
+            not plan.has_program,
             plan.moved_bytes,
-            None if plan.estimate is None else plan.estimate.estimated_seconds,
-            None if limits is None else fits(plan.peak_bytes, limits),
+            plan.estimated_seconds,
+            _may_fit(not plan.has_program, plan.peak_bytes, limits),
+            _ADDED_UP if plan.table_seconds is not None else "",
         ),
         limit_bytes=None if limits is None else min(limits),
         causes=found,
@@ -128,7 +130,7 @@ def _of_data(found: Trial | str, beside: Beside | None, workers: int, limits: Se
     peaks = (memory,) * workers if is_least else found.partitioned.program.peak_bytes
     seconds = None if beside is None else beside.data_seconds
     about = beside is not None and seconds is not None and not beside.is_exact
-    remark = "its time is what the tables of the search add up" if about else ""
+    remark = _ADDED_UP if about else ""
     moved = found.decided.moved_bytes
     return Outlook(workers, memory, is_least, moved, seconds, _may_fit(is_least, peaks, limits), remark)
 
