@@ -146,8 +146,8 @@ _GROUPS = {
     "--no-models",
     "without_models",
     is_flag=True,
-    help="Write the plan alone; `tofu build` writes the workers' models, and so does `tofu run`. Of more than 4 million "
-    "ops times workers memory and time are then what tables say, at least.",
+    help="Write the plan alone; `tofu build` writes the workers' models, and so does `tofu run`. Of more than 4 "
+    "million ops times workers memory and time are then what tables say, at least.",
 )
 @STATE
 @click.option(
