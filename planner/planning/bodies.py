@@ -17,8 +17,9 @@ from planner.artifacts.plan import OpStrategy
 from planner.cost.by_op import costed, op_bytes, op_cost
 from planner.cost.tables import CostTables
 from planner.graph.bodies import Body, Expanded, expand, has_body
-from planner.graph.bodies.expand import fused, without_copies
+from planner.graph.bodies.expand import NO_BETTER_THAN_PARTS, fused, without_copies
 from planner.graph.model import Graph
+from planner.graph.reading.undescribed import qualified
 from planner.search.bound.certify import BOUND
 from planner.search.decide import decide
 from planner.search.decided import Decided
@@ -148,7 +149,8 @@ def _put_back(
         if found is not None and found[0] <= cost:
             names.append(body.op.name)
             strategies[body.op.name] = found[1]
-            if any(op.name in unsplit for op in body.ops):
+            is_repeated = any(isinstance(placement, Replicate) for placement in found[1].tiling.placements)
+            if is_repeated and any(op.name in unsplit for op in body.ops):
                 unsplit.add(body.op.name)
     kept = fused(expanded, names)
     planned = {op.name for op in kept.graph.ops} - {
@@ -164,8 +166,15 @@ def _put_back(
 
 
 def only_through_bodies(graph: Graph, descriptions: Descriptions) -> frozenset[str]:
-    """The ops that have a body and no description: they are planned through their bodies and never as they are."""
-    return frozenset(op.name for op in graph.ops if ("", op.op_type) not in descriptions and has_body(graph, op))
+    """The ops that are planned through their bodies and never as they are: they have no description, or a kernel that
+    is no better than its parts.
+    """
+    return frozenset(
+        op.name
+        for op in graph.ops
+        if ((op.domain, op.op_type) not in descriptions or qualified(op.domain, op.op_type) in NO_BETTER_THAN_PARTS)
+        and has_body(graph, op)
+    )
 
 
 def counted_again(

@@ -260,7 +260,8 @@ def test_what_becomes_blocks_stays_whole_where_nobody_shares_it() -> None:
 
 def test_every_body_has_a_case() -> None:
     exact = {"ArgMax", "ArgMin", "DynamicQuantizeLinear", "Hardmax", "Pad"}
-    assert {name.split()[0] for name in CASES} | exact == set(BODIES)
+    drawn = {"com.microsoft.GroupQueryAttention", "com.microsoft.MultiHeadAttention"}  # test_attention_along_keys.py
+    assert {name.split()[0] for name in CASES} | exact | drawn == set(BODIES)
 
 
 @pytest.mark.parametrize("op_type", ["ArgMax", "ArgMin"])

@@ -1,91 +1,137 @@
-"""Attention as two products and a softmax (ONNX, Attention, function body), without a cache of keys and values."""
+"""Attention as two products and a softmax (ONNX, Attention, function body), cut along the keys too.
+
+What ONNX leaves open is as ONNX Runtime has it: a query that sees no key has 0.
+"""
 
 from __future__ import annotations
 
 import math
+from types import MappingProxyType
 
 import numpy as np
 
-from planner.graph.bodies.softmax import softmax_of
-from planner.graph.emitter import Emitter
+from planner.graph.bodies.weighted_sums import (
+    by_head,
+    in_groups,
+    scores_of,
+    side_by_side,
+    weighted_sum,
+    where_seen,
+)
+from planner.graph.emitter import ELEM_TYPES, Emitter
 from planner.graph.model import DType, Op
 
-_PAST = (4, 5, 6)
-"""Inputs past_key, past_value, nonpad_kv_seqlen."""
+_WINDOWS = ("left_window_size", "right_window_size")
+"""Since opset 25."""
+_DTYPES = MappingProxyType({number: dtype for dtype, number in ELEM_TYPES.items()})
 
 
 def attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
-    """softmax(scale * Q K' + mask) V, for as many query heads as key heads.
+    """softmax(cap(scale * Q K') + mask) V, for heads that share keys, too, and with the keys and values joined to
+    those of a cache.
 
-    None, so that the op stays whole, with a cache, a soft cap, a precision of its own, shared key heads, a mask that
-    is shorter than the keys, or with a second output.
+    None, so that the op stays whole, where the scores are an output: they are larger than all that moves. And where
+    one causal query has several new keys behind those of a cache, of which ONNX Runtime's kernel shows it all.
     """
-    if any(slot < len(op.inputs) and op.inputs[slot] for slot in _PAST) or any(op.outputs[1:]):
+    if any(op.outputs[3:]):
         return None
-    if op.attribute("softcap", 0.0) or op.attribute("softmax_precision") is not None:
+    heads, own = _counts(emitter, op)
+    q, k, v = (
+        by_head(emitter, name, of, part) for name, of, part in zip(op.inputs[:3], (heads, own, own), "qkv", strict=True)
+    )
+    queries, before = emitter.shape(q)[2], 0
+    if op.has_input(4) and op.attribute("is_causal", 0) and queries == 1 < emitter.shape(k)[2]:
         return None
-    heads = _heads(emitter, op)
-    if heads is None:
-        return None
-    q, k, v = heads
-    (batch, count, queries, depth), keys = emitter.shape(q), emitter.shape(k)[2]
-    scale = op.attribute("scale")
+    if op.has_input(4):
+        before = emitter.shape(op.inputs[4])[2]
+        k, v = (_after(emitter, past, new, part) for past, new, part in zip(op.inputs[4:6], (k, v), "kv", strict=True))
+    scale, cap = op.attribute("scale"), op.attribute("softcap", 0.0)
     assert scale is None or isinstance(scale, int | float), "scale is a number"
-    factor = emitter.scalar(1 / math.sqrt(depth) if scale is None else float(scale), emitter.dtype(q), "scale")
-    turned = emitter.emit(
-        "Transpose", (k,), "turned", (batch, count, depth, keys), emitter.dtype(k), {"perm": (0, 1, 3, 2)}
-    )
-    scores_shape = (batch, count, queries, keys)
-    scores = emitter.emit("MatMul", (emitter.each("Mul", "scaled", q, factor), turned), "scores", scores_shape,
-                          emitter.dtype(q))  # fmt: skip
-    masked = _masked(emitter, op, scores)
-    if masked is None:
-        return None
-    weights = softmax_of(emitter, masked, 3)
-    y = emitter.emit("MatMul", (weights, v), "y", (batch, count, queries, emitter.shape(v)[3]), emitter.dtype(v))
-    if emitter.rank(op.inputs[0]) == 4:
-        return (y,)
-    wide = emitter.shape(y)[3]
-    back = emitter.emit(
-        "Transpose", (y,), "y.turned", (batch, queries, count, wide), emitter.dtype(y), {"perm": (0, 2, 1, 3)}
-    )
-    return (emitter.reshape(back, (batch, queries, count * wide), "y.merged"),)
-
-
-def _heads(emitter: Emitter, op: Op) -> tuple[str, str, str] | None:
-    """Q, K and V as [batch, heads, positions, depth]."""
-    if emitter.rank(op.inputs[0]) == 4:
-        q, k, v = op.inputs[:3]
-        return (q, k, v) if emitter.shape(q)[1] == emitter.shape(k)[1] == emitter.shape(v)[1] else None
-    count = op.attribute("q_num_heads")
-    if not isinstance(count, int) or op.attribute("kv_num_heads") != count:
-        return None
-    found = []
-    for name, part in zip(op.inputs[:3], ("q", "k", "v"), strict=True):
-        batch, positions, width = emitter.shape(name)
-        split = emitter.reshape(name, (batch, positions, count, width // count), f"{part}.split")
-        shape = (batch, count, positions, width // count)
-        found.append(
-            emitter.emit("Transpose", (split,), f"{part}.heads", shape, emitter.dtype(name), {"perm": (0, 2, 1, 3)})
-        )
-    return found[0], found[1], found[2]
-
-
-def _masked(emitter: Emitter, op: Op, scores: str) -> str | None:
-    dtype, (queries, keys) = emitter.dtype(scores), emitter.shape(scores)[2:]
-    masks = []
-    if op.attribute("is_causal", 0):
-        rows = emitter.constant(np.arange(queries, dtype=np.int64).reshape(-1, 1), "rows")
-        columns = emitter.constant(np.arange(keys, dtype=np.int64), "columns")
-        masks.append(emitter.each("GreaterOrEqual", "is_past", rows, columns, dtype=DType.BOOL))
-    given = op.inputs[3] if len(op.inputs) > 3 else ""
-    if given and (emitter.rank(given) > 4 or emitter.shape(given)[-1] != keys):
-        return None
+    assert isinstance(cap, int | float), "softcap is a number"
+    factor = 1 / math.sqrt(emitter.shape(q)[3]) if scale is None else float(scale)
+    scores = scores_of(emitter, q, k, factor, float(cap))
+    groups, keys = own if own != heads else 0, emitter.shape(k)[2]
+    masks = _places(emitter, op, queries, keys, before, groups)
+    given = _whole_mask(emitter, op.inputs[3], keys) if op.has_input(3) else ""
+    given = in_groups(emitter, given, groups, "mask.groups") if given else ""
     if given and emitter.dtype(given) is DType.BOOL:
         masks.append(given)
     elif given:
         scores = emitter.each("Add", "biased", scores, given)
-    for number, mask in enumerate(masks):
-        lowest = emitter.scalar(-math.inf, dtype, f"lowest{number}")
-        scores = emitter.each("Where", f"masked{number}", mask, scores, lowest)
-    return scores
+    scores = where_seen(emitter, scores, masks)
+    may_see_none = bool(given) or op.has_input(6) or any(_window(op, name) >= 0 for name in _WINDOWS)
+    y = weighted_sum(emitter, scores, v, may_see_none=may_see_none, wide=_precision(emitter, op, q))
+    made = y if emitter.rank(op.inputs[0]) == 4 else side_by_side(emitter, y)
+    return (made, *(_own(emitter, name, part) for name, part in ((k, "k"), (v, "v"))))[: max(len(op.outputs), 1)]
+
+
+def _counts(emitter: Emitter, op: Op) -> tuple[int, int]:
+    """Heads of queries, and of keys and values."""
+    if emitter.rank(op.inputs[0]) == 4:
+        return emitter.shape(op.inputs[0])[1], emitter.shape(op.inputs[1])[1]
+    heads, own = op.attribute("q_num_heads"), op.attribute("kv_num_heads")
+    assert isinstance(heads, int), "heads side by side are counted"
+    assert isinstance(own, int), "heads side by side are counted"
+    return heads, own
+
+
+def _after(emitter: Emitter, past: str, new: str, part: str) -> str:
+    batch, heads, before, size = emitter.shape(past)
+    shape = (batch, heads, before + emitter.shape(new)[2], size)
+    return emitter.emit("Concat", (past, new), f"{part}.all", shape, emitter.dtype(new), {"axis": 2})
+
+
+def _own(emitter: Emitter, name: str, part: str) -> str:
+    """Keys or values as an output, which an op of the body makes."""
+    if name in emitter.tensors:
+        return name
+    return emitter.emit("Identity", (name,), f"{part}.out", emitter.shape(name), emitter.dtype(name))
+
+
+def _precision(emitter: Emitter, op: Op, q: str) -> DType | None:
+    """What the softmax is to be computed in, if that is wider than the queries."""
+    stated = op.attribute("softmax_precision")
+    dtype = _DTYPES.get(stated) if isinstance(stated, int) else None
+    return dtype if dtype is DType.FLOAT64 and emitter.dtype(q) is not DType.FLOAT64 else None
+
+
+def _places(emitter: Emitter, op: Op, queries: int, keys: int, before: int, groups: int) -> list[str]:
+    """Which keys are seen for where they stand: those that are there, and those that are near enough to the query."""
+    left, right = (_window(op, name) for name in _WINDOWS)
+    if op.attribute("is_causal", 0):
+        right = 0
+    has_length = op.has_input(6)
+    columns = emitter.constant(np.arange(keys, dtype=np.int64), "columns")
+    rows = emitter.constant(np.arange(before, before + queries, dtype=np.int64).reshape(-1, 1), "rows")
+    masks = []
+    if has_length:
+        batch = emitter.shape(op.inputs[6])[0]
+        ends = emitter.reshape(op.inputs[6], (batch, *(1,) * (4 if groups else 3)), "ends")
+        masks.append(emitter.each("Less", "is_there", columns, ends, dtype=DType.BOOL))
+        first = emitter.each("Sub", "first", ends, emitter.scalar(queries, DType.INT64, "queries"))
+        rows = emitter.each("Add", "rows.last", rows, first)
+    if right >= 0:
+        last = emitter.each("Add", "rows.right", rows, emitter.scalar(right, DType.INT64, "right")) if right else rows
+        masks.append(emitter.each("GreaterOrEqual", "is_past", last, columns, dtype=DType.BOOL))
+    if left >= 0:
+        least = emitter.each("Sub", "rows.left", rows, emitter.scalar(left, DType.INT64, "left")) if left else rows
+        masks.append(emitter.each("LessOrEqual", "is_near", least, columns, dtype=DType.BOOL))
+    return masks
+
+
+def _window(op: Op, name: str) -> int:
+    """How many positions on a side of its own a query sees; -1 for all."""
+    size = op.attribute(name, -1)
+    assert isinstance(size, int), "a window is a number of positions"
+    return size
+
+
+def _whole_mask(emitter: Emitter, mask: str, keys: int) -> str:
+    """The mask for all keys: none is seen that it does not reach."""
+    shape, dtype = emitter.shape(mask), emitter.dtype(mask)
+    if shape[-1] in (1, keys):
+        return mask
+    more, is_flag = (*shape[:-1], keys - shape[-1]), dtype is DType.BOOL
+    unseen = np.zeros(more, bool) if is_flag else np.full(more, -math.inf, dtype.array_dtype)
+    parts = (mask, emitter.constant(unseen, "mask.unseen"))
+    return emitter.emit("Concat", parts, "mask.all", (*shape[:-1], keys), dtype, {"axis": len(shape) - 1})

@@ -16,6 +16,7 @@ from planner.graph.bodies import (
     extremes,
     losses,
     microsoft,
+    microsoft_attention,
     normalization,
     quantised,
     ranking,
@@ -56,11 +57,18 @@ BODIES: Final[Mapping[str, BodyFunction]] = MappingProxyType(
         "SimplifiedLayerNormalization": microsoft.simplified_layer_normalization,
         "Softmax": softmax.softmax,
         "SoftmaxCrossEntropyLoss": losses.softmax_cross_entropy_loss,
+        "com.microsoft.GroupQueryAttention": microsoft_attention.group_query_attention,
+        "com.microsoft.MultiHeadAttention": microsoft_attention.multi_head_attention,
         "com.microsoft.SkipLayerNormalization": microsoft.skip_layer_normalization,
         "com.microsoft.SkipSimplifiedLayerNormalization": microsoft.skip_simplified_layer_normalization,
     }
 )
 """By op type, with its domain if that is not ONNX's own."""
+
+NO_BETTER_THAN_PARTS: Final = frozenset(
+    {"com.microsoft.SkipLayerNormalization", "com.microsoft.SkipSimplifiedLayerNormalization"}
+)
+"""Kernels that do several things one after another, of which each is cut by itself."""
 
 BODIES_IN_BLOCKS: Final[Mapping[str, BlocksFunction]] = MappingProxyType(
     {

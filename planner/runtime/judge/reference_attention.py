@@ -99,6 +99,8 @@ def group_query_attention(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     if whole_number(op, "do_rotary"):
         stated = maybe(inputs, 9)
         where = starts[:, None] + np.arange(positions) if stated is None else stated
+        if stated is not None and positions == total:
+            where = np.broadcast_to(stated[0, 0] + np.arange(positions), stated.shape)
         angles = [given(inputs, slot)[where] for slot in (7, 8)]
         q, k = (turned(x, *angles, interleaved=bool(whole_number(op, "rotary_interleaved"))) for x in (q, k))
     rows = max(total, 0 if pasts[0] is None else pasts[0].shape[2])

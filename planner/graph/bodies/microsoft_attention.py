@@ -1,0 +1,316 @@
+"""ONNX Runtime's own attentions as weighted sums along keys, and a decoder's cache position by position.
+
+What the runtime does is measured: a position of a cache behind a sample's last is 0, and a sample's prompt begins at
+the first position whatever its length is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.graph.bodies.weighted_sums import (
+    by_head,
+    in_groups,
+    scores_of,
+    side_by_side,
+    weighted_sum,
+    where_seen,
+)
+from planner.graph.emitter import Emitter
+from planner.graph.model import DType, Op
+
+_FILTER = -10000.0
+"""What is added to the scores of keys that a mask leaves out, unless the op says otherwise."""
+
+
+def multi_head_attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
+    """softmax(scale * Q K' + added + mask) V.
+
+    None where queries, keys and values are packed into one tensor, or keys are past: those are written in other
+    operators before a plan is made.
+    """
+    packed = not (op.has_input(1) and op.has_input(2)) or emitter.rank(op.inputs[0]) != 3
+    if packed or any(op.has_input(slot) for slot in (3, 6, 7, 8, 9)) or any(op.outputs[1:]) or emitter.opset < 13:
+        return None
+    heads = _whole(op, "num_heads")
+    q, k, v = (by_head(emitter, name, heads, part) for name, part in zip(op.inputs[:3], "qkv", strict=True))
+    queries, keys, dtype = emitter.shape(q)[2], emitter.shape(k)[2], emitter.dtype(q)
+    scores = scores_of(emitter, q, k, _scale(op, emitter.shape(q)[3]))
+    if op.has_input(5):
+        scores = emitter.each("Add", "biased", scores, op.inputs[5])
+    if op.has_input(4):
+        valid = _valid(emitter, op.inputs[4], keys)
+        low = emitter.scalar(_number(op, "mask_filter_value", _FILTER), dtype, "filter")
+        left_out = emitter.each("Where", "filtered", valid, emitter.scalar(0.0, dtype, "nought"), low)
+        scores = emitter.each("Add", "left_out", scores, left_out)
+    masks = []
+    if _whole(op, "unidirectional", 0):
+        rows = emitter.constant(np.arange(queries, dtype=np.int64).reshape(-1, 1), "rows")
+        columns = emitter.constant(np.arange(keys, dtype=np.int64), "columns")
+        masks.append(emitter.each("GreaterOrEqual", "is_past", rows, columns, dtype=DType.BOOL))
+    return (side_by_side(emitter, weighted_sum(emitter, where_seen(emitter, scores, masks), v)),)
+
+
+def _valid(emitter: Emitter, mask: str, keys: int) -> str:
+    """Which keys a mask leaves, to broadcast against [batch, heads, queries, keys]: lengths, or a flag for each key."""
+    shape, dtype = emitter.shape(mask), emitter.dtype(mask)
+    middle = shape[1:-1] if len(shape) == 3 else (1,)
+    last = shape[-1:] if len(shape) > 1 else (1,)
+    mask = emitter.reshape(mask, (shape[0], 1, *middle, *last), "mask.broad")
+    compared = emitter.scalar(0, dtype, "zero")
+    if len(shape) == 1:
+        compared = emitter.constant(np.arange(keys, dtype=dtype.array_dtype), "mask.columns")
+    return emitter.each("Greater", "is_valid", mask, compared, dtype=DType.BOOL)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Where a decoder's positions lie."""
+
+    heads: int
+    """Of queries."""
+    own: int
+    """Of keys and values."""
+    new: int
+    """Positions of queries, and so of new keys."""
+    rows: int
+    """Positions of the caches that come out."""
+    starts: str
+    """The first new position of each sample, [batch, 1, 1, 1]; "" where it is 0 for all."""
+    is_prompt: str
+    """A flag that is true where all positions are new, if that is not known before; else ""."""
+    dtype: DType
+    """Of positions."""
+
+
+def group_query_attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
+    """softmax(cap(scale * Q K') + added) V over the keys up to each query's own, in a window if there is one; keys and
+    values are those of the cache, the new ones put where they belong.
+
+    None for quantised or normalised keys and for the scores as an output, which nobody describes; where it is not
+    known how many positions the caches have; where a bias is added that is longer than they are; and for several new
+    positions of several samples behind others, of which ONNX Runtime's kernel takes one sample at a time.
+    """
+    quantised = any(op.attribute(name, "NONE") != "NONE" for name in ("k_quant_type", "v_quant_type"))
+    unknown = any(op.inputs[12:]) or any(op.outputs[3:]) or quantised or emitter.opset < 13
+    if unknown or not (op.has_input(1) and op.has_input(2)) or emitter.rank(op.inputs[0]) != 3:
+        return None
+    step = _step(emitter, op)
+    if step is None or (op.has_input(10) and emitter.shape(op.inputs[10])[-1] > step.rows):
+        return None
+    counts = (step.heads, step.own, step.own)
+    q, k, v = (by_head(emitter, name, of, part) for name, of, part in zip(op.inputs[:3], counts, "qkv", strict=True))
+    if _whole(op, "do_rotary", 0):
+        cosine, sine = _angles(emitter, op, step)
+        interleaved = bool(_whole(op, "rotary_interleaved", 0))
+        q, k = (
+            _rotated(emitter, x, cosine, sine, part, interleaved=interleaved)
+            for x, part in ((q, "q.rotary"), (k, "k.rotary"))
+        )
+    pasts = [op.inputs[slot] if op.has_input(slot) else "" for slot in (3, 4)]
+    k, v = (_cache(emitter, step, new, past, part) for new, past, part in zip((k, v), pasts, "kv", strict=True))
+    scores = scores_of(emitter, q, k, _scale(op, emitter.shape(q)[3]), _number(op, "softcap", 0.0))
+    groups = step.own if step.own != step.heads else 0
+    if op.has_input(10):
+        added = in_groups(emitter, _longer(emitter, op.inputs[10], 3, step.rows, "added"), groups, "added.groups")
+        scores = emitter.each("Add", "biased", scores, added)
+    scores = where_seen(emitter, scores, _seen(emitter, op, step, groups))
+    y = weighted_sum(emitter, scores, v, sink=_sink(emitter, op, scores, groups))
+    caches = (
+        name if name in emitter.tensors
+        else emitter.emit("Identity", (name,), f"{part}.out", emitter.shape(name), emitter.dtype(name))
+        for name, part in ((k, "k"), (v, "v"))
+    )  # fmt: skip
+    return (side_by_side(emitter, y), *caches)
+
+
+def _step(emitter: Emitter, op: Op) -> _Step | None:
+    new, total, lengths = emitter.shape(op.inputs[0])[1], emitter.value(op.inputs[6]), op.inputs[5]
+    dtype = emitter.dtype(lengths)
+    made = op.outputs[1] if len(op.outputs) > 1 else ""
+    past = emitter.shape(op.inputs[3])[2] if op.has_input(3) else 0
+    if made:
+        rows = emitter.shape(made)[2]
+    elif total is not None:
+        rows = max(past, int(total.item()))
+    else:
+        return None
+    heads, own = _whole(op, "num_heads"), _whole(op, "kv_num_heads")
+    if rows < max(past, new) or heads % own:
+        return None
+    is_known_prompt = total is not None and int(total.item()) == new
+    if new > 1 and emitter.shape(op.inputs[0])[0] > 1 and not is_known_prompt:
+        return None
+    starts = is_prompt = ""
+    if not is_known_prompt:
+        less = emitter.scalar(new - 1, dtype, "new.less")
+        starts = emitter.reshape(lengths, (emitter.shape(lengths)[0], 1, 1, 1), "lengths")
+        starts = emitter.each("Sub", "starts", starts, less) if new > 1 else starts
+    if total is None:
+        whole = emitter.reshape(op.inputs[6], (), "total")
+        count = emitter.scalar(new, emitter.dtype(whole), "new")
+        is_prompt = emitter.each("Equal", "is_prompt", whole, count, dtype=DType.BOOL)
+        starts = emitter.each("Where", "starts.or_0", is_prompt, emitter.scalar(0, dtype, "first"), starts)
+    return _Step(heads, own, new, rows, starts, is_prompt, dtype)
+
+
+def _rows(emitter: Emitter, step: _Step, part: str) -> str:
+    """The position of each query, [batch, 1, queries, 1], the batch 1 where all samples begin at 0."""
+    numbers = emitter.constant(np.arange(step.new, dtype=step.dtype.array_dtype).reshape(1, 1, -1, 1), f"{part}.new")
+    if step.new == 1 and step.starts:
+        return step.starts
+    return emitter.each("Add", part, step.starts, numbers) if step.starts else numbers
+
+
+def _columns(emitter: Emitter, step: _Step, part: str, *after: int) -> str:
+    """The positions of a cache, with dims of size 1 behind."""
+    return emitter.constant(np.arange(step.rows, dtype=step.dtype.array_dtype).reshape(-1, *after), part)
+
+
+def _seen(emitter: Emitter, op: Op, step: _Step, groups: int) -> list[str]:
+    """Which keys a query sees: none behind its own, and those of its window."""
+    rows, columns = _rows(emitter, step, "rows"), _columns(emitter, step, "columns")
+    masks = [emitter.each("GreaterOrEqual", "is_past", rows, columns, dtype=DType.BOOL)]
+    window = _whole(op, "local_window_size", -1)
+    if window > 0:
+        size = emitter.scalar(window, step.dtype, "window")
+        first = emitter.each("Sub", "rows.left", rows, size)
+        masks.append(emitter.each("Less", "is_near", first, columns, dtype=DType.BOOL))
+    # One head of them all: the groups' dim is beside it.
+    return [in_groups(emitter, mask, groups, f"{mask.removeprefix(emitter.prefix)}.groups") for mask in masks]
+
+
+def _sink(emitter: Emitter, op: Op, scores: str, groups: int) -> str:
+    """A score beside those of the keys, of each head."""
+    if op.has_input(11):
+        (heads,) = emitter.shape(op.inputs[11])
+        return in_groups(emitter, emitter.reshape(op.inputs[11], (1, heads, 1, 1), "sink"), groups, "sink.groups")
+    return emitter.scalar(0.0, emitter.dtype(scores), "sink") if _whole(op, "smooth_softmax", 0) else ""
+
+
+def _cache(emitter: Emitter, step: _Step, new: str, past: str, part: str) -> str:
+    """Keys or values of all positions: the past ones, the new ones behind each sample's last, and 0 behind those."""
+    batch, own, _, size = emitter.shape(new)
+    dtype, shape = emitter.dtype(new), (batch, own, step.rows, size)
+    if not step.starts:
+        return _longer(emitter, new, 2, step.rows, part)
+    nought = emitter.scalar(0.0, dtype, f"{part}.nought")
+    columns = _columns(emitter, step, f"{part}.columns", 1)
+    kept = nought
+    if past:
+        is_past = emitter.each("Less", f"{part}.is_past", columns, step.starts, dtype=DType.BOOL)
+        kept = emitter.each(
+            "Where", f"{part}.past", is_past, _longer(emitter, past, 2, step.rows, f"{part}.past"), nought
+        )
+    if step.new == 1:
+        is_new = emitter.each("Equal", f"{part}.is_new", columns, step.starts, dtype=DType.BOOL)
+        return emitter.emit("Where", (is_new, new, kept), f"{part}.all", shape, dtype)
+    places = emitter.each("Sub", f"{part}.offset", columns, step.starts)
+    last, first = (
+        emitter.scalar(number, step.dtype, f"{part}.{at}") for number, at in ((step.new - 1, "last"), (0, "0"))
+    )
+    lower = emitter.each("GreaterOrEqual", f"{part}.begun", places, first, dtype=DType.BOOL)
+    upper = emitter.each("LessOrEqual", f"{part}.not_ended", places, last, dtype=DType.BOOL)
+    is_new = emitter.each("And", f"{part}.is_new", lower, upper, dtype=DType.BOOL)
+    near = emitter.each("Min", f"{part}.below", emitter.each("Max", f"{part}.above", places, first), last)
+    places = emitter.cast(emitter.reshape(near, (step.rows,), f"{part}.flat"), DType.INT64, f"{part}.index")
+    placed = emitter.emit("Gather", (new, places), f"{part}.placed", shape, dtype, {"axis": 2})
+    return emitter.emit("Where", (is_new, placed, kept), f"{part}.all", shape, dtype)
+
+
+def _longer(emitter: Emitter, x: str, dim: int, size: int, part: str) -> str:
+    """A tensor with zeros behind, up to a size of a dim."""
+    shape = emitter.shape(x)
+    if shape[dim] == size:
+        return x
+    more = np.zeros((*shape[:dim], size - shape[dim], *shape[dim + 1 :]), emitter.dtype(x).array_dtype)
+    whole = (*shape[:dim], size, *shape[dim + 1 :])
+    return emitter.emit(
+        "Concat", (x, emitter.constant(more, f"{part}.more")), f"{part}.long", whole, emitter.dtype(x), {"axis": dim}
+    )
+
+
+def _angles(emitter: Emitter, op: Op, step: _Step) -> tuple[str, str]:
+    """Cosine and sine of the positions' angles, [batch, 1, positions, pairs]."""
+    where = emitter.cast(_rows(emitter, step, "positions"), DType.INT64, "positions.index")
+    where = emitter.reshape(where, (emitter.shape(where)[0], step.new), "positions.flat")
+    if op.has_input(9):
+        where = _stated_positions(emitter, op.inputs[9], step)
+    samples = emitter.shape(where)[0]
+    found = []
+    for slot, part in ((7, "cosine"), (8, "sine")):
+        table = op.inputs[slot]
+        shape = (samples, step.new, emitter.shape(table)[1])
+        row = emitter.emit("Gather", (table, where), f"{part}.rows", shape, emitter.dtype(table))
+        found.append(emitter.reshape(row, (samples, 1, *shape[1:]), part))
+    return found[0], found[1]
+
+
+def _stated_positions(emitter: Emitter, stated: str, step: _Step) -> str:
+    """Positions as they are stated, [batch, positions]; of a prompt those of all samples count from the first one."""
+    if step.starts and not step.is_prompt:
+        return stated
+    limits = [emitter.ints(bounds, f"positions.{at}") for bounds, at in (((0, 0), "from"), ((1, 1), "to"))]
+    first = emitter.emit("Slice", (stated, *limits), "positions.first", (1, 1), emitter.dtype(stated))
+    numbers = emitter.constant(np.arange(step.new, dtype=emitter.dtype(stated).array_dtype), "positions.numbers")
+    counted = emitter.each("Add", "positions.counted", first, numbers)
+    if not step.starts:
+        return counted
+    return emitter.each("Where", "positions.either", step.is_prompt, counted, stated)
+
+
+def _rotated(emitter: Emitter, x: str, cosine: str, sine: str, part: str, *, interleaved: bool) -> str:
+    """The first elements of each head turned in pairs: neighbours, or an element of each half."""
+    *lead, size = emitter.shape(x)
+    pairs, dtype = emitter.shape(cosine)[-1], emitter.dtype(x)
+
+    def picked(low: int, high: int, pace: int, named: str) -> str:
+        bounds = (low, high, 3, pace)
+        limits = [emitter.ints([bound], f"{part}.{named}.{number}") for number, bound in enumerate(bounds)]
+        made = (*lead, len(range(low, high, pace)))
+        return emitter.emit("Slice", (x, *limits), f"{part}.{named}", made, dtype)
+
+    if interleaved:
+        first, second = (picked(start, 2 * pairs, 2, named) for start, named in ((0, "first"), (1, "second")))
+    else:
+        first, second = (picked(start, start + pairs, 1, named) for start, named in ((0, "first"), (pairs, "second")))
+    products = {
+        f"{named}.{with_}": emitter.each("Mul", f"{part}.{named}.{with_}", value, angle)
+        for value, named in ((first, "first"), (second, "second"))
+        for angle, with_ in ((cosine, "cosine"), (sine, "sine"))
+    }
+    low = emitter.each("Sub", f"{part}.low", products["first.cosine"], products["second.sine"])
+    high = emitter.each("Add", f"{part}.high", products["first.sine"], products["second.cosine"])
+    if interleaved:
+        low, high = (
+            emitter.reshape(half, (*lead, pairs, 1), f"{part}.{named}.column")
+            for half, named in ((low, "low"), (high, "high"))
+        )
+        both = emitter.emit("Concat", (low, high), f"{part}.pairs", (*lead, pairs, 2), dtype, {"axis": 4})
+        parts = [emitter.reshape(both, (*lead, 2 * pairs), f"{part}.turned")]
+    else:
+        parts = [low, high]
+    if 2 * pairs < size:
+        parts.append(picked(2 * pairs, size, 1, "rest"))
+    if len(parts) == 1:
+        return parts[0]
+    return emitter.emit("Concat", parts, part, (*lead, size), dtype, {"axis": 3})
+
+
+def _whole(op: Op, name: str, default: int | None = None) -> int:
+    value = op.attribute(name, default)
+    assert isinstance(value, int), f"{name} is a whole number"
+    return value
+
+
+def _number(op: Op, name: str, default: float) -> float:
+    value = op.attribute(name, default)
+    assert isinstance(value, int | float), f"{name} is a number"
+    return float(value)
+
+
+def _scale(op: Op, size: int) -> float:
+    return _number(op, "scale", 0.0) or 1 / math.sqrt(size)

@@ -1,0 +1,146 @@
+"""Values summed along keys with the softmax of scores as weights: what the bodies of all attentions share.
+
+A maximum, a sum and the weighted sum are taken along the keys, so that they can be cut: the maximum is joined first,
+then what each worker's keys contribute to the two sums, in the order of the workers. Of n workers an element of a
+head's result costs as much as of any all-reduce, and a query of a head two elements more.
+
+Tensors have five dims, [batch, key heads, query heads to each, queries, keys or elements]; four where every query head
+has keys of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from planner.graph.emitter import Emitter
+from planner.graph.model import DType, Shape
+
+_NARROW = (DType.FLOAT16, DType.BFLOAT16)
+
+
+def by_head(emitter: Emitter, x: str, heads: int, part: str) -> str:
+    """[batch, positions, heads * size] as [batch, heads, positions, size]; what has four dims has that form."""
+    if emitter.rank(x) == 4:
+        return x
+    batch, positions, width = emitter.shape(x)
+    split = emitter.reshape(x, (batch, positions, heads, width // heads), f"{part}.split")
+    return _turned(emitter, split, (0, 2, 1, 3), f"{part}.heads")
+
+
+def side_by_side(emitter: Emitter, y: str) -> str:
+    """[batch, heads, positions, size] as [batch, positions, heads * size]."""
+    batch, heads, positions, size = emitter.shape(y)
+    return emitter.reshape(_turned(emitter, y, (0, 2, 1, 3), "y.turned"), (batch, positions, heads * size), "y.merged")
+
+
+def _turned(emitter: Emitter, x: str, perm: Sequence[int], part: str) -> str:
+    shape = emitter.shape(x)
+    return emitter.emit(
+        "Transpose", (x,), part, tuple(shape[dim] for dim in perm), emitter.dtype(x), {"perm": tuple(perm)}
+    )
+
+
+def in_groups(emitter: Emitter, x: str, keys: int, part: str) -> str:
+    """A tensor that is broadcast to [batch, heads, queries, ...], its heads in groups that share keys.
+
+    Args:
+        emitter: writes a Reshape if it takes one.
+        x: of at most four dims.
+        keys: heads of keys; 0 if every head has its own, so that there are no groups.
+        part: what a new tensor is called.
+    """
+    shape = emitter.shape(x)
+    if not keys or len(shape) < 3:
+        return x
+    *batch, heads = shape[:-2]
+    return emitter.reshape(x, (*batch, *((1, 1) if heads == 1 else (keys, heads // keys)), *shape[-2:]), part)
+
+
+def scores_of(emitter: Emitter, q: str, k: str, scale: float, cap: float = 0.0) -> str:
+    """Scale * Q K', and of that cap * tanh(scores / cap) where there is a cap.
+
+    Args:
+        emitter: writes the ops.
+        q: [batch, heads, queries, size].
+        k: [batch, key heads, keys, size].
+        scale: of the queries, before the product.
+        cap: the largest score; 0 for none.
+
+    Returns:
+        Scores in groups, of the queries' dtype.
+    """
+    batch, heads, _, size = emitter.shape(q)
+    own, keys = emitter.shape(k)[1:3]
+    dtype = emitter.dtype(q)
+    scaled = emitter.each("Mul", "scaled", q, emitter.scalar(scale, dtype, "scale"))
+    turned = _turned(emitter, k, (0, 1, 3, 2), "turned")
+    if heads != own:
+        scaled = in_groups(emitter, scaled, own, "q.groups")
+        turned = emitter.reshape(turned, (batch, own, 1, size, keys), "k.groups")
+    scores = emitter.emit("MatMul", (scaled, turned), "scores", (*emitter.shape(scaled)[:-1], keys), dtype)
+    if cap:
+        parts = emitter.each("Mul", "cap.parts", scores, emitter.scalar(1 / cap, dtype, "cap.inverse"))
+        bent = emitter.each("Tanh", "tanh", parts)
+        scores = emitter.each("Mul", "capped", bent, emitter.scalar(cap, dtype, "cap"))
+    return scores
+
+
+def where_seen(emitter: Emitter, scores: str, masks: Sequence[str]) -> str:
+    """The scores, -inf where one of the masks is false; masks broadcast to the scores."""
+    if not masks:
+        return scores
+    seen, *others = masks
+    for number, mask in enumerate(others):
+        seen = emitter.each("And", f"seen{number}", seen, mask, dtype=DType.BOOL)
+    return emitter.each("Where", "masked", seen, scores, emitter.scalar(-math.inf, emitter.dtype(scores), "lowest"))
+
+
+def weighted_sum(
+    emitter: Emitter, scores: str, v: str, *, sink: str = "", may_see_none: bool = False, wide: DType | None = None
+) -> str:
+    """The values by the softmax of the scores along their last dim: [batch, heads, queries, size].
+
+    What is summed is divided behind the product with the values, so that both sums are joined at once. Where the
+    values are of 16 bits it is divided before: sums of many keys are beyond their range.
+
+    Args:
+        emitter: writes the ops.
+        scores: in groups.
+        v: [batch, key heads, keys, size].
+        sink: a score beside those of the keys, whose value is 0, to broadcast against the scores; "" for none.
+        may_see_none: whether a query's scores may all be -inf, whose result then is 0.
+        wide: what the softmax is computed in, if not in the scores' dtype, or in 32 bits where that is of 16.
+    """
+    own, keys, size = emitter.shape(v)[1:]
+    dtype, last = emitter.dtype(v), emitter.rank(scores) - 1
+    if len(emitter.shape(scores)) == 5:
+        v = emitter.reshape(v, (*emitter.shape(v)[:2], 1, keys, size), "v.groups")
+    wide = wide or (DType.FLOAT32 if emitter.dtype(scores) in _NARROW else emitter.dtype(scores))
+    scores = emitter.cast(scores, wide, "scores.wide")
+    top = emitter.reduce("ReduceMax", scores, (last,), "max")
+    if sink:
+        sink = emitter.cast(sink, wide, "sink.wide")
+        top = emitter.each("Max", "max.sink", top, sink)
+    limits = np.finfo(wide.array_dtype)
+    if may_see_none:
+        top = emitter.each("Max", "max.finite", top, emitter.scalar(float(limits.min), wide, "least"))
+    raised = emitter.each("Exp", "exp", emitter.each("Sub", "shifted", scores, top))
+    total = emitter.reduce("ReduceSum", raised, (last,), "sum")
+    if sink:
+        beside = emitter.each("Exp", "sink.exp", emitter.each("Sub", "sink.shifted", sink, top))
+        total = emitter.each("Add", "sum.sink", total, beside)
+    if may_see_none:
+        total = emitter.each("Max", "sum.positive", total, emitter.scalar(float(limits.tiny), wide, "tiny"))
+    before = wide is not dtype
+    if before:
+        raised = emitter.cast(emitter.each("Div", "softmax", raised, total), dtype, "weights")
+    shape: Shape = (*emitter.shape(scores)[:-1], size)
+    y = emitter.emit("MatMul", (raised, v), "weighted", shape, dtype)
+    if not before:
+        y = emitter.each("Div", "y", y, total)
+    batch, heads, queries = shape[0], math.prod(shape[1:-2]), shape[-2]
+    assert heads % own == 0, "heads share keys"
+    return emitter.reshape(y, (batch, heads, queries, size), "y.heads")
