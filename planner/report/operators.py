@@ -91,6 +91,17 @@ def page_json(page: OperatorPage, verification: OperatorVerification | None) -> 
         "source": page.source,
         "documentation": page.documentation,
         "body": page.body,
+        "parts_of": page.parts_of,
+        "parts": [
+            {
+                "name": part.name,
+                "op_type": part.op_type,
+                "reads": list(part.reads),
+                "shape": list(part.shape),
+                "joined": list(part.joined),
+            }
+            for part in page.parts
+        ],
         "examples": [
             {
                 "case": example.case,
@@ -199,6 +210,23 @@ def print_page(page: OperatorPage, verification: OperatorVerification | None, fi
         rows = [(line.name, str(line.extent), line.kind, line.how, "; ".join(line.reads)) for line in example.variables]
         if rows:
             console.print_table(("variable", "extent", "kind", "cut along it", "read by 2 workers"), rows)
+    if page.parts:
+        console.print()
+        console.print_line(f"{page.parts_of} through simpler ops")
+        columns = ("op", "operator", "reads", "makes", "joined by 2 workers where it is cut along that")
+        console.print_table(
+            columns,
+            [
+                (
+                    part.name,
+                    part.op_type,
+                    ", ".join(part.reads),
+                    "x".join(map(str, part.shape)) or "1",
+                    "; ".join(part.joined),
+                )
+                for part in page.parts
+            ],
+        )
     if verification is not None:
         console.print()
         _print_operator(console, verification)

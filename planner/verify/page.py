@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import Shard, Tiling
 from planner.errors import TofuError, UsageError, did_you_mean
-from planner.graph.bodies import body_text
+from planner.graph.bodies import body_text, expand
 from planner.graph.model import Shape
 from planner.tdl.analyse import Variable
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
 from planner.tdl.expr import VarKind
 from planner.tdl.render import render
-from planner.verify.cases.examples import Case, bind_case, by_type, find_operator, qualified
+from planner.units import format_bytes
+from planner.verify.cases.examples import Case, bind_case, by_type, execute_case, find_operator, qualified
 
 MOST_EXAMPLES = 3
 
@@ -45,6 +46,21 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
+class PartLine:
+    """One op of an example's body."""
+
+    name: str
+    """Of the op and of the tensor that it makes."""
+    op_type: str
+    reads: tuple[str, ...]
+    """Names of ops of the body, and of the example's inputs."""
+    shape: Shape
+    """Of what it makes."""
+    joined: tuple[str, ...]
+    """What two workers join where it is cut along each of its reductions, and what that moves at most."""
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorPage:
     """What ``tofu ops NAME`` shows, but for the verification."""
 
@@ -56,6 +72,10 @@ class OperatorPage:
     examples: tuple[Example, ...]
     body: str = ""
     """What the ops compute that an op of it is planned through, where that costs less; "" if it has no body."""
+    parts: tuple[PartLine, ...] = ()
+    """The ops of the first example's body."""
+    parts_of: str = ""
+    """That example."""
 
 
 def operator_page(op_type: str, descriptions: Descriptions, cases: Sequence[Case]) -> OperatorPage:
@@ -70,12 +90,16 @@ def operator_page(op_type: str, descriptions: Descriptions, cases: Sequence[Case
         raise UsageError(f"operator {op_type} has no description", hint=did_you_mean(op_type, names))
     description = descriptions.description(*key)
     examples: list[Example] = []
+    parts: tuple[PartLine, ...] = ()
+    parts_of = ""
     seen: set[tuple[str, ...]] = set()
     for case in by_type(tuple(cases)).get(qualified(*key), ()):
         try:
             bound, _, _ = bind_case(case, descriptions)
         except TofuError:
             continue  # the verifier says what is wrong with it
+        if not parts_of:
+            parts, parts_of = _parts(case, descriptions), str(case)
         mathematics = render(bound.description, bound.node)
         if mathematics in seen:
             continue
@@ -94,7 +118,35 @@ def operator_page(op_type: str, descriptions: Descriptions, cases: Sequence[Case
         documentation=" ".join((description.function.__doc__ or "").split()),
         examples=tuple(examples),
         body=body_text(*key),
+        parts=parts,
+        parts_of=parts_of if parts else "",
     )
+
+
+def _parts(case: Case, descriptions: Descriptions) -> tuple[PartLine, ...]:
+    """The ops of a body of two workers; () if this op has none."""
+    graph, _, _ = execute_case(case)
+    expanded = expand(graph, workers=2)
+    if not expanded.bodies:
+        return ()
+    (body,) = expanded.bodies
+    names = {name: f"in{slot}" for slot, name in enumerate(body.op.inputs)}
+    names |= {copy.outputs[0]: names[copy.inputs[0]] for copy in body.copies}
+    names |= {op.outputs[0]: op.name.removeprefix(f"{body.op.name}/") for op in body.ops if op not in body.copies}
+    made = [op for op in body.ops if op not in body.copies]
+    lines = []
+    # Of two workers each sends its part of what the other joins, and then what it has joined.
+    for op in made:
+        bound = descriptions.bind(op, expanded.graph)
+        output = expanded.graph.tensors[op.outputs[0]]
+        joined = tuple(
+            f"{variable.reducer.value} along {variable.name} of {extent}: {format_bytes(2 * output.size_bytes)}"
+            for variable, extent in zip(bound.variables, bound.extents, strict=True)
+            if variable.reducer is not None and not variable.obstacle and extent > 1
+        )
+        reads = tuple(names.get(name, name) for name in op.inputs if name not in expanded.graph.constants)
+        lines.append(PartLine(names[op.outputs[0]], op.op_type, reads, output.shape, joined))
+    return tuple(lines)
 
 
 def _variable_line(bound: BoundOp, number: int, variable: Variable) -> VariableLine:

@@ -107,6 +107,24 @@ def test_the_page_of_an_operator_with_a_body_says_what_that_computes() -> None:
     assert operator_page("MatMul", opdefs.standard(), ()).body == ""
 
 
+def test_the_page_of_an_attention_shows_what_is_joined_along_its_keys() -> None:
+    page = operator_page("Attention", opdefs.standard(), all_cases())
+    assert page.parts_of == page.examples[0].case == "Attention(2x4x6x8,2x4x5x8,2x4x5x6)"
+    parts = {part.name: part for part in page.parts}
+    assert parts["scores"].reads == ("scaled", "turned")
+    assert parts["weighted"].reads == ("exp", "in2")
+    along_keys = {name: parts[name].joined for name in ("max", "sum", "weighted")}
+    assert along_keys == {
+        "max": ("Max along r0 of 5: 384 B",),
+        "sum": ("Sum along r0 of 5: 384 B",),
+        "weighted": ("Sum along k of 5: 2.3 kB",),
+    }
+    text = io.StringIO()
+    report.print_page(page, None, text)
+    assert "joined by 2 workers where it is cut along that" in text.getvalue()
+    assert operator_page("MatMul", opdefs.standard(), all_cases()).parts == ()
+
+
 def test_an_unknown_operator_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UsageError, match="did you mean 'Softmax'"):
         operator_page("Softmx", opdefs.standard(), all_cases())
