@@ -12,6 +12,7 @@ import numpy as np
 
 from planner.graph.model import Attribute, DType
 from planner.opdefs.parts import filled, int64
+from planner.opdefs.weighted import weighted_sum
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op, over
 from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part, same_op
 
@@ -137,10 +138,30 @@ def attention(
             rows.append(mask[(*leading, EVERYTHING)])
         return rows if lengths is None else [*rows, lengths[b]]
 
-    def result(name: str, b: Ix, h: Ix, s: Ix, more_read: Sequence[Val], *inner: Ix) -> Val:
+    def element(tensor: TensorArg, b: Ix, number: Ix, s: Ix, d: Ix, heads: int) -> Val:
+        if tensor.rank == 4:
+            return tensor[b, number, s, d]
+        return tensor[b, s, number * (node.size(tensor.slot, 2) // heads) + d]
+
+    def weighted(b: Ix, h: Ix, s: Ix, e: Ix) -> Val:
+        """What an element of the output takes; e is its number in the head."""
+        group = h // together
+
+        def of(key: Callable[[Ix, Ix], Val], value: Callable[[Ix], Val]) -> Val:
+            size = None if Q.rank == 4 else node.size(0, 2) // queries
+            return weighted_sum(lambda d: element(Q, b, h, s, d, queries), key, value, size)
+
+        total = of(lambda t, d: element(K, b, group, t, d, keys), lambda t: element(V, b, group, t, e, keys))
+        if past_key is None or past_value is None:
+            return total
+        return total + of(lambda t, d: past_key[b, group, t, d], lambda t: past_value[b, group, t, e])
+
+    def result(
+        name: str, b: Ix, h: Ix, s: Ix, more_read: Sequence[Val], *inner: Ix, takes: tuple[Val, ...] = ()
+    ) -> Val:
         # Where the caches are made too, and several heads share one, heads stay together.
         kept = [*([s] if placed else []), *([h] if more and together > 1 and not flat else []), *inner]
-        return Opaque(name)(*scored(b, h, s), *more_read)[tuple(kept)]
+        return Opaque(name, takes)(*scored(b, h, s), *more_read)[tuple(kept)]
 
     shared = together == 1 and not flat
     """Whether the caches' heads are the outputs' heads, so that they are cut together."""
@@ -156,11 +177,14 @@ def attention(
 
     def attended(b: Ix, s: Ix, c: Ix) -> Val:
         size = node.output_size(2) // queries
-        return result("Attention", b, c // size, s, values(b, c // size, EVERYTHING), *([c] if more else []))
+        number, takes = c // size, (weighted(b, c // size, s, c % size),)
+        more_read = values(b, number, EVERYTHING)
+        return result("Attention", b, number, s, more_read, *([c] if more else []), takes=takes)
 
-    first = (
-        over(("b", "s", "c"), attended) if flat else lambda b, h, s, e: result("Attention", b, h, s, values(b, h, e))
-    )
+    def attended_heads(b: Ix, h: Ix, s: Ix, e: Ix) -> Val:
+        return result("Attention", b, h, s, values(b, h, e), takes=(weighted(b, h, s, e),))
+
+    first = over(("b", "s", "c"), attended) if flat else attended_heads
     heads = "h" if shared else "kv"
     return (
         first,

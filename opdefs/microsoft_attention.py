@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from planner.errors import DescriptionError, UnsupportedError
 from planner.graph.model import Implied
 from planner.opdefs.microsoft import DOMAIN, like_first, shape_of
+from planner.opdefs.weighted import weighted_sum
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op, over
 from planner.tdl.local import LocalOp, NotLocalError, Part, same_op
 
@@ -46,6 +47,13 @@ def head(node: NodeView, tensor: TensorArg, b: Ix, number: Ix, s: Ix | slice, he
         return tensor[b, number, s, :]
     size = head_size(node.size(tensor.slot, 2), heads)
     return Sum(over((f"r{tensor.slot}",), lambda r: tensor[b, s, number * size + r]), extents=(size,))
+
+
+def element(node: NodeView, tensor: TensorArg, b: Ix, number: Ix, s: Ix, d: Ix, heads: int) -> Val:
+    """Element d of one head."""
+    if tensor.rank == 4:
+        return tensor[b, number, s, d]
+    return tensor[b, s, number * head_size(node.size(tensor.slot, 2), heads) + d]
 
 
 def _attention_results(node: NodeView) -> Sequence[Implied | None]:
@@ -113,9 +121,16 @@ def multi_head_attention(
         return rows
 
     def attended(b: Ix, s: Ix, c: Ix) -> Val:
-        h = c // head_size(node.output_size(2), heads)
+        width = head_size(node.output_size(2), heads)
+        h = c // width
         value = head(node, V, b, h, EVERYTHING, heads)
-        made = Opaque("MultiHeadAttention")(*scores(b, h, EVERYTHING if is_causal else s), value)
+        takes = weighted_sum(
+            lambda d: element(node, Q, b, h, s, d, heads),
+            lambda t, d: element(node, K, b, h, t, d, heads),
+            lambda t: element(node, V, b, h, t, c % width, heads),
+            head_size(node.size(0, 2), heads),
+        )
+        made = Opaque("MultiHeadAttention", (takes,))(*scores(b, h, EVERYTHING if is_causal else s), value)
         return made[(s,) if is_causal else ()]
 
     return over(("b", "s", "c"), attended)
@@ -262,7 +277,22 @@ def group_query_attention(
             rows.append(heads_or_one(added, 1, kv, lambda h: added[sample, h, :, :]))
         if sink is not None:
             rows.append(heads_or_one(sink, 0, kv, lambda h: sink[h]))
-        return Opaque("GroupQueryAttention")(*rows)[s]
+        return Opaque("GroupQueryAttention", (taken(b, s, kv),))(*rows)[s]
+
+    def taken(b: Ix, s: Ix, kv: Ix) -> Val:
+        """What a group's heads take for one query: as much for the cached keys as for the new ones."""
+
+        def of(key: Callable[[Ix, Ix], Val], value: Callable[[Ix, Ix], Val]) -> Val:
+            def of_head(r: Ix, e: Ix) -> Val:
+                first = (kv * together + r) * size
+                return weighted_sum(lambda d: Q[b, s, first + d], key, lambda t: value(t, e), size)
+
+            return Sum(over(("r", "e"), of_head), extents=(together, size))
+
+        total = of(lambda t, d: K[b, t, kv * size + d], lambda t, e: V[b, t, kv * size + e])
+        if past_key is None or past_value is None:
+            return total
+        return total + of(lambda t, d: past_key[b, kv, t, d], lambda t, e: past_value[b, kv, t, e])
 
     def cached(new: TensorArg, past: TensorArg | None) -> Callable[..., Val | float]:
         def value(b: Ix, kv: Ix, t: Ix, d: Ix) -> Val:

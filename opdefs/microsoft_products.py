@@ -199,7 +199,8 @@ def matmul_nbits(
     def whole(i: tuple[Ix, ...], n: Ix) -> Val:
         rows = [all_of(n, tensor) for tensor in (B, *learned)]
         rows += [] if group is None else [group[:]]
-        return Opaque("MatMulNBits")(A[(*i, slice(None))], *rows)[()]
+        takes = Sum(lambda k: A[(*i, k)] * B[n, 0, 0])
+        return Opaque("MatMulNBits", (takes,))(A[(*i, slice(None))], *rows)[()]
 
     def product(*i: Ix) -> Val:
         *m, n = i

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from planner.graph.model import Attribute
-from planner.tdl.builder import Ix, NodeView, Opaque, TensorArg, Val, op, over
+from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op, over
 from planner.tdl.local import LocalOp, Part, same_op
 
 
@@ -48,7 +48,18 @@ def recurrent(
         read += [] if lengths is None else [lengths[b]]
         place = (b, d) if batch_first else (d, b)
         read += [tensor[(*place, everything)] for tensor in (h, c) if tensor is not None]
-        return Opaque(node.op.op_type)(*read)[inner]
+        return Opaque(node.op.op_type, taken(b, d))(*read)[inner]
+
+    def taken(b: Ix, d: Ix) -> tuple[Val, Val]:
+        """At each time each gate's products with what comes in, and with what was there."""
+
+        def at_time(t: Ix, i: Ix | int) -> Val:
+            return X[b, t, i] if batch_first else X[t, b, i]
+
+        return (
+            Sum(over(("t", "g", "i"), lambda t, g, i: at_time(t, i) * W[d, g, i])),
+            Sum(over(("t", "g", "u"), lambda t, g, u: at_time(t, 0) * R[d, g, u])),
+        )
 
     def ordered(names: tuple[str, ...]) -> Callable[..., Val | float]:
         def body(*i: Ix) -> Val:

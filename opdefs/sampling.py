@@ -69,12 +69,22 @@ def deform_conv(
         read = [X[(b, channel, *_plane(rank))], W[(output, input_, *_plane(rank))], offset[(b, *_plane(rank + 1))]]
         return read if mask is None else [*read, mask[(b, *_plane(rank + 1))]]
 
+    def product(b: Ix, co: Ix, y: tuple[Ix, ...], ci: Ix, k: tuple[Ix, ...]) -> Val:
+        """What a place of a window takes; where it lies does not matter."""
+        return X[(b, ci, *y)] * W[(co, ci, *k)]
+
     def value(b: Ix, co: Ix, *y: Ix) -> Val:
         if grouped:
             everything = slice(None)
             biases = [] if B is None else [B[:]]
-            return Opaque("DeformConv")(*bent(b, everything, everything, everything), *biases)[(co, *y)]
-        total = Sum(lambda ci: Opaque("bent window")(*bent(b, ci, co, ci))[y], count=1)
+            takes = Sum(lambda ci, *k: product(b, co, y, ci, k), count=1 + rank)
+            return Opaque("DeformConv", (takes,))(*bent(b, everything, everything, everything), *biases)[(co, *y)]
+
+        def window(ci: Ix) -> Val:
+            takes = Sum(lambda *k: product(b, co, y, ci, k), count=rank)
+            return Opaque("bent window", (takes,))(*bent(b, ci, co, ci))[y]
+
+        total = Sum(window)
         return total if B is None else total + B[co]
 
     return value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.tdl.builder import Ix, NodeView, Opaque, TensorArg, Val, op
+from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op
 
 
 @op("CausalConvWithState")
@@ -17,7 +17,7 @@ def causal_conv_with_state(
         return found if past is None else [*found, past[b, c, :]]
 
     return (
-        lambda b, c, t: Opaque("CausalConv")(*read(b, c))[t],
+        lambda b, c, t: Opaque("CausalConv", (Sum(lambda k: X[b, c, t] * W[c, 0, k]),))(*read(b, c))[t],
         lambda b, c, s: Opaque("State")(*read(b, c))[s],
     )
 

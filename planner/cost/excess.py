@@ -23,7 +23,6 @@ from planner.algebra.tiling import UNCUT, Tiling
 from planner.cost.roofline import amounts, computes_in
 from planner.machine.rates import Rates
 from planner.tdl.bind import BoundOp
-from planner.tdl.expr import VarKind
 
 _ALIASES: Final = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 """Operators whose result is another view of the elements that they read: executing them takes no time."""
@@ -78,19 +77,7 @@ def computing(bound: BoundOp, rates: Rates) -> float:
 
 def _times(bound: BoundOp, ranges: Boxes, rates: Rates) -> NDArray[np.float64]:
     """How long parts take, in bytes of a link, shape [parts]."""
-    reads = bound.reads(ranges)
-    operations, touched = amounts(bound, ranges, reads)
-    matched = frozenset(number for number, variable in enumerate(bound.variables) if variable.is_matched)
-    looked_up = frozenset(number for number in matched if bound.variables[number].kind is VarKind.REDUCTION)
-    if looked_up:  # a lookup touches what it picks, not all that it may pick from; a scatter copies all of its data
-        counted = [number for number in range(len(bound.variables)) if number not in matched]
-        picked = np.maximum(ranges.hi - ranges.lo, 0)[:, counted].prod(axis=1)
-        for slot, read in reads.items():
-            if bound.read_along(slot).isdisjoint(looked_up):
-                continue
-            dtype = bound.node.input_dtypes[slot]
-            assert dtype is not None, "an absent input is never read"
-            touched -= np.maximum(read.boxes.elements - picked, 0) * dtype.item_bytes
+    operations, touched = amounts(bound, ranges, bound.reads(ranges))
     if computes_in((*bound.node.input_dtypes, *bound.node.output_dtypes)) is None:
         operations = np.zeros_like(operations)
     times: NDArray[np.float64] = np.maximum(operations / rates.operations, touched / rates.touched_bytes)

@@ -113,7 +113,8 @@ def amounts(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Operations of each worker's part of an op, and the bytes that it touches; both of shape [workers].
 
-    A shared delivery is a fetch and nothing besides.
+    A shared delivery is a fetch and nothing besides. A lookup touches what it picks, not all that it may pick from; a
+    scatter copies all of its data.
 
     Args:
         bound: the op.
@@ -122,12 +123,15 @@ def amounts(
     """
     if is_delivery(bound.op):
         return np.zeros(ranges.workers), np.zeros(ranges.workers)
-    operations = bound.flop * (ranges.elements / max(1, bound.whole_points))
+    operations = bound.operations(ranges)
     touched = np.zeros(ranges.workers)
     for slot, read in reads.items():
         dtype = bound.node.input_dtypes[slot]
         assert dtype is not None, "an absent input is never read"
-        touched += read.boxes.elements * dtype.item_bytes
+        elements = read.boxes.elements
+        if not bound.looked_up.isdisjoint(bound.read_along(slot)):
+            elements = np.minimum(elements, bound.picked(ranges))
+        touched += elements * dtype.item_bytes
     for position, dtype in enumerate(bound.node.output_dtypes):
         if dtype is not None and bound.analysis.outputs[position] is not None:
             touched += bound.makes(ranges, position).elements * dtype.item_bytes

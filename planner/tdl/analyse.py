@@ -37,22 +37,11 @@ from planner.tdl.expr import (
     index_variables,
     subvalues,
 )
+from planner.tdl.extents import Extent, reduced_extent
 from planner.tdl.interval import Interval
 from planner.tdl.linear import Linearity, linearity
 from planner.tdl.product import Product, product_of
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """Where the extent of an index variable comes from."""
-
-    side: str
-    """"out", "in", or "given"."""
-    position: int
-    """Output or input position; for "given", the extent itself."""
-    dim: int = 0
-    step: int = 1
-    """How many elements of the dim go with one value of the variable."""
+from planner.tdl.work import Work, work_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +91,8 @@ class Analysis:
     is_elementwise: bool
     """True if each output element reads the elements at its own index only (or a broadcast one)."""
     is_opaque: bool
-    arithmetic: int
-    """Functions and reductions applied for each point of the iteration space."""
+    work: tuple[Work, ...]
+    """What computing it takes."""
     linearity: Linearity = Linearity.NONE
     """What it does with contributions to its inputs that are joined afterwards."""
     steps: tuple[tuple[int, ...], ...] = ()
@@ -190,7 +179,7 @@ def analyse(outputs: tuple[Output, ...], present: tuple[bool, ...]) -> Analysis:
             known = variables.get(var.name)
             if known is not None and known.kind is VarKind.OUTPUT:
                 raise DescriptionError(f"{var.name} is an output variable and a reduction variable at once")
-            extent = _extent(reduction, number)
+            extent = reduced_extent(reduction, number)
             if known is not None and known.extent != extent:
                 raise DescriptionError(f"reduction variable {var.name} has two extents")
             reducer, obstacle = joined.get(var.name, (None, "its reduction is not the outermost operation"))
@@ -220,27 +209,10 @@ def analyse(outputs: tuple[Output, ...], present: tuple[bool, ...]) -> Analysis:
         reads=tuple(dict.fromkeys(reads)),
         is_elementwise=not (reductions or opaque or positional or matched) and _is_elementwise(outputs, present),
         is_opaque=any(isinstance(value, OpaqueResult) for root in values for value in subvalues(root)),
-        arithmetic=sum(
-            isinstance(value, Apply | Reduce | OpaqueResult) for root in values for value in subvalues(root)
-        ),
+        work=work_of(values),
         linearity=linearity(values),
         steps=tuple(output.steps if there else () for output, there in zip(outputs, present, strict=True)),
         product=product_of(values),
-    )
-
-
-def _extent(reduction: Reduce, number: int) -> Extent:
-    if reduction.extents is not None:
-        return Extent("given", reduction.extents[number])
-    wanted = reduction.variables[number]
-    for value in subvalues(reduction.body):
-        if isinstance(value, Access):
-            for dim, index in enumerate(value.indices):
-                if index == wanted:
-                    return Extent("in", value.slot, dim)
-    raise DescriptionError(
-        f"how far reduction variable {wanted.name} runs is not known",
-        hint="no tensor is indexed by it alone: give extents=",
     )
 
 

@@ -12,12 +12,24 @@ from functools import cached_property
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.algebra.region import Boxes, Region, index_space
-from planner.algebra.tiling import Partial, Placement, Reducer, Shard, Tiling, distinct_pieces, parts, pieces
+from planner.algebra.tiling import (
+    UNCUT,
+    Partial,
+    Placement,
+    Reducer,
+    Shard,
+    Tiling,
+    distinct_pieces,
+    parts,
+    pieces,
+)
 from planner.graph.model import Op
 from planner.tdl.analyse import Analysis, Read, Variable
 from planner.tdl.builder import Description, NodeView
+from planner.tdl.expr import VarKind
 from planner.tdl.interval import End, Interval, Ints, Symbol
 from planner.tdl.local import LocalOp, NotLocalError, Part, same_op
 
@@ -135,21 +147,54 @@ class BoundOp:
                 names.update(read.once, *(interval.along for interval in read.dims if interval is not None))
         return frozenset(number for number, variable in enumerate(self.variables) if variable.name in names)
 
-    @property
-    def whole_points(self) -> int:
-        """Points of the op's whole iteration space."""
-        return prod(self.extents)
-
-    @property
-    def flop(self) -> int:
-        """Operations of the whole op: points of the iteration space times what is done at each.
-
-        Where the data choose one value of a variable (a lookup), nothing is done for the others.
-        """
-        done = (
-            extent for extent, variable in zip(self.extents, self.variables, strict=True) if not variable.is_matched
+    @cached_property
+    def looked_up(self) -> frozenset[int]:
+        """The variables, by number, along which the data choose what is read."""
+        return frozenset(
+            number
+            for number, variable in enumerate(self.variables)
+            if variable.is_matched and variable.kind is VarKind.REDUCTION
         )
-        return prod(done) * max(1, self.analysis.arithmetic)
+
+    def picked(self, ranges: Boxes) -> Ints:
+        """How many elements each worker's part reads, at most, of what it looks up, shape [workers]."""
+        along = [number for number, variable in enumerate(self.variables) if not variable.is_matched]
+        elements: Ints = np.maximum(ranges.hi - ranges.lo, 0)[:, along].prod(axis=1)
+        return elements
+
+    def operations(self, ranges: Boxes) -> NDArray[np.float64]:
+        """Operations of each worker's part, shape [workers]; see ``planner.tdl.work``.
+
+        Args:
+            ranges: the workers' parts of the iteration space.
+        """
+        lengths = np.maximum(ranges.hi - ranges.lo, 0)
+        found = np.zeros(ranges.workers)
+        for each, numbers, blocks in self._work:
+            points = lengths[:, numbers].astype(np.float64)
+            for column, block in blocks:
+                number = numbers[column]
+                points[:, column] = (ranges.hi[:, number] - 1) // block - ranges.lo[:, number] // block + 1
+            found += each * points.prod(axis=1)
+        found[(lengths == 0).any(axis=1)] = 0
+        return found
+
+    @cached_property
+    def _work(self) -> tuple[tuple[float, list[int], tuple[tuple[int, int], ...]], ...]:
+        """Operations for each point, the numbers of the variables, and which of these goes in blocks of what length."""
+        return tuple(
+            (
+                float(work.operations * prod(extent.size(self.node) for extent in work.inside)),
+                [self.variable_number(name) for name, _ in work.along],
+                tuple((column, block) for column, (_, block) in enumerate(work.along) if block != 1),
+            )
+            for work in self.analysis.work
+        )
+
+    @cached_property
+    def flop(self) -> int:
+        """Operations of the whole op."""
+        return round(float(self.operations(self.ranges(UNCUT))[0]))
 
     def ranges(self, strategy: Tiling) -> Boxes:
         """Each worker's part of the iteration space."""

@@ -15,7 +15,7 @@ from planner.errors import DescriptionError, UnsupportedError
 from planner.graph.deliveries import is_delivery
 from planner.graph.model import Graph, Implied, Op, Shape, Tensor
 from planner.graph.reading.undescribed import undescribed_error
-from planner.tdl.analyse import Analysis, Variable, analyse
+from planner.tdl.analyse import Analysis, analyse
 from planner.tdl.bind import BoundOp, Content
 from planner.tdl.builder import MISFITS, Derivation, Description, NodeView
 from planner.tdl.delivered import delivered
@@ -140,7 +140,7 @@ class Descriptions:
             content = self._content(node, analysis, ())
             return BoundOp(node, whole_description(op.domain, op.op_type), analysis, (), content)
         analysis = self._analyse(description, node)
-        extents = tuple(_extent_of(variable, node) for variable in analysis.variables)
+        extents = tuple(variable.extent.size(node) for variable in analysis.variables)
         if 0 in extents and any(graph.tensors[name].elements for name in op.outputs if name):
             empty = [name for name in op.inputs if name and not graph.tensors[name].elements]
             raise UnsupportedError(
@@ -237,15 +237,3 @@ def _answers(asked: _Asked, node: NodeView) -> tuple[Hashable, ...]:
             shape = (node.input_shapes if side == "in" else node.output_shapes)[position]
             answers.append(None if shape is None else shape[dim])
     return tuple(answers)
-
-
-def _extent_of(variable: Variable, node: NodeView) -> int:
-    if variable.extent.side == "given":
-        return variable.extent.position
-    shapes = node.output_shapes if variable.extent.side == "out" else node.input_shapes
-    shape = shapes[variable.extent.position]
-    assert shape is not None, "extents come from tensors that are there"
-    size, step = shape[variable.extent.dim], variable.extent.step
-    if size % step:
-        raise DescriptionError(f"op {node.op.name}: a dim of {size} elements does not go in steps of {step}")
-    return size // step

@@ -132,6 +132,8 @@ class OpaqueResult:
     name: str
     arguments: tuple[Value, ...]
     indices: tuple[Index, ...]
+    takes: tuple[Value, ...] = ()
+    """What computing it takes, in the language (``planner.tdl.work``): counted, and looked at in no other way."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -260,19 +260,23 @@ class Opaque:
     """
 
     name: str
+    takes: tuple[Val, ...] = ()
+    """What computing it takes, where that is more than a function of each element that it reads or makes: values with
+    as many functions and sums. ``Sum(lambda j, k: M[b, i, j] * M[b, j, k])`` says that it is like a product."""
 
     def __call__(self, *arguments: Val) -> _OpaqueCall:
-        return _OpaqueCall(self.name, tuple(_value(argument) for argument in arguments))
+        return _OpaqueCall(self.name, tuple(map(_value, arguments)), tuple(map(_value, self.takes)))
 
 
 @dataclass(frozen=True, slots=True)
 class _OpaqueCall:
     name: str
     arguments: tuple[Value, ...]
+    takes: tuple[Value, ...]
 
     def __getitem__(self, key: object) -> Val:
         keys = key if isinstance(key, tuple) else (key,)
-        return Val(OpaqueResult(self.name, self.arguments, tuple(_index(part) for part in keys)))
+        return Val(OpaqueResult(self.name, self.arguments, tuple(_index(part) for part in keys), self.takes))
 
 
 def variable_names(function: Callable[..., object], total: int | None) -> tuple[str, ...]:

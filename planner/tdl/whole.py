@@ -9,6 +9,7 @@ from __future__ import annotations
 from planner.errors import DescriptionError
 from planner.tdl.analyse import Analysis, Read
 from planner.tdl.builder import Description, NodeView
+from planner.tdl.work import Work
 
 
 def whole_description(domain: str, op_type: str) -> Description:
@@ -31,5 +32,5 @@ def whole_analysis(node: NodeView) -> Analysis:
         ),
         is_elementwise=False,
         is_opaque=True,
-        arithmetic=1,
+        work=(Work(1),),
     )

@@ -252,7 +252,6 @@ def parts_by_worker(op: BoundOp, strategy: Tiling) -> list[tuple[float, float]]:
     is_float = any(one is not None and one.is_float for one in (*op.node.input_dtypes, *dtypes))
     for region in op.ranges(strategy):
         alone = Boxes(np.array([region.lo]), np.array([region.hi]))
-        extents = [hi - lo for lo, hi in zip(region.lo, region.hi, strict=True)]
         touched = 0
         for slot, read in op.reads(alone).items():
             dtype = op.node.input_dtypes[slot]
@@ -261,7 +260,7 @@ def parts_by_worker(op: BoundOp, strategy: Tiling) -> list[tuple[float, float]]:
         for position, dtype in enumerate(dtypes):
             if dtype is not None and op.analysis.outputs[position] is not None:
                 touched += int(op.makes(alone, position).elements[0]) * dtype.item_bytes
-        operations = op.flop * prod(extents) / max(1, prod(op.extents)) if is_float else 0.0
+        operations = float(op.operations(alone)[0]) if is_float else 0.0
         found.append((operations, float(touched)))
     return found
 
