@@ -209,6 +209,8 @@ class Graph:
     """Version of the default operator domain."""
     domains: Mapping[str, int] = field(default_factory=dict)
     """Versions of the other operator domains that the file imports."""
+    copies: Mapping[str, str] = field(default_factory=dict)
+    """By op that computes again what another op has computed, that op (``planner.graph.rewriting.recomputation``)."""
     notes: Mapping[str, str] = field(default_factory=dict)
     """Metadata to be carried into files; keys begin with ``tofu.``."""
 

@@ -7,6 +7,9 @@ ops are joined as long as the worker then needs no more at once than at its full
 arena. What the ops of a segment need is fetched before it, so all that is fetched must have been made before it.
 Segments are broken at the same ops on all workers, so that equal segments stay equal.
 
+An op that computes again what another one has computed is never in one segment with that: a runtime would compute it
+once, and keep it.
+
 Time is counted in half ops: op number n happens at 2n + 1, and the fetches of an epoch at 2n, if n is its first op.
 """
 
@@ -85,7 +88,8 @@ def broken(graph: Graph, lowered: Lowered, kinds: Kinds, *, lean: bool = False) 
     of_kind = [_holding(graph, lowered, runs, kinds, worker) for worker in kinds.first]
     holdings = {of_kind[kind].key: of_kind[kind] for kind in kinds.of}
     limits = [_Limit(holding, lean=lean) for holding in holdings.values()]
-    firsts = _firsts(runs, _needed_before(lowered.epochs, runs, kinds), limits)
+    needed = np.maximum(_needed_before(lowered.epochs, runs, kinds), _computed_before(graph, runs)).tolist()
+    firsts = _firsts(runs, needed, limits)
     return replace(lowered, epochs=tuple(_parts(lowered.epochs, runs, firsts)))
 
 
@@ -135,7 +139,7 @@ def _firsts(runs: Sequence[_Run], needed: Sequence[int], limits: Sequence[_Limit
 
     Args:
         runs: of each epoch.
-        needed: by op (``_needed_before``).
+        needed: by op, the last one that must be in an earlier segment; -1 if none must.
         limits: of each worker.
     """
     are_moving = [moving for run in runs for moving in (run.are_moving or (False,))]
@@ -212,6 +216,21 @@ def _needed_before(epochs: Sequence[Epoch], runs: Sequence[_Run], kinds: Kinds) 
         for mine, worker in zip(made, firsts, strict=True):
             for work in epoch.work[worker]:
                 mine.update(dict.fromkeys(work.makes, number[work.op]))
+    return found
+
+
+def _computed_before(graph: Graph, runs: Sequence[_Run]) -> list[int]:
+    """By op: the one that has computed the same; -1 if none has. Of a copy that is planned through its body, ops are
+    copies of the ops of the original's body.
+    """
+    found = [-1] * (runs[-1].stop if runs else 0)
+    if graph.copies:
+        number = {op: run.start + position for run in runs for position, op in enumerate(run.ops)}
+        for op, at in number.items():
+            places = (place for place, character in enumerate(op) if character == "/")
+            owner = next((op[:end] for end in (*places, len(op)) if op[:end] in graph.copies), None)
+            if owner is not None:
+                found[at] = number.get(graph.copies[owner] + op.removeprefix(owner), -1)
     return found
 
 

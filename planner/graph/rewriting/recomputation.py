@@ -203,7 +203,8 @@ class _Rewriting:
                 ops.extend(self._copies(op))
                 op = self._reading(op)
             ops.append(op)
-        return replace(self._graph, ops=tuple(ops), tensors={**self._graph.tensors, **self._new})
+        copies = {name + self._suffix: name for name in sorted(self._copied)}
+        return replace(self._graph, ops=tuple(ops), tensors={**self._graph.tensors, **self._new}, copies=copies)
 
     def _copies(self, reader: Op) -> Iterator[Op]:
         """The copies that an op needs and that are not there yet, each before those that read it."""

@@ -1,0 +1,79 @@
+"""Recomputation over the whole way: the same bits as without, the bytes that are predicted, and the memory planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from planner import zoo
+from planner.artifacts.program import Segment
+from planner.graph.model import Graph
+from planner.zoo import mlp
+from planner.zoo.transformer import GptShape, gpt
+from same_bits import Case, Compared, compared, each_op_as_it_stands, loaded, read
+
+MODELS = Path(__file__).parent.parent / "models"
+SMALL: dict[str, Callable[[], Graph]] = {
+    "lenet": lambda: zoo.build("lenet-5", batch=4),
+    "gpt": lambda: gpt("g", GptShape(1, 16, 2, 4), batch=4),
+    "cnn": lambda: read(str(MODELS / "cnn_bn_grads_core.onnx")),
+}
+COMMITTED = sorted(
+    str(file.relative_to(MODELS))
+    for folder in ("", "fresh", "optimized", "exports")
+    for file in (MODELS / folder).glob("*.onnx")
+    if not file.name.startswith(("resnet50", "t5"))
+)
+
+
+def same(case: Case, again: tuple[str, ...]) -> Compared:
+    """Compares two runs, and says of what the runtime has fused otherwise that it is equal without."""
+    assert again
+    found = compared(case, again)
+    found.check()
+    if found.differing:
+        with each_op_as_it_stands():
+            literal = compared(case, again)
+        assert not literal.differing, literal.differing
+    return found
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_same_bits(name: str) -> None:
+    case = Case.of(SMALL[name](), 2)
+    found = same(case, case.again("*"))
+    assert not found.differing
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMMITTED)
+def test_the_same_bits_of_committed_models(name: str) -> None:
+    case = Case.of(read(str(MODELS / name)), 2)
+    same(case, case.again("*"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [2, 4])
+def test_the_same_bits_of_blocks(workers: int) -> None:
+    case = Case.of(gpt("g", GptShape(8, 16, 2, 8), batch=8), workers)
+    assert not same(case, case.again("all")).differing
+
+
+def test_blocks_are_computed_again_in_less_memory() -> None:
+    case = Case.of(gpt("g", GptShape(8, 16, 2, 8), batch=8), 1)
+    plans = (case.plan, case.with_copies(case.again("all")))
+    plain, again = (max(loaded(case.graph, plan).program.peak_bytes) for plan in plans)
+    assert again < 0.6 * plain
+
+
+def test_a_copy_runs_in_another_segment_than_its_original() -> None:
+    """A runtime would make one of two equal nodes, and keep what they make; here memory would let them be in one."""
+    case = Case.of(mlp(3, 128, 2), 1)
+    plan = case.with_copies(case.again("*"))
+    (worker,) = loaded(case.graph, plan).program.workers
+    ops = [step.ops for step in worker.steps if isinstance(step, Segment)]
+    assert plan.graph.copies == {"x1_op.again": "x1_op", "x2_op.again": "x2_op"}
+    assert plan.graph.copies.keys() <= {name for names in ops for name in names}
+    assert not [name for names in ops for name in names if plan.graph.copies.get(name) in names]
