@@ -12,6 +12,7 @@ from planner.graph.deliveries import with_deliveries
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import Canonical, canonical
 from planner.graph.rewriting.recomputation import Activations, recomputed
+from planner.graph.rewriting.stacking import with_stacks
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,8 @@ class PlannedForm:
     """A model as a plan divides it."""
 
     form: Canonical
-    """The model, rewritten as it was before it was planned, with copies of what the plan computes again."""
+    """The model, rewritten as it was before it was planned, with stacks of equal ops, or with copies of what the plan
+    computes again."""
     graph: Graph
     """The same with the bodies and shared deliveries of the plan: what the plan's tilings and strategies name."""
 
@@ -84,7 +86,7 @@ def _canonical_form(folder: PlanFolder, model: Graph) -> Canonical:
     stated = folder.plan.in_place
     if stated is None:
         return Canonical(model, {})
-    form = canonical(model, folder.plan.kept)
+    form = with_stacks(canonical(model, folder.plan.kept), folder.plan.stacked)
     differing = sorted(stated.items() ^ form.in_place.items())
     _refuse_misfits(
         folder, [f"tensor {name!r} is not read in place as {held!r} everywhere" for name, held in differing]

@@ -52,7 +52,8 @@ def decide_with_bodies(
         UnsupportedError: operators without a description and without a body.
         UsageError, InfeasibleError, StoppedError: see ``decide``.
     """
-    ask = replace(ask, rules=replace(ask.rules, names=frozenset(graph.tensors)))
+    if ask.rules.names is None:
+        ask = replace(ask, rules=replace(ask.rules, names=frozenset(graph.tensors)))
     tables, schedule = ask.tables, schedule_of(ask.effort)
     undescribed = only_through_bodies(graph, descriptions)
     least = expand(graph, undescribed)

@@ -22,6 +22,7 @@ from planner.errors import InfeasibleError
 from planner.graph.data_folder import data_folder_of, without_data_folder
 from planner.graph.model import Graph
 from planner.graph.rewriting.recomputation import recomputed
+from planner.graph.rewriting.stacking import with_stacks
 from planner.graph.to_onnx import to_model
 from planner.machine.routes import level_ways
 from planner.machine.topology_file import Machine
@@ -49,6 +50,7 @@ from planner.planning.objective import (
 from planner.planning.recomputing import again_of, told
 from planner.planning.request import PlanRequest
 from planner.planning.sources import from_the_nearest
+from planner.planning.stacks import decide_with_stacks, stacks_in
 from planner.planning.undescribed import undescribed_ops
 from planner.progress import in_part, silent, without_costs
 from planner.results import Beside
@@ -185,7 +187,9 @@ class Session:
 
     def _search(self, graph: Graph, ask: SearchRequest) -> Decided:
         source = self.request.source
-        return decide_with_bodies(graph, source.descriptions, ask, through_bodies=self.request.through_bodies)
+        # What is computed again is named as it is in the graph without stacks.
+        decide_for = decide_with_bodies if self._again else decide_with_stacks
+        return decide_for(graph, source.descriptions, ask, through_bodies=self.request.through_bodies)
 
     def _searched(self, rules: Rules) -> tuple[Decided, Decided]:
         """The plan in which every reader has its own delivery, and the one in which some may be shared.
@@ -333,6 +337,7 @@ class Session:
             trial: the plan that is taken.
         """
         request, source, decided = self.request, self.request.source, trial.decided
+        stacks = {} if self._again else stacks_in(decided.graph, self.graph)
         of_program = self._by_program(trial) if self.makes_program else self._by_tables_alone(decided)
         return complete_plan(
             decided,
@@ -343,9 +348,10 @@ class Session:
             **of_program,
             described_by=source.described_by,
             undescribed=undescribed_ops(decided, source.descriptions.is_unknown),
-            in_place=self._form.in_place,
+            in_place=with_stacks(self._form, stacks).in_place,
             kept=self._kept,
             asked=self._asked(),
+            stacked=stacks,
             recomputed=told(request.recompute, decided, self._form.graph, self._again, source.descriptions),
         )
 

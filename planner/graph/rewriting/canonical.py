@@ -31,9 +31,9 @@ import numpy as np
 from planner.graph.model import Graph, Op, Shape
 from planner.graph.rewriting.products import Product, product_of, written
 
-_RESHAPES: Final = frozenset(("Flatten", "Reshape", "Squeeze", "Unsqueeze"))
-_VIEWS: Final = frozenset((*_RESHAPES, "Expand", "Identity", "Transpose"))
-_BROADCASTING: Final = frozenset(
+RESHAPES: Final = frozenset(("Flatten", "Reshape", "Squeeze", "Unsqueeze"))
+_VIEWS: Final = frozenset((*RESHAPES, "Expand", "Identity", "Transpose"))
+BROADCASTING: Final = frozenset(
     (
         *("Add", "And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater"),
         *("GreaterOrEqual", "Less", "LessOrEqual", "Max", "Mean", "Min", "Mod", "Mul", "Or", "Pow", "Sub", "Sum"),
@@ -201,7 +201,7 @@ def _layout(form: _Form, op: Op) -> tuple[object, ...] | None:
     turn = _turn(form, op)
     if turn is not None:
         return op.inputs[0], turn
-    if op.op_type in (*_RESHAPES, "Expand") and not op.domain:
+    if op.op_type in (*RESHAPES, "Expand") and not op.domain:
         return op.inputs[0], op.op_type == "Expand", form.shape(op.outputs[0])
     return None
 
@@ -225,7 +225,7 @@ def _is_reshape_of_reshape(form: _Form, op: Op, before: Mapping[str, Op]) -> boo
     if op.domain or op.op_type != "Reshape" or (target := form.value(op.inputs[1])) is None or 0 in target:
         return False
     inner = before.get(op.inputs[0])
-    is_inner = inner is not None and not inner.domain and inner.op_type in _RESHAPES
+    is_inner = inner is not None and not inner.domain and inner.op_type in RESHAPES
     return is_inner and op.inputs[0] not in form.kept
 
 
@@ -237,11 +237,11 @@ def _original(form: _Form, op: Op, before: Mapping[str, Op]) -> str | None:
     if op.op_type == "Transpose":
         turn = _turn(form, op)
         return source if turn == tuple(range(len(shape))) else None
-    if op.op_type not in _RESHAPES:
+    if op.op_type not in RESHAPES:
         return source if form.shape(source) == shape else None
     while form.shape(source) != shape:
         inner = before.get(source)
-        if inner is None or inner.domain or inner.op_type not in _RESHAPES or source in form.kept:
+        if inner is None or inner.domain or inner.op_type not in RESHAPES or source in form.kept:
             return None
         source = inner.inputs[0]
     return source
@@ -304,7 +304,7 @@ def _unmerged(form: _Form, product: Product, output: str, maker: Mapping[str, Op
 
 
 def _is_reshape(op: Op) -> bool:
-    return op.op_type in _RESHAPES and not op.domain
+    return op.op_type in RESHAPES and not op.domain
 
 
 def _turned_operands(form: _Form) -> None:
@@ -380,7 +380,7 @@ def _has_its_shape(form: _Form, op: Op, inputs: list[str]) -> bool:
     if op.domain:
         return False
     made, shapes = form.shape(op.outputs[0]), [form.shape(name) for name in inputs]
-    if op.op_type in _BROADCASTING:
+    if op.op_type in BROADCASTING:
         return np.broadcast_shapes(*shapes) == made
     if op.op_type != "MatMul" or any(len(shape) < 2 for shape in shapes):
         return False

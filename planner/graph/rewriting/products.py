@@ -21,7 +21,7 @@ from planner.graph.model import Attribute, DType, Op, Shape, Tensor
 
 Labels: TypeAlias = tuple[int, ...]
 
-_TYPES: Final = ("Einsum", "Gemm", "MatMul")
+PRODUCTS: Final = ("Einsum", "Gemm", "MatMul")
 _TURNED: Final[Mapping[str, frozenset[DType]]] = {
     "Einsum": frozenset((DType.FLOAT16, DType.FLOAT32, DType.FLOAT64)),
     "Gemm": frozenset((DType.BFLOAT16, DType.FLOAT16, DType.FLOAT32, DType.FLOAT64)),
@@ -64,7 +64,7 @@ def product_of(op: Op, tensors: Mapping[str, Tensor]) -> Product | None:
     These are products with vectors, with operands that are repeated along a dim, and with diagonals; equations that
     leave dims out.
     """
-    if op.domain or op.op_type not in _TYPES:
+    if op.domain or op.op_type not in PRODUCTS:
         return None
     factors = op.inputs[:2] if op.op_type == "Gemm" else op.inputs
     shapes = [tensors[name].shape for name in factors]

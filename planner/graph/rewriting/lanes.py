@@ -1,0 +1,354 @@
+"""Equal ops beside each other: lanes of a graph that compute the same of different tensors, and not of each other.
+
+Heads that are written apart, towers, an optimizer that multiplies matrices (Muon): a loop has written the same ops
+once for each. A lane is what one pass of the loop wrote, as far as it hangs together; op k of every lane has the same
+type, attributes and shapes. What lanes read is shared by all of them, or each one's own; what is each one's own and
+made by no op of the lanes is an operand of theirs.
+
+Lanes grow from equal products: in lockstep to what reads their results, as long as everything that is read is of the
+lanes or shared; products may read further operands. No lane depends on another: what a stack of them computes at once
+is then what they compute one after the other (``planner.graph.rewriting.stacking``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from planner.graph.model import Graph, Op
+from planner.graph.rewriting.canonical import BROADCASTING, RESHAPES
+from planner.graph.rewriting.products import product_of, written
+
+Beside: TypeAlias = tuple[str, ...]
+"""Tensors that lie beside each other: one of each lane, in the lanes' order."""
+
+UNARY: Final = frozenset(
+    (
+        *("Abs", "Cast", "Ceil", "Cos", "Erf", "Exp", "Floor", "Gelu", "HardSwish", "Identity", "LeakyRelu", "Log"),
+        *("Neg", "Not", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign", "Sin", "Softplus", "Sqrt", "Swish", "Tanh"),
+    )
+)
+"""Element-wise operators of one operand."""
+REDUCTIONS: Final = frozenset(
+    (
+        *("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin"),
+        *("ReduceProd", "ReduceSum", "ReduceSumSquare"),
+    )
+)
+ALONG_AN_AXIS: Final = frozenset(("LogSoftmax", "Softmax"))
+LEAST_PRODUCTS: Final = 2
+"""Products of a lane, at least: what is brought together for a single one is brought there without a stack, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Equal ops beside each other."""
+
+    ops: tuple[tuple[Op, ...], ...]
+    """By place in a lane the ops of all lanes, in the lanes' order; of the first lane in execution order."""
+    operands: tuple[Beside, ...]
+    """What each lane has of its own that no op of the lanes makes, once each."""
+
+    @property
+    def name(self) -> str:
+        """Of the first lane's first op: no other lanes of the graph have that."""
+        return self.ops[0][0].name
+
+    @property
+    def count(self) -> int:
+        """How many lanes there are."""
+        return len(self.ops[0])
+
+
+def lanes_of(graph: Graph) -> tuple[Lanes, ...]:
+    """All equal ops beside each other that hang together by two products or more; no op is in two of them.
+
+    Args:
+        graph: in its canonical form.
+    """
+    finder = _Finder(graph)
+    found = []
+    for seed in finder.seeds():
+        lanes = finder.grown(seed)
+        if lanes is not None:
+            found.append(lanes)
+    return tuple(found)
+
+
+class _Finder:
+    """Finds lanes in a graph, those of earlier ops first."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._taken: set[str] = set()
+        """Names of ops that are in lanes."""
+        self._place = {op.name: number for number, op in enumerate(graph.ops)}
+
+    def seeds(self) -> Iterator[tuple[Op, ...]]:
+        """Equal products of which none depends on another, in execution order.
+
+        Of equal products on a path, each is at another depth: how many equal ones are before it.
+        """
+        depths: dict[object, dict[str, int]] = defaultdict(dict)
+        groups: dict[object, list[Op]] = defaultdict(list)
+        kinds = {op.name: self._kind(op) for op in self._graph.ops if self._is_product(op)}
+        several = {kind for kind, count in Counter(kinds.values()).items() if count > 1}
+        for kind in several:
+            depths[kind] = self._depths({name for name, own in kinds.items() if own == kind})
+        for op in self._graph.ops:
+            kind = kinds.get(op.name)
+            if kind in several:
+                groups[kind, depths[kind][op.name]].append(op)
+        for group in sorted(groups.values(), key=lambda ops: self._place[ops[0].name]):
+            if len(group) > 1 and not any(op.name in self._taken for op in group):
+                yield tuple(group)
+
+    def _depths(self, names: set[str]) -> dict[str, int]:
+        """By op of these how many of them are before it at most on a path."""
+        before: dict[str, int] = {}
+        found = {}
+        for op in self._graph.ops:
+            depth = max((before.get(name, 0) for name in op.inputs if name), default=0)
+            if op.name in names:
+                found[op.name] = depth
+                depth += 1
+            before.update((name, depth) for name in op.outputs if name)
+        return found
+
+    def _is_product(self, op: Op) -> bool:
+        product = product_of(op, self._graph.tensors)
+        return product is not None and len(product.operands) == len(op.inputs)
+
+    def _kind(self, op: Op) -> object:
+        """Equal for ops that may stand at one place of lanes: what they are, and who reads them at which operand."""
+        return self._same(op), tuple(
+            sorted(
+                (reader.op_type, slot)
+                for name in op.outputs
+                for reader in (self._graph.consumers[name] if name else ())
+                for slot, read in enumerate(reader.inputs)
+                if read == name
+            )
+        )
+
+    def _same(self, op: Op) -> object:
+        tensors = self._graph.tensors
+        types = [(tensors[name].shape, tensors[name].dtype) if name else None for name in (*op.inputs, "", *op.outputs)]
+        return op.op_type, op.domain, op.attributes, tuple(types)
+
+    def grown(self, seed: tuple[Op, ...]) -> Lanes | None:
+        """The lanes that hang together with some equal products; None where they are too little."""
+        growth = _Growth(self._graph, len(seed))
+        if not self._join(growth, seed):
+            return None
+        waiting = [*growth.new]
+        while waiting:
+            beside = waiting.pop(0)
+            growth.new.clear()
+            for ops in (*self._read_by(growth, beside), *self._made_by(growth, beside)):
+                self._join(growth, ops)
+            waiting.extend(growth.new)
+        lanes = growth.trimmed(self._place)
+        if sum(self._is_product(ops[0]) for ops in lanes.ops) < LEAST_PRODUCTS or not self._stand_apart(lanes):
+            return None
+        self._taken.update(op.name for ops in lanes.ops for op in ops)
+        return lanes
+
+    def _read_by(self, growth: _Growth, beside: Beside) -> Iterator[tuple[Op, ...]]:
+        """Ops that may be at one place, of those that read tensors beside each other."""
+        readers: list[dict[object, list[Op]]] = []
+        for name in beside:
+            own: dict[object, list[Op]] = defaultdict(list)
+            for op in self._graph.consumers[name]:
+                if op.name not in growth.members:
+                    own[self._same(op), op.inputs.index(name)].append(op)
+            readers.append(own)
+        for kind, first in readers[0].items():
+            others = [own.get(kind, []) for own in readers]
+            if all(len(ops) == len(first) for ops in others):
+                yield from zip(*others, strict=True)
+
+    def _made_by(self, growth: _Growth, beside: Beside) -> Iterator[tuple[Op, ...]]:
+        """The ops that make tensors beside each other, where nobody else reads these."""
+        makers = [self._graph.producer.get(name) for name in beside]
+        found = tuple(op for op in makers if op is not None and op.name not in growth.members)
+        alone = not any(name in self._graph.outputs for name in beside) and all(
+            reader.name in growth.members for name in beside for reader in self._graph.consumers[name]
+        )
+        if len(found) == len(beside) and alone and len({self._same(op) for op in found}) == 1:
+            yield found
+
+    def _join(self, growth: _Growth, ops: tuple[Op, ...]) -> bool:
+        """Takes ops into the lanes, if they can be at one place of them."""
+        if len({op.name for op in ops}) < len(ops):
+            return False
+        if any(op.name in growth.members or op.name in self._taken for op in ops):
+            return False
+        operands = growth.operands_of(ops)
+        if operands is None or not can_be_stacked(self._graph, ops[0], [len(set(one)) > 1 for one in operands]):
+            return False
+        growth.join(ops, operands)
+        return True
+
+    def _stand_apart(self, lanes: Lanes) -> bool:
+        """Whether what the lanes read is made before anything that reads what they make."""
+        made = {name for ops in lanes.ops for op in ops for name in op.outputs if name}
+        members = {op.name for ops in lanes.ops for op in ops}
+        behind: set[str] = set(made)
+        for op in self._graph.ops:
+            if op.name in members:
+                # An op of a lane may read lanes' tensors, and nothing else that is computed from these.
+                if any(name in behind and name not in made for name in op.inputs):
+                    return False
+            elif not behind.isdisjoint(op.inputs):
+                behind.update(filter(None, op.outputs))
+        return True
+
+
+class _Growth:
+    """Lanes that are growing.
+
+    Attributes:
+        ops: by place, in the order in which they joined.
+        members: names of all ops.
+        new: tensors beside each other that came with the last ops.
+    """
+
+    def __init__(self, graph: Graph, count: int) -> None:
+        self._graph, self._count = graph, count
+        self.ops: list[tuple[Op, ...]] = []
+        self.members: set[str] = set()
+        self.new: list[Beside] = []
+        self._lane: dict[str, int] = {}
+        """By tensor that is one of several beside each other, which lane's it is."""
+        self._beside: dict[str, Beside] = {}
+        """By such a tensor, all of them."""
+
+    def operands_of(self, ops: tuple[Op, ...]) -> list[Beside] | None:
+        """By slot what the lanes read there; None where it does not lie beside each other.
+
+        Equal constants are one tensor. Only products may read what no lane has yet, or ops of one operand.
+        """
+        found: list[Beside] = []
+        for names in zip(*(op.inputs for op in ops), strict=True):
+            if len(set(names)) == 1 or self._are_equal_constants(names):
+                found.append((names[0],) * self._count)
+            elif self._beside.get(names[0], names) == names and len(set(names)) == len(names) and all(names):
+                if any(self._lane.get(name, lane) != lane for lane, name in enumerate(names)):
+                    return None
+                found.append(names)
+            else:
+                return None
+        own = {one for one in found if len(set(one)) > 1}
+        unknown = {one for one in own if one[0] not in self._beside}
+        is_product = product_of(ops[0], self._graph.tensors) is not None
+        if not own or (unknown and not is_product and len(own) > 1):
+            return None
+        return found
+
+    def _are_equal_constants(self, names: Sequence[str]) -> bool:
+        values = [self._graph.constants.get(name) for name in names]
+        first = values[0]
+        return first is not None and all(value is not None and np.array_equal(first, value) for value in values[1:])
+
+    def join(self, ops: tuple[Op, ...], operands: Sequence[Beside]) -> None:
+        """Takes ops, what they read and what they make into the lanes."""
+        self.ops.append(ops)
+        self.members.update(op.name for op in ops)
+        made = [names for names in zip(*(op.outputs for op in ops), strict=True) if names[0]]
+        for beside in (*operands, *made):
+            if len(set(beside)) > 1 and beside[0] not in self._beside:
+                self._beside.update(dict.fromkeys(beside, beside))
+                self._lane.update((name, lane) for lane, name in enumerate(beside))
+                self.new.append(beside)
+
+    def trimmed(self, place: Mapping[str, int]) -> Lanes:
+        """The lanes without ops that hang on an operand alone: what they read would be brought together for nothing."""
+        ops = list(self.ops)
+        while True:
+            made = {name for own in ops for name in own[0].outputs}
+            read = {name for own in ops for name in own[0].inputs}
+            idle = [
+                own
+                for own in ops
+                if product_of(own[0], self._graph.tensors) is None
+                and read.isdisjoint(own[0].outputs)
+                and made.isdisjoint(own[0].inputs)
+            ]
+            if not idle:
+                break
+            ops = [own for own in ops if own not in idle]
+        ops.sort(key=lambda own: place[own[0].name])
+        operands = dict.fromkeys(
+            self._beside[name] for own in ops for name in own[0].inputs if name in self._beside and name not in made
+        )
+        return Lanes(tuple(ops), tuple(operands))
+
+
+def can_be_stacked(graph: Graph, op: Op, is_own: Sequence[bool]) -> bool:
+    """Whether an op has a form that works on a stack.
+
+    Args:
+        graph: where it is from.
+        op: any lane's.
+        is_own: by slot whether each lane reads another tensor there; else all read the same.
+    """
+    if op.domain or len(op.outputs) != 1:
+        return False
+    if op.op_type in BROADCASTING:
+        return True
+    if op.op_type in UNARY or op.op_type == "Transpose":
+        return is_own[0]
+    if op.op_type in RESHAPES:
+        return is_own[0]
+    if op.op_type in ALONG_AN_AXIS:
+        return graph.opset >= 13
+    if op.op_type in REDUCTIONS:
+        return axes_of(graph, op) is not None
+    product = product_of(op, graph.tensors)
+    if product is None or len(product.operands) < len(op.inputs):
+        return False
+    return product_of_stacks(op, graph, is_own, op.inputs, op.outputs[0]) is not None
+
+
+def axes_of(graph: Graph, op: Op) -> tuple[int, ...] | None:
+    """The dims that a reduction goes over; None where they are not known."""
+    rank = len(graph.tensors[op.inputs[0]].shape)
+    stated: object = op.attribute("axes")
+    if op.has_input(1):
+        value = graph.constants.get(op.inputs[1])
+        if value is None:
+            return None
+        stated = tuple(int(axis) for axis in value)
+    if isinstance(stated, tuple) and stated:
+        return tuple(sorted(int(axis) % rank for axis in stated))
+    return () if op.attribute("noop_with_empty_axes", 0) else tuple(range(rank))
+
+
+def product_of_stacks(op: Op, graph: Graph, is_own: Sequence[bool], operands: Sequence[str], output: str) -> Op | None:
+    """The op that multiplies stacks as another one multiplies each of what is in them; None if there is none.
+
+    Args:
+        op: a product.
+        graph: where it is from.
+        is_own: by operand whether it becomes a stack.
+        operands: names of the stacks, and of what is in none.
+        output: name of the stack of results.
+    """
+    product = product_of(op, graph.tensors)
+    assert product is not None, "the op is a product"
+    new = 1 + max(label for own in (product.result, *product.labels) for label in own)
+    labels = tuple((new, *own) if stacked else own for own, stacked in zip(product.labels, is_own, strict=False))
+    return written(
+        replace(
+            product,
+            op=replace(op, outputs=(output,)),
+            operands=tuple(operands[: len(labels)]),
+            labels=labels,
+            result=(new, *product.result),
+        )
+    )
