@@ -17,6 +17,7 @@ from planner.export.movement import collectives_between
 from planner.export.movement_text import Text, array_dtype, written_movement
 from planner.export.names import inner_name
 from planner.graph.model import DType, Graph
+from planner.graph.rewriting.recomputation import computed_before
 from planner.partition.division import Division
 from planner.partition.fetches import NOTHING
 from planner.tdl.bind import BoundOp
@@ -60,6 +61,9 @@ class OpWriter:
         self._plan = plan
         self._counting = Counting(plan.cuts, plan.workers)
         self.large: dict[str, np.ndarray] = {}
+        self._copied = {name for op in graph.ops if computed_before(graph.copies, op.name) for name in op.outputs}
+        """What is computed again; of what else a copy reads XLA is not told that its original has read it, too, or it
+        would make one of them."""
 
     def owned(self, name: str) -> Held:
         """What workers hold of a tensor."""
@@ -108,6 +112,12 @@ class OpWriter:
                 variable = f"{label}{slot}" if is_again else label
             operands[f"in{slot}"] = Operand(self._read(text, name, label, variable, target))
             held[f"in{slot}"] = target
+        if computed_before(self._graph.copies, op.name) is not None:
+            text.lines[:0] = [
+                f"{label} = lax.optimization_barrier({label})"
+                for name, label in parameters.items()
+                if name not in self._copied
+            ]
         results = [position for position, name in enumerate(op.outputs) if name in used]
         computed = self._computed(text, described, division, local_ops, operands, held, results)
         returned = []

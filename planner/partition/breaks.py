@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from planner.counted import counted
 from planner.graph.model import Graph
+from planner.graph.rewriting.recomputation import computed_before
 from planner.partition.alike import Kinds
 from planner.partition.local_work import LocalWork
 from planner.partition.lowered import Epoch, Lowered
@@ -220,17 +221,11 @@ def _needed_before(epochs: Sequence[Epoch], runs: Sequence[_Run], kinds: Kinds) 
 
 
 def _computed_before(graph: Graph, runs: Sequence[_Run]) -> list[int]:
-    """By op: the one that has computed the same; -1 if none has. Of a copy that is planned through its body, ops are
-    copies of the ops of the original's body.
-    """
+    """By op: the one that has computed the same; -1 if none has."""
+    number = {op: run.start + position for run in runs for position, op in enumerate(run.ops)}
     found = [-1] * (runs[-1].stop if runs else 0)
-    if graph.copies:
-        number = {op: run.start + position for run in runs for position, op in enumerate(run.ops)}
-        for op, at in number.items():
-            places = (place for place, character in enumerate(op) if character == "/")
-            owner = next((op[:end] for end in (*places, len(op)) if op[:end] in graph.copies), None)
-            if owner is not None:
-                found[at] = number.get(graph.copies[owner] + op.removeprefix(owner), -1)
+    for op, at in number.items():
+        found[at] = number.get(computed_before(graph.copies, op) or "", -1)
     return found
 
 

@@ -9,6 +9,7 @@ import onnx
 import pytest
 
 from planner import zoo
+from planner.descriptions import in_force
 from planner.errors import UsageError
 from planner.graph.check import check_graph
 from planner.graph.model import Graph
@@ -177,6 +178,21 @@ def test_the_same_bits(name: str, by_hand: Graph) -> None:
     rewritten = recomputed(graph, activations.closed(activations.held))
     check_graph(rewritten)
     assert len(rewritten.ops) > len(graph.ops)
+    values = values_of(graph)
+    assert outputs(rewritten, values) == outputs(graph, values)
+
+
+def test_a_graph_inside_of_an_op_is_copied_with_it() -> None:
+    """And what that reads by name from around it is read from copies, too."""
+    branches = (
+        "then_branch = t () => (float[6, 8] q) { q = Tanh (n) }, else_branch = e () => (float[6, 8] q) {q = Neg (n)}"
+    )
+    text = BY_HAND.replace("a = Tanh (n)", f"p = If (yes) <{branches}>\n    a = Sigmoid (p)")
+    model = onnx.parser.parse_model(text.replace("float[8] m)", "float[8] m, bool yes)"))
+    graph = graph_from_proto(model, state_pairs=STATES, operators=in_force(None, "replicate")[0])
+    rewritten = recomputed(graph, {"n", "p", "a"})
+    read = {op.outputs[0]: op.inputs for op in rewritten.ops}
+    assert read["p.again"] == ("yes", "n.again")
     values = values_of(graph)
     assert outputs(rewritten, values) == outputs(graph, values)
 

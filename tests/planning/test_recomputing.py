@@ -95,6 +95,8 @@ def test_a_plan_is_read_with_its_copies(tmp_path: Path) -> None:
     assert explained.plan.recomputed == again
     differing = api.diff(tmp_path / "plain", tmp_path / "again")
     assert differing is not None
+    api.export(tmp_path / "again", jax=tmp_path / "step.py")
+    assert "lax.optimization_barrier(" in (tmp_path / "step.py").read_text(), "XLA would make one of copy and original"
     out = io.StringIO()
     tables.plan(found, out)
     assert "computed again      x1; saves" in out.getvalue()

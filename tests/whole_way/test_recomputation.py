@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from planner import zoo
 from planner.artifacts.program import Segment
 from planner.graph.model import Graph
+from planner.planning.limit.in_steps import all_in_steps
 from planner.zoo import mlp
 from planner.zoo.transformer import GptShape, gpt
 from same_bits import Case, Compared, compared, each_op_as_it_stands, loaded, read
@@ -59,6 +61,16 @@ def test_the_same_bits_of_committed_models(name: str) -> None:
 def test_the_same_bits_of_blocks(workers: int) -> None:
     case = Case.of(gpt("g", GptShape(8, 16, 2, 8), batch=8), workers)
     assert not same(case, case.again("all")).differing
+
+
+@pytest.mark.slow
+def test_the_same_bits_of_ops_in_steps() -> None:
+    """A copy of an op in steps is one in steps."""
+    case = Case.of(gpt("g", GptShape(1, 16, 2, 4), batch=4), 2)
+    case = replace(case, plan=all_in_steps(case.plan))
+    again = case.again("*")
+    assert any(strategy.steps for name, strategy in case.with_copies(again).strategies.items() if ".again" in name)
+    same(case, again)
 
 
 def test_blocks_are_computed_again_in_less_memory() -> None:

@@ -12,7 +12,7 @@ Loop, Scan) is copied with the op. A copy makes the same bits where it is cut as
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -181,6 +181,22 @@ def copies_in(graph: Graph) -> frozenset[str]:
         and maker[found[1]].op_type == op.op_type
         and op.name.endswith(found[2])
     )
+
+
+def computed_before(copies: Mapping[str, str], name: str) -> str | None:
+    """The op that has computed what an op computes again; None of an op that is no copy.
+
+    Of a copy that is planned through its body, ops are copies of the ops of its original's body.
+
+    Args:
+        copies: of the graph (``Graph.copies``).
+        name: of the op.
+    """
+    if not copies:
+        return None
+    ends = (*(at for at, character in enumerate(name) if character == "/"), len(name))
+    owner = next((name[:end] for end in ends if name[:end] in copies), None)
+    return None if owner is None else copies[owner] + name.removeprefix(owner)
 
 
 class _Rewriting:
