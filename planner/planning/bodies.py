@@ -24,6 +24,7 @@ from planner.search.bound.certify import BOUND
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.effort import MANY_OPS
+from planner.search.literature.methods import METHODS
 from planner.search.request import SearchRequest
 from planner.search.schedule import schedule_of
 from planner.stop import StoppedError
@@ -45,7 +46,7 @@ def decide_with_bodies(
         graph: the training graph.
         descriptions: of its operators.
         ask: what for. A rule's pattern matches tensors of this graph, and none inside of a body. Bodies are searched by
-            ``tofu`` only; the literature's strategies take the ops as they are.
+            ``tofu``, and by the strategies that say so; others of the literature take the ops as they are.
         through_bodies: False: composite ops are taken as they are.
 
     Raises:
@@ -58,9 +59,13 @@ def decide_with_bodies(
     undescribed = only_through_bodies(graph, descriptions)
     least = expand(graph, undescribed)
     ops = descriptions.bind_all(least.graph)
-    if ask.strategy != "tofu":
-        return _put_back(least, {}, decide(least.graph, ops, ask), tables, descriptions)
     whole = {bound.op.name: bound for bound in ops}
+    if ask.strategy != "tofu":
+        operators = METHODS[ask.strategy].through_bodies
+        named = {op.name for op in graph.ops if qualified(op.domain, op.op_type) in operators}
+        apart = expand(graph, undescribed | named) if named else least
+        by_method = decide(apart.graph, _bound(descriptions, apart.graph, whole), ask)
+        return _put_back(apart, whole if named else {}, by_method, tables, descriptions)
     quickly = replace(ask, effort="quick")
     first = decide(least.graph, ops, quickly)
     plain = best = _put_back(least, {}, first, tables, descriptions)

@@ -110,6 +110,20 @@ def test_a_step_with_a_cache_moves_no_more_than_what_is_joined(workers: int) -> 
     assert found.excess_bytes < 0.05 * 2 * 32_768 * 2 * WIDTH * 4 / 8, "both caches are read"
 
 
+@pytest.mark.parametrize(
+    "graph", [decode(8192, 8, 2), spelled(8192, 8, 2), cached_step(8192, 8, 2)], ids=["op", "spelled", "cache"]
+)
+def test_context_parallelism_joins_all_keys_and_costs_no_less(graph: Graph) -> None:
+    """Every worker has some keys of all heads: what is joined is the formula's, to the byte."""
+    context, found = (
+        decide_with_bodies(graph, STANDARD, SearchRequest(4, strategy=strategy)) for strategy in ("context", "tofu")
+    )
+    assert context.moved_bytes == most_joined(4, 8)
+    assert str(context.tilings["v" if "past_value" not in graph.tensors else "past_value"]) == "S(2)/2 S(2)/2"
+    assert found.cost <= context.cost
+    assert partition(context.graph, context.ops, context).program.predicted_bytes == context.moved_bytes
+
+
 def cut_along_keys(graph: Graph, workers: int) -> Decided | None:
     """A plan in which every worker has some keys of an op's; None where there are fewer of them."""
     expanded = expand(graph)

@@ -34,9 +34,10 @@ from planner.search.user_rules.rules import Rules
 from planner.training.build import build_training_graph
 from planner.training.parameters.infer import infer_parameters
 from random_graphs import entangled, graphs
+from transformers_only import OF_TRANSFORMERS
 
 T5 = Path(__file__).parent.parent / "models" / "t5.onnx"
-OWN_METHODS = {"soybean-levels", "layer-wise", "megatron", "fsdp-megatron"}
+OWN_METHODS = {"soybean-levels", "layer-wise", *OF_TRANSFORMERS}
 """Strategies for certain networks, or that are programmes of their own with limits of their own."""
 
 

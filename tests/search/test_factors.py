@@ -14,6 +14,7 @@ from planner.search.decide import STRATEGIES, decide
 from planner.search.model.cuts import cuts_of_levels, prime_factors
 from planner.search.request import SearchRequest
 from planner.zoo import mlp
+from transformers_only import OF_TRANSFORMERS
 
 
 def test_one_level_is_cut_as_the_paper_does() -> None:
@@ -41,7 +42,7 @@ def test_a_cut_is_never_of_two_levels(levels: list[int]) -> None:
             assert [other for other in range(len(depth)) if depth[worker, other] >= common] == group
 
 
-@pytest.mark.parametrize("name", [name for name in STRATEGIES if "megatron" not in name])
+@pytest.mark.parametrize("name", [name for name in STRATEGIES if name not in OF_TRANSFORMERS])
 def test_every_strategy_keeps_to_the_levels_or_cuts_once(name: str) -> None:
     graph = mlp(2, 24, 36)
     plan = decide(graph, opdefs.standard().bind_all(graph), SearchRequest(6, levels=(2, 3), strategy=name))

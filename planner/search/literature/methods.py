@@ -16,6 +16,7 @@ import numpy as np
 from planner.algebra.tiling import UNCUT
 from planner.cost.tables import Candidates
 from planner.search.literature import restrictions
+from planner.search.literature.context import ATTENTIONS, context_parallel
 from planner.search.literature.grids import processor_grids
 from planner.search.literature.layers import search_layers
 from planner.search.literature.levels import search_by_levels
@@ -47,6 +48,9 @@ class Method:
     """Cuts may nest in another order than their own (``planner.search.model.nests``): by default they do not."""
     is_closed_form: bool = False
     """Rules say what is divided how: so it takes little time at any size, and equal blocks are divided alike."""
+    through_bodies: tuple[str, ...] = ()
+    """Composite operators, with their domains, that are cut through their bodies: by default they are taken as they
+    are."""
 
 
 def _recursive(make: Callable[[Problem], Restriction], *, improved: bool = False) -> Search:
@@ -96,6 +100,12 @@ def _fsdp_megatron(problem: Problem, cuts: int) -> list[Restriction]:
     """FSDP across groups, Megatron-LM's tensor parallelism within, of all group sizes from 2."""
     across, within = restrictions.fully_sharded(problem), tensor_parallel(problem)
     return grouped(across, within, cuts, range(1, cuts)) or [within]
+
+
+def _context(problem: Problem, cuts: int) -> list[Restriction]:
+    """Data parallelism across groups, positions divided within, of all group sizes from 2."""
+    within = context_parallel(problem)
+    return [within, *grouped(data_parallel(problem), within, cuts, range(1, cuts))]
 
 
 def _all_at_once(cuts: tuple[int, ...]) -> tuple[int, ...]:
@@ -192,6 +202,13 @@ _ALL = (
         _best_of(_fsdp_megatron),
         True,
         is_closed_form=True,
+    ),
+    Method(
+        "context",
+        "context parallelism: positions of queries or keys divided in a group, data across",
+        _best_of(_context),
+        True,
+        through_bodies=ATTENTIONS,
     ),
     Method("distcnn", "SPAA'21, section 2: products and convolutions on processor grids", _distcnn, with_nests=True),
     Method("allrow-greedy", "every tensor along its first dim (Tofu, section 7.3)", _recursive(first_dim)),

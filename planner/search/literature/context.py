@@ -1,0 +1,88 @@
+"""Context parallelism: the positions of an attention's queries and keys are divided, and nothing else.
+
+Workers have the keys and values of all positions brought to them, or join a maximum, a sum and a weighted sum of each
+query; which of them, what moves decides (ring attention, Llama 3's all-gather of keys, Helix' decoding). Everything at
+a position is where the position is; weights everybody has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from planner.algebra.tiling import Placement, Shard
+from planner.errors import UnsupportedError
+from planner.graph.model import Graph, Op
+from planner.graph.reading.undescribed import qualified
+from planner.search.model.dims import Place
+from planner.search.model.problem import Problem, Restriction, SearchVariable
+from planner.search.moves.restrictions import batch_places, keeping, place_of
+
+ATTENTIONS = (
+    "Attention",
+    "Softmax",
+    "com.microsoft.GroupQueryAttention",
+    "com.microsoft.MultiHeadAttention",
+)
+"""Composites that are taken through their bodies, so that keys can be divided."""
+_BETWEEN = ("Cast", "Div", "Where")
+"""What stands between the exponentials of an attention and their product with the values."""
+
+
+def context_parallel(problem: Problem) -> Restriction:
+    """What has a position is cut along it; everything else is replicated.
+
+    Where positions and samples are one dim, as rows of a product are, that dim is cut.
+
+    Raises:
+        UnsupportedError: there is no attention with positions that could be divided.
+    """
+    graph, directions = problem.graph, problem.directions
+    found = directions.reachable(place for name in _scores(graph) for place in _positions(graph, name))
+    if not found:
+        raise UnsupportedError(
+            "there is no attention of several positions, so none can be divided",
+            hint="context parallelism is for transformers, whose scores have dims for queries and for keys",
+        )
+    placed = {(kind, name) for kind, name, _ in found}
+    rows = {place for place in directions.reachable(batch_places(graph)) if place[:2] not in placed}
+
+    def keep(variable: SearchVariable, placement: Placement) -> bool:
+        if not isinstance(placement, Shard):
+            return False
+        place = place_of(variable, placement)
+        return place in found or place in rows
+
+    return keeping(keep)
+
+
+def _positions(graph: Graph, scores: str) -> Iterator[Place]:
+    """The dims of queries and keys of scores."""
+    rank = len(graph.tensors[scores].shape)
+    for dim in (rank - 2, rank - 1):
+        if graph.tensors[scores].shape[dim] > 1:
+            yield ("tensor", scores, dim)
+
+
+def _scores(graph: Graph) -> Iterator[str]:
+    """Tensors [..., queries, keys] whose exponentials, or softmax, a product with values reads."""
+    readers: dict[str, list[Op]] = {}
+    for op in graph.ops:
+        for name in op.inputs[:1] if qualified(op.domain, op.op_type) not in _BETWEEN else op.inputs:
+            readers.setdefault(name, []).append(op)
+    for op in graph.ops:
+        if op.op_type in ("Exp", "Softmax") and len(graph.tensors[op.outputs[0]].shape) > 2 and _is_weight(op, readers):
+            yield op.outputs[0]
+
+
+def _is_weight(op: Op, readers: dict[str, list[Op]]) -> bool:
+    """Whether a product reads what an op makes, at most some ops later."""
+    seen, stack = set(), [op.outputs[0]]
+    while stack:
+        name = stack.pop()
+        for reader in readers.get(name, ()):
+            if reader.op_type == "MatMul":
+                return True
+            if reader.op_type in _BETWEEN and reader.outputs[0] not in seen:
+                seen.add(reader.outputs[0])
+                stack.append(reader.outputs[0])
+    return False
