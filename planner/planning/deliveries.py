@@ -4,7 +4,8 @@ A plan is found first in which every reader has its own delivery. Where it pays 
 are tried:
 
 1. *As it is*: readers that need the same, worker by worker, share one delivery of just that, and everything else stays.
-   It saves what all of them pay but for one delivery, and takes no search.
+   It saves what all of them pay but for one delivery, and takes no search. An op that reads the tensor at two places
+   (``MatMul(X, X)``), and needs the same for both, pays twice by itself.
 2. *Searched*: all that pay are offered a delivery in common, and those of them that need the same one of their own
    behind it, and the graph is planned again. A delivery is a tensor of that graph, with a tiling of its own that may
    be its source's; so plans without sharing, and those of the first way, are among those that are searched. In an
@@ -23,7 +24,6 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from planner.algebra.delivery import made_tiling
 from planner.algebra.tiling import Tiling
 from planner.artifacts.plan import OpStrategy
 from planner.cost.tables import CostTables
@@ -31,6 +31,7 @@ from planner.errors import InfeasibleError
 from planner.graph.deliveries import SharedDelivery, with_deliveries
 from planner.graph.model import Graph
 from planner.planning.bodies import counted_again
+from planner.planning.paid_again import Brought, Names, Payer, Saving, paid_for_twice, savings, slots_of
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.repeats.unrolled import find_copies
@@ -43,34 +44,7 @@ from planner.tdl.descriptions import Descriptions
 Sharing: TypeAlias = Literal["none", "auto"]
 """Whether readers may share deliveries: never, or where that saves bytes."""
 
-_LEAST_SHARED = 1e-4
-"""Readers share a delivery only if that saves at least this share of the moved bytes."""
-
 _SHARED = "a search with deliveries that readers share"
-
-
-@dataclass(frozen=True, slots=True)
-class Payer:
-    """An op that has a tensor brought to it."""
-
-    op: str
-    need: Tiling | None
-    """What its workers need; None if that is no tiling of the tensor, as a part with a halo is none."""
-    regions: bytes
-    """Equal for payers whose workers need equal regions."""
-    moved_bytes: int
-    """At all places where the op reads the tensor."""
-    once_bytes: int
-    """What one delivery of its need moves: less, where it reads the tensor at several places."""
-
-
-@dataclass(frozen=True, slots=True)
-class Saving:
-    """A delivery that readers can share with everything else as it is."""
-
-    delivery: SharedDelivery
-    tiling: Tiling
-    saved_bytes: int
 
 
 def shared(decided: Decided, descriptions: Descriptions, ask: SearchRequest) -> Decided:
@@ -112,7 +86,7 @@ def _worth_searching(
     """Deliveries to be offered: to those that pay for a tensor again, if that is enough; or to all readers."""
     graph, moved = decided.graph, decided.moved_bytes
     again = sum(payer.moved_bytes for payers in paying.values() for payer in payers)
-    again -= sum(max(payer.moved_bytes for payer in payers) for payers in paying.values())
+    again -= sum(max(payer.once_bytes for payer in payers) for payers in paying.values())
     least = schedule.least_paid_again
     is_enough = least is not None and again > least * moved
     # Equal time steps hold their tensors alike, also the last one's, which fewer need: a delivery is for its readers.
@@ -126,60 +100,19 @@ def _worth_searching(
 
 
 def _all_readers(decided: Decided) -> Iterator[tuple[str, list[tuple[str, Hashable]]]]:
-    """By tensor that several ops read these, and what is equal for ops that read it by the same index map."""
+    """By tensor that is read at several places the ops, and what is equal for those that do by the same index map."""
     graph = decided.graph
     bound = {one.op.name: one for one in decided.ops}
     for name in decided.tilings:
         found: list[tuple[str, Hashable]] = []
+        places = 0
         for op in graph.consumers[name]:
-            slots = tuple(_slots(bound[op.name], name))
+            slots = tuple(slots_of(bound[op.name], name))
             if slots:
                 found.append((op.name, (bound[op.name].content, slots)))
-        if len(found) > 1 and graph.tensors[name].elements > 1:
+                places += len(slots)
+        if places > 1 and graph.tensors[name].elements > 1:
             yield name, found
-
-
-def paid_for_twice(decided: Decided, tables: CostTables) -> dict[str, list[Payer]]:
-    """By tensor, in the graph's order, the ops that have it brought to them, where these are two or more."""
-    graph, plan = decided.graph, decided
-    brought = Brought(decided, tables)
-    found = {}
-    for name, moved in plan.tensor_bytes.items():
-        if moved and len(graph.consumers[name]) > 1:
-            payers = [payer for op in graph.consumers[name] if (payer := _payer(brought, decided, op.name, name))]
-            if len(payers) > 1:
-                found[name] = payers
-    return found
-
-
-def _payer(brought: Brought, decided: Decided, op: str, name: str) -> Payer | None:
-    plan = decided
-    bound, strategy = brought.ops[op], plan.strategies[op].tiling
-    moved = brought.moved_bytes(op, name, plan.tilings[name], strategy)
-    if not moved:
-        return None
-    reads, slots = bound.reads(bound.ranges(strategy)), list(_slots(bound, name))
-    regions = sorted({reads[slot].boxes.lo.tobytes() + reads[slot].boxes.hi.tobytes() for slot in slots})
-    dims = bound.plain_read(slots[0]) if len(regions) == 1 else None
-    need = None if dims is None else made_tiling(strategy, dims, (None,) * len(strategy.ways))
-    return Payer(op, need, b"".join(regions), moved, moved // len(slots) if len(regions) == 1 else moved)
-
-
-def savings(decided: Decided, paying: Mapping[str, Sequence[Payer]]) -> list[Saving]:
-    """What readers that need the same can share, the tensors as they are held; nothing if all of it is hardly any."""
-    names = _Names(decided.graph)
-    found = [
-        Saving(
-            SharedDelivery(names.next(tensor), tensor, tuple(payer.op for payer in alike)),
-            alike[0].need,
-            sum(payer.moved_bytes for payer in alike) - alike[0].once_bytes,
-        )
-        for tensor, payers in paying.items()
-        for alike in _alike(payers)
-        if alike[0].need is not None
-    ]
-    least = _LEAST_SHARED * decided.moved_bytes
-    return found if sum(saving.saved_bytes for saving in found) > least else []
 
 
 def offers(graph: Graph, readers: Mapping[str, Sequence[tuple[str, Hashable]]]) -> list[SharedDelivery]:
@@ -189,7 +122,7 @@ def offers(graph: Graph, readers: Mapping[str, Sequence[tuple[str, Hashable]]]) 
         graph: without deliveries.
         readers: by tensor ops, and what is equal for those that may want one of their own.
     """
-    names = _Names(graph)
+    names = Names(graph)
     found: list[SharedDelivery] = []
     for tensor, ops in readers.items():
         common = names.next(tensor)
@@ -204,19 +137,11 @@ def offers(graph: Graph, readers: Mapping[str, Sequence[tuple[str, Hashable]]]) 
     return found
 
 
-def _alike(payers: Sequence[Payer]) -> Iterator[list[Payer]]:
-    """The groups of two or more whose workers need equal regions."""
-    by_regions: dict[bytes, list[Payer]] = {}
-    for payer in payers:
-        by_regions.setdefault(payer.regions, []).append(payer)
-    return (alike for alike in by_regions.values() if len(alike) > 1)
-
-
 def with_savings(decided: Decided, chosen: Sequence[Saving], descriptions: Descriptions, tables: CostTables) -> Decided:
     """The plan with these deliveries shared, under names of its own, and everything else as it is; without a bound."""
     if not chosen:
         return decided
-    names = _Names(decided.graph)
+    names = Names(decided.graph)
     deliveries = [replace(saving.delivery, name=names.next(saving.delivery.tensor)) for saving in chosen]
     tilings = {delivery.name: saving.tiling for delivery, saving in zip(deliveries, chosen, strict=True)}
     found = _with(decided, decided, deliveries, tilings, descriptions, tables)
@@ -350,53 +275,3 @@ def _bound(graph: Graph, known: Sequence[BoundOp], descriptions: Descriptions) -
         there[op.name] if op.name in there and there[op.name].op == op else descriptions.bind(op, graph)
         for op in graph.ops
     )
-
-
-class Brought:
-    """What moves so that ops can read tensors."""
-
-    def __init__(self, decided: Decided, tables: CostTables) -> None:
-        self.ops = {bound.op.name: bound for bound in decided.ops}
-        self._graph, self._tables = decided.graph, tables
-        self._known: dict[tuple[object, ...], int] = {}
-
-    def moved_bytes(self, op: str, name: str, tiling: Tiling, strategy: Tiling) -> int:
-        """What moves so that an op can read a tensor, at all places where it does.
-
-        Args:
-            op: the op's name.
-            name: of a tensor that it reads.
-            tiling: the tensor's.
-            strategy: the op's.
-        """
-        bound, total = self.ops[op], 0
-        for slot in _slots(bound, name):
-            key = (bound.content, slot, tiling, strategy)
-            if key not in self._known:
-                tensor = self._graph.tensors[name]
-                table = self._tables.input_bytes(bound, slot, tensor, (tiling,), (strategy,))
-                self._known[key] = int(table[0, 0])
-            total += self._known[key]
-        return total
-
-
-def _slots(bound: BoundOp, name: str) -> Iterator[int]:
-    """Where an op has a tensor delivered."""
-    delivered = bound.delivered_slots.items()
-    return (slot for slot, first in delivered if slot == first and bound.op.inputs[slot] == name)
-
-
-class _Names:
-    """Names for deliveries that no tensor and no op has."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._taken = {*graph.tensors, *(op.name for op in graph.ops)}
-
-    def next(self, tensor: str) -> str:
-        """A name for one more delivery of a tensor."""
-        name, number = f"{tensor}@shared", 1
-        while name in self._taken:
-            number += 1
-            name = f"{tensor}@shared{number}"
-        self._taken.add(name)
-        return name

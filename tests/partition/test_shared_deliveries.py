@@ -11,7 +11,8 @@ from planner.cost.tables import CostTables
 from planner.graph.deliveries import SharedDelivery
 from planner.partition.build import partition
 from planner.partition.memory import live_spans
-from planner.planning.deliveries import Saving, paid_for_twice, savings, with_savings
+from planner.planning.deliveries import with_savings
+from planner.planning.paid_again import Saving, paid_for_twice, savings
 from planner.runtime.engine.check import check_programs
 from planner.search.decide import decide
 from planner.search.decided import Decided
@@ -90,7 +91,7 @@ def test_where_a_worker_has_what_is_delivered_nothing_is_copied() -> None:
     """A delivery in the tensor's own tiling has no buffer: its readers read the tile."""
     plain = planned(2)[0]
     delivery = SharedDelivery("again", "w2", ("x2_op", "x1.grad_op"))
-    same = Saving(delivery, plain.tilings["w2"], saved_bytes=0)
+    same = Saving(delivery, plain.tilings["w2"], paid_bytes=(0, 0), once_bytes=0)
     delivered = with_savings(plain, [same], opdefs.standard(), CostTables())
     assert len(delivered.ops) == len(plain.ops) + 1
     program = program_of(delivered)

@@ -16,7 +16,8 @@ from planner.cost.tables import CostTables
 from planner.graph.deliveries import is_delivery
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.partition.build import partition
-from planner.planning.deliveries import paid_for_twice, savings, shared
+from planner.planning.deliveries import shared
+from planner.planning.paid_again import paid_for_twice, savings
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.effort import EffortName

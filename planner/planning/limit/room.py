@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Final
 
 from planner.counted import may_stop
-from planner.planning.deliveries import Saving, paid_for_twice, savings, with_savings
+from planner.planning.deliveries import with_savings
 from planner.planning.limit.fit import Goal, Trial, judged_by_residence, residence_lacking
+from planner.planning.paid_again import Saving, paid_for_twice, savings
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
 from planner.stop import StoppedError
@@ -117,11 +118,11 @@ def _with_the_first(
 
 
 def _apart(saving: Saving, place: Mapping[str, int]) -> Iterator[Saving]:
-    """The readers in two groups, where most ops lie between them; without those of one reader, who saves nothing."""
+    """The readers in two groups, where most ops lie between them; without a group that saves nothing."""
     readers = saving.delivery.readers
-    each = saving.saved_bytes // (len(readers) - 1)
+    if len(readers) == 1:
+        return
     widest = max(range(1, len(readers)), key=lambda at: place[readers[at]] - place[readers[at - 1]])
-    for group in (readers[:widest], readers[widest:]):
-        if len(group) > 1:
-            delivery = replace(saving.delivery, readers=group)
-            yield replace(saving, delivery=delivery, saved_bytes=each * (len(group) - 1))
+    for group in (saving.among(0, widest), saving.among(widest, len(readers))):
+        if group.saved_bytes:
+            yield group
