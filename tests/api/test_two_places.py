@@ -34,12 +34,13 @@ step (float[4, 256] g) => (float[4, 256] b, float[4, 4] a, float[4, 256] c) {{
 }}"""
 
 
-def muon(matrices: int, size: int, steps: int) -> str:
-    """Momenta made orthogonal by steps of Newton and Schulz, matrix by matrix."""
+def muon(sizes: tuple[int, ...], steps: int) -> str:
+    """Momenta made orthogonal by steps of Newton and Schulz, matrix by matrix; of unequal sizes none are stacked."""
     given, made, ops = [], [], []
-    for number in range(matrices):
-        x = f"m{number}"
-        given.append(f"float[{size}, {size}] {x}")
+    for number, size in enumerate(sizes):
+        x = f"x{number}"
+        given.append(f"float[{size}, {size}] m{number}")
+        ops.append(f"{x} = Div(m{number}, hundred)")
         for step in range(steps):
             t, a, b, c, d, e = (f"{letter}{number}_{step}" for letter in "tabcde")
             ops += [
@@ -52,7 +53,8 @@ def muon(matrices: int, size: int, steps: int) -> str:
             ]
             x = e
         made.append(f"float[{size}, {size}] {x}")
-    return f"{HEAD} step ({', '.join(given)}) => ({', '.join(made)}) {{ {' '.join(ops)} }}"
+    signature = f"step ({', '.join(given)}) => ({', '.join(made)}) <float hundred = {{100}}>"
+    return f"{HEAD} {signature} {{ {' '.join(ops)} }}"
 
 
 @pytest.fixture
@@ -117,7 +119,7 @@ def test_where_not_all_fits_some_share(here: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("gpus", [2, 3, 4])
 def test_momenta_made_orthogonal_are_planned_and_moved_as_predicted(here: Path, gpus: int) -> None:
-    result = api.plan(written(muon(2, 24, 2)), gpus=gpus, pin={"m*": "S(0)"}, replicate="none", out=Path("plan"))
+    result = api.plan(written(muon((24, 20), 3)), gpus=gpus, pin={"m*": "S(0)"}, replicate="none", out=Path("plan"))
     assert result.plan.deliveries
     run = api.run(Path("plan"), verify=True)
     assert run.verified
