@@ -81,7 +81,7 @@ def explain(
       tofu explain plan --memory
       tofu explain plan --memory --worker 3
     """
-    if directory is not None and subject is None and not _is_a_path(directory):
+    if directory is not None and subject is None and not memory and not _is_a_path(directory):
         directory, subject = None, directory
     folder = None if directory is None else Path(directory)
     from planner import api

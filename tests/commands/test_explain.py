@@ -43,6 +43,8 @@ def test_memory_is_of_a_worker_alone(door: Door, capsys: pytest.CaptureFixture[s
     assert door.calls.pop() == ("memory", (Path("p"),), {"worker": 2, "opdefs": None})
     assert cli.main(["explain", "./p", "--memory"]) == 0
     assert door.calls.pop() == ("memory", (Path("p"),), {"worker": None, "opdefs": None})
+    assert cli.main(["explain", "missing", "--memory"]) == 0
+    assert door.calls.pop() == ("memory", (Path("missing"),), {"worker": None, "opdefs": None})
     capsys.readouterr()
     assert_refused("explain ./p fc.weight --memory", "tells of a worker, and takes no tensor or op", door, capsys)
     assert_refused("explain ./p --memory --bounds", "takes no --bounds", door, capsys)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pytest
 
 from planner.graph.purposes import Purpose
 from planner.partition.occupancy import Held, Occupancy
@@ -56,14 +57,20 @@ def test_a_peak_of_one_step_among_thousands_is_drawn() -> None:
     assert [line.count("a") for line in lines[:12]] == [1] * 12
     chart = str(occupancy_chart(found, {}, None))
     assert len(chart) < 100_000
-    tops = [float(top) for top in re.findall(r"V([\d.]+)h", chart)]
-    assert len(tops) == 240
-    assert min(tops) == 24.0, "the top of the chart"
+    before, peak, after = [(float(top), float(width)) for top, width in re.findall(r"V([\d.]+)h([\d.]+)", chart)]
+    assert peak == (24.0, pytest.approx(640 / 240, rel=1e-3)), "the top of the chart, for one of its stretches"
+    assert before[0] == after[0] > 280
 
 
 def test_every_purpose_has_a_letter_and_a_colour_of_its_own() -> None:
     assert set(LETTERS) == set(PURPOSE_FILL) == set(Purpose)
     assert len(set(LETTERS.values())) == len(set(PURPOSE_FILL.values())) == len(Purpose)
+
+
+def test_what_takes_little_is_told_together_under_the_pointer() -> None:
+    amounts = {Purpose.PARAMETERS: np.full(2, 995), Purpose.DATA: np.full(2, 3), Purpose.GAPS: np.full(2, 2)}
+    chart = str(occupancy_chart(Occupancy(0, 1000, (), amounts), {}, None))
+    assert "step 0: 1,000 B&#10;parameters 995 B&#10;all else 5 B&#10;largest: </title>" in chart
 
 
 def test_a_chart_names_areas_and_what_is_there_and_where_the_limit_is() -> None:

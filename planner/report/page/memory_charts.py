@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from types import MappingProxyType
 from typing import Final
 
@@ -39,6 +40,10 @@ _TOP = 24.0
 _HEIGHT = 260.0
 _BELOW = 40.0
 _BINS = 240
+_TOLD = 120
+"""Stretches of which more is told under the pointer."""
+_LEAST_SHARE = 0.01
+"""Of what is held: purposes that take less are told together."""
 _TICKS = 4
 """Parts into which an axis is divided."""
 _LEAST_FOR_TEXT = 14.0
@@ -82,7 +87,8 @@ def occupancy_chart(found: Occupancy, begins: Mapping[str, int], limit: int | No
         parts.append(element("path", d=f"M{at:.1f} {_TOP:g}v{_HEIGHT + 6:g}", stroke="#888", stroke_dasharray="2 2"))
         text = f"{part} {begin:,}"
         parts.append(element("text", text, x=f"{at:.1f}", y=_TOP + _HEIGHT + 26 + 11 * line, font_size=10))
-    parts += [_hover(found, moment, _LEFT + number * width, width) for number, moment in enumerate(moments)]
+    told = fullest_moments(found.held_bytes, _TOLD)
+    parts += [_hover(found, moment, number, len(told)) for number, moment in enumerate(told)]
     ticks = [
         (_LEFT + (WIDTH - _LEFT) * part / _TICKS, f"{(count - 1) * part // _TICKS:,}") for part in range(_TICKS + 1)
     ]
@@ -105,7 +111,9 @@ def _areas(found: Occupancy, moments: Sequence[int], scale: _Scale, width: float
     for purpose, amounts in found.by_purpose.items():
         its = [int(amounts[moment]) for moment in moments]
         sums = [below + amount for below, amount in zip(sums, its, strict=True)]
-        path = "".join(f"V{scale.top(amount):.1f}h{width:.4g}" for amount in sums)
+        tops = [f"{scale.top(amount):.1f}" for amount in sums]
+        runs = ((top, len(list(run))) for top, run in groupby(tops))
+        path = "".join(f"V{top}h{count * width:.5g}" for top, count in runs)
         base = scale.top(0)
         fill = PURPOSE_FILL[purpose]
         areas.append(element("path", d=f"M{_LEFT:g} {base:g}{path}V{base:g}z", fill=fill, class_="area"))
@@ -134,19 +142,23 @@ def _name(purpose: Purpose, heights: Sequence[float], tops: Sequence[float], wid
     return element("text", purpose.value, x=x, y=f"{y:.1f}", font_size=11, text_anchor="middle", fill=fill)
 
 
-def _hover(found: Occupancy, moment: int, left: float, width: float) -> Markup:
-    """What is told of a stretch under the pointer."""
+def _hover(found: Occupancy, moment: int, number: int, count: int) -> Markup:
+    """What is told under the pointer of one of so many stretches."""
+    total, width = int(found.held_bytes[moment]), (WIDTH - _LEFT) / count
     amounts = sorted(found.amounts(moment).items(), key=lambda item: -item[1])
+    shown = [(purpose.value, size) for purpose, size in amounts if size >= total * _LEAST_SHARE]
+    if rest := total - sum(size for _, size in shown):
+        shown.append(("all else", rest))
     lines = [
-        f"step {moment:,}: {_memory(int(found.held_bytes[moment]))}",
-        *(f"{purpose.value} {_memory(size)}" for purpose, size in amounts),
+        f"step {moment:,}: {_memory(total)}",
+        *(f"{what} {_memory(size)}" for what, size in shown),
         "largest: " + ", ".join(f"{one.buffer} {_memory(one.size_bytes)}" for one in found.at(moment)[:_NAMED]),
     ]
     title = joined(*(joined(line, Markup("&#10;")) for line in lines[:-1]), lines[-1])
     return element(
         "rect",
         element("title", title),
-        x=f"{left:.5g}",
+        x=f"{_LEFT + number * width:.5g}",
         y=_TOP,
         width=f"{width:.4g}",
         height=_HEIGHT,
