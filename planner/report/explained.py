@@ -59,12 +59,15 @@ def _in_brief(console: ReportConsole, result: Explanation) -> None:
             console.print_text(f"and {share} from {counted(len(rest), 'further cause')} (--json)", 2)
     if result.kept:
         console.print()
-        console.print_text("what several workers have, and what the copies take over all of them:")
+        # An activation is held for a part of the iteration, so that these do not add up to memory.
+        console.print_text("what several workers have, and what the copies take over all of them, if not all at once:")
         console.print_items([((memory(one.held_bytes),), and_more(one.names), one.reason) for one in result.kept])
     undescribed(console, plan.undescribed)
     console.print()
     what = f"{counted(len(result.tensors), 'tensor')} and {counted(len(result.ops), 'op')}"
-    console.print_text(f"all {what}: --all; some: 'PATTERN', --role ROLE, --op TYPE; one and why: its name")
+    console.print_text(
+        f"all {what}: --all; some: 'PATTERN', --role ROLE, --op TYPE; one and why: its name; memory: --memory"
+    )
 
 
 def _moved_item(row: TensorRow, total: int) -> tuple[tuple[str, ...], str, str]:

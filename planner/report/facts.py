@@ -129,8 +129,12 @@ def plan_facts(plan: Plan) -> list[tuple[str, str]]:
 
 def memory_needed(plan: Plan) -> str:
     """What the worker that needs most takes, or the least that it can be where no program tells."""
-    taken = memory(max(plan.peak_bytes))
-    return f"{taken} of tensors at most" if plan.has_program else f"at least {taken}: what lies there op by op"
+    taken, limits = memory(max(plan.peak_bytes)), plan.asked.limit_bytes
+    there = dict.fromkeys(map(memory, (min(limits), max(limits)))) if limits else ()
+    given = f"; it may take {' to '.join(there)}" if there else ""
+    if not plan.has_program:
+        return f"at least {taken}: what lies there op by op{given}"
+    return f"{taken} of tensors at most{given}"
 
 
 def table_facts(plan: Plan) -> list[tuple[str, str]]:

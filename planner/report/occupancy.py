@@ -9,7 +9,7 @@ from typing import Any, Final, TextIO
 from planner.graph.purposes import Purpose
 from planner.partition.occupancy import Held, Occupancy
 from planner.report.console import ReportConsole
-from planner.report.facts import counted, memory
+from planner.report.facts import counted, memory, memory_needed
 from planner.report.planned import and_more
 from planner.report.stretches import fullest_moments
 from planner.results import MemoryResult
@@ -54,6 +54,11 @@ def print_memory(result: MemoryResult, file: TextIO) -> None:
             ("model", result.plan.model),
             ("worker", _worker(result)),
             ("holds", f"{memory(found.total_bytes)} of tensors at most, in {_moment(found.fullest, last)}"),
+            *(
+                []
+                if result.plan.has_program
+                else [("stated", f"{memory_needed(result.plan)}; here its program was made")]
+            ),
             *([] if result.limit_bytes is None else [("limit", _limit(result.limit_bytes, found.total_bytes))]),
         ]
     )

@@ -131,12 +131,13 @@ def run(result: RunResult, file: TextIO, *, is_told: bool = False) -> None:
         console.print_text(f"{counted(left_out, 'step')} more: --json and --log have all", 0)
         console.print()
     agree = all(fetch.predicted_bytes == fetch.moved_bytes for fetch in result.fetches)
+    peaks = (arena + inside for arena, inside in zip(result.arena_bytes, result.workspace_bytes, strict=True))
     most = max(result.staging_bytes)
     staged = f", {memory(most)} for copies between workers" if most else ""
     facts = [
         ("predicted", f"{result.predicted_bytes:,} bytes per step, in {counted(len(result.fetches), 'fetch', 'es')}"),
         ("moved", f"{result.moved_bytes:,} bytes per step, " + ("equal" if agree else "NOT equal") + " in every fetch"),
-        ("memory per worker", f"{memory(max(result.arena_bytes))} of tensors at most" + staged),
+        ("memory per worker", f"{memory(max(peaks))} of tensors at most" + staged),
     ]
     if result.on_gpus is not None:
         taken = ", ".join(f"{format_bytes(size)} on GPU {device}" for device, size in result.on_gpus.beside_bytes)

@@ -57,8 +57,12 @@ def test_what_is_printed(folder: Path) -> None:
     (line,) = [line for line in brief.getvalue().splitlines() if line.startswith("memory per worker")]
     top = io.StringIO()
     api.show(peak, top)
-    amount = line.removeprefix("memory per worker").removesuffix("of tensors at most").strip()
-    assert any(line.strip().startswith(f"{amount} |") for line in top.getvalue().splitlines()), "the top of the drawing"
+    amount, of_tensors, may_take = line.removeprefix("memory per worker").partition(" of tensors at most; ")
+    assert of_tensors
+    assert may_take == "it may take 1.0 MiB"
+    assert any(line.strip().startswith(f"{amount.strip()} |") for line in top.getvalue().splitlines()), (
+        "the top of the drawing"
+    )
 
 
 def test_a_worker_that_is_not_there(folder: Path) -> None:

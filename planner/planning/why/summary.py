@@ -162,4 +162,6 @@ def _commands(plan: Plan, dearest: Sequence[Cause], directory: Path) -> tuple[st
         found.append(f"tofu explain{by} {folder} {'-- ' if name.startswith('-') else ''}{shlex.quote(name)}")
     else:
         found.append(f"tofu explain {folder} --all")
+    if plan.asked.limit_bytes and plan.described_by is None:
+        found.append(f"tofu explain {folder} --memory")
     return (*found, f"tofu run {folder} --steps 3 --verify")

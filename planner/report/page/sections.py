@@ -326,10 +326,11 @@ def _holds(facts: PlanFacts, limit: int | None) -> str:
     others = "" if len(totals) == 1 else ", as much as all others"
     if min(totals) < max(totals):
         others = f"; worker {totals.index(min(totals))} holds least, {_memory(min(totals))}"
+    stated = "" if facts.plan.has_program else " The plan states less, for no program was made with it."
     given = "" if limit is None else f", of {_memory(limit)} that there are"
     if limit is not None and found.total_bytes > limit:
         given = f", {_memory(found.total_bytes - limit)} more than there are"
-    return f"Worker {found.worker} holds {_memory(found.total_bytes)} of tensors at most{given}{others}."
+    return f"Worker {found.worker} holds {_memory(found.total_bytes)} of tensors at most{given}{others}.{stated}"
 
 
 def _other_workers(facts: PlanFacts) -> list[Markup]:
@@ -477,7 +478,7 @@ def _fit(facts: PlanFacts) -> str:
     worst = max(lacking)
     if worst > 0:
         return f": does not fit by {_memory(worst)}"
-    return f": fits, a device has {_memory(min(facts.limits))}"
+    return f": fits into the {_memory(min(facts.limits))} that there are"
 
 
 def _memory(amount: int) -> str:
