@@ -147,6 +147,8 @@ def told(
     if recompute.which == "none":
         return None
     activations = Activations(form)
+    if not again:
+        return Recomputed((), activations.held, 0, 0.0)
     without = _without_copies(decided, form)
     most = [
         int(Residence(graph, ops).of(decided).max(initial=0))

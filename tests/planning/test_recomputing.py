@@ -40,7 +40,11 @@ def test_of_blocks_the_borders_are_kept() -> None:
     assert {name.partition(".")[0] for name in again} == {f"block{number}" for number in range(1, 9)}
 
 
-def test_no_blocks_are_made_up() -> None:
+def test_no_blocks_are_made_up(tmp_path: Path) -> None:
+    write_model(mlp(2, 8, 4), tmp_path / "m.onnx")
+    out = io.StringIO()
+    tables.plan(api.plan(tmp_path / "m.onnx", gpus=2, out=tmp_path / "p", models=False, recompute="all"), out)
+    assert "computed again      nothing: no blocks repeat, and all activations are kept: x1" in out.getvalue()
     assert chosen(blocks(2), "all") == ()
     assert chosen(blocks(2), "none") == chosen(blocks(2)) == ()
 
@@ -97,6 +101,9 @@ def test_a_plan_is_read_with_its_copies(tmp_path: Path) -> None:
     assert differing is not None
     api.export(tmp_path / "again", jax=tmp_path / "step.py")
     assert "lax.optimization_barrier(" in (tmp_path / "step.py").read_text(), "XLA would make one of copy and original"
+    page = tmp_path / "page.html"
+    api.report(tmp_path / "again", output=page)
+    assert "Computed again" in page.read_text()
     out = io.StringIO()
     tables.plan(found, out)
     assert "computed again      x1; saves" in out.getvalue()

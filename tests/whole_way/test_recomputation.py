@@ -24,9 +24,9 @@ SMALL: dict[str, Callable[[], Graph]] = {
 }
 COMMITTED = sorted(
     str(file.relative_to(MODELS))
-    for folder in ("", "fresh", "optimized", "exports")
+    for folder in ("", "fresh", "exports")
     for file in (MODELS / folder).glob("*.onnx")
-    if not file.name.startswith(("resnet50", "t5"))
+    if not file.name.startswith(("resnet50", "t5")) and not file.name.endswith((".raw.onnx", ".optimized.onnx"))
 )
 
 

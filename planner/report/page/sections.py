@@ -10,6 +10,7 @@ import numpy as np
 from planner.algebra.tiling import coordinates
 from planner.artifacts.asked import Asked
 from planner.reasons import RunnerUp, Why
+from planner.report.facts import recomputed
 from planner.report.occupancy import SAID
 from planner.report.page.charts import memory_chart, schedule_chart, traffic_chart
 from planner.report.page.facts import Beside, PlanFacts
@@ -44,6 +45,7 @@ def verdict(facts: PlanFacts) -> Markup:
         rows.insert(
             1, ("Time", f"{said}; {format_seconds(estimate.overlapped_seconds)} if transfers overlap computing")
         )
+    rows += [(name.capitalize(), said) for name, said in recomputed(plan)]
     if plan.stopped_by is not None:
         rows.append(("Search", f"ended early ({plan.stopped_by}); it had more to do"))
     # Before all that speaks for the plan.
