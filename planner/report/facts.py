@@ -52,9 +52,11 @@ def _rates(rates: Rates) -> list[tuple[str, str]]:
 def gap(plan: Plan) -> tuple[str, str]:
     """How far the plan may be above the best one, and in what."""
     what = {"bytes": "of moved bytes and excess", "time": "of time, as the tables of the search add it up"}[plan.gap_of]
-    text = "not computed" if plan.certified_gap is None else f"{format_ratio(plan.certified_gap)} {what}"
-    if plan.deliveries and plan.certified_gap is not None:
-        text += ", of plans in which these readers may share"
+    if plan.certified_gap is None:
+        return "gap to the optimum", "not computed"
+    text = f"{format_ratio(plan.certified_gap)} {what}, of this graph's spelling"
+    if plan.deliveries:
+        text += " and plans in which these readers may share"
     return "gap to the optimum", text
 
 

@@ -114,7 +114,7 @@ def gap(facts: PlanFacts) -> str:
     if plan.certified_gap is None:
         return "no bound was computed; `tofu plan` with --effort normal or thorough has one, where the graph allows"
     what = {"bytes": "moved bytes and excess", "time": "time, as the tables of the search add it up"}[plan.gap_of]
-    return f"at most {format_ratio(plan.certified_gap)} above the least {what} of any plan"
+    return f"at most {format_ratio(plan.certified_gap)} above the least {what} of any plan of this graph's spelling"
 
 
 def beside(facts: PlanFacts) -> Markup:
