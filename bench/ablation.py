@@ -4,6 +4,7 @@
     python bench/ablation.py --without bound ...  some of them
     python bench/ablation.py --doubled            every number of planner/search/effort.py, doubled in turn
     python bench/ablation.py --models NAME:WORKERS ... --effort normal
+    python bench/ablation.py --memory [--models NAME|FILE:WORKERS ...] [--topology NAME]   what a limit on memory has
 
 A row is a mechanism. Costs are compared model by model: the geometric mean of all, and the models that change most.
 Processor time is the median of the ratios, with and without one after the other in one process; the machine's other
@@ -18,6 +19,14 @@ half a point of gap, on two models.
     short     deep networks are planned by short ones
     partial   sums of partial results are joined once
     bodies    composite ops are cut through their bodies
+
+``--memory``: of the limits that are met, those that are missed without a way to meet them, and how much dearer plans
+become. Limits lie between what every plan takes at least and what the plan without a limit takes.
+
+    steps     the plan without a limit, with ops in steps
+    prices    plans at prices of memory
+    mixing    a plan that fits with parts of one that is cheaper
+    last      ops in steps of the leanest plan that was found
 """
 
 from __future__ import annotations
@@ -26,21 +35,38 @@ import argparse
 import contextlib
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import exp, log
+from functools import cached_property
+from math import exp, log, prod
+from pathlib import Path
 from typing import Any, TypeAlias
 from unittest import mock
 
+from planner.cost.residence import Residence
 from planner.descriptions import in_force
-from planner.errors import TofuError
+from planner.errors import InfeasibleError, TofuError
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.randomness import lower_randomness
+from planner.graph.to_onnx import write_model
+from planner.partition.workspace import ELEMENTWISE
 from planner.planning.bodies import decide_with_bodies
+from planner.planning.goal import Goal, least_cost
+from planner.planning.limit import fit
+from planner.planning.limit.fit import _Within
+from planner.planning.limit.in_steps import fitted_by_steps
+from planner.planning.limit.trial import Trial
+from planner.planning.machines import memory_limits, target_of
+from planner.planning.objective import Times
+from planner.planning.request import PlanRequest, source_of
+from planner.planning.session import Session
 from planner.search import decide, effort
+from planner.search.decided import Decided
 from planner.search.effort import EFFORTS, EffortName
+from planner.search.memory.limit import at_prices
 from planner.search.model.problem import Problem
 from planner.search.moves import fusion, grow
 from planner.search.moves.bounding import LowerBound
@@ -48,6 +74,7 @@ from planner.search.moves.grow import Grow
 from planner.search.moves.starts import freely, others
 from planner.search.request import SearchRequest
 from planner.search.schedule import Schedule, schedule_of
+from planner.search.user_rules.rules import Rules
 from planner.zoo import build
 
 QUICK = (
@@ -61,6 +88,16 @@ NORMAL = (
 )
 WIDE = (("resnet-50", 16), ("resnet-101", 16), ("wresnet-50-4", 16), ("lenet-5", 16))
 """Whose bounds are left open, or too much work."""
+
+LIMITED = (
+    *(("mlp-4x8192", 8), ("cnn-5x2048-6", 8), ("lenet-5", 8), ("alexnet", 8), ("gpt-2x1024", 8), ("vgg-16", 4)),
+    *(("mlp-5x300", 4), ("cnn-5x512-24", 4), ("lenet-5", 4), ("gpt-2x128-4h-lm", 4)),
+)
+"""Models that are planned within limits."""
+SHARES = (0.0, 0.1, 0.2, 0.4, 0.6, 0.8)
+"""Where limits lie, between what is found where nothing fits and what the plan without a limit takes."""
+LESS = (0.5, 0.9)
+"""Where further limits lie, between what every plan takes at least and what is found."""
 
 Change: TypeAlias = Callable[[], contextlib.AbstractContextManager[object]]
 
@@ -161,14 +198,196 @@ class Bench:
         return f"| {name} | {effort_name}, {len(pairs)} plans | " + " | ".join(cells) + " |"
 
 
+WAYS = ("steps", "prices", "mixing", "last")
+"""To keep to a limit on memory, in the order in which they are gone."""
+
+
+@contextlib.contextmanager
+def _ways(off: frozenset[str], used: set[str]) -> Iterator[None]:
+    """Without some ways to keep to a limit.
+
+    Args:
+        off: these.
+        used: where it is noted which others were gone, so that plans without them can be others.
+    """
+    by_prices, mix, in_steps = at_prices, _Within._mix, fitted_by_steps
+
+    def prices(first: Any, *given: Any) -> Any:
+        used.add("prices")
+        return ([first], {}) if "prices" in off else by_prices(first, *given)
+
+    def mixing(*given: Any) -> None:
+        used.add("mixing")
+        if "mixing" not in off:
+            mix(*given)
+
+    def stepped(trial: Trial, *given: Any) -> Trial | None:
+        name = "last" if trial.is_lean else "steps"
+        found = None if name in off else in_steps(trial, *given)
+        used.update([name] if found is not None else [])
+        return found
+
+    with (
+        mock.patch.object(fit, "at_prices", prices),
+        mock.patch.object(_Within, "_mix", mixing),
+        mock.patch.object(fit, "fitted_by_steps", stepped),
+    ):
+        yield
+
+
+class Limited(Session):
+    """A model that is planned within several limits: what hangs on none of them is made once."""
+
+    def _searched(self, rules: Rules) -> tuple[Decided, Decided]:
+        return self.without_limit
+
+    def _by_tables_of_time(self, goal: Goal) -> Iterator[Trial]:
+        yield from self._fast
+
+    @cached_property
+    def without_limit(self) -> tuple[Decided, Decided]:
+        """The plan without a limit, and the one with shared deliveries."""
+        return super()._searched(self.request.rules)
+
+    @cached_property
+    def _fast(self) -> list[Trial]:
+        assert self.times is not None
+        return list(super()._by_tables_of_time(self.times.goal))
+
+    @cached_property
+    def times(self) -> Times | None:
+        """Estimates on the machine."""
+        return self._times() if self.request.objective == "time" else None
+
+    @cached_property
+    def _literature(self) -> list[Trial]:
+        return self._of_the_literature(self._compared()[0]) if self.times is not None else []
+
+    def within(self, limit: int | None) -> Trial:
+        """The plan within a limit.
+
+        Raises:
+            InfeasibleError: none was found.
+        """
+        target = self.request.target
+        limits = None if limit is None else memory_limits(limit, target.machine, target.workers)
+        self.request = replace(self.request, limits=limits)
+        return self._chosen(*self.without_limit, self.times, self._literature)
+
+    def amount(self, trial: Trial) -> float:
+        """What the plan is to have little of."""
+        return least_cost(self._tables).of(trial) if self.times is None else self.times.seconds(trial)
+
+    @cached_property
+    def limits(self) -> list[int]:
+        """Between what every plan takes at least, what one that was found takes, and enough."""
+        free, plain = self.within(None), self.without_limit[0]
+        most = max(free.partitioned.program.peak_bytes)
+        every = int(Residence(plain.graph, plain.ops).least(ELEMENTWISE).max()) // prod(plain.cuts)
+        try:
+            least = max(self.within(every).partitioned.program.peak_bytes)
+        except InfeasibleError as refused:
+            least = min(most, int(refused.hint.partition("--memory ")[2].partition("B)")[0]))
+        found = [least + int(share * (most - least)) for share in SHARES]
+        return sorted({*found, *(every + int(share * (least - every)) for share in LESS)})
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """A limit that is met with everything; by what is left out, the plan's amount, None where it is missed."""
+
+    where: str
+    amount: float
+    without: dict[str, float | None]
+    processor_seconds: dict[str, float]
+
+
+def met(model: str, workers: int, topology: str | None, changes: Sequence[str], *, partitioned: bool) -> Iterator[Met]:
+    """The limits of a model that are met."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(model)
+        if not file.exists():
+            file = Path(folder) / "model.onnx"
+            write_model(build(model), file)
+        source = source_of(file, None, None, None, None, "refuse")
+        target = target_of(workers, topology)
+        planned = Limited(PlanRequest(source, target, effort="quick", partitioned_inputs=partitioned))
+
+    def within(limit: int, off: str, used: set[str]) -> tuple[float | None, float]:
+        before = time.process_time()
+        try:
+            with _ways(frozenset(filter(None, off.split("+"))), used):
+                return planned.amount(planned.within(limit)), time.process_time() - before
+        except InfeasibleError:
+            return None, time.process_time() - before
+
+    for limit in planned.limits:
+        used: set[str] = set()
+        amount, seconds = within(limit, "", used)
+        if amount is not None and used:
+            found = {off: within(limit, off, set()) for off in changes if used.intersection(off.split("+"))}
+            where = f"{Path(model).stem} on {workers} in {limit / 1e6:,.1f} MB"
+            times = {"": seconds, **{off: time for off, (_, time) in found.items()}}
+            one = Met(where, amount, {off: other for off, (other, _) in found.items()}, times)
+            print(one, file=sys.stderr, flush=True)
+            yield one
+        else:
+            print(
+                f"{model} on {workers} in {limit / 1e6:,.1f} MB: {'missed' if amount is None else 'as it is'}",
+                f"{seconds:.1f} s",
+                file=sys.stderr,
+                flush=True,
+            )
+
+
+def memory_row(off: str, limits: Sequence[Met]) -> str:
+    """What is different without a way to keep to limits, as a row of a table."""
+    missed = [one.where for one in limits if one.without.get(off, one.amount) is None]
+    dearer = sorted(
+        ((other / one.amount - 1, one.where) for one in limits if (other := one.without.get(off, one.amount))),
+        reverse=True,
+    )
+    mean = exp(sum(log(1 + share) for share, _ in dearer) / max(1, len(dearer))) - 1
+    most = [f"{where} {share:+.2%}" for share, where in (*dearer[:2], *dearer[-1:]) if abs(share) >= 5e-5]
+    every = sum(one.processor_seconds[""] for one in limits)
+    without = sum(one.processor_seconds.get(off, one.processor_seconds[""]) for one in limits)
+    cells = (f"{len(missed)} of {len(limits)}", f"{mean:+.3%}", ", ".join(dict.fromkeys(most)) or "-")
+    return f"| {off} | " + " | ".join(cells) + f" | {every / without:.2f} | {', '.join(missed[:3]) or '-'} |"
+
+
+def memory_table(
+    models: Sequence[tuple[str, int]], topology: str | None, changes: Sequence[str], *, partitioned: bool
+) -> Iterator[str]:
+    """The table of a limit's ways, once all limits of all models were tried."""
+    limits: list[Met] = []
+    for name, workers in models:
+        limits += met(name, workers, topology, changes, partitioned=partitioned)
+        print(f"{name} on {workers}: {len(limits)} limits so far", file=sys.stderr, flush=True)
+    yield "| without | limits missed | dearer, mean | dearer, most | time with it / without | missed |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    yield from (memory_row(off, limits) for off in changes)
+
+
 def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description="What each mechanism of the search earns.")
-    parser.add_argument("--without", nargs="+", choices=list(MECHANISMS), default=list(MECHANISMS))
+    parser.add_argument("--without", nargs="+", metavar="MECHANISM", help="some; of --memory several together: a+b")
+    parser.add_argument("--memory", action="store_true", help="ways to keep to a limit on memory instead")
+    parser.add_argument("--partitioned", action="store_true", help="with --memory: data arrives in disjoint tiles")
+    parser.add_argument("--topology", help="with --memory: the machine; plans are for the least time there")
     parser.add_argument("--doubled", action="store_true", help="numbers, doubled in turn, instead of mechanisms")
     parser.add_argument("--models", nargs="+", metavar="MODEL:WORKERS")
     parser.add_argument("--effort", choices=list(EFFORTS), default=None)
     chosen = parser.parse_args()
+    names = chosen.without or (WAYS if chosen.memory else tuple(MECHANISMS))
+    if unknown := [one for name in names for one in name.split("+") if one not in (*WAYS, *MECHANISMS)]:
+        parser.error(f"--without {unknown[0]}: known are {', '.join((*MECHANISMS, *WAYS))}")
+    if chosen.memory:
+        pairs = [text.rpartition(":") for text in chosen.models or ()]
+        models = [(name, int(workers)) for name, _, workers in pairs] or LIMITED
+        for line in memory_table(models, chosen.topology, names, partitioned=chosen.partitioned):
+            print(line, flush=True)
+        return
     samples: list[tuple[EffortName, list[tuple[str, int]]]] = [
         ("quick", [(name, 8) for name in QUICK]),
         ("normal", [*((name, 8) for name in NORMAL), *WIDE]),
@@ -178,7 +397,7 @@ def main() -> None:
         samples = [(chosen.effort or "quick", [(name, int(workers or 8)) for name, _, workers in pairs])]
     elif chosen.effort:
         samples = [(name, models) for name, models in samples if name == chosen.effort]
-    changes = {name: MECHANISMS[name] for name in chosen.without}
+    changes = {name: MECHANISMS[name] for name in names}
     if chosen.doubled:
         numbers = [name for name in vars(effort) if name.isupper() and not name.endswith(("_BOUND", "EFFORTS"))]
         changes = {f"{name} doubled": _doubled(name) for name in numbers}

@@ -9,9 +9,8 @@ Beside each plan stands a lower bound: no plan of the search (these cuts, these 
 (``planner.cost.residence``) is within the limit on all workers together at every moment. A lean program never takes
 less than its plan's residence, so it is a bound of plans whose lean programs fit. Residence leaves out what depends on
 segments and on gaps between buffers: plans are counted in whose programs do not fit, the more the further residence
-lies below the peak, which the last column says. Plans are divided until no part can hold one that is 0.5%
-cheaper (``planner.search.memory.branches``), or ``--solved`` searches are done; each is Lagrangian, by the search's own
-certificate at prices of memory.
+lies below the peak, which the last column says. It is Lagrangian, by the search's own certificate at prices of memory,
+at the best of ``--solved`` prices; a mixture of plans may cost as little, so that a part of a gap no plan could close.
 
 "-": there is no certificate. A bound holds for plans that give one tiling to what the search ties (copies of a
 recurrent step): a plan mixed of two need not, and can lie below.
@@ -20,29 +19,29 @@ recurrent step): a plan mixed of two need not, and can lie below.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
-from math import prod
 from statistics import median
 
-import numpy as np
 from rich.console import Console
 from strategies import line
 
 from planner import opdefs
-from planner.algebra.tiling import Tiling
+from planner.cost.by_op import costed
 from planner.cost.priced import PricedTables
 from planner.cost.residence import Residence
-from planner.cost.tables import Candidates, CostTables
+from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.planning.bodies import decide_with_bodies
-from planner.planning.limit.fit import Trial, least_cost, trial_of, within
-from planner.search.effort import HIGHEST_PRICE, NORMAL_BOUND, UNBOUNDED
-from planner.search.memory.branches import Answer, Budget, Charges, Column, Prices, Spans, branched
+from planner.planning.goal import least_cost
+from planner.planning.limit.fit import within
+from planner.planning.limit.trial import Trial, trial_of
+from planner.search.effort import HIGHEST_PRICE, NORMAL_BOUND
 from planner.search.memory.nearby import Nearby
+from planner.search.memory.prices import cheapest_mixture
 from planner.search.model.found import Found
-from planner.search.model.problem import SearchVariable
+from planner.search.model.problem import no_restriction
 from planner.search.moves.bounding import LowerBound
 from planner.search.moves.move import Ground, Known
 from planner.search.request import SearchRequest
@@ -94,38 +93,29 @@ class Sweep:
 
     def bound(self, limit: int, found: Trial, most_solved: int) -> float | None:
         """What a plan moves at least whose residence is within a limit on all workers together."""
-        decided, plan = self.first.decided, found.decided
-        nearby = Nearby((decided, plan), self.ask)
-        cuts = plan.cuts
-
-        def column(tilings: tuple[Tiling, ...]) -> Column[tuple[Tiling, ...]]:
-            held = self.residence.of(nearby.plan(tilings))
-            return Column(tilings, nearby.total(tilings), held, nearby.taken(tilings))
-
-        def solve(prices: Prices, spans: Spans, charges: Charges) -> Answer[tuple[Tiling, ...]] | None:
-            def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
-                least, most = spans.get(variable.number, (0, UNBOUNDED))
-
-                def may_be(candidate: Tiling) -> bool:
-                    taken = nearby.bytes_of(variable.number, candidate)
-                    return taken <= most and taken * prod(cuts[len(candidate.ways) :]) >= least
-
-                return tuple(filter(may_be, candidates))
-
-            tables = PricedTables(self.tables, self.residence, prices, charges=nearby.charges(charges))
-            start = nearby.solve(tables, spans) or nearby.solve(tables, {})
-            assert start is not None, "a known plan is one of those near it"
-            ground = Ground(nearby.problem(tables), cuts, lambda inner, cuts: restrict)
-            known = LowerBound(NORMAL_BOUND)(ground, Known((Found(*start, 0),)))
-            return Answer(column(known.best.tilings), None if known.lower is None else Fraction(known.lower))
-
-        room = np.full(self.residence.moments, limit * self.workers)
-        known = [column(nearby.tilings(one)) for one in (decided, plan)]
-        variables = nearby.variables()
-        least = branched(
-            known, solve, room, variables, plan.cost, lambda one: True, HIGHEST_PRICE, Budget(most_solved, _TOLERANCE)
-        ).least
-        return float(least) if least > 0 else None
+        plans = [self.first.decided, found.decided]
+        nearby = Nearby(plans, self.ask)
+        tried: list[Mapping[int, Fraction]] = []
+        best = Fraction(0)
+        while len(tried) < most_solved and best < plans[1].cost * (1 - _TOLERANCE):
+            held = [self.residence.of(plan) for plan in plans]
+            moments = sorted({int(one.argmax()) for one in held})
+            excesses = [(one[moments] - limit * self.workers).tolist() for one in held]
+            _, worth = cheapest_mixture([plan.cost for plan in plans], excesses, HIGHEST_PRICE)
+            prices = {moment: price for moment, price in zip(moments, worth, strict=True) if price}
+            if prices in tried:
+                break
+            tried.append(prices)
+            tables = PricedTables(self.tables, self.residence, prices)
+            problem = nearby.problem(tables)
+            start = nearby.tilings(nearby.solved(tables))
+            ground = Ground(problem, plans[0].cuts, lambda inner, cuts: no_restriction)
+            known = LowerBound(NORMAL_BOUND)(ground, Known((Found(start, problem.cost(start), 0),)))
+            if known.lower is not None:
+                best = max(best, known.lower - sum(prices.values(), Fraction(0)) * limit * self.workers)
+            plan = nearby.plan(known.best.tilings)
+            plans.append(costed(plan.graph, plan.ops, plan, self.tables))
+        return float(best) if best > 0 else None
 
 
 def peak(candidate: Trial) -> int:

@@ -9,7 +9,7 @@ from planner.cost.distance import distances, times_the_least
 from planner.cost.tables import CostTables
 from planner.descriptions import UnknownOps
 from planner.machine.rates import Rates
-from planner.planning.limit.fit import Trial, trial_of
+from planner.planning.limit.trial import Trial, trial_of
 from planner.planning.machines import Target, target_of, time_of
 from planner.planning.objective import LITERATURE, of_the_literature
 from planner.planning.request import PlanRequest, source_of

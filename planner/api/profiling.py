@@ -39,7 +39,7 @@ from planner.installed import require_runtime, runtime_notes
 from planner.machine.device_profile import DeviceProfile
 from planner.machine.topology_file import Machine
 from planner.planning.bodies import decide_with_bodies, only_through_bodies
-from planner.planning.limit.fit import Trial, trial_of
+from planner.planning.limit.trial import Trial, trial_of
 from planner.planning.machines import Target, target_of
 from planner.planning.objective import LITERATURE, Times, of_the_literature, timed
 from planner.planning.request import source_of

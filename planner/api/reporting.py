@@ -37,7 +37,7 @@ from planner.machine.routes import part, whole_name
 from planner.machine.topology_file import Machine, load_topology, shipped_topology
 from planner.partition.occupancy import occupancy
 from planner.planning.bodies import decide_with_bodies
-from planner.planning.limit.fit import trial_of
+from planner.planning.limit.trial import trial_of
 from planner.planning.objective import Times
 from planner.planning.why.causes import causes
 from planner.progress import Progress, silent

@@ -34,7 +34,6 @@ class PricedTables(CostTables):
         residence: Residence,
         prices: Mapping[int, Fraction],
         tilt: Fraction = Fraction(0),
-        charges: Mapping[str, Fraction] | None = None,
     ) -> None:
         """Shares what the plain tables know.
 
@@ -43,12 +42,11 @@ class PricedTables(CostTables):
             residence: of the graph that is planned.
             prices: by moment, the moved bytes that a byte is worth; not negative.
             tilt: see ``Residence.weights``.
-            charges: see there.
         """
         super().__init__(plain.rates)
         self._plain = plain
         self._residence = residence
-        weights = residence.weights(prices, tilt, charges)
+        weights = residence.weights(prices, tilt)
         as_rounded: dict[Weights, Weights] = {
             one: (rounded(one[0]), rounded(one[1]), rounded(one[2])) for one in dict.fromkeys(weights.values())
         }

@@ -88,13 +88,6 @@ class Residence:
         self._graph = graph
         self._ops = tuple(ops)
         self._stays = dict(self._find_stays())
-        named = (
-            (name, (bound.op.name, is_input, position))
-            for bound in reversed(self._ops)
-            for is_input, ports in ((False, _outputs(graph, bound)), (True, _inputs(graph, bound)))
-            for position, name in ports
-        )
-        self._first_port = dict(named)
         self._known: dict[tuple[object, ...], tuple[int, int, int]] = {}
         self._tables: dict[tuple[object, ...], tuple[tuple[Table, Table, Table], tuple[Candidates, Candidates]]] = {}
         """By an op's content, a port and lists of candidates, told apart by identity (``TableMemo``)."""
@@ -229,18 +222,12 @@ class Residence:
                     extents[dim] = min(extents[dim], prod(size[name] for name in interval.along))
         return prod(max(0, extent) for extent in extents)
 
-    def weights(
-        self,
-        prices: Mapping[int, Fraction],
-        tilt: Fraction = Fraction(0),
-        charges: Mapping[str, Fraction] | None = None,
-    ) -> dict[Port, Weights]:
+    def weights(self, prices: Mapping[int, Fraction], tilt: Fraction = Fraction(0)) -> dict[Port, Weights]:
         """What a byte of each port's tables costs, where it costs something.
 
         Args:
             prices: of a byte, by moment.
             tilt: the share by which a byte costs more at the last op's ports than at the first op's.
-            charges: of a byte of a tensor's tiles, by tensor; not necessarily positive.
         """
         moments = sorted(prices)
         until = [Fraction(0), *itertools.accumulate(prices[moment] for moment in moments)]
@@ -257,10 +244,6 @@ class Residence:
                 known[key] = (during * times, lying * times, until[-1] * times if stay.counts_tiles else nothing)
             if any(known[key]):
                 found[port] = known[key]
-        for name, price in (charges or {}).items():
-            port = self._first_port[name]
-            during, lying, tiles = found.get(port, (nothing, nothing, nothing))
-            found[port] = (during, lying, tiles + price)
         return found
 
     def kind(self, port: Port) -> tuple[bool, bool, bool]:

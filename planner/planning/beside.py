@@ -14,8 +14,7 @@ from planner.cost.tables import CostTables
 from planner.errors import TofuError
 from planner.machine.routes import part
 from planner.machine.topology_file import Machine
-from planner.planning.limit.fit import Trial, trial_of
-from planner.planning.limit.room import fits
+from planner.planning.limit.trial import Trial, trial_of
 from planner.planning.machines import memory_limits
 from planner.planning.objective import Times
 from planner.planning.request import PlanRequest
@@ -114,7 +113,7 @@ def of_data(by_data: Trial | None, times: Times, limits: Sequence[int] | None) -
     if by_data is None:
         return None, True
     is_exact = not times.has_many_parts(len(by_data.decided.ops))
-    if is_exact and not fits(by_data, limits):
+    if is_exact and not by_data.fits(limits):
         return None, True
     return times.seconds(by_data), is_exact
 

@@ -14,7 +14,7 @@ from planner.artifacts.plan_folder import try_place, write_folder
 from planner.graph.data_folder import note_data_folder
 from planner.partition.build import plan_files, worker_files
 from planner.partition.sharding import with_annotations
-from planner.planning.limit.fit import Trial
+from planner.planning.limit.trial import Trial
 from planner.planning.session import Session
 from planner.runtime.values.results import write_bytes
 from planner.spent import part

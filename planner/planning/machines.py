@@ -11,7 +11,7 @@ from planner.errors import UsageError
 from planner.machine.device_profile import DeviceProfile, load_profile
 from planner.machine.routes import level_ways, part
 from planner.machine.topology_file import Machine, load_topology
-from planner.planning.limit.fit import Trial
+from planner.planning.limit.trial import Trial
 from planner.units import parse_bytes
 
 

@@ -24,8 +24,8 @@ from planner.errors import TofuError, UsageError
 from planner.machine.device_profile import DeviceProfile
 from planner.machine.routes import Interconnect, level_ways
 from planner.machine.topology_file import Machine
-from planner.planning.limit.fit import Goal, Trial, trial_of
-from planner.planning.limit.room import fits
+from planner.planning.goal import Goal
+from planner.planning.limit.trial import Trial, trial_of
 from planner.planning.machines import time_of
 from planner.progress import Progress, silent
 from planner.search.decided import Decided
@@ -235,7 +235,7 @@ class Times:
             if best is None or self.seconds(trial) < self.seconds(best):
                 best = trial
             is_faster = fitting is None or self.seconds(trial) < self.seconds(fitting)
-            if is_faster and fits(trial, limits):
+            if is_faster and trial.fits(limits):
                 fitting = trial
         assert best is not None, "there is a plan"
         return Fastest(best, fitting)

@@ -8,8 +8,7 @@ them, and sources that are near on the machine; and what is known only of the pr
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -31,11 +30,12 @@ from planner.planning.beside import LARGE, NO_SPEED, of_data, others, warnings
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.canonical_form import canonical_under
 from planner.planning.deliveries import shared
-from planner.planning.limit.fit import Goal, Trial, fullest, judged_by_residence, least_cost, trial_of, within
-from planner.planning.limit.in_steps import all_in_steps, fitted_by_steps, is_in_steps
-from planner.planning.limit.lean_grids import lean_grids
+from planner.planning.goal import Goal, least_cost
+from planner.planning.limit.fit import within
+from planner.planning.limit.in_steps import all_in_steps, is_in_steps
 from planner.planning.limit.least_memory import refuse_what_cannot_fit
-from planner.planning.limit.room import fits, shared_where_room
+from planner.planning.limit.room import shared_where_room
+from planner.planning.limit.trial import Trial, fullest, trial_of
 from planner.planning.machines import time_of
 from planner.planning.objective import (
     LITERATURE,
@@ -52,9 +52,8 @@ from planner.planning.request import PlanRequest
 from planner.planning.sources import from_the_nearest
 from planner.planning.stacks import decide_with_stacks, stacks_in
 from planner.planning.undescribed import undescribed_ops
-from planner.progress import in_part, silent, without_costs
+from planner.progress import in_part, without_costs
 from planner.results import Beside
-from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.effort import WHOLE_OPS
 from planner.search.literature.methods import CLOSED_FORMS
@@ -258,7 +257,8 @@ class Session:
         trial = self._within_memory(trial, plain, fitting, goal)
         if times is not None and fitting is not None:
             trial = min(fitting, trial, key=times.seconds)
-        return self._nearest(self._with_room_used(trial, goal))
+        kept = self._nearest(self._with_room_used(trial, goal))
+        return kept if kept is trial or self._is_within(kept) else trial
 
     def _by_tables_of_time(self, goal: Goal) -> Iterator[Trial]:
         """The plan for the least time as the search's tables add it up; none where the search is to end."""
@@ -274,49 +274,23 @@ class Session:
             stop.leaves_out(what)
 
     def _within_memory(self, trial: Trial, plain: Decided, fitting: Trial | None, goal: Goal) -> Trial:
-        """A plan that fits: the given one, that one in steps, one that is found for the limits, or one known to fit."""
+        """A plan that fits: the given one, one that is found for the limits, or one that is known to fit."""
         limits = self.request.limits
-        if limits is None or fits(trial, limits):
+        if limits is None or self._is_within(trial):
             self.request.stop.plan_is_there(is_fitting=True)
             return trial
         first = trial_of(plain) if trial.decided.deliveries else trial
-
-        def in_steps(found: Trial) -> Trial | None:
-            if self.request.op_schedule != "auto":
-                return None
-            self.request.progress("planning within the limit on memory: ops in steps")
-            return fitted_by_steps(found, limits, self.request.stop)
-
-        # Of a large graph prices come first: programs with ops in steps take longer to make than all of them.
-        stepped = None if judged_by_residence(first.decided) else in_steps(first)
-        if stepped is not None:
-            self.request.stop.plan_is_there(is_fitting=True)
-            return stepped
         try:
-            return within(first, self._ask, limits, goal, in_steps)
+            return within(first, self._ask, limits, goal, may_step=self.request.op_schedule == "auto")
         except (InfeasibleError, StoppedError):
-            gridded = fitting or self._on_lean_grids(first.decided, limits, in_steps)
-            if gridded is None:
+            if fitting is None:
                 raise
-            return gridded
+            return fitting
 
-    def _on_lean_grids(
-        self, plain: Decided, limits: tuple[int, ...], in_steps: Callable[[Trial], Trial | None]
-    ) -> Trial | None:
-        """A plan that fits since products and convolutions run in steps on grids for the memory there is."""
-        if not self.request.is_free or self.request.op_schedule != "auto" or judged_by_residence(plain):
-            return None  # of a large graph, too much work to be tried at the end
-        self.request.progress("planning within the limit on memory: processor grids for it")
-        for held in lean_grids(plain.ops, plain.cuts, min(limits)):
-            if self.request.stop.is_due():
-                return None
-            ask = replace(self._ask, held=held, effort="quick", progress=silent, is_needed=False)
-            with contextlib.suppress(InfeasibleError, StoppedError):
-                trial = trial_of(decide(plain.graph, plain.ops, ask))
-                found = trial if fits(trial, limits) else in_steps(trial)
-                if found is not None:
-                    return found
-        return None
+    def _is_within(self, trial: Trial) -> bool:
+        """Whether the plan that is kept fits: its program says so, where it gets one."""
+        limits = self.request.limits
+        return limits is None or (trial.holds(limits) if self.makes_program else trial.fits(limits))
 
     def _with_room_used(self, trial: Trial, goal: Goal) -> Trial:
         """The plan with deliveries shared for which there is memory, if it has none yet."""

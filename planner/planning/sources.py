@@ -10,7 +10,7 @@ from planner.machine.device_profile import DeviceProfile
 from planner.machine.routes import Interconnect
 from planner.machine.topology_file import Machine
 from planner.partition.fetches import nearest_first
-from planner.planning.limit.fit import Trial
+from planner.planning.limit.trial import Trial
 from planner.planning.machines import time_of
 from planner.stop import Stop, StoppedError
 

@@ -146,12 +146,6 @@ PRICE_TILTS = (Fraction(0), Fraction(1, 8), Fraction(-1, 8))
 """How prices are tilted, one after the other: at even prices layers that are equal go one way all together."""
 EQUAL_AIMS = Fraction(1, 2000)
 """Share of a limit: two aims for memory that differ by less count as equal. Doubled, fewer trials."""
-PRICES_BEFORE_BRANCHES = 8
-"""Prices that are tried before plans are divided into branches. Doubled, fewer branches and more searches for each."""
-PRICES_WITHOUT_BRANCHES = 16
-"""The same, where no plan says by which variable to divide."""
-UNBOUNDED = 1 << 62
-"""Bytes: more than any variable takes."""
 
 LAYER_STRATEGIES = 1 << 22
 """Strategies of the layers that are left after ICML'18's eliminations; more are refused. Doubled, 32 MiB more."""

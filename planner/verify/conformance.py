@@ -267,7 +267,7 @@ def _in_steps(plan: Decided, bound: BoundOp) -> Iterator[Decided]:
     """A plan of one op with that in two steps along each variable that allows it."""
     for number in step_variables(bound):
         known = choices(plan, along=number)
-        yield from (with_steps(plan, known, known.keys(), 1) for _ in known)
+        yield from (with_steps(plan, known, known) for _ in known)
 
 
 def _pieces(bound: BoundOp, strategy: Tiling) -> tuple[bytes, bytes]:

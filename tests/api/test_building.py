@@ -17,7 +17,7 @@ from planner.commands.main import tofu
 from planner.errors import ModelError, UsageError
 from planner.graph.to_onnx import write_model
 from planner.planning import session
-from planner.planning.limit.fit import Trial
+from planner.planning.limit.trial import Trial
 from planner.planning.session import Session
 from planner.planning.why import summary
 from planner.runtime.plan_files import load_plan

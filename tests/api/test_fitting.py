@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import pytest
 
 from planner import opdefs
-from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.graph.model import Graph
@@ -19,16 +17,14 @@ from planner.graph.purposes import Purpose
 from planner.partition.build import Unplaced
 from planner.partition.occupancy import occupancy, tightest
 from planner.planning.bodies import decide_with_bodies
-from planner.planning.limit import fit
-from planner.planning.limit.fit import Trial, least_cost, trial_of, within
-from planner.search.decide import decide
+from planner.planning.goal import least_cost
+from planner.planning.limit import trial
+from planner.planning.limit.fit import within
+from planner.planning.limit.trial import Trial, trial_of
 from planner.search.decided import Decided
-from planner.search.memory.nearby import Nearby
 from planner.search.request import SearchRequest
-from planner.search.user_rules.rules import Rules
 from planner.tdl.bind import BoundOp
 from planner.zoo import build
-from planner.zoo.recurrent import rnn
 
 WORKERS = 4
 MODEL = "cnn-2x64-12"
@@ -109,59 +105,6 @@ def test_more_workers_are_suggested_where_they_might_do() -> None:
     assert re.search(r"so might about \d+ workers or a smaller batch$", no.value.hint)
 
 
-@pytest.mark.slow
-def test_where_nothing_fits_plans_with_less_replication_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    ask = SearchRequest(2)
-    first = trial_of(decide_with_bodies(rnn(1, 32, batch=16, steps=3), opdefs.standard(), ask))
-    limited = partial(within, first, ask, goal=least_cost(ask.tables))
-
-    def told(limit: int) -> int:
-        """The memory that would do, by the error."""
-        with pytest.raises(InfeasibleError, match="no plan was found that fits") as no:
-            limited([limit] * ask.workers)
-        return int(no.value.hint.partition("--memory ")[2].partition("B)")[0])
-
-    def stuck(graph: Graph, ops: tuple[BoundOp, ...], asked: SearchRequest) -> Decided:
-        """A search that prices of memory lead nowhere."""
-        return first.decided if asked.rules == ask.rules else decide(graph, ops, asked)
-
-    # What every plan takes at least: with less, nothing but the least is looked for.
-    bound = -(-int(Residence(first.decided.graph, first.decided.ops).least().max()) // ask.workers)
-    least = told(bound)
-    with monkeypatch.context() as patched:
-        patched.setattr(Rules, "with_less_replication", lambda self: ())
-        assert least < told(bound)
-        patched.setattr(fit, "decide", stuck)
-        patched.setattr(fit, "Nearby", lambda plans, asked: Nearby(plans, bound_to(asked)))
-        assert least < told(least)
-    monkeypatch.setattr(fit, "decide", stuck)
-    monkeypatch.setattr(fit, "Nearby", lambda plans, asked: Nearby(plans, bound_to(asked)))
-    found = limited([least] * ask.workers)
-    assert peak(found) <= least
-    assert moved(found) > moved(first)
-
-
-def bound_to(ask: SearchRequest) -> SearchRequest:
-    """The same for a strategy of the literature, near whose plans no others are offered."""
-    return replace(ask, strategy="data")
-
-
-def test_ever_fewer_tensors_may_be_replicated() -> None:
-    pinned = Rules({"x": "R"})
-    assert [rules.replicate for rules in pinned.with_less_replication()] == ["weights", "none"]
-    assert all(rules.pins == pinned.pins for rules in pinned.with_less_replication())
-    assert Rules(replicate="none").with_less_replication() == ()
-
-
-@pytest.mark.slow
-def test_a_plan_that_prices_do_not_lead_to_is_found_by_dividing_plans() -> None:
-    ask = SearchRequest(WORKERS)
-    first = trial_of(decide_with_bodies(build("cnn-5x2048-6"), opdefs.standard(), ask))
-    for limit in (453_100_000, 550_500_000):
-        found = within(first, ask, [limit] * WORKERS, least_cost(ask.tables))
-        assert limit * 0.99 < peak(found) <= limit
-
-
 def test_occupancy_adds_up() -> None:
     _, first = planned()
     program, graph = first.partitioned.program, first.decided.graph
@@ -187,14 +130,14 @@ def test_of_a_large_graph_residence_says_what_fits_and_the_program_has_the_last_
     limit = int(peak(first) * 0.95)
     by_programs = fitted(limit)
     made: list[Decided] = []
-    unplaced = fit.unplaced
+    unplaced = trial.unplaced
 
     def counted(graph: Graph, ops: tuple[BoundOp, ...], decided: Decided, *others: Any, **named: Any) -> Unplaced:
         made.append(decided)
         return unplaced(graph, ops, decided, *others, **named)
 
-    monkeypatch.setattr(fit, "unplaced", counted)
-    monkeypatch.setattr(fit, "WHOLE_OPS", 1)
+    monkeypatch.setattr(trial, "unplaced", counted)
+    monkeypatch.setattr(trial, "WHOLE_OPS", 1)
     # The same plan, but not the same trial: its program is not made yet.
     found = within(trial_of(first.decided), planned()[0], [limit] * WORKERS, least_cost(CostTables()))
     assert peak(found) <= limit
@@ -206,13 +149,13 @@ def test_of_a_large_graph_residence_says_what_fits_and_the_program_has_the_last_
 def test_a_program_that_takes_more_than_residence_tightens_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     ask, first = planned()
     limit = int(peak(first) * 0.95)
-    monkeypatch.setattr(fit, "WHOLE_OPS", 1)
+    monkeypatch.setattr(trial, "WHOLE_OPS", 1)
     by_program = Trial.lacking_by_program
     asked: list[int] = []
 
-    def lacking(trial: Trial, limits: Sequence[int]) -> int:
+    def lacking(candidate: Trial, limits: Sequence[int]) -> int:
         """As if every program took 3% more than it does."""
-        asked.append(by_program(trial, [int(one / 1.03) for one in limits]))
+        asked.append(by_program(candidate, [int(one / 1.03) for one in limits]))
         return asked[-1]
 
     limit = int(peak(within(trial_of(first.decided), ask, [limit] * WORKERS, least_cost(ask.tables))) * 1.01)

@@ -17,7 +17,9 @@ from planner.errors import InfeasibleError
 from planner.graph.model import Graph
 from planner.machine.rates import Rates
 from planner.partition.build import partition
-from planner.planning.limit.fit import least_cost, trial_of, within
+from planner.planning.goal import least_cost
+from planner.planning.limit.fit import within
+from planner.planning.limit.trial import trial_of
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.effort import HIGHEST_PRICE

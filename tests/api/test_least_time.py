@@ -17,7 +17,7 @@ from planner.machine.routes import level_ways
 from planner.machine.topology_file import load_topology
 from planner.planning.beside import other_counts, warnings
 from planner.planning.bodies import decide_with_bodies
-from planner.planning.limit.fit import Trial, trial_of
+from planner.planning.limit.trial import Trial, trial_of
 from planner.planning.objective import LITERATURE, Times, of_the_literature
 from planner.results import Beside, OtherCount
 from planner.search.request import SearchRequest

@@ -11,8 +11,9 @@ import pytest
 
 from planner import api, opdefs
 from planner.graph.to_onnx import write_model
-from planner.planning.limit.fit import Trial, least_cost, trial_of
-from planner.planning.limit.room import fits, shared_where_room
+from planner.planning.goal import least_cost
+from planner.planning.limit.room import shared_where_room
+from planner.planning.limit.trial import Trial, trial_of
 from planner.report import as_json, tables
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
@@ -57,8 +58,8 @@ def test_less_memory_means_less_sharing() -> None:
     limits = (peak(first), (peak(first) + peak(everything)) // 2, peak(everything))
     found = [within(limit) for limit in limits]
     assert all(peak(one) <= limit for one, limit in zip(found, limits, strict=True))
-    assert all(fits(one, [limit] * WORKERS) for one, limit in zip(found, limits, strict=True))
-    assert not fits(everything, [limits[1]] * WORKERS)
+    assert all(one.fits([limit] * WORKERS) for one, limit in zip(found, limits, strict=True))
+    assert not everything.fits([limits[1]] * WORKERS)
     assert moved(first) > moved(found[0]) > moved(found[1]) > moved(found[2]) == moved(everything)
 
 

@@ -18,7 +18,7 @@ from planner.machine.topology_file import Device, DeviceGraph, DeviceLink
 from planner.partition import fetches
 from planner.partition.build import partition
 from planner.partition.fetches import Contributions, Holders, Layouts, copied, nearest_first
-from planner.planning.limit.fit import Trial
+from planner.planning.limit.trial import Trial
 from planner.planning.machines import time_of
 from planner.planning.sources import from_the_nearest
 from planner.search.decided import Decided

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import chain, combinations
+from itertools import combinations
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.search.effort import MOST_GIVEN_BACK, MOST_TRIALS
-from planner.search.memory.limit import (
-    Measured,
-    Part,
-    Planner,
-    Prices,
-    components,
-    fit,
-    mixed,
-)
+from planner.search.effort import MOST_TRIALS
+from planner.search.memory.limit import Measured, Planner, Prices, at_prices
 
 Point = tuple[int, ...]
 """Objective, and residence by moment."""
@@ -57,6 +49,11 @@ def corners(points: Sequence[Point]) -> set[Point]:
     return found
 
 
+def best_of(tried: Sequence[Measured[Point]]) -> Measured[Point]:
+    """The cheapest of those that fit."""
+    return min((plan for plan in tried if plan.is_fitting), key=lambda plan: plan.objective)
+
+
 points = st.lists(st.tuples(st.integers(0, 300), st.integers(1, 300)), min_size=1, max_size=8, unique=True)
 
 
@@ -64,89 +61,49 @@ points = st.lists(st.tuples(st.integers(0, 300), st.integers(1, 300)), min_size=
 def test_the_best_corner_that_fits_is_found(plans: list[Point], limit: int) -> None:
     asked: list[Prices] = []
     plan_for = planner(plans, [held for _, held in plans], limit, asked)
-    found = fit(plan_for({}, Fraction(0)), plan_for, 1)
-    assert len(asked) - 1 == found.trials <= MOST_TRIALS
+    tried, _ = at_prices(plan_for({}, Fraction(0)), plan_for, 1)
+    assert len(asked) - 1 == len(tried) - 1 <= MOST_TRIALS
     fitting = [point for point in corners(plans) if point[1] <= limit]
-    assert found.best.is_fitting == bool(fitting)
+    assert any(plan.is_fitting for plan in tried) == bool(fitting)
     if fitting:
-        assert found.best.objective <= min(point[0] for point in fitting)
-        assert all(not one.is_fitting and one.objective < found.best.objective for one in found.cheaper)
+        best = best_of(tried)
+        assert best.objective <= min(point[0] for point in fitting)
+        assert all(not plan.is_fitting for plan in tried if plan.objective < best.objective)
 
 
 def test_a_plan_that_fits_is_not_looked_for() -> None:
     asked: list[Prices] = []
-    found = fit(measured((5, 10), 0), planner([], [], 0, asked), 1)
-    assert (found.best.plan, found.trials, asked) == ((5, 10), 0, [])
+    tried, prices = at_prices(measured((5, 10), 0), planner([], [], 0, asked), 1)
+    assert ([plan.plan for plan in tried], prices, asked) == ([(5, 10)], {}, [])
 
 
 def test_the_program_decides_and_not_residence() -> None:
     # At the aim that residence suggests, the plan does not fit in truth: the aim is lowered.
     plans, needs = [(0, 100), (10, 60), (30, 40), (100, 5)], [50, 45, 20, 10]
     plan_for = planner(plans, needs, 30, [])
-    found = fit(plan_for({}, Fraction(0)), plan_for, 1)
-    assert found.best.plan == (30, 40)
-    assert found.cheaper[0].plan == (10, 60)
+    tried, _ = at_prices(plan_for({}, Fraction(0)), plan_for, 1)
+    assert best_of(tried).plan == (30, 40)
+    assert max(plan.objective for plan in tried if plan.objective < 30) == 10, "the next cheaper one was tried, too"
 
 
 def test_a_plan_between_two_that_do_not_fit_is_found() -> None:
     plans, needs = [(0, 100), (10, 60), (30, 40), (100, 5)], [50, 20, 45, 40]
     plan_for = planner(plans, needs, 30, [])
-    assert fit(plan_for({}, Fraction(0)), plan_for, 1).best.plan == (10, 60)
+    assert best_of(at_prices(plan_for({}, Fraction(0)), plan_for, 1)[0]).plan == (10, 60)
 
 
 def test_of_plans_that_cost_the_same_the_one_that_takes_less() -> None:
     plans = [(5, 10), (5, 7), (9, 1)]
     asked: list[Prices] = []
     plan_for = planner(plans, [10, 7, 1], 8, asked)
-    found = fit(measured((5, 10), 2), plan_for, 1)
-    assert (found.best.plan, len(asked)) == ((5, 7), 1)
+    tried, _ = at_prices(measured((5, 10), 2), plan_for, 1)
+    assert (best_of(tried).plan, len(asked)) == ((5, 7), 1)
 
 
 def test_memory_has_a_price_at_every_moment_at_which_a_plan_is_fullest() -> None:
     # What saves at one moment makes the other fullest; only a price at both leads to the third plan.
     plans = [(0, 100, 100), (5, 40, 100), (6, 100, 40), (12, 50, 50), (90, 30, 30)]
     plan_for = planner(plans, [max(point[1:]) for point in plans], 60, [])
-    found = fit(plan_for({}, Fraction(0)), plan_for, 1)
-    assert found.best.plan == (12, 50, 50)
-    assert set(found.prices) == {0, 1}
-
-
-def test_components_are_what_hangs_together() -> None:
-    links = [("a", "b"), ("b", "c"), ("d", "e"), ("e", "x"), ("x", "f")]
-    found = components(["a", "b", "c", "d", "e", "f"], links)
-    assert sorted(sorted(part) for part in found) == [["a", "b", "c"], ["d", "e"], ["f"]]
-    assert components([], links) == ()
-
-
-parts = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 50)), min_size=1, max_size=7)
-
-
-@given(parts, st.integers(0, 100))
-def test_mixing_fits_and_costs_no_more_than_the_plan_that_fits(sizes: list[Point], spare: int) -> None:
-    every = [Part((number,), moved, held) for number, (moved, held) in enumerate(sizes)]
-    wanted = max(0, sum(part.saved for part in every) - spare)
-
-    def measure(chosen: Sequence[Part[int]]) -> Measured[tuple[int, ...]]:
-        saved = sum(part.saved for part in chosen)
-        plan = tuple(sorted(number for part in chosen for number in part.variables))
-        return Measured(plan, sum(part.objective for part in chosen), np.array([-saved]), wanted - saved)
-
-    found = mixed(every, measure)
-    assert found.is_fitting
-    subsets = chain.from_iterable(combinations(every, count) for count in range(len(every) + 1))
-    best = min(plan.objective for plan in map(measure, subsets) if plan.is_fitting)
-    dearest = max(part.objective for part in every)
-    # Taken in the order of their price, the fewest that fit: at most the last one is too much.
-    assert best <= found.objective <= best + dearest
-
-
-def test_what_one_part_too_many_saves_is_given_back() -> None:
-    # By price the small parts come first; the large one, which is needed, makes them needless.
-    every = [Part((number,), 1, 1) for number in range(MOST_GIVEN_BACK - 1)] + [Part((99,), 20, 15)]
-
-    def measure(chosen: Sequence[Part[int]]) -> Measured[tuple[int, ...]]:
-        saved = sum(part.saved for part in chosen)
-        plan = tuple(number for part in chosen for number in part.variables)
-        return Measured(plan, sum(part.objective for part in chosen), np.array([-saved]), 15 - saved)
-
-    assert mixed(every, measure).plan == (99,)
+    tried, prices = at_prices(plan_for({}, Fraction(0)), plan_for, 1)
+    assert best_of(tried).plan == (12, 50, 50)
+    assert set(prices) == {0, 1}

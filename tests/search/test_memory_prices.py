@@ -27,7 +27,7 @@ def test_the_mixture_costs_what_another_solver_finds_and_no_plan_is_cheaper_at_i
     drawn: tuple[list[int], list[list[int]]], highest: int
 ) -> None:
     objectives, excesses = drawn
-    found = cheapest_mixture(objectives, excesses, Fraction(highest))
+    objective, prices = cheapest_mixture(objectives, excesses, Fraction(highest))
     count, moments = len(objectives), len(excesses[0])
     peer = linprog(
         objectives + [highest] * moments,
@@ -36,16 +36,14 @@ def test_the_mixture_costs_what_another_solver_finds_and_no_plan_is_cheaper_at_i
         A_eq=[[1] * count + [0] * moments],
         b_eq=[1],
     )
-    assert float(found.objective) == pytest.approx(peer.fun, abs=1e-6)
-    assert all(0 <= price <= highest for price in found.prices)
+    assert float(objective) == pytest.approx(peer.fun, abs=1e-6)
+    assert all(0 <= price <= highest for price in prices)
     charged = [
-        objective + sum(price * excess for price, excess in zip(found.prices, row, strict=True))
-        for objective, row in zip(objectives, excesses, strict=True)
+        alone + sum(price * excess for price, excess in zip(prices, row, strict=True))
+        for alone, row in zip(objectives, excesses, strict=True)
     ]
-    assert min(charged) == found.objective
+    assert min(charged) == objective
 
 
 def test_prices_of_two_plans_are_the_secant_between_them() -> None:
-    found = cheapest_mixture([10, 40], [[20], [-40]], Fraction(1024))
-    assert found.prices == (Fraction(1, 2),)
-    assert found.objective == 20
+    assert cheapest_mixture([10, 40], [[20], [-40]], Fraction(1024)) == (20, (Fraction(1, 2),))

@@ -7,7 +7,7 @@ holds a chunk at a time (``planner.partition.stepping``). Tilings, strategies an
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -19,9 +19,8 @@ from planner.cost.contraction import contraction_of
 from planner.cost.residence import Residence
 from planner.errors import InfeasibleError
 from planner.graph.model import Graph
-from planner.planning.limit.fit import Trial, judged_by_residence, trial_of
+from planner.planning.limit.trial import Trial, judged_by_residence, trial_of
 from planner.search.decided import Decided
-from planner.search.effort import MANY_OPS
 from planner.stop import Stop
 from planner.tdl.bind import BoundOp
 
@@ -33,29 +32,14 @@ _SHARES: Final = (1.0, 0.75, 0.5, 0.0)
 """Ops are taken that run while all workers together hold more than such a share of what there is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """How an op can run in steps: along which variable, the fewest chunks, and the most."""
-
-    variable: int
-    owners: int
-    """How many owners there are of what a worker reads along the variable, at most: a chunk lies within one of them."""
-    most: int
-    """No worker has more of the variable than makes so many chunks of 1."""
-
-    def steps(self, times: int) -> Steps | None:
-        """With so many chunks of what each owner has, at least 2 in all; None if that is more than there is."""
-        count = max(2, self.owners * times)
-        return Steps(self.variable, count) if count <= self.most else None
-
-
-def choice_of(
+def steps_of(
     graph: Graph, op: BoundOp, strategy: Tiling, tilings: Mapping[str, Tiling], along: int | None = None
-) -> Choice | None:
-    """How an op can run in steps; None if it cannot.
+) -> tuple[Steps, ...]:
+    """In which steps an op can run, the fewest first, for each of ``TIMES`` as far as there are so many; () if in none.
 
     It sums products of two inputs and reads no constant. The variable indexes dims alone (a stencil's do not circulate)
-    and is summed over, or indexes the result. Of several that is taken with which a worker holds least.
+    and is summed over, or indexes the result. Of several that is taken with which a worker holds least. A chunk lies
+    within what one owner has, and no worker has less than an element of each.
 
     Args:
         graph: that the op is of.
@@ -67,31 +51,30 @@ def choice_of(
     contraction = contraction_of(op)
     names = [op.op.inputs[slot] for slot in op.read_slots]
     if contraction is None or any(name in graph.constants for name in names):
-        return None
+        return ()
     slots = [operand.position for operand in contraction.operands[:2]]
     ranges = op.ranges(strategy)
     busy = np.array(strategy.busy)
-    found: list[tuple[int, int, Choice]] = []
+    found: list[tuple[int, int, tuple[Steps, ...]]] = []
     for number in step_variables(op):
         if along not in (None, number):
             continue
-        dims = [_dim_of(op, slot, number) for slot in slots]
         most = int((ranges.hi - ranges.lo)[busy, number].min())
         owners = 1
-        for slot, dim in zip(slots, dims, strict=True):
+        for slot in slots:
+            dim = _dim_of(op, slot, number)
             if dim is None:
                 continue
             name = op.op.inputs[slot]
-            tiles = tilings[name].boxes(graph.tensors[name].shape)
-            starts = sorted(set(tiles.lo[:, dim].tolist()))
-            for lo, hi in {
-                (int(a), int(b)) for a, b in zip(ranges.lo[busy, number], ranges.hi[busy, number], strict=True)
-            }:
+            starts = sorted(set(tilings[name].boxes(graph.tensors[name].shape).lo[:, dim].tolist()))
+            for lo, hi in {*zip(ranges.lo[busy, number].tolist(), ranges.hi[busy, number].tolist(), strict=True)}:
                 owners = max(owners, 1 + sum(lo < start < hi for start in starts))
-        one = Choice(number, owners, most)
-        if one.steps(1) is not None:
-            found.append((_held(graph, op, ranges, tilings, one), number, one))
-    return min(found, default=(0, 0, None))[2]
+        counts = [max(2, owners * times) for times in TIMES]
+        steps = tuple(Steps(number, count) for count in counts if count <= most)
+        if steps:
+            share = max(2, min(most, counts[-1]))
+            found.append((_held(graph, op, ranges, tilings, number, share), number, steps))
+    return min(found, default=(0, 0, ()))[2]
 
 
 def step_variables(op: BoundOp) -> tuple[int, ...]:
@@ -112,20 +95,19 @@ def step_variables(op: BoundOp) -> tuple[int, ...]:
     return tuple(number for number in range(len(op.variables)) if circulates(number))
 
 
-def _held(graph: Graph, op: BoundOp, ranges: Boxes, tilings: Mapping[str, Tiling], choice: Choice) -> int:
-    """About what the fullest worker holds for an op in steps, in bytes, beside the tiles of its inputs."""
-    share = max(2, min(choice.most, choice.owners * TIMES[-1]))
+def _held(graph: Graph, op: BoundOp, ranges: Boxes, tilings: Mapping[str, Tiling], variable: int, count: int) -> int:
+    """About what the fullest worker holds for an op in so many steps, in bytes, beside the tiles of its inputs."""
     total = np.zeros(ranges.workers, dtype=np.int64)
     for slot, read in op.reads(ranges).items():
         tensor = graph.tensors[op.op.inputs[slot]]
         tiles = tilings[op.op.inputs[slot]].boxes(tensor.shape)
         missing = np.where(read.boxes.overlap(tiles) == read.boxes.elements, 0, read.boxes.elements)
-        total += missing * tensor.dtype.item_bytes // (share if choice.variable in op.read_along(slot) else 1)
+        total += missing * tensor.dtype.item_bytes // (count if variable in op.read_along(slot) else 1)
     name = op.op.outputs[0]
     tensor, made = graph.tensors[name], op.makes(ranges, 0)
     owned = tilings[name].boxes(tensor.shape).elements
-    if choice.variable in (op.analysis.outputs[0] or ()):
-        total += (made.elements // share + 2 * owned) * tensor.dtype.item_bytes
+    if variable in (op.analysis.outputs[0] or ()):
+        total += (made.elements // count + 2 * owned) * tensor.dtype.item_bytes
     else:
         total += (made.elements + owned) * tensor.dtype.item_bytes
     return int(total.max())
@@ -144,22 +126,30 @@ def _dim_of(op: BoundOp, slot: int, variable: int) -> int | None:
     return along[0] if interval is not None and interval.alone == name else None
 
 
-def choices(decided: Decided, along: int | None = None) -> dict[str, Choice]:
-    """By op that can run in steps, how; along a variable of this number, or of any."""
+def choices(decided: Decided, along: int | None = None) -> dict[str, tuple[Steps, ...]]:
+    """By op that can run in steps, in which (``steps_of``); along a variable of this number, or of any."""
     found = {}
     for op in decided.ops:
-        one = choice_of(decided.graph, op, decided.strategies[op.op.name].tiling, decided.tilings, along)
-        if one is not None:
-            found[op.op.name] = one
+        steps = steps_of(decided.graph, op, decided.strategies[op.op.name].tiling, decided.tilings, along)
+        if steps:
+            found[op.op.name] = steps
     return found
 
 
-def with_steps(decided: Decided, known: Mapping[str, Choice], names: Collection[str], times: int) -> Decided:
-    """The plan with some ops in steps, with so many chunks of what each owner has, or as many as there can be."""
+def with_steps(
+    decided: Decided, known: Mapping[str, tuple[Steps, ...]], names: Collection[str], times: int = 1
+) -> Decided:
+    """The plan with some ops in steps, with so many chunks of what each owner has, or as many as there can be.
+
+    Args:
+        decided: the plan.
+        known: in which steps its ops can run (``choices``).
+        names: of the ops that are to run in steps.
+        times: one of ``TIMES``.
+    """
     strategies: dict[str, OpStrategy] = dict(decided.strategies)
     for name in names:
-        steps = next(filter(None, (known[name].steps(less) for less in reversed(TIMES) if less <= times)), None)
-        strategies[name] = replace(strategies[name], steps=steps)
+        strategies[name] = replace(strategies[name], steps=known[name][: 1 + TIMES.index(times)][-1])
     return replace(decided, strategies=strategies)
 
 
@@ -176,15 +166,15 @@ def all_in_steps(decided: Decided) -> Decided:
             facts=("steps are for ops that sum products of two inputs over a variable that indexes both",),
             hint="leave --op-schedule out",
         )
-    return with_steps(decided, known, known.keys(), 1)
+    return with_steps(decided, known, known)
 
 
 def fitted_by_steps(trial: Trial, limits: tuple[int, ...], stop: Stop) -> Trial | None:
     """The plan with ops in steps such that it fits; None if no such choice was found.
 
-    Those ops are taken that run while the workers hold most, more and more of them, each in more and more steps. Of a
-    graph of many ops all are tried in as many steps as may be first: where that does not fit, nothing does; of a large
-    one, nothing else is tried.
+    All are tried in as many steps as may be first: where that does not fit, nothing does. Then those ops are taken that
+    run while the workers hold most, more and more of them, each in more and more steps; of a large graph nothing else
+    is tried.
 
     Args:
         trial: a plan that does not fit.
@@ -195,12 +185,11 @@ def fitted_by_steps(trial: Trial, limits: tuple[int, ...], stop: Stop) -> Trial 
     known = choices(decided)
     if not known or any(strategy.steps is not None for strategy in decided.strategies.values()):
         return None
-    if len(decided.ops) > MANY_OPS:
-        leanest = trial_of(with_steps(decided, known, sorted(known), TIMES[-1]), lean=True, limit_bytes=min(limits))
-        if leanest.lacking_by_program(limits) > 0:
-            return None
-        if judged_by_residence(decided):
-            return leanest
+    leanest = trial_of(with_steps(decided, known, sorted(known), TIMES[-1]), lean=True, limit_bytes=min(limits))
+    if leanest.lacking_by_program(limits) > 0:
+        return None
+    if judged_by_residence(decided):
+        return leanest
     held = Residence(decided.graph, decided.ops).of(decided)
     at = {op.op.name: int(bytes_) for op, bytes_ in zip(decided.ops, held, strict=True)}
     tried: set[tuple[frozenset[str], int]] = set()

@@ -11,7 +11,7 @@ from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
 from planner.graph.model import Graph, is_used
 from planner.partition.build import unplaced
-from planner.planning.limit.in_steps import TIMES, choice_of
+from planner.planning.limit.in_steps import steps_of
 from planner.results import OpMemory
 from planner.search.decided import Decided
 from planner.tdl.bind import BoundOp
@@ -29,10 +29,7 @@ def op_memory(
         tilings: the plan's, by tensor.
         tables: to count with.
     """
-    known = choice_of(graph, op, strategy.tiling, tilings)
-    tried = [] if strategy.steps is None else [strategy.steps]
-    if known is not None and strategy.steps is None:
-        tried += [steps for times in TIMES if (steps := known.steps(times)) is not None]
+    tried = steps_of(graph, op, strategy.tiling, tilings) if strategy.steps is None else (strategy.steps,)
     alone = _alone(graph, op, tilings, strategy)
 
     def taken(steps: Steps | None) -> int:

@@ -8,7 +8,8 @@ from typing import Final
 
 from planner.counted import may_stop
 from planner.planning.deliveries import with_savings
-from planner.planning.limit.fit import Goal, Trial, judged_by_residence, residence_lacking
+from planner.planning.goal import Goal
+from planner.planning.limit.trial import Trial, judged_by_residence
 from planner.planning.paid_again import Saving, paid_for_twice, savings
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
@@ -18,16 +19,6 @@ from planner.tdl.descriptions import Descriptions
 SHARED: Final = "deliveries that readers share where there is memory"
 _MOST_TRIALS = 24
 """Programs that are made at most to see what fits."""
-
-
-def fits(trial: Trial, limits: Sequence[int] | None) -> bool:
-    """Whether the workers' tensors fit.
-
-    Args:
-        trial: a plan with its program.
-        limits: the memory there is, in any order; None: enough.
-    """
-    return limits is None or trial.lacking(limits) <= 0
 
 
 def shared_where_room(
@@ -61,7 +52,7 @@ def shared_where_room(
         found = replace(trial, decided=with_savings(plain, chosen, descriptions, tables))
         try:
             with may_stop(ask.stop):
-                return found if goal.of(found) < goal.of(best) and fits(found, limits) else None
+                return found if goal.of(found) < goal.of(best) and found.fits(limits) else None
         except StoppedError:
             ask.stop.leaves_out(SHARED)
             return None
@@ -108,11 +99,11 @@ def _with_the_first(
         ask.progress(f"sharing deliveries where there is memory: {few} to {many}", cost=trial.decided.cost)
         count = (few + many) // 2
         found = replace(trial, decided=with_savings(plain, waiting[:count], descriptions, ask.tables))
-        is_enough = limits is None or residence_lacking(found, sum(limits)) <= 0
+        is_enough = limits is None or found.lacking_on_average(sum(limits)) <= 0
         few, many = (count, many) if is_enough else (few, count)
     for count in (few, few // 2):
         found = replace(trial, decided=with_savings(plain, waiting[:count], descriptions, ask.tables))
-        if count and fits(found, limits) and goal.of(found) < goal.of(trial):
+        if count and found.fits(limits) and goal.of(found) < goal.of(trial):
             return found
     return trial
 

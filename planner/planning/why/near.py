@@ -18,7 +18,7 @@ from planner.artifacts.plan import OpStrategy
 from planner.cost.by_op import costed
 from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError
-from planner.planning.limit.fit import trial_of
+from planner.planning.limit.trial import trial_of
 from planner.reasons import RunnerUp, Subject
 from planner.search.decided import Decided
 from planner.search.model.found import Found

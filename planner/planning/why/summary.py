@@ -19,7 +19,7 @@ from planner.cost.seconds.measured import compute_times
 from planner.cost.tables import CostTables
 from planner.errors import TofuError
 from planner.machine.routes import part
-from planner.planning.limit.fit import Trial, trial_of
+from planner.planning.limit.trial import Trial, trial_of
 from planner.planning.machines import Target, memory_limits
 from planner.planning.session import Planned, Session
 from planner.planning.why.causes import causes

@@ -6,14 +6,13 @@ search can put a price. So the search aims at a residence, as far below that of 
 the limit; the prices that lead there come from the plans known so far (``planner.search.memory.prices``), plan by plan,
 until no plan is new. If the best plan at the aim does not fit, or has room to spare, the aim is moved.
 
-Prices lead to the corners of a hull. Where the best plan that fits and a cheaper one that does not differ in parts that
-have nothing to do with each other, each part can be taken from either: ``mixed`` closes what is left.
+Prices lead to the corners of a hull; what lies between is closed by mixing (``planner.planning.limit.mixing``).
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Generic, TypeAlias, TypeVar
@@ -21,12 +20,11 @@ from typing import Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.search.effort import EQUAL_AIMS, HIGHEST_PRICE, LOWEST_PRICE, MOST_GIVEN_BACK, MOST_TRIALS, PRICE_TILTS
+from planner.search.effort import EQUAL_AIMS, HIGHEST_PRICE, LOWEST_PRICE, MOST_TRIALS, PRICE_TILTS
 from planner.search.memory.prices import cheapest_mixture
 from planner.stop import StoppedError
 
 P = TypeVar("P")
-N = TypeVar("N", bound=Hashable)
 Prices: TypeAlias = Mapping[int, Fraction]
 """Of a byte on any worker, by moment."""
 
@@ -62,27 +60,13 @@ Planner: TypeAlias = Callable[[Prices, Fraction], Measured[P]]
 """Makes and measures the plan for prices, and for how they are tilted (``Residence.weights``)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fit(Generic[P]):
-    """What was found."""
-
-    best: Measured[P]
-    """The cheapest plan of those that fit; the one that lacks the least memory if none fits."""
-    cheaper: tuple[Measured[P], ...]
-    """Plans that are cheaper and do not fit, the dearest first; none if the first one fits."""
-    prices: Prices
-    """At which the best plan was found, about; none if the first one fits."""
-    trials: int
-    """Plans that were searched for."""
-
-
-def fit(
+def at_prices(
     first: Measured[P],
     plan_for: Planner[P],
     workers: int,
     highest_price: Fraction = HIGHEST_PRICE,
     most_trials: int = MOST_TRIALS,
-) -> Fit[P]:
+) -> tuple[list[Measured[P]], Prices]:
     """Searches for the cheapest plan of those that fit.
 
     Args:
@@ -93,21 +77,17 @@ def fit(
         most_trials: plans that are searched for at most.
 
     Returns:
-        The plan, which need not fit: then none that was found does.
+        The plans that were tried, the first one among them, none of which need fit; and the prices at which the best
+        one that fits was found, about.
     """
     if first.is_fitting:
-        return Fit(first, (), {}, 0)
+        return [first], {}
     prices: Prices = {first.fullest: LOWEST_PRICE}
     tried = [first, plan_for(prices, Fraction(0))]
     if not tried[-1].is_fitting:
         with contextlib.suppress(StoppedError):  # what was tried until then is there
             prices = _hunt(tried, plan_for, workers, highest_price, most_trials)
-    fitting = [one for one in tried if one.is_fitting]
-    if not fitting:
-        return Fit(min(tried, key=lambda one: (one.excess_bytes, one.objective)), (), prices, len(tried) - 1)
-    best = min(fitting, key=lambda one: (one.objective, one.excess_bytes))
-    cheaper = sorted((one for one in tried if one.objective < best.objective), key=lambda one: -one.objective)
-    return Fit(best, tuple(cheaper), prices, len(tried) - 1)
+    return tried, prices
 
 
 def _hunt(
@@ -148,74 +128,5 @@ def _prices(tried: Sequence[Measured[P]], aim: int, highest_price: Fraction) -> 
     """Prices at the moments at which known plans are fullest, at which the cheapest mixture of plans is at the aim."""
     moments = sorted({plan.fullest for plan in tried})
     excesses = [(plan.residence[moments] - aim).tolist() for plan in tried]
-    mixture = cheapest_mixture([plan.objective for plan in tried], excesses, highest_price)
-    return {moment: price for moment, price in zip(moments, mixture.prices, strict=True) if price}
-
-
-def components(differing: Iterable[N], links: Iterable[tuple[N, N]]) -> tuple[tuple[N, ...], ...]:
-    """The connected parts in which two plans differ.
-
-    Args:
-        differing: variables that have another value in each plan.
-        links: pairs of variables that share a table.
-    """
-    group: dict[N, list[N]] = {variable: [variable] for variable in differing}
-    for one, other in links:
-        if one in group and other in group and group[one] is not group[other]:
-            larger, smaller = sorted((group[one], group[other]), key=len, reverse=True)
-            larger.extend(smaller)
-            for member in smaller:
-                group[member] = larger
-    return tuple(tuple(part) for part in {id(part): part for part in group.values()}.values())
-
-
-@dataclass(frozen=True, slots=True)
-class Part(Generic[N]):
-    """A part in which two plans differ, and what taking it from the one that fits changes."""
-
-    variables: tuple[N, ...]
-    objective: int
-    """By how much more; parts add up, since no table joins two of them."""
-    saved: int
-    """Less memory, at the moments at which it has a price."""
-
-    @property
-    def rank(self) -> tuple[int, Fraction, int]:
-        """In which order parts are taken: those that save memory for nothing first, then by price."""
-        if self.saved <= 0:
-            # It saves nothing as residence counts: taken last, and only because the program may see it otherwise.
-            return (1, Fraction(self.objective), -self.saved)
-        return (0, Fraction(self.objective, self.saved), -self.saved)
-
-
-def mixed(parts: Sequence[Part[N]], measure: Callable[[Sequence[Part[N]]], Measured[P]]) -> Measured[P]:
-    """The cheapest plan that fits among those that take the cheapest parts from the fitting plan.
-
-    Args:
-        parts: all in which the two plans differ; with all of them taken, the plan fits.
-        measure: the plan that does not fit, with these parts taken from the one that does.
-    """
-    taken = sorted(parts, key=lambda part: part.rank)
-    best = measure(taken)
-    assert best.is_fitting, "with all parts of the plan that fits, it is that plan"
-    low, high = 0, len(taken)
-    # The fewest parts that fit; the judge need not agree with the order, so every plan that fits is a candidate.
-    while high - low > 1:
-        middle = (low + high) // 2
-        found = measure(taken[:middle])
-        if found.is_fitting:
-            high = middle
-            best = min(best, found, key=lambda plan: plan.objective)
-        else:
-            low = middle
-    taken = taken[:high]
-    # What one part too many saved may make another one needless: the dearest is given back first.
-    for part in sorted(taken, key=lambda part: -part.objective)[:MOST_GIVEN_BACK]:
-        fewer = [other for other in taken if other is not part]
-        if part.objective <= 0 or not fewer:
-            break
-        found = measure(fewer)
-        if found.is_fitting:
-            taken = fewer
-            best = min(best, found, key=lambda plan: plan.objective)
-    return best
+    _, found = cheapest_mixture([plan.objective for plan in tried], excesses, highest_price)
+    return {moment: price for moment, price in zip(moments, found, strict=True) if price}

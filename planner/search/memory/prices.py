@@ -10,27 +10,22 @@ principle for linear programs", 1960).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 
-@dataclass(frozen=True, slots=True)
-class Mixture:
-    """The cheapest mixture of plans."""
-
-    objective: Fraction
-    """Its own, and what it is charged where it exceeds the limit."""
-    prices: tuple[Fraction, ...]
-    """Of a byte, by moment; at most the highest price."""
-
-
-def cheapest_mixture(objectives: Sequence[int], excesses: Sequence[Sequence[int]], highest_price: Fraction) -> Mixture:
+def cheapest_mixture(
+    objectives: Sequence[int], excesses: Sequence[Sequence[int]], highest_price: Fraction
+) -> tuple[Fraction, tuple[Fraction, ...]]:
     """The cheapest mixture of plans that is within a limit at every moment, or pays the highest price for what is not.
 
     Args:
         objectives: of each plan; at least one.
         excesses: by plan and moment, the bytes above the limit; negative where there is room.
         highest_price: of a byte above the limit.
+
+    Returns:
+        The mixture's objective, with what it is charged where it exceeds the limit; and the price of a byte, by moment,
+        at most the highest one.
 
     The simplex method on exact fractions, by Bland's rule: columns are plans, then for each moment what is above the
     limit and what is below it. The first plan alone, with what it has above or below, is where it starts.
@@ -55,7 +50,7 @@ def cheapest_mixture(objectives: Sequence[int], excesses: Sequence[Sequence[int]
     while True:
         entering = next((column for column in range(columns) if price[column] < 0), None)
         if entering is None:
-            return Mixture(-price[-1], tuple(price[plans + moments : columns]))
+            return -price[-1], tuple(price[plans + moments : columns])
         ratios = [
             (row[-1] / row[entering], basis[number], number) for number, row in enumerate(rows) if row[entering] > 0
         ]

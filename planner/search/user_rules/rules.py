@@ -44,11 +44,6 @@ class Rules:
         """All rules but one prohibition."""
         return replace(self, forbidden=(*self.forbidden[:number], *self.forbidden[number + 1 :]))
 
-    def with_less_replication(self) -> tuple[Rules, ...]:
-        """The same rules, but for which tensors may be replicated: ever fewer."""
-        fewer: Mapping[Replication, tuple[Replication, ...]] = {"all": ("weights", "none"), "weights": ("none",)}
-        return tuple(replace(self, replicate=replicate) for replicate in fewer.get(self.replicate, ()))
-
 
 NO_RULES = Rules()
 

@@ -1,4 +1,4 @@
-"""Ops in steps where a graph has many: the leanest choice tells first whether any fits."""
+"""Ops in steps: the leanest choice tells first whether any fits."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 
 from planner import opdefs
 from planner.graph.model import DType, Graph, Op, Tensor
-from planner.planning.limit import fit, in_steps
-from planner.planning.limit.fit import Trial, trial_of
+from planner.planning.limit import trial
 from planner.planning.limit.in_steps import TIMES, fitted_by_steps
+from planner.planning.limit.trial import Trial, trial_of
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
@@ -21,26 +21,26 @@ def product() -> Decided:
     return decide(graph, opdefs.standard().bind_all(graph), SearchRequest(8, partitioned_inputs=True, effort="quick"))
 
 
-def test_of_many_ops_the_leanest_choice_is_tried_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_leanest_choice_is_tried_first(monkeypatch: pytest.MonkeyPatch) -> None:
     plan, limits = product(), (180 << 10,) * 8
-    usual = fitted_by_steps(trial_of(plan), limits, Stop())
     asked: list[Trial] = []
     by_program = Trial.lacking_by_program
 
-    def lacking(trial: Trial, limits: tuple[int, ...]) -> int:
-        asked.append(trial)
-        return by_program(trial, limits)
+    def lacking(candidate: Trial, limits: tuple[int, ...]) -> int:
+        asked.append(candidate)
+        return by_program(candidate, limits)
 
     monkeypatch.setattr(Trial, "lacking_by_program", lacking)
-    monkeypatch.setattr(in_steps, "MANY_OPS", 0)
     found = fitted_by_steps(trial_of(plan), limits, Stop())
-    assert usual is not None
     assert found is not None
-    assert found.decided == usual.decided, "where the leanest fits, the fewest steps that fit are looked for"
+    counts = [steps.count for candidate in asked if (steps := candidate.decided.strategies["op"].steps) is not None]
+    assert counts[0] == max(counts), "the leanest comes first"
+    assert found is asked[-1]
+    assert counts[1:] == sorted(counts[1:]), "where it fits, the fewest steps that fit are looked for"
     asked.clear()
     assert fitted_by_steps(trial_of(plan), (10 << 10,) * 8, Stop()) is None
     assert len(asked) == 1, "where the leanest does not fit, nothing else is tried"
-    monkeypatch.setattr(fit, "WHOLE_OPS", 0)
+    monkeypatch.setattr(trial, "WHOLE_OPS", 0)
     asked.clear()
     large = fitted_by_steps(trial_of(plan), limits, Stop())
     assert large is not None

@@ -16,9 +16,9 @@ from planner.graph.to_onnx import to_model
 from planner.partition.workspace import ELEMENTWISE
 from planner.planning import session
 from planner.planning.bodies import decide_with_bodies
-from planner.planning.limit.fit import trial_of
 from planner.planning.limit.in_steps import all_in_steps
 from planner.planning.limit.least_memory import refuse_what_cannot_fit
+from planner.planning.limit.trial import trial_of
 from planner.search.request import SearchRequest
 from planner.zoo import build, mlp
 

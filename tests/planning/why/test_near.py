@@ -16,7 +16,7 @@ from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.partition.build import partition
 from planner.planning.bodies import decide_with_bodies
-from planner.planning.limit.fit import trial_of
+from planner.planning.limit.trial import trial_of
 from planner.planning.why.near import NearPlan
 from planner.reasons import RunnerUp
 from planner.search.decided import Decided

@@ -1,0 +1,142 @@
+"""Mixing a plan that fits with a cheaper one that does not.
+
+Prices of memory lead to the corners of a hull. Where the two plans differ in parts that have nothing to do with each
+other, each part can be taken from either: so what lies between two corners is reached, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import TypeAlias
+
+from planner.algebra.tiling import Tiling
+from planner.artifacts.plan import OpStrategy
+from planner.cost.by_op import op_cost
+from planner.cost.tables import CostTables
+from planner.search.decided import Decided
+from planner.search.effort import MOST_GIVEN_BACK
+from planner.tdl.bind import BoundOp
+
+Strategies: TypeAlias = Mapping[str, OpStrategy]
+Tilings: TypeAlias = Mapping[str, Tiling]
+Part: TypeAlias = tuple[tuple[str, ...], int, int]
+"""Variables in which two plans differ; by how much more it costs to take them from the one that fits (parts add up,
+since no table joins two of them); and how much less memory that takes, at the moments at which it has a price."""
+
+
+def exchanged(over: Decided, under: Decided, names: set[str]) -> Decided:
+    """The first plan, with the tilings and strategies of these tensors and ops from the second."""
+    tilings = {name: (under if _tensor(name) in names else over).tilings[name] for name in over.tilings}
+    of_op = {name: under if _op(name) in names else over for name in over.strategies}
+    strategies = {name: plan.strategies[name] for name, plan in of_op.items()}
+    unsplit = tuple(name for name, plan in of_op.items() if name in plan.unsplit)
+    return replace(over, tilings=tilings, strategies=strategies, unsplit=unsplit)
+
+
+def _tensor(name: str) -> str:
+    """Tensors and ops may have one name: their variables have not."""
+    return f"tensor {name}"
+
+
+def _op(name: str) -> str:
+    return f"op {name}"
+
+
+def parts_of(over: Decided, under: Decided, tables: CostTables, priced: CostTables) -> tuple[Part, ...]:
+    """Where two plans of one graph differ, what each part costs, and what it saves."""
+    graph = over.graph
+    differing = [_tensor(name) for name, tiling in over.tilings.items() if tiling != under.tilings[name]]
+    differing += [_op(name) for name, strategy in over.strategies.items() if strategy != under.strategies[name]]
+    links = [
+        (_op(op.name), _tensor(name))
+        for op in graph.ops
+        for name in (*op.inputs, *op.outputs)
+        if name and name not in graph.constants
+    ]
+    # A state comes back in the tiling in which it went in.
+    links += [(_tensor(pair.current), _tensor(pair.following)) for pair in graph.state]
+    touching: dict[str, list[BoundOp]] = {}
+    for op in over.ops:
+        for name in dict.fromkeys((_op(op.op.name), *map(_tensor, (*op.op.inputs, *op.op.outputs)))):
+            touching.setdefault(name, []).append(op)
+
+    tensors = {_tensor(name): name for name in over.tilings}
+    ops = {_op(name): name for name in over.strategies}
+
+    def parts() -> Iterator[Part]:
+        for part in components(differing, links):
+            changed = (
+                {ops[name]: under.strategies[ops[name]] for name in part if name in ops},
+                {tensors[name]: under.tilings[tensors[name]] for name in part if name in tensors},
+            )
+            touched = {op.op.name: op for name in part for op in touching.get(name, ())}.values()
+            more = sum(_more(over, changed, op, tables) for op in touched)
+            charged = sum(_more(over, changed, op, priced) for op in touched)
+            yield part, more, more - charged
+
+    return tuple(parts())
+
+
+def _more(plan: Decided, changed: tuple[Strategies, Tilings], op: BoundOp, tables: CostTables) -> int:
+    """By how much more an op costs with some strategies and tilings changed."""
+    name, (strategies, tilings) = op.op.name, changed
+    near = [one for one in dict.fromkeys((*op.op.inputs, *op.op.outputs)) if one in plan.tilings]
+    kept = op_cost(plan.graph, op, plan.strategies, plan.tilings, tables)
+    own = {name: strategies.get(name, plan.strategies[name])}
+    return op_cost(plan.graph, op, own, {one: tilings.get(one, plan.tilings[one]) for one in near}, tables) - kept
+
+
+def components(differing: Iterable[str], links: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], ...]:
+    """The connected parts in which two plans differ.
+
+    Args:
+        differing: variables that have another value in each plan.
+        links: pairs of variables that share a table.
+    """
+    group: dict[str, list[str]] = {variable: [variable] for variable in differing}
+    for one, other in links:
+        if one in group and other in group and group[one] is not group[other]:
+            larger, smaller = sorted((group[one], group[other]), key=len, reverse=True)
+            larger.extend(smaller)
+            for member in smaller:
+                group[member] = larger
+    return tuple(tuple(part) for part in {id(part): part for part in group.values()}.values())
+
+
+def mixed(parts: Sequence[Part], is_fitting: Callable[[set[str]], bool]) -> set[str]:
+    """Variables to be taken from the plan that fits: those of the fewest of the cheapest parts with which it fits.
+
+    Args:
+        parts: all in which the two plans differ; with all of them taken, the plan fits.
+        is_fitting: whether the plan that does not fit, with these variables taken from the one that does, fits. It need
+            not agree with the order of the parts, so every plan that fits is a candidate.
+    """
+
+    def fits(chosen: Sequence[Part]) -> bool:
+        return is_fitting({name for names, _, _ in chosen for name in names})
+
+    taken = sorted(parts, key=_rank)
+    low, high = 0, len(taken)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(taken[:middle]) else (middle, high)
+    taken = taken[:high]
+    # What one part too many saved may make another one needless: the dearest is given back first.
+    for part in sorted(taken, key=lambda part: -part[1])[:MOST_GIVEN_BACK]:
+        fewer = [other for other in taken if other is not part]
+        if part[1] <= 0 or not fewer:
+            break
+        if fits(fewer):
+            taken = fewer
+    return {name for names, _, _ in taken for name in names}
+
+
+def _rank(part: Part) -> tuple[int, Fraction, int]:
+    """In which order parts are taken: those that save memory for nothing first, then by price."""
+    _, more, saved = part
+    if saved <= 0:
+        # It saves nothing as residence counts: taken last, and only because the program may see it otherwise.
+        return 1, Fraction(more), -saved
+    return 0, Fraction(more, saved), -saved
