@@ -13,8 +13,9 @@ from planner.cost.tables import CostTables
 from planner.graph.reading.from_onnx import read_model
 from planner.partition.build import partition
 from planner.planning.deliveries import with_savings
-from planner.planning.limit.fit import Trial, least_cost, trial_of
+from planner.planning.goal import least_cost
 from planner.planning.limit.room import shared_where_room
+from planner.planning.limit.trial import Trial, trial_of
 from planner.planning.paid_again import paid_for_twice, savings
 from planner.search.decide import decide
 from planner.search.decided import Decided
