@@ -18,7 +18,8 @@ DESCRIPTIONS = opdefs.standard()
 NAMES = {schema.name for schema in defs.get_all_schemas_with_history() if schema.domain == ""}
 RUNTIMES_OWN = """
     Attention BiasGelu EmbedLayerNormalization FastGelu FusedConv FusedGemm FusedMatMul Gelu GroupQueryAttention
-    MatMulNBits MultiHeadAttention QuickGelu RotaryEmbedding SkipLayerNormalization SkipSimplifiedLayerNormalization
+    MatMulNBits MoE MultiHeadAttention QMoE QuickGelu RotaryEmbedding SkipLayerNormalization
+    SkipSimplifiedLayerNormalization
 """
 
 

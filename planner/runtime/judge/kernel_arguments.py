@@ -45,3 +45,10 @@ def number(op: Op, name: str, default: float) -> float:
     value = op.attribute(name, default)
     assert isinstance(value, int | float), f"{name} is a number"
     return float(value)
+
+
+def unpacked(packed: np.ndarray, bits: int) -> np.ndarray:
+    """The numbers of few bits that bytes hold along their last dim, the lowest bits first."""
+    each = 8 // bits
+    parts = [(packed >> (bits * place)) & (2**bits - 1) for place in range(each)]
+    return np.stack(parts, axis=-1).reshape(*packed.shape[:-1], packed.shape[-1] * each)

@@ -9,8 +9,9 @@ from typing import Final
 import numpy as np
 
 from planner.graph.model import Op
-from planner.runtime.judge.kernel_arguments import Arrays, Kernel, given, maybe, number, whole_number
+from planner.runtime.judge.kernel_arguments import Arrays, Kernel, given, maybe, number, unpacked, whole_number
 from planner.runtime.judge.reference_attention import group_query_attention, multi_head_attention, rotary_embedding
+from planner.runtime.judge.reference_experts import mixture_of_experts, quantised_mixture_of_experts
 from planner.runtime.judge.reference_ops import KERNELS
 
 _DOMAIN: Final = "com.microsoft"
@@ -94,13 +95,6 @@ def _fused_conv(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     return (_activated(op, y if more is None else y + more, parameters),)
 
 
-def unpacked(packed: np.ndarray, bits: int) -> np.ndarray:
-    """The numbers of few bits that bytes hold along their last dim, the lowest bits first."""
-    each = 8 // bits
-    parts = [(packed >> (bits * place)) & (2**bits - 1) for place in range(each)]
-    return np.stack(parts, axis=-1).reshape(*packed.shape[:-1], packed.shape[-1] * each)
-
-
 def _matmul_nbits(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     """Weights of few bits as numbers, and the product."""
     a, b, scales = (given(inputs, position) for position in range(3))
@@ -130,7 +124,9 @@ _KERNELS: Final[Mapping[tuple[str, str], Kernel]] = {
     (_DOMAIN, "Gelu"): _gelu,
     (_DOMAIN, "GroupQueryAttention"): group_query_attention,
     (_DOMAIN, "MatMulNBits"): _matmul_nbits,
+    (_DOMAIN, "MoE"): mixture_of_experts,
     (_DOMAIN, "MultiHeadAttention"): multi_head_attention,
+    (_DOMAIN, "QMoE"): quantised_mixture_of_experts,
     (_DOMAIN, "QuickGelu"): _quick_gelu,
     (_DOMAIN, "RotaryEmbedding"): rotary_embedding,
     (_DOMAIN, "SkipLayerNormalization"): _skip_normalization,

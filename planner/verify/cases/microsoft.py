@@ -146,6 +146,24 @@ def grouped_attentions() -> Iterator[Case]:
     yield _own(name, *alone, None, None, full, _whole(4), outputs=3, num_heads=3, kv_num_heads=3)
 
 
+def mixtures() -> Iterator[Case]:
+    """Tokens and samples, every activation, one expert and several; weights of 4 and 8 bits, scales of blocks."""
+    two: dict[str, Any] = {"k": 2, "activation_type": "silu"}
+    weights, biased = ((5, 12, 8), None, (5, 8, 12)), ((5, 12, 8), (5, 12), (5, 8, 12), (5, 8))
+    yield _own("MoE", (6, 8), (6, 5), *weights, **two)
+    yield _own("MoE", (6, 8), (6, 5), *biased, **two, normalize_routing_weights=1)
+    yield _own("MoE", (2, 3, 8), (6, 5), *biased, k=1, activation_type="gelu")
+    yield _own("MoE", (1, 6, 8), (6, 5), *weights, k=3, normalize_routing_weights=1)
+    gates: dict[str, Any] = {"activation_type": "swiglu", "swiglu_fusion": 1, "activation_alpha": 1.7}
+    yield _own("MoE", (6, 8), (6, 5), (5, 24, 8), (5, 24), (5, 8, 12), k=2, **gates, swiglu_limit=0.5)
+    for bits in (4, 8):
+        first, second = (Given((5, rows, depth * bits // 8), "uint8", 0, 255) for rows, depth in ((32, 16), (16, 32)))
+        scales = (Given((5, 32), low=0.01, high=0.02), Given((5, 16), low=0.01, high=0.02))
+        stated: dict[str, Any] = {**two, "expert_weight_bits": bits}
+        operands = (first, scales[0], (5, 32), second, scales[1], (5, 16))
+        yield _own("QMoE", (6, 16), (6, 5), *operands, **stated)
+
+
 def families() -> tuple[Iterator[Case], ...]:
     """All of this file."""
-    return activations(), normalisations(), products(), attentions(), grouped_attentions()
+    return activations(), normalisations(), products(), attentions(), grouped_attentions(), mixtures()

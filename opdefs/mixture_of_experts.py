@@ -1,0 +1,185 @@
+"""ONNX Runtime's mixture of experts: tokens are independent, and what a token has of its experts is a sum.
+
+Experts are cut as what a sum runs over: a worker has some experts' weights, computes what each token has of those, and
+partial results are added. Which experts a token goes to is found from all of its router's numbers, everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from planner.errors import DescriptionError, UnsupportedError
+from planner.graph.emitter import ELEM_TYPES
+from planner.graph.model import DType
+from planner.opdefs.microsoft import DOMAIN, like_first, shape_of
+from planner.opdefs.parts import int64
+from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op, over
+from planner.tdl.local import LocalNode, LocalOp, Part, same_op
+
+EVERYTHING = slice(None)
+_LEAST: Final = 1e-30
+"""Stands for the weight of an expert that a token does not go to, whose logarithm is to be finite."""
+
+
+def _chosen(node: NodeView) -> int:
+    """How many experts a token goes to.
+
+    Raises:
+        DescriptionError: more than there are, or none.
+    """
+    count, experts = node.attribute("k", 4), shape_of(node, 1)[-1]
+    if not isinstance(count, int) or not 1 <= count <= experts:
+        raise DescriptionError(f"a token goes to {count} of {experts} experts")
+    return count
+
+
+def _experts_local(node: NodeView, part: Part) -> LocalOp:
+    """The op itself for some tokens; for some experts, tokens' weights for these are found before.
+
+    Of the experts of a part the kernel makes the weights sum to 1: so what it makes is multiplied by what they sum to.
+    """
+    made = part.outputs[0]
+    assert made is not None, "the output is made"
+    tokens = int(np.prod(made.shape[:-1]))
+    lo, hi = part.ranges["e"]
+    if (lo, hi) == (0, part.extents["e"]):
+        return same_op(node, part)
+    chosen = _chosen(node)
+    dtype = node.input_dtypes[1]
+    assert dtype is not None, "the router's numbers are there"
+    wide, float32 = {"to": ELEM_TYPES[DType.FLOAT32]}, np.float32
+    constants = {
+        "count": int64((chosen,)),
+        "nought": np.zeros((tokens, part.extents["e"]), float32),
+        "last": int64((-1,)),
+        "lo": int64((lo,)),
+        "hi": int64((hi,)),
+        "least": np.array(_LEAST, float32),
+    }
+    nodes = [
+        LocalNode("Cast", ("in1",), ("scores",), wide),
+        LocalNode("Softmax", ("scores",), ("shares",), {"axis": -1}),
+        LocalNode("TopK", ("shares", "count"), ("most", "which"), {"axis": -1}),
+    ]
+    weights = "most"
+    if node.op.op_type == "QMoE" or node.attribute("normalize_routing_weights", 0):
+        nodes += [
+            LocalNode("ReduceSum", ("most", "last"), ("all",), {"keepdims": 1}),
+            LocalNode("Div", ("most", "all"), ("weights",)),
+        ]
+        weights = "weights"
+    nodes += [
+        LocalNode("ScatterElements", ("nought", "which", weights), ("of_all",), {"axis": 1}),
+        LocalNode("Slice", ("of_all", "lo", "hi", "last"), ("own",)),
+        LocalNode("ReduceSum", ("own", "last"), ("share",), {"keepdims": 1}),
+        LocalNode("Max", ("own", "least"), ("positive",)),
+        LocalNode("Log", ("positive",), ("logarithms",)),
+        LocalNode("Cast", ("logarithms",), ("router",), {"to": ELEM_TYPES[dtype]}),
+        LocalNode("Cast", ("share",), ("share.narrow",), {"to": ELEM_TYPES[dtype]}),
+    ]
+    (own,) = same_op(node, part, attributes={"k": min(chosen, hi - lo), "normalize_routing_weights": 1}).nodes
+    factor = "share.narrow"
+    if len(made.shape) == 3:
+        constants["rows"] = int64((*made.shape[:2], 1))
+        nodes.append(LocalNode("Reshape", (factor, "rows"), ("share.rows",)))
+        factor = "share.rows"
+    inputs = (own.inputs[0], "router", *own.inputs[2:])
+    nodes += [
+        LocalNode(own.op_type, inputs, ("mixed",), own.attributes, own.domain),
+        LocalNode("Mul", ("mixed", factor), ("out0",)),
+    ]
+    return LocalOp(tuple(nodes), constants)
+
+
+def _refuse(node: NodeView, further: Sequence[TensorArg | None]) -> None:
+    """Refuses forms that ONNX Runtime has for GPUs alone.
+
+    Raises:
+        UnsupportedError: it is one of them.
+        DescriptionError: a token goes to more experts than there are.
+    """
+    _chosen(node)
+    found = {
+        "the sparse mixer's routing": node.attribute("use_sparse_mixer", 0),
+        "a third product (fc3)": any(one is not None for one in further),
+        "gates that are not between what they gate": (
+            node.attribute("activation_type", "relu") == "swiglu" and node.attribute("swiglu_fusion", 0) != 1
+        ),
+        "weights of other numbers than whole ones": node.attribute("quant_type", "int") != "int",
+    }
+    for what, is_there in found.items():
+        if is_there:
+            raise UnsupportedError(
+                f"op {node.op.name} ({node.op.op_type}) has {what}, which ONNX Runtime has for GPUs alone",
+                hint="export the model for the CPU, or the experts in ONNX's own operators",
+            )
+
+
+OfExpert: TypeAlias = "Callable[[Ix, Sequence[Ix]], list[Val]]"
+"""What an expert's numbers are, by expert and, where they are summed over, the elements between its products."""
+
+
+def _of_tokens(
+    node: NodeView, X: TensorArg, router: TensorArg, of_expert: OfExpert, *, is_cut_within: bool = False
+) -> object:
+    def mixed(token: Val, choice: Val, kept: Sequence[Ix]) -> Val:
+        def term(e: Ix, *within: Ix) -> Val:
+            return Opaque("expert")(token, choice, *of_expert(e, within))[tuple(kept)]
+
+        return Sum(over(("e", "i") if is_cut_within else ("e",), term))
+
+    if X.rank == 2:
+        return over(("t", "c"), lambda t, c: mixed(X[t, :], router[t, :], (c,)))
+    if node.is_single(0, 0):
+        return over(("b", "t", "c"), lambda b, t, c: mixed(X[b, t, :], router[t, :], (c,)))
+    positions = node.size(0, 1)
+
+    def of_sample(b: Ix, t: Ix, c: Ix) -> Val:
+        rows = Sum(over(("r",), lambda r: router[positions * b + r, :]), extents=(positions,))
+        return mixed(X[b, EVERYTHING, :], rows, (t, c))
+
+    return over(("b", "t", "c"), of_sample)
+
+
+@op("MoE", domain=DOMAIN, local=_experts_local, results=like_first)
+def mixture_of_experts(
+    node: NodeView,
+    X: TensorArg,
+    router: TensorArg,
+    W1: TensorArg,
+    b1: TensorArg | None,
+    W2: TensorArg,
+    b2: TensorArg | None = None,
+    *further: TensorArg | None,
+) -> object:
+    """A sum over the experts that a token goes to: W2 act(W1 x + b1) + b2, times the token's weight for the expert.
+
+    The elements between the two products are summed over, too, where no bias is added behind them and none of them are
+    gates of others.
+    """
+    _refuse(node, further)
+
+    def of_expert(e: Ix, within: Sequence[Ix]) -> list[Val]:
+        rows: list[Ix | slice] = [*within, EVERYTHING] if within else [EVERYTHING, EVERYTHING]
+        read = [one[(e, *rows[: one.rank - 1])] for one in (W1, b1) if one is not None]
+        read.append(W2[(e, EVERYTHING, *rows[:1])])
+        return read if b2 is None else [*read, b2[e, :]]
+
+    is_cut_within = b2 is None and node.size(2, 1) == node.size(4, 2)
+    return _of_tokens(node, X, router, of_expert, is_cut_within=is_cut_within)
+
+
+@op("QMoE", domain=DOMAIN, local=_experts_local, results=like_first)
+def quantised_mixture_of_experts(
+    node: NodeView, X: TensorArg, router: TensorArg, *of_experts: TensorArg | None
+) -> object:
+    """The same of weights of 4 or 8 bits with scales and zero points; tokens' weights for their experts sum to 1."""
+    _refuse(node, (*of_experts[6:9], *of_experts[11:]))
+
+    def of_expert(e: Ix, within: Sequence[Ix]) -> list[Val]:
+        return [one[(e, *(EVERYTHING for _ in range(one.rank - 1)))] for one in of_experts if one is not None]
+
+    return _of_tokens(node, X, router, of_expert)
