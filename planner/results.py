@@ -333,6 +333,83 @@ class Comparison(ShortRepr):
     """What tofu's own plan has the least of."""
 
 
+@dataclass(frozen=True, slots=True)
+class FitRow:
+    """What plans of a model take on so many workers."""
+
+    workers: int
+    at_least_bytes: int
+    """Every plan takes so much at least on some worker."""
+    least_bytes: int | None = None
+    """What the leanest plan that was found takes on a worker; None: none was looked for, since no plan can fit."""
+    is_by_program: bool = False
+    """Its program says so; else it is what lies there op by op, on an average worker."""
+    fits: bool = False
+    """A plan was found that fits."""
+    plan_workers: int | None = None
+    """How many workers the plan has that is taken; fewer where the others are better idle; None: none fits."""
+    plan_bytes: int | None = None
+    """What it takes on a worker."""
+    moved_bytes: int | None = None
+    """What it moves in an iteration, over all workers."""
+    estimated_seconds: float | None = None
+    """What an iteration of it is estimated to take; None without a topology that says how fast its devices are."""
+    largest_batch: int | None = None
+    """The largest batch for which a plan was found that fits; None: none was, or the batch cannot be changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class WhyNot:
+    """What takes the room on so many workers, which are too few."""
+
+    workers: int
+    op: str
+    """While it runs, every plan takes the most."""
+    purpose_bytes: Mapping[str, int]
+    """What every plan takes then at least on a worker, by what it is for: parameters, activations."""
+
+
+@dataclass(frozen=True, slots=True)
+class FitAnswer:
+    """How many workers hold a model, on one machine or with so much memory."""
+
+    topology: str | None
+    memory_bytes: int
+    """Of a worker."""
+    rows: tuple[FitRow, ...]
+    """By number of workers, ascending."""
+    workers: int | None
+    """The least that hold it, within the time that was asked for; None: none of those that were looked at do."""
+    why_not: WhyNot | None
+    """Of the number below that, or of the largest if none holds it; None where there is none below."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FitResult(ShortRepr):
+    """How many workers hold a model."""
+
+    model: str
+    answers: tuple[FitAnswer, ...]
+    """By machine."""
+    batch: int | None
+    """Samples of an iteration, of the plans; None where nothing says how many there are."""
+    batches: tuple[int, int] | None
+    """The smallest and the largest batch among which the largest was looked for; None: the batch cannot be changed."""
+    why_fixed: str = ""
+    """Why it cannot, in words."""
+    within_seconds: float | None = None
+    """That an iteration may be estimated to take; None: any time."""
+    directory: Path | None = None
+    """The folder of a plan that was written; None: none was asked for."""
+    page: Path | None = None
+    """The page that was written; None: none was asked for."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether each machine holds the model."""
+        return all(answer.workers is not None for answer in self.answers)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class ProfileResult(ShortRepr):
     """What was measured on a device."""

@@ -1,6 +1,6 @@
 """What the commands do, for Python users.
 
-``grad``, ``plan``, ``build``, ``explain``, ``why``, ``memory``, ``report``, ``run``, ``export``, ``compare``,
+``grad``, ``plan``, ``build``, ``explain``, ``why``, ``memory``, ``report``, ``run``, ``export``, ``compare``, ``fit``,
 ``check``, ``diff``, ``profile``, ``zoo``, ``checkpoints``, ``export_checkpoint``; ``show`` and ``as_json`` of what they
 return. ``import planner`` has them, too.
 
@@ -16,6 +16,7 @@ from planner.api.comparison import compare
 from planner.api.difference import diff
 from planner.api.explanation import explain, why
 from planner.api.exporting import export
+from planner.api.fitting import fit
 from planner.api.models import zoo, zoo_models
 from planner.api.occupancy import memory
 from planner.api.planning import plan
@@ -35,6 +36,7 @@ __all__ = [
     "explain",
     "export",
     "export_checkpoint",
+    "fit",
     "grad",
     "memory",
     "plan",

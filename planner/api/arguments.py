@@ -51,6 +51,12 @@ def model_file(model: AnyModel) -> Path:
     return Path(model)
 
 
+def names_file(name: AnyPath) -> bool:
+    """Whether the name of a model is that of a file, there or not; other names are the zoo's."""
+    path = Path(name)
+    return path.exists() or bool(path.suffix) or len(path.parts) > 1
+
+
 def texts_of(values: Mapping[str, str | float] | None) -> dict[str, str] | None:
     """Numbers by name, as the command line writes them."""
     return None if values is None else {name: str(value) for name, value in values.items()}

@@ -9,7 +9,7 @@ from fractions import Fraction
 from os import PathLike
 from pathlib import Path
 
-from planner.api.arguments import AnyPath, checked, path_of, texts_of
+from planner.api.arguments import AnyPath, checked, names_file, path_of, texts_of
 from planner.cost.by_op import op_cost
 from planner.cost.tables import CostTables
 from planner.descriptions import UnknownOps, in_force
@@ -109,7 +109,7 @@ def check(
     graphs = {}
     for name in names:
         progress(f"reading {name}")
-        if _is_file(name):
+        if names_file(name):
             graphs[name] = ModelSource(Path(name), dim, texts_of(value), pairs, descriptions, described_by).read()
         else:
             graphs[name] = lower_randomness(build(name))
@@ -163,12 +163,6 @@ def _read(path: Path, update: bool) -> Baseline:
     except OSError as error:
         raise UsageError(f"baseline {path} cannot be read: {error.strerror}", hint="name another file") from error
     return Baseline.from_json(content, str(path))
-
-
-def _is_file(name: str) -> bool:
-    """Whether a model is a file, there or not; other names are the zoo's."""
-    path = Path(name)
-    return path.exists() or bool(path.suffix) or len(path.parts) > 1
 
 
 def _look_up(

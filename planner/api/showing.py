@@ -18,6 +18,7 @@ from planner.report import (
     difference,
     explained,
     exports,
+    fitting,
     gate,
     occupancy,
     planned,
@@ -29,6 +30,7 @@ from planner.results import (
     Comparison,
     Explanation,
     ExportResult,
+    FitResult,
     GradResult,
     MemoryResult,
     PlanResult,
@@ -49,6 +51,7 @@ AnyResult: TypeAlias = (
     | ExportResult
     | RunResult
     | Comparison
+    | FitResult
     | CheckResult
     | Difference
     | ProfileResult
@@ -68,6 +71,7 @@ _FORMS: Mapping[type, _Forms] = MappingProxyType(
         MemoryResult: (occupancy.memory_json, occupancy.print_memory),
         RunResult: (plain.run, tables.run),
         Comparison: (plain.compare, tables.compare),
+        FitResult: (fitting.fit_json, fitting.print_fit),
         CheckResult: (gate.check_json, lambda found, file: gate.print_check(found, TextSheet(file))),
         Difference: (
             difference.difference_json,

@@ -29,6 +29,7 @@ from planner.commands.exit_codes import (
 )
 from planner.commands.explain import explain
 from planner.commands.export import export
+from planner.commands.fit import fit
 from planner.commands.grad import grad
 from planner.commands.ops import ops
 from planner.commands.plan import plan
@@ -90,6 +91,7 @@ for _command in (
     plan,
     build,
     compare,
+    fit,
     diff,
     check,
     profile,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,6 +43,8 @@ class ModelSource:
     """Of its operators."""
     described_by: DescriptionFile | None
     """The user's file of descriptions; None: the standard ones are enough."""
+    make: Callable[[], Graph] | None = None
+    """Makes the training graph where the file holds something else: a forward model, or it is a name of the zoo."""
 
     def read(self) -> Graph:
         """The training graph; what it draws at random is made of ops that can be divided.
@@ -50,6 +52,8 @@ class ModelSource:
         Raises:
             TofuError: it cannot be read.
         """
+        if self.make is not None:
+            return lower_randomness(self.make())
         step = read_step(
             self.model,
             dims=self.dims,

@@ -90,7 +90,8 @@ class Session:
         whole: the model as it was read; where its external data lies is not in it, since the same model is to have the
             same digest, whatever its plans' folders are.
         data_folder: the folder of the external data, or None.
-        source_file: the file that was read, as it then was; None of a folder of artifacts.
+        source_file: the file that was read, as it then was; None of a folder of artifacts, and where the
+            graph was made of it.
         graph: its canonical form, with copies of what is computed again, which is what is planned.
     """
 
@@ -106,7 +107,7 @@ class Session:
         """
         model = request.source.model
         request.progress(f"reading {model}")
-        self.source_file = SourceFile.of(model)
+        self.source_file = None if request.source.make is not None else SourceFile.of(model)
         read = request.source.read()
         self.request = request
         self.whole, self.data_folder = without_data_folder(read), data_folder_of(read, file_of(model))

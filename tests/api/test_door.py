@@ -34,6 +34,7 @@ LINES = {
     "diff": "diff a b",
     "run": "run",
     "compare": "compare m.onnx --gpus 2",
+    "fit": "fit m.onnx --memory 1GiB",
     "check": "check m.onnx --gpus 2 --baseline b.json",
     "profile": "profile m.onnx",
     "zoo": "zoo alexnet",

@@ -49,6 +49,10 @@ LINES: dict[str, tuple[str, ...]] = {
         "report timed --trace timed.json --topology two.yaml",
     ),
     "export": ("export plan --jax step.py --placements placements.py",),
+    "fit": (
+        "fit train.onnx --topology two.yaml --gpus 2 --plan 2 --out fitted --page fit.html",
+        "fit mlp.onnx --loss mse --optimizer sgd --dim batch=4 --memory 1KiB --gpus 1 --batch 1..4",
+    ),
     "diff": ("diff plan timed", "diff plan plan"),
     "run": (
         "run plan --steps 2 --verify",

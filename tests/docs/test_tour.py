@@ -36,4 +36,5 @@ def test_every_line_works_in_its_order(tmp_path: Path) -> None:
 def test_the_tour_shows_every_command() -> None:
     assert FIRST == ". .venv/bin/activate", "the virtual environment that make has set up"
     commands = set(re.findall(r"^tofu (\w+)", "\n".join(REST), re.MULTILINE))
-    assert commands == {"grad", "plan", "explain", "diff", "report", "run", "export", "compare", "ops", "zoo", "check"}
+    shown = {"grad", "plan", "explain", "diff", "report", "run", "export", "compare", "fit", "ops", "zoo", "check"}
+    assert commands == shown

@@ -2,28 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from planner.cost.residence import Residence
 from planner.graph.bodies import expand
 from planner.graph.model import Graph
-from planner.graph.purposes import purposes
+from planner.graph.purposes import Purpose, purposes
 from planner.partition.workspace import ELEMENTWISE
 from planner.planning.bodies import only_through_bodies
 from planner.planning.limit.refusal import cannot_fit
 from planner.tdl.descriptions import Descriptions
 
 
-def refuse_what_cannot_fit(
-    graph: Graph, descriptions: Descriptions, limits: Sequence[int], *, through_bodies: bool = True
-) -> None:
-    """Refuses limits on memory that no plan can keep to.
+@dataclass(frozen=True, slots=True)
+class LeastMemory:
+    """What every plan takes at least, at the fullest moment."""
+
+    total_bytes: int
+    """On all workers together."""
+    op: str
+    """That runs then; "" where nothing is said of any moment."""
+    taken: Mapping[str, int]
+    """Of it, by tensor."""
+    purpose_of: Mapping[str, Purpose]
+    """By tensor, what it is for."""
+
+    def by_purpose(self) -> dict[str, int]:
+        """Bytes by what tensors are for, the largest first."""
+        sums: dict[str, int] = {}
+        for name, size in self.taken.items():
+            said = self.purpose_of[name].value
+            sums[said] = sums.get(said, 0) + size
+        return dict(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
+
+
+class EveryPlan:
+    """What all plans of a model have in common, on any number of workers.
 
     However tensors are divided, and whichever ops run in steps, each element that is still needed lies on some worker.
     Element-wise ops may write over what they read. Composite ops may be planned through their bodies, so nothing is
     said of the moments at which they run.
+
+    Attributes:
+        planned: the model, with the ops that are only planned through their bodies so.
+        ops: its ops with their descriptions.
+        residence: what lies there at its moments.
+        by_moment: what every plan takes at least on all workers together, by moment.
+    """
+
+    def __init__(self, graph: Graph, descriptions: Descriptions) -> None:
+        """Adds up what lies there.
+
+        Args:
+            graph: the model in its canonical form.
+            descriptions: of its operators.
+        """
+        self._graph = graph
+        self.planned = expand(graph, only_through_bodies(graph, descriptions)).graph
+        self.ops = descriptions.bind_all(self.planned)
+        self.residence = Residence(self.planned, self.ops)
+        self.by_moment = self.residence.least(ELEMENTWISE)
+
+    def least(self, workers: int, *, through_bodies: bool = True) -> LeastMemory:
+        """What every plan takes at least.
+
+        Args:
+            workers: how many.
+            through_bodies: composite ops may be cut through their bodies.
+        """
+        least = self.by_moment
+        if through_bodies:
+            composite = {body.op.name for body in expand(self._graph, workers=workers).bodies}
+            least = np.where([op.name in composite for op in self.planned.ops], 0, least)
+        if not least.any():
+            return LeastMemory(0, "", {}, {})
+        moment = int(np.argmax(least))
+        taken = self.residence.least_at(moment, ELEMENTWISE)
+        return LeastMemory(int(least[moment]), self.planned.ops[moment].name, taken, purposes(self.planned))
+
+
+def refuse_what_cannot_fit(
+    graph: Graph, descriptions: Descriptions, limits: Sequence[int], *, through_bodies: bool = True
+) -> None:
+    """Refuses limits on memory that no plan can keep to.
 
     Args:
         graph: the model in its canonical form.
@@ -34,14 +98,6 @@ def refuse_what_cannot_fit(
     Raises:
         InfeasibleError: with what every plan takes at least, and what it is of.
     """
-    planned = expand(graph, only_through_bodies(graph, descriptions)).graph
-    residence = Residence(planned, descriptions.bind_all(planned))
-    least = residence.least(ELEMENTWISE)
-    if through_bodies:
-        composite = {body.op.name for body in expand(graph, workers=len(limits)).bodies}
-        least[[op.name in composite for op in planned.ops]] = 0
-    moment = int(np.argmax(least)) if least.size else 0
-    if not least.size or int(least[moment]) <= sum(limits):
-        return
-    taken = residence.least_at(moment, ELEMENTWISE)
-    raise cannot_fit(taken, purposes(planned), planned.ops[moment].name, limits)
+    least = EveryPlan(graph, descriptions).least(len(limits), through_bodies=through_bodies)
+    if least.total_bytes > sum(limits):
+        raise cannot_fit(least.taken, least.purpose_of, least.op, limits)

@@ -65,6 +65,26 @@ def page(facts: PlanFacts) -> str:
     return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
 
 
+def whole_page(title: str, main: Markup) -> str:
+    """A page without a plan's network: a title, and what stands below it.
+
+    Args:
+        title: of any origin.
+        main: sections.
+    """
+    style = _file("style.css")
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=_policy("", style)),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("title", f"tofu: {title}"),
+        element("style", style),
+    )
+    body = element("body", element("header", element("h1", title)), element("main", main))
+    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+
+
 def _links() -> list[Markup]:
     titles = {
         "verdict": "Plan",

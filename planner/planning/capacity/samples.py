@@ -1,0 +1,95 @@
+"""How the batch of a model is changed: by a symbolic dim of its file, by following its samples, or by the zoo."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from planner.errors import UsageError
+from planner.graph.reading.load import load_model
+from planner.planning.capacity.sized import Batches, Samples
+from planner.planning.request import ModelSource
+from planner.training.batch.change import samples_of_inputs
+from planner.training.doors.make import Wishes, make
+from planner.training.doors.read import file_of
+from planner.zoo import build, family_of
+
+_FIXED = (
+    "the file states its batch (a training graph of a symbolic batch, or a forward model with --loss and --optimizer, "
+    "is read at others)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A model, as it is asked for."""
+
+    source: ModelSource
+    """How its file is read."""
+    is_of_zoo: bool
+    """It is a name of the zoo."""
+    training: Wishes | None
+    """Of a forward model, or of one of gradients, how it is trained; None: the file says it."""
+    batch: int | None
+    """Samples of an iteration; None: as many as it has."""
+
+
+def batches_of_model(wanted: Wanted) -> Batches:
+    """The model, and how its batch is changed.
+
+    Raises:
+        TofuError: it cannot be read; a batch is asked for that it cannot have.
+    """
+    source, training, batch = wanted.source, wanted.training, wanted.batch
+    if wanted.is_of_zoo:
+        return _of_zoo(source, batch)
+    symbol = _symbol_of_samples(source.model)
+    stated = dict(source.dims or {})
+    if symbol is not None and batch is not None and stated.setdefault(symbol, batch) != batch:
+        raise UsageError(f"--batch {batch}, and --dim {symbol}={stated[symbol]}", hint="write one of them")
+    if symbol is not None and symbol in stated:
+        samples = Samples(stated[symbol], lambda size: _with_dims(source, training, {**stated, symbol: size}))
+        return Batches(samples.at(stated[symbol]), samples, "")
+    if training is None:
+        if batch is not None:
+            raise UsageError(f"--batch {batch}: {_FIXED}", hint="write a range, or leave --batch out")
+        return Batches(source, None, _FIXED)
+    made = make(source.model, replace(training, batch=batch))
+    given = replace(source, make=lambda: made.graph)
+    count = 0 if made.forward is None else samples_of_inputs(made.forward)[0]
+    if not count:
+        return Batches(given, None, "the model says itself how it is trained, and with which batch")
+
+    def at(size: int) -> ModelSource:
+        return replace(source, make=lambda: make(source.model, replace(training, batch=size)).graph)
+
+    return Batches(given, Samples(batch or count, at), "")
+
+
+def _with_dims(source: ModelSource, training: Wishes | None, dims: Mapping[str, int]) -> ModelSource:
+    if training is None:
+        return replace(source, dims=dims)
+    return replace(source, make=lambda: make(source.model, replace(training, dims=dims)).graph)
+
+
+def _of_zoo(source: ModelSource, batch: int | None) -> Batches:
+    name = str(source.model)
+    samples = Samples(
+        family_of(name).batch_of(name) if batch is None else batch,
+        lambda size: replace(source, make=lambda: build(name, batch=size)),
+    )
+    return Batches(samples.at(samples.given), samples, "")
+
+
+def _symbol_of_samples(model: Path) -> str | None:
+    """The symbolic dim with which the inputs of a file begin; None if there is none, or several."""
+    graph = load_model(file_of(model)).graph
+    constants = {tensor.name for tensor in graph.initializer}
+    first = (
+        value.type.tensor_type.shape.dim[0].dim_param
+        for value in graph.input
+        if value.name not in constants and value.type.tensor_type.shape.dim
+    )
+    symbols = set(filter(None, first))
+    return symbols.pop() if len(symbols) == 1 else None

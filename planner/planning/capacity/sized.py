@@ -1,0 +1,96 @@
+"""A model at one batch and at others: how it is read, and what its plans take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from planner.errors import TofuError, UnsupportedError
+from planner.graph.data_folder import without_data_folder
+from planner.planning.canonical_form import canonical_under
+from planner.planning.limit.least_memory import EveryPlan
+from planner.planning.request import ModelSource
+from planner.search.user_rules.rules import NO_RULES
+
+
+class Sized:
+    """A model at one batch.
+
+    Attributes:
+        source: how it is read.
+        graph: its canonical form.
+        every_plan: what all of its plans have in common; ``planned`` of that is what is searched for plans.
+    """
+
+    def __init__(self, source: ModelSource) -> None:
+        """Reads the model.
+
+        Args:
+            source: how.
+
+        Raises:
+            TofuError: it cannot be read.
+        """
+        self.source = source
+        self.graph = canonical_under(NO_RULES, without_data_folder(source.read()))[0].graph
+        self.every_plan = EveryPlan(self.graph, source.descriptions)
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """How the batch of a model is changed."""
+
+    given: int
+    """The batch that it has as it is asked for."""
+    at: Callable[[int], ModelSource]
+    """How it is read at another batch."""
+
+
+class Batches:
+    """A model at several batches; each is read once.
+
+    Attributes:
+        given: the model as it is asked for.
+        samples: how its batch is changed; None: it cannot be.
+        why_fixed: why not, in words; "" where it can.
+    """
+
+    def __init__(self, source: ModelSource, samples: Samples | None, why_fixed: str) -> None:
+        """Reads the model as it is asked for.
+
+        Args:
+            source: how.
+            samples: how its batch is changed, or None.
+            why_fixed: why not.
+
+        Raises:
+            TofuError: it cannot be read.
+        """
+        self.given = Sized(source)
+        self.samples = samples
+        self.why_fixed = why_fixed
+        self._known = {} if samples is None else {samples.given: self.given}
+
+    def at(self, batch: int) -> Sized:
+        """The model at a batch.
+
+        Raises:
+            TofuError: it cannot be changed to that, or is another graph then.
+        """
+        assert self.samples is not None, "its batch can be changed"
+        if batch not in self._known:
+            found = Sized(self.samples.at(batch))
+            if _form(found) != _form(self.given):
+                raise UnsupportedError(f"at a batch of {batch} the model has other ops")
+            self._known[batch] = found
+        return self._known[batch]
+
+    def fix(self, error: TofuError) -> None:
+        """Takes note that the batch cannot be changed after all."""
+        self.samples, self.why_fixed = None, error.what
+
+
+def _form(sized: Sized) -> tuple[object, ...]:
+    graph = sized.every_plan.planned
+    ops = tuple((op.op_type, len(op.inputs), tuple(map(bool, op.outputs))) for op in graph.ops)
+    return ops, len(graph.inputs), tuple(len(graph.tensors[name].shape) for name in graph.inputs)
