@@ -147,6 +147,10 @@ class Counts:
         found: Ints = square[self._place[rows][:, None], self._place[columns]] - 1
         return found
 
+    def forget_pairs(self) -> None:
+        """Gives back the memory of what was counted of pairs; it is counted anew where it is asked for again."""
+        self._common = np.zeros(len(self._common), dtype=np.int64)
+
     def _take_uncounted(self) -> Ints:
         """The divisions whose elements are not known, which are about to be counted."""
         alone = np.array(self._uncounted, dtype=np.int64)

@@ -95,6 +95,11 @@ class CostTables(TableMemo):
         self.local: dict[tuple[object, ...], bool] = {}
         """By an op's content and a strategy's parts, whether it can be computed by local ops; shared as well."""
 
+    def forget_pairs(self) -> None:
+        """Gives back what is known of pairs of divisions beside the tables: hundreds of MB after a bound's."""
+        for counts in self._counts.values():
+            counts.forget_pairs()
+
     def alone(self, tiling: Tiling) -> Candidates:
         """The one list of just this tiling or strategy, so that tables know it by identity."""
         return self.lists.setdefault((tiling,), (tiling,))

@@ -27,7 +27,7 @@ class BoundLimits:
     """Of passes and taking out."""
     large_entries: int = 80_000_000
     """Entries of the core's pairs from which on, as in entangled graphs, ``coarse_rounds`` come first."""
-    coarse_rounds: int = 12
+    coarse_rounds: int = 4
     """Rounds of passes over values that leave the order of cuts open, before those over all values."""
     large_rounds: int = 1
     """Rounds over all values of a core of more than ``large_entries``."""

@@ -162,8 +162,8 @@ class Core:
         pairs = list(self._pairs)
         scopes = [(place,) for place in range(len(sizes))] + pairs
         free = [tuple(place for place in scope if sizes[place] > 1) for scope in scopes]
-        order = find_order(sizes, free, sizes)
-        if order.largest_bucket(np.array(sizes)) > most_entries:
+        order = find_order(sizes, free, sizes, most_entries=most_entries)
+        if order.core:
             return None
         tables = [costs[values] for costs, values in zip(self._own, kept, strict=True)]
         tables += [self._pairs[pair][np.ix_(kept[pair[0]], kept[pair[1]])] for pair in pairs]

@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats: TypeAlias = NDArray[np.float64]
+_least = np.minimum.reduce
+"""As ``min`` of an array, without the tenth of a pass that its call takes: most tables are small."""
 
 
 @dataclass(slots=True)
@@ -96,11 +98,11 @@ class Dual:
                 total += pair.to_second
             values[variable] = int(choice.argmin())
             share = 1 / max(len(before), len(after))
-            lower += float(total.min()) * (1 - share * len(after))
+            lower += float(_least(total)) * (1 - share * len(after))
             total *= share
             for pair in after:
                 pair.to_first -= total
-                pair.to_second = (pair.table - pair.to_first[:, None]).min(axis=0)
+                pair.to_second = _least(pair.table - pair.to_first[:, None], axis=0)
         self.lower = max(self.lower, lower)
         return values
 
@@ -114,11 +116,11 @@ class Dual:
             for pair in before:
                 total += pair.to_second
             share = 1 / max(len(before), len(after))
-            lower += float(total.min()) * (1 - share * len(before))
+            lower += float(_least(total)) * (1 - share * len(before))
             total *= share
             for pair in before:
                 pair.to_second -= total
-                pair.to_first = (pair.table - pair.to_second[None, :]).min(axis=1)
+                pair.to_first = _least(pair.table - pair.to_second, axis=1)
         self.lower = max(self.lower, lower)
 
     def at_least(self) -> list[Floats]:

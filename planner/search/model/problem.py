@@ -419,7 +419,9 @@ class Problem:
             choices: each variable's candidates.
             check: called between parts of the work; what it raises ends it.
         """
-        return self._network.tables(choices, self.made, check)
+        found = self._network.tables(choices, self.made, check)
+        self.tables.forget_pairs()
+        return found
 
     @cached_property
     def times(self) -> list[int]:

@@ -59,7 +59,10 @@ def improve(
     if not near.can_nest(plain):
         return plain
     nested = _stable(problem, near, (near.nesting,), plain, progress, stop)
-    return plain if nested is plain else _stable(problem, near, (*near.kinds, near.nesting), nested, progress, stop)
+    saved = plain.cost - nested.cost
+    if nested is plain or (problem.decided_apart and saved <= ENTANGLED_GAIN * plain.cost):
+        return nested
+    return _stable(problem, near, (*near.kinds, near.nesting), nested, progress, stop)
 
 
 def _stable(
