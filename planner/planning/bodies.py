@@ -57,15 +57,18 @@ def decide_with_bodies(
         ask = replace(ask, rules=replace(ask.rules, names=frozenset(graph.tensors)))
     tables, schedule = ask.tables, schedule_of(ask.effort)
     undescribed = only_through_bodies(graph, descriptions)
-    least = expand(graph, undescribed)
-    ops = descriptions.bind_all(least.graph)
+    least = ask.once("least", (graph,), lambda: expand(graph, undescribed))
+    ops = ask.once("ops", (least.graph,), lambda: descriptions.bind_all(least.graph))
     whole = {bound.op.name: bound for bound in ops}
     if ask.strategy != "tofu":
         operators = METHODS[ask.strategy].through_bodies
         named = {op.name for op in graph.ops if qualified(op.domain, op.op_type) in operators}
-        apart = expand(graph, undescribed | named) if named else least
-        by_method = decide(apart.graph, _bound(descriptions, apart.graph, whole), ask)
-        return _put_back(apart, whole if named else {}, by_method, tables, descriptions)
+        if not named:
+            return _put_back(least, {}, decide(least.graph, ops, ask), tables, descriptions)
+        apart = expand(graph, undescribed | named)
+        inner = _bound(descriptions, apart.graph, whole)
+        by_method = decide(apart.graph, inner, replace(ask, prepared=None))
+        return _put_back(apart, whole, by_method, tables, descriptions)
     quickly = replace(ask, effort="quick")
     first = decide(least.graph, ops, quickly)
     plain = best = _put_back(least, {}, first, tables, descriptions)

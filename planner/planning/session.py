@@ -57,6 +57,7 @@ from planner.results import Beside
 from planner.search.decided import Decided
 from planner.search.effort import WHOLE_OPS
 from planner.search.literature.methods import CLOSED_FORMS
+from planner.search.prepared import Prepared
 from planner.search.request import SearchRequest
 from planner.search.schedule import schedule_of
 from planner.search.user_rules.prices import Price, prices
@@ -128,6 +129,7 @@ class Session:
             stop=request.stop,
         )
         self._may_share = request.shares and request.is_free
+        self._prepared = Prepared()
 
     @cached_property
     def makes_program(self) -> bool:
@@ -182,7 +184,8 @@ class Session:
         Raises:
             TofuError: it has none of this model, or none that keeps to the rules.
         """
-        ask = replace(self._ask, strategy=name, effort="normal", progress=without_costs(self.request.progress))
+        told = without_costs(self.request.progress)
+        ask = replace(self._ask, strategy=name, effort="normal", progress=told, prepared=self._prepared)
         return self._search(self.graph, replace(ask, is_needed=False))
 
     def _search(self, graph: Graph, ask: SearchRequest) -> Decided:
@@ -240,7 +243,9 @@ class Session:
         """The plans of these strategies, where they have one."""
         request = self.request
         walked = of_the_literature(names, self.by_strategy, request.progress, request.stop)
-        return [found for _, found in walked if isinstance(found, Trial)]
+        known = [found for _, found in walked if isinstance(found, Trial)]
+        self._prepared = Prepared()  # hundreds of MB of a large graph
+        return known
 
     def _chosen(self, plain: Decided, found: Decided, times: Times | None, known: Sequence[Trial]) -> Trial:
         """The plan that is taken: the best that is known of those that fit, made a little better."""

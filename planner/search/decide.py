@@ -93,15 +93,11 @@ def decide(
         is_brief = method.is_closed_form and are_alike and len(ops) > WHOLE_OPS
 
     def searched(graph: Graph, ops: tuple[BoundOp, ...], progress: Progress) -> tuple[Problem, tuple[int, ...], Found]:
-        problem = Problem(
-            graph,
-            ops,
-            workers,
-            ask.partitioned_inputs,
-            with_partial_sums=method is None or method.with_partial_sums,
-            with_nests=method is None or method.with_nests,
-            tables=ask.tables,
-        )
+        sums = method is None or method.with_partial_sums
+        nests = method is None or method.with_nests
+        make = partial(Problem, graph, ops, workers, ask.partitioned_inputs, sums, nests, tables=ask.tables)
+        problem = ask.once("problem", (graph, ops, ask.tables), make, (sums, nests))
+        problem.begin()
         beaten = None
         if ask.incumbent is not None and len(ops) > MANY_OPS:
             beaten = PlanToBeat(ask.incumbent.cost - 1, _kept(ask.incumbent))
@@ -123,14 +119,16 @@ def decide(
             return problem, cuts, made((*first, *schedule.rest), ground, len(first))
         return problem, *method.search(ground)
 
-    short = shortened(graph, ops, ask.tables.of_place) if is_brief else None
+    short = None
+    if is_brief:
+        short = ask.once("short", (graph, ops), partial(shortened, graph, ops, ask.tables.of_place))
     answer, whole = None, None
     if short is not None:
         answer = searched(short.graph, short.ops, without_costs(ask.progress))
         whole = short.expanded(*_by_name(answer[0], answer[2]))
     if answer is None or whole is None:
         # Neither the order of the file nor names decide between plans of equal cost.
-        answer = searched(*in_order(graph, ops), progress)
+        answer = searched(*ask.once("in order", (graph, ops), partial(in_order, graph, ops)), progress)
         whole = Whole(*_by_name(answer[0], answer[2]), {})
     decided = _decided(graph, ops, strategy, whole, *answer)
     ask.stop.plan_is_there()

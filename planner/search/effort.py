@@ -54,8 +54,8 @@ THOROUGH_BOUND = BoundLimits(
 """Where a bound takes minutes, too."""
 
 
-MAX_TABLE_ENTRIES = 1 << 26
-"""Entries of a bucket; a larger one is refused. Doubled, an elimination may take 512 MiB more."""
+MAX_TABLE_ENTRIES = 1 << 25
+"""Entries of a bucket; a larger one is refused. Doubled, an elimination may take 256 MiB more."""
 MOVE_ENTRIES = 1 << 22
 """Entries of a bucket of a move that can be made in smaller parts. Doubled, more moves are made at once."""
 PART_ENTRIES = 1 << 18

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from planner.algebra.tiling import Tiling
@@ -10,6 +10,7 @@ from planner.artifacts.plan import Decision
 from planner.cost.tables import CostTables
 from planner.progress import Progress, silent
 from planner.search.effort import EffortName
+from planner.search.prepared import Made, Prepared
 from planner.search.user_rules.rules import NO_RULES, Rules
 from planner.stop import Stop
 
@@ -45,5 +46,11 @@ class SearchRequest:
     """Told what is being done."""
     stop: Stop = field(default_factory=Stop)
     """Asked whether the search is to end."""
+    prepared: Prepared | None = None
+    """What searches of the same graph by other strategies have worked out; None: nothing is kept for others."""
     is_needed: bool = True
     """A plan is made in any case; else the search may end before it has one, since there is another plan."""
+
+    def once(self, what: str, of: tuple[object, ...], make: Callable[[], Made], flags: tuple[bool, ...] = ()) -> Made:
+        """What is made of these objects: that of an earlier search, where there is one (``Prepared.once``)."""
+        return make() if self.prepared is None else self.prepared.once(what, of, flags, make)

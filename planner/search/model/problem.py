@@ -110,6 +110,11 @@ class Problem:
         self._network = self._network_of(self._directions_of_spaces(), MetTables())
         self._settled: dict[tuple[bytes, bytes, int], tuple[frozenset[int], Problem]] = {}
 
+    def begin(self) -> None:
+        """Forgets what the search before it did, of a problem that searches by several strategies share."""
+        self.eliminated_entries = self.decided_apart = 0
+        self._with_vetoes.clear()  # the settled problems have the same set
+
     def with_settled(self, variables: Collection[int], order: Order | None = None) -> Problem:
         """This problem, but that these variables have one candidate each, whatever else is asked.
 
