@@ -35,7 +35,7 @@ from planner.planning.limit.fit import within
 from planner.planning.limit.in_steps import all_in_steps, is_in_steps
 from planner.planning.limit.least_memory import refuse_what_cannot_fit
 from planner.planning.limit.room import shared_where_room
-from planner.planning.limit.trial import Trial, fullest, trial_of
+from planner.planning.limit.trial import Trial, trial_of
 from planner.planning.machines import time_of
 from planner.planning.objective import (
     LITERATURE,
@@ -318,7 +318,7 @@ class Session:
         """
         request, source, decided = self.request, self.request.source, trial.decided
         stacks = {} if self._again else stacks_in(decided.graph, self.graph)
-        of_program = self._by_program(trial) if self.makes_program else self._by_tables_alone(decided)
+        of_program = self._by_program(trial) if self.makes_program else self._by_tables_alone(trial)
         return complete_plan(
             decided,
             self.graph.name,
@@ -341,17 +341,16 @@ class Session:
         estimate = None if target.machine is None else time_of(trial, target.machine, target.profile)
         return {**told_by_program(trial.partitioned.program), "estimate": estimate}
 
-    def _by_tables_alone(self, decided: Decided) -> dict[str, Any]:
+    def _by_tables_alone(self, trial: Trial) -> dict[str, Any]:
         """What can be told of a plan without its program, by field of the plan."""
-        machine, workers, seconds = self.request.target.machine, decided.workers, None
+        machine, seconds = self.request.target.machine, None
         if machine is not None and can_be_timed(machine, self.request.target.profile):
             self.request.progress("adding up the tables of time")
-            seconds = self._times().by_tables(decided)
-        held = -(-fullest(decided) // workers)
+            seconds = self._times().by_tables(trial.decided)
         return {
             "has_program": False,
             "table_seconds": seconds,
-            "peak_bytes": (held,) * workers,
+            "peak_bytes": (trial.lacking_on_average(0),) * trial.decided.workers,
             "soybean_bytes": None,
         }
 

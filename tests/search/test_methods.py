@@ -10,6 +10,7 @@ from planner.errors import InfeasibleError, UnsupportedError
 from planner.graph.model import DType, Graph, Op, Role, Tensor
 from planner.partition.build import partition
 from planner.search.decide import STRATEGIES, decide
+from planner.search.prepared import Prepared
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 from planner.zoo import mlp
@@ -121,3 +122,16 @@ def test_a_quick_plan_of_a_large_graph_keeps_to_rules(model: str, workers: int) 
         )
         assert {str(one) for name in weights for one in plan.tilings[name].placements} == {placement}
         assert plan.cost >= free.cost
+
+
+def test_what_strategies_share_changes_no_plan() -> None:
+    """One problem serves several of them, and forgets in between what it has found of each."""
+    graph = mlp(3, 16, 12)
+    ops = opdefs.standard().bind_all(graph)
+    tables, prepared = CostTables(), Prepared()
+    names = [name for name in STRATEGIES if name not in OF_TRANSFORMERS]
+    alone, shared = (
+        [decide(graph, ops, SearchRequest(4, strategy=name, **of_all)) for name in names]
+        for of_all in ({}, {"tables": tables, "prepared": prepared})
+    )
+    assert [(plan.tilings, plan.cost) for plan in alone] == [(plan.tilings, plan.cost) for plan in shared]

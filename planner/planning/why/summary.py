@@ -13,7 +13,6 @@ from pathlib import Path
 
 from planner.algebra.tiling import UNCUT
 from planner.artifacts.plan import Plan
-from planner.cost.residence import Residence
 from planner.cost.roofline import says_speed
 from planner.cost.seconds.measured import compute_times
 from planner.cost.tables import CostTables
@@ -148,8 +147,7 @@ def _memory(trial: Trial) -> tuple[bool, int]:
     decided = trial.decided
     if len(decided.ops) * decided.workers <= _MANY_PARTS:
         return False, max(trial.partitioned.program.peak_bytes)
-    held = int(Residence(decided.graph, decided.ops).of(decided).max(initial=0))
-    return True, -(-held // decided.workers)
+    return True, trial.lacking_on_average(0)
 
 
 def _commands(plan: Plan, dearest: Sequence[Cause], directory: Path) -> tuple[str, ...]:
