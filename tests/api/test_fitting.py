@@ -148,7 +148,7 @@ def test_of_a_large_graph_residence_says_what_fits_and_the_program_has_the_last_
 @pytest.mark.slow
 def test_a_program_that_takes_more_than_residence_tightens_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     ask, first = planned()
-    limit = int(peak(first) * 0.95)
+    limit = int(peak(trial_of(first.decided, lean=True)) * 1.01)
     monkeypatch.setattr(trial, "WHOLE_OPS", 1)
     by_program = Trial.lacking_by_program
     asked: list[int] = []
@@ -158,7 +158,6 @@ def test_a_program_that_takes_more_than_residence_tightens_the_limit(monkeypatch
         asked.append(by_program(candidate, [int(one / 1.03) for one in limits]))
         return asked[-1]
 
-    limit = int(peak(within(trial_of(first.decided), ask, [limit] * WORKERS, least_cost(ask.tables))) * 1.01)
     monkeypatch.setattr(Trial, "lacking_by_program", lacking)
     found = within(trial_of(first.decided), ask, [limit] * WORKERS, least_cost(ask.tables))
     assert peak(found) <= limit / 1.03
