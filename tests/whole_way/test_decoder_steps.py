@@ -16,7 +16,7 @@ from planner import api
 MICROSOFT = "com.microsoft"
 WIDTH, HEADS, GROUPS, SIZE, INNER, WORDS, ROOM, BLOCK = 64, 8, 4, 16, 96, 48, 8, 16
 Arrays = Mapping[str, np.ndarray]
-WORKERS = [2, 3, pytest.param(4, marks=pytest.mark.slow)]
+WORKERS = [2, 3, *(pytest.param(workers, marks=pytest.mark.slow) for workers in (4, 8))]
 
 
 class Decoder:
