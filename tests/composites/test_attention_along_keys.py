@@ -12,11 +12,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 from attentions import DRAWN, graph_of
 from fast_suite import chosen
-from planner import api, opdefs
+from planner import api, opdefs, zoo
 from planner.artifacts.worker_model import WorkerModel
 from planner.graph.bodies import expand
 from planner.graph.check import check_graph
 from planner.graph.model import DType, Graph, Op, Tensor
+from planner.graph.rewriting.canonical import canonical
 from planner.graph.to_onnx import write_model
 from planner.partition.build import partition
 from planner.planning.bodies import decide_with_bodies
@@ -122,6 +123,14 @@ def test_context_parallelism_joins_all_keys_and_costs_no_less(graph: Graph) -> N
     assert str(context.tilings["v" if "past_value" not in graph.tensors else "past_value"]) == "S(2)/2 S(2)/2"
     assert found.cost <= context.cost
     assert partition(context.graph, context.ops, context).program.predicted_bytes == context.moved_bytes
+
+
+def test_context_parallelism_of_a_network_in_its_canonical_form() -> None:
+    """The product with the values is an Einsum there; weights everybody has."""
+    graph = canonical(zoo.build("gpt-1x64-4h", batch=2)).graph
+    found = decide_with_bodies(graph, STANDARD, SearchRequest(2, strategy="context"))
+    assert {str(found.tilings[name]) for name in graph.inputs if name.endswith(".qkv.weight")} == {"R/2"}
+    assert "S(2)/2" in {str(tiling) for name, tiling in found.tilings.items() if "attention" in name}
 
 
 def cut_along_keys(graph: Graph, workers: int) -> Decided | None:

@@ -26,6 +26,8 @@ ATTENTIONS = (
 """Composites that are taken through their bodies, so that keys can be divided."""
 _BETWEEN = ("Cast", "Div", "Where")
 """What stands between the exponentials of an attention and their product with the values."""
+_PRODUCTS = ("Einsum", "MatMul")
+"""An Einsum where the canonical form has taken in what a Transpose turns."""
 
 
 def context_parallel(problem: Problem) -> Restriction:
@@ -80,7 +82,7 @@ def _is_weight(op: Op, readers: dict[str, list[Op]]) -> bool:
     while stack:
         name = stack.pop()
         for reader in readers.get(name, ()):
-            if reader.op_type == "MatMul":
+            if reader.op_type in _PRODUCTS:
                 return True
             if reader.op_type in _BETWEEN and reader.outputs[0] not in seen:
                 seen.add(reader.outputs[0])
