@@ -62,7 +62,7 @@ def plan(
     through_bodies: bool = True,
     share: Sharing = "auto",
     op_schedule: OpSchedule = "auto",
-    recompute: str | Sequence[str] = "none",
+    recompute: str | Sequence[str] = "auto",
     effort: EffortName | None = None,
     time: str | None = None,
     out: AnyPath | None = None,
@@ -104,8 +104,9 @@ def plan(
             memory; ``none``: every reader has its own delivery. The literature's strategies always have that.
         op_schedule: ``auto``: ops run in steps, while their operands circulate, where memory asks for it; ``whole``:
             never; ``stepped``: every op that can. Steps move no byte more.
-        recompute: which activations are computed again for the backward pass: ``none``; ``all``: of each of the blocks
-            that repeat all that is made and read within it; or activations, or patterns of them.
+        recompute: which activations are computed again for the backward pass: ``auto``: what makes a plan fit for the
+            least, where none fits as it is; ``none``; ``all``: of each of the blocks that repeat all that is made and
+            read within it; or activations, or patterns of them.
         effort: ``quick``: no bound of what a plan can be; ``normal``: where it takes seconds, and a better plan where
             the bound's search finds one; ``thorough``: where it takes minutes, too. None: ``normal``, or ``thorough``
             with a time.

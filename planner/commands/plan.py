@@ -119,9 +119,9 @@ _GROUPS = {
 @click.option(
     "--recompute",
     multiple=True,
-    metavar="none|all|PATTERN",
-    help="Activations that are computed again for the backward pass: none, all inside of repeated blocks, or those "
-    "that match; patterns are repeatable.  [default: none]",
+    metavar="auto|none|all|PATTERN",
+    help="Activations that are computed again for the backward pass: what is best where memory asks for it, none, all "
+    "inside of repeated blocks, or those that match; patterns are repeatable.  [default: auto]",
 )
 @click.option(
     "--effort",
@@ -246,7 +246,7 @@ def plan(
                 inputs=inputs,
                 share=share,
                 op_schedule=op_schedule,
-                recompute=recompute or "none",
+                recompute=recompute or "auto",
                 effort=effort,
                 time=time,
                 out=out,

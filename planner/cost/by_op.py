@@ -71,6 +71,7 @@ def costed(graph: Graph, ops: Iterable[BoundOp], plan: D, tables: CostTables) ->
     requests = [one for bound in ops for one in _requests(graph, bound, plan.strategies, plan.tilings, tables)]
     for request, table in zip(requests, tables.bytes_of(requests), strict=True):
         moved[request.tensor.name] += int(table[0, 0])
+    again = recomputing(graph, ops, tables)
     for bound in ops:
         computing += tables.computing(bound)
         strategy = plan.strategies[bound.op.name].tiling
@@ -81,10 +82,21 @@ def costed(graph: Graph, ops: Iterable[BoundOp], plan: D, tables: CostTables) ->
         plan,
         tensor_bytes=moved,
         moved_bytes=sum(moved.values()),
-        computing_bytes=computing,
-        excess_bytes=excess,
-        repeated_bytes=repeated,
+        computing_bytes=computing - again,
+        excess_bytes=excess + again,
+        repeated_bytes=repeated + again,
     )
+
+
+def recomputing(graph: Graph, ops: Iterable[BoundOp], tables: CostTables) -> int:
+    """What ops that are copies cost one device: the step does it twice, however it is divided.
+
+    Args:
+        graph: that the ops are of.
+        ops: of the graph.
+        tables: to count with.
+    """
+    return sum(tables.computing(bound) for bound in ops if bound.op.name in graph.copies) if graph.copies else 0
 
 
 def op_cost(

@@ -20,8 +20,8 @@ from planner.search.decided import Decided
 from planner.search.user_rules.rules import is_pattern, matching
 from planner.tdl.descriptions import Descriptions
 
-Which: TypeAlias = Literal["none", "all", "patterns"]
-_WORDS: Final[tuple[Which, ...]] = ("none", "all")
+Which: TypeAlias = Literal["auto", "none", "all", "patterns"]
+_WORDS: Final[tuple[Which, ...]] = ("auto", "none", "all")
 _SHOWN: Final = 5
 _LISTED: Final = "`tofu explain DIR --role held` lists all of a plan that is made without --recompute"
 
@@ -31,7 +31,8 @@ class Recompute:
     """What is to be computed again."""
 
     which: Which = "none"
-    """``none``; ``all``: of each of the repeated blocks all that is no border; ``patterns``: what is named."""
+    """``auto``: what is best where memory asks for it; ``none``; ``all``: of each of the repeated blocks all that is no
+    border; ``patterns``: what is named."""
     patterns: tuple[str, ...] = ()
     """Activations, or patterns of them."""
 
@@ -40,7 +41,7 @@ class Recompute:
         """What an option says that may be given several times.
 
         Raises:
-            UsageError: ``none`` or ``all`` beside something else.
+            UsageError: one of the words beside something else.
         """
         words = [word for word in _WORDS if word in texts]
         if words and len(set(texts)) > 1:
@@ -71,7 +72,7 @@ def again_of(recompute: Recompute, graph: Graph, descriptions: Descriptions) -> 
     Raises:
         UsageError: the model has no backward pass, or a pattern is for no activation that the backward pass reads.
     """
-    if recompute.which == "none":
+    if recompute.which in ("auto", "none"):
         return ()
     activations = Activations(graph)
     if recompute.which == "all":
@@ -144,7 +145,7 @@ def told(
         again: the activations of which it has copies.
         descriptions: of the operators.
     """
-    if recompute.which == "none":
+    if recompute.which == "none" or (recompute.which == "auto" and not again):
         return None
     activations = Activations(form)
     if not again:

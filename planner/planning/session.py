@@ -8,7 +8,7 @@ them, and sources that are near on the machine; and what is known only of the pr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -20,7 +20,7 @@ from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.graph.data_folder import data_folder_of, without_data_folder
 from planner.graph.model import Graph
-from planner.graph.rewriting.recomputation import recomputed
+from planner.graph.rewriting.recomputation import Activations, recomputed
 from planner.graph.rewriting.stacking import with_stacks
 from planner.graph.to_onnx import to_model
 from planner.machine.routes import level_ways
@@ -33,9 +33,10 @@ from planner.planning.deliveries import shared
 from planner.planning.goal import Goal, least_cost
 from planner.planning.limit.fit import within
 from planner.planning.limit.in_steps import all_in_steps, is_in_steps
-from planner.planning.limit.least_memory import refuse_what_cannot_fit
+from planner.planning.limit.least_memory import EveryPlan, refuse_what_cannot_fit
+from planner.planning.limit.refusal import with_activations_again
 from planner.planning.limit.room import shared_where_room
-from planner.planning.limit.trial import Trial, trial_of
+from planner.planning.limit.trial import Trial, judged_by_residence, trial_of
 from planner.planning.machines import time_of
 from planner.planning.objective import (
     LITERATURE,
@@ -46,6 +47,13 @@ from planner.planning.objective import (
     is_large,
     of_the_literature,
     timed,
+)
+from planner.planning.recomputation.offers import (
+    Offers,
+    best_of_sets,
+    fitted_by_copies,
+    has_backward_pass,
+    sets_by_work,
 )
 from planner.planning.recomputing import again_of, told
 from planner.planning.request import PlanRequest
@@ -151,8 +159,7 @@ class Session:
         """
         if self.request.limits is not None:
             self.request.progress("what every plan takes at least")
-            operators, through_bodies = self.request.source.descriptions, self.request.through_bodies
-            refuse_what_cannot_fit(self.graph, operators, self.request.limits, through_bodies=through_bodies)
+            self._refuse_what_cannot_fit(self.request.limits)
         plain, found = self._searched(self.request.rules)
         priced = self._priced(found)
         times = self._times() if self.request.is_timed else None
@@ -162,6 +169,26 @@ class Session:
         if self.request.op_schedule == "stepped":
             chosen = replace(chosen, decided=all_in_steps(chosen.decided))
         return Planned(chosen, priced, times, known, left_out)
+
+    def _refuse_what_cannot_fit(self, limits: tuple[int, ...]) -> None:
+        """Refuses limits that no plan can keep to, whatever may be computed again.
+
+        Raises:
+            InfeasibleError: with what every plan takes at least.
+        """
+        request, form = self.request, self._form.graph
+        operators, through_bodies = request.source.descriptions, request.through_bodies
+        try:
+            refuse_what_cannot_fit(self.graph, operators, limits, through_bodies=through_bodies)
+        except InfeasibleError as error:
+            if request.recompute.which not in ("auto", "none") or not has_backward_pass(form):
+                raise
+            leanest = recomputed(form, sets_by_work(form, operators, self._tables)[-1])
+            if self._may_recompute:
+                refuse_what_cannot_fit(leanest, operators, limits, through_bodies=through_bodies)
+                return
+            least = EveryPlan(leanest, operators).least(len(limits), through_bodies=through_bodies)
+            raise with_activations_again(error, least.total_bytes, limits) from None
 
     def planned_beside(self, known: Sequence[Trial]) -> Trial:
         """The plan, where those of the literature are known.
@@ -251,16 +278,21 @@ class Session:
         """The plan that is taken: the best that is known of those that fit, made a little better."""
         request = self.request
         trial, fitting, goal = trial_of(found), None, least_cost(self._tables)
+        plans = [trial_of(plain)]
         if times is not None and request.objective == "time":
             goal = times.goal
             own = [trial, *self._by_tables_of_time(goal)]
+            plans = [trial_of(plain), *own[1:], *(known if request.is_free else ())]
             trial = times.fastest(own, None, request.stop).best
             among = [*own, *known] if request.is_free else own
             fitting = times.fastest(among, request.limits, request.stop).fitting
             if fitting is not None:
                 request.stop.plan_is_there(is_fitting=True)
         request.progress("making a program for each worker", cost=trial.decided.cost, lower=_lower(trial.decided))
-        trial = self._within_memory(trial, plain, fitting, goal)
+        if self._may_recompute and not self._is_within(trial):
+            trial = self._with_recomputation(trial, plans, fitting, goal)
+        else:
+            trial = self._within_memory(trial, plain, fitting, goal)
         if times is not None and fitting is not None:
             trial = min(fitting, trial, key=times.seconds)
         kept = self._nearest(self._with_room_used(trial, goal))
@@ -297,6 +329,78 @@ class Session:
         """Whether the plan that is kept fits: its program says so, where it gets one."""
         limits = self.request.limits
         return limits is None or (trial.holds(limits) if self.makes_program else trial.fits(limits))
+
+    @cached_property
+    def _may_recompute(self) -> bool:
+        """Whether activations may be computed again where memory asks for it."""
+        request = self.request
+        is_asked = request.recompute.which == "auto" and request.limits is not None and request.op_schedule == "auto"
+        return is_asked and has_backward_pass(self._form.graph)
+
+    def _take(self, again: Collection[str]) -> None:
+        """Computes these activations again, and no others."""
+        self._again = Activations(self._form.graph).copied(again)
+        self.graph = recomputed(self._form.graph, self._again)
+        rules = replace(self.request.rules, names=frozenset(self.graph.tensors))
+        self._ask = replace(self._ask, rules=rules)
+
+    def _with_recomputation(self, first: Trial, plans: Sequence[Trial], fitting: Trial | None, goal: Goal) -> Trial:
+        """A plan that fits, with what is best computed again taken into the graph.
+
+        Plans are taken as they are, copies being divided as what they copy. Of a graph that is not large, others are
+        searched for with several sets.
+
+        Args:
+            first: the best plan, which does not fit.
+            plans: without shared deliveries: the search's own, and those of the literature.
+            fitting: a plan of them that fits, or None.
+            goal: what a plan is to have little of.
+        """
+        limits = self.request.limits
+        assert limits is not None, "activations are computed again where memory asks for it"
+        if stacks_in(plans[0].decided.graph, self._form.graph):  # what is stacked is not computed again
+            unstacked = decide_with_bodies(
+                self._form.graph,
+                self.request.source.descriptions,
+                replace(self._ask, effort=self.request.effort_for_bytes),
+                through_bodies=self.request.through_bodies,
+            )
+            plans = [trial_of(unstacked), *plans]
+        plans = [one for one in plans if not stacks_in(one.decided.graph, self._form.graph)]
+        plain = plans[0].decided
+        offers = Offers(
+            self._form.graph,
+            self.request.source.descriptions,
+            self._tables,
+            plain,
+            goal,
+            through_bodies=self.request.through_bodies,
+        )
+        is_large = judged_by_residence(plain)
+        if self.request.is_free and goal.tables is self._tables:
+            plans = [*plans, *self._of_the_literature(CLOSED_FORMS)]
+        found = fitted_by_copies(offers, plans, limits, self._ask, makes_program=self.makes_program)
+        if found is not None:
+            self.request.stop.plan_is_there(is_fitting=True)
+        elif is_large:
+            self._take(offers.sets[-1])
+            leanest = trial_of(offers.taken_by(plain, len(offers.sets) - 1))
+            return self._within_memory(leanest, leanest.decided, None, goal)
+        if found is not None and is_large:
+            self._take(offers.sets[found[0]])
+            return found[1]
+
+        def planned(number: int, worth: int | None) -> tuple[int | None, Trial | None]:
+            self._take(offers.sets[number])
+            own, found = self._searched(self.request.rules) if number else (plain, first.decided)
+            trial = first if number == 0 else trial_of(found)
+            if worth is not None and goal.of(trial) >= worth:
+                return _lower(own), None
+            return _lower(own), self._within_memory(trial, own, None if number else fitting, goal)
+
+        number, trial = best_of_sets(offers, planned, found, limits, self._ask)
+        self._take(offers.sets[number])
+        return trial
 
     def _with_room_used(self, trial: Trial, goal: Goal) -> Trial:
         """The plan with deliveries shared for which there is memory, if it has none yet."""

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from planner.algebra.tiling import Tiling
 from planner.artifacts.plan import Decision, OpStrategy
 from planner.collection import without_collection
+from planner.cost.by_op import recomputing
 from planner.cost.priced import PricedTables
 from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError, ModelError, UsageError
@@ -100,7 +101,8 @@ def decide(
         problem.begin()
         beaten = None
         if ask.incumbent is not None and len(ops) > MANY_OPS:
-            beaten = PlanToBeat(ask.incumbent.cost - 1, _kept(ask.incumbent))
+            least = ask.incumbent.cost - recomputing(graph, ops, ask.tables)
+            beaten = PlanToBeat(least - 1, _kept(ask.incumbent))
         narrow = partial(_narrowed, problem, ask.rules, ask.held)
         # A method of the literature is one part of the work: where it is needed, nothing ends it.
         stop = Stop() if method is not None and ask.is_needed else ask.stop
@@ -182,11 +184,16 @@ def _kept(plan: Decision) -> Restriction:
     return keep
 
 
-def _gap(found: Found) -> float | None:
-    """By how much of the bound the plan is above it; None where no bound is known."""
-    if found.lower is None or (found.lower <= 0 < found.cost):
+def _gap(found: Found, again: int) -> float | None:
+    """By how much of the bound the plan is above it; None where no bound is known.
+
+    Args:
+        found: the plan and the bound.
+        again: what every plan costs beside that.
+    """
+    if found.lower is None or (found.lower + again <= 0 < found.cost + again):
         return None
-    return found.cost / found.lower - 1 if found.cost else 0.0
+    return (found.cost + again) / (found.lower + again) - 1 if found.cost + again else 0.0
 
 
 def _decided(
@@ -222,7 +229,8 @@ def _decided(
     standing = [whole.stands.get(bound.op.name, bound.op.name) for bound in ops]
     by_tensor = _bytes_by_tensor(ops, problem, found, whole.stands, tilings)
     moved = sum(by_tensor.values())
-    gap = None if whole.stands else _gap(found)
+    again = recomputing(graph, ops, problem.tables)
+    gap = None if whole.stands else _gap(found, again)
     charges = zip(problem.charges, problem.op_charges(found.tilings), strict=True)
     charged = {link.op_name: amount for link, amount in charges}
     excess = sum(charged[other] for other in standing)
@@ -240,9 +248,9 @@ def _decided(
         strategies=strategies,
         tensor_bytes=by_tensor,
         moved_bytes=moved,
-        computing_bytes=sum(problem.tables.computing(bound) for bound in ops),
-        excess_bytes=excess,
-        repeated_bytes=repeated,
+        computing_bytes=sum(problem.tables.computing(bound) for bound in ops) - again,
+        excess_bytes=excess + again,
+        repeated_bytes=repeated + again,
         rates=problem.tables.rates,
         certified_gap=gap,
         strategy=strategy,

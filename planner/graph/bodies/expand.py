@@ -203,7 +203,15 @@ def _expanded(graph: Graph, bodies: Mapping[str, Body]) -> Expanded:
             tensors.update(body.tensors)
             constants.update(body.constants)
     new = {name for body in bodies.values() for name in body.constants}
-    made = replace(graph, ops=tuple(ops), tensors=tensors, constants=constants, folded=graph.folded | new)
+    copies = {op.name: graph.copies[name] for name, body in bodies.items() if name in graph.copies for op in body.ops}
+    made = replace(
+        graph,
+        ops=tuple(ops),
+        tensors=tensors,
+        constants=constants,
+        folded=graph.folded | new,
+        copies={**graph.copies, **copies},
+    )
     return Expanded(made, tuple(bodies.values()))
 
 

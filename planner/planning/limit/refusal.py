@@ -84,5 +84,20 @@ def _listing(amounts: Mapping[Purpose, int]) -> str:
     return ", ".join(f"{_size(size)} {purpose.value}" for purpose, size in ordered)
 
 
+def with_activations_again(refused: InfeasibleError, least: int, limits: Sequence[int]) -> InfeasibleError:
+    """A refusal that says what plans take at least that compute activations again.
+
+    Args:
+        refused: of plans that keep them all.
+        least: bytes on all workers together.
+        limits: the memory there is, one entry for each worker, in any order.
+    """
+    each = -(-least // len(limits))
+    would = "would do, if a plan comes near to that" if least <= sum(limits) else "is too much as well"
+    again = f"with activations computed again every plan takes {_size(each)} at least, which {would}"
+    hint = "write --recompute auto" if least <= sum(limits) else refused.hint
+    return InfeasibleError(str(refused), facts=(*refused.facts, again), hint=hint)
+
+
 def _size(count: int) -> str:
     return format_bytes(count, ByteUnit.BINARY)

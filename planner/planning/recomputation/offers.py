@@ -1,0 +1,223 @@
+"""What may be computed again where memory asks for it, and with which of it a plan fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from planner.cost.by_op import op_cost
+from planner.cost.tables import CostTables
+from planner.errors import InfeasibleError, UsageError
+from planner.graph.bodies import expand
+from planner.graph.model import Graph
+from planner.graph.rewriting.recomputation import recomputable, recomputed
+from planner.planning.goal import Goal
+from planner.planning.limit.least_memory import EveryPlan
+from planner.planning.limit.trial import Trial, fullest, trial_of
+from planner.planning.recomputation.chain import chain_of_sets
+from planner.planning.recomputation.with_copies import with_copies
+from planner.search.decided import Decided
+from planner.search.request import SearchRequest
+from planner.tdl.descriptions import Descriptions
+from planner.units import format_bytes
+
+_MOST_OPS_TRIED = 300
+"""Ops of all plans that are searched for, each with another set, about. Doubled, up to twice the time."""
+_MOST_TIGHTENED = 3
+"""How often plans of a large graph are held to less, where the program takes more than what lies there op by op."""
+
+
+@dataclass(frozen=True)
+class Offers:
+    """Sets of activations that may be computed again, and how a plan takes one."""
+
+    form: Graph
+    """The model in its canonical form."""
+    descriptions: Descriptions
+    """Of its operators."""
+    tables: CostTables
+    """Of bytes."""
+    like: Decided
+    """A plan of the model: what ops move in it tells what it costs to do them again."""
+    goal: Goal
+    """What a plan is to have little of."""
+    through_bodies: bool = True
+    """Composite ops may be cut through their bodies."""
+
+    @cached_property
+    def sets(self) -> tuple[frozenset[str], ...]:
+        """The chain (``chain_of_sets``)."""
+        form, like, tables = self.form, self.like, self.goal.tables
+        inside = {
+            op.name: body.op.name
+            for body in expand(
+                form, frozenset(op.name for op in form.ops if op.name not in like.strategies), workers=like.workers
+            ).bodies
+            for op in body.ops
+        }
+        work = dict.fromkeys((op.name for op in form.ops), 0)
+        for bound in like.ops:
+            name = inside.get(bound.op.name, bound.op.name)
+            if name in work:
+                work[name] += tables.computing(bound)
+                work[name] += op_cost(like.graph, bound, like.strategies, like.tilings, tables)
+        return chain_of_sets(form, work)
+
+    def taken_by(self, plain: Decided, number: int) -> Decided:
+        """A plan of the model with a set of the chain computed again, copies divided as what they copy."""
+        return with_copies(plain, self.form, self.sets[number], self.descriptions, self.tables)
+
+    def least(self, number: int) -> int:
+        """Bytes on all workers together that every plan takes at least that computes a set of the chain again."""
+        graph = recomputed(self.form, self.sets[number])
+        least = EveryPlan(graph, self.descriptions).least(self.like.workers, through_bodies=self.through_bodies)
+        return least.total_bytes
+
+    def first_with_room(self, plain: Decided, room: int, begin: int) -> int | None:
+        """The first set of the chain from one on with which no more than so much lies on all workers; None: no set.
+
+        By halving, as if with every set of the chain no more lay there than with the one before.
+        """
+
+        def has_room(number: int) -> bool:
+            again = self.sets[number]
+            return fullest(with_copies(plain, self.form, again, self.descriptions)) <= room
+
+        low, high = begin - 1, len(self.sets) - 1
+        if not has_room(high):
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if has_room(middle) else (middle, high)
+        return high
+
+
+def fitted_by_copies(
+    offers: Offers, plans: Sequence[Trial], limits: Sequence[int], ask: SearchRequest, *, makes_program: bool
+) -> tuple[int, Trial] | None:
+    """The best of some plans of a large graph, each with as little computed again as makes it fit; None if none fits.
+
+    What lies there op by op tells of each plan how much that is; the program of the best one has the last word, and
+    where it takes more, all plans are held to as much less.
+
+    Args:
+        offers: what may be computed again.
+        plans: of the model without copies and without shared deliveries.
+        limits: the memory there is, one entry for each worker, in any order.
+        ask: what plans were asked for.
+        makes_program: else what lies there op by op has the last word.
+
+    Returns:
+        Which set of the chain, and the plan.
+    """
+    goal, room = offers.goal, sum(limits)
+    begin = dict.fromkeys(range(len(plans)), 0)
+    for _ in range(_MOST_TIGHTENED + 1):
+        best: tuple[int, Trial] | None = None
+        for place in sorted(begin, key=lambda one: goal.of(plans[one])):
+            ask.progress(
+                f"planning within the limit on memory: what is computed again, plan {place + 1} of {len(plans)}"
+            )
+            plain = plans[place].decided
+            # With copies a plan costs no less than without.
+            if best is not None and goal.of(plans[place]) >= goal.of(best[1]):
+                continue
+            number = offers.first_with_room(plain, room, begin[place])
+            if number is None:
+                continue
+            begin[place] = number
+            trial = trial_of(offers.taken_by(plain, number), limit_bytes=min(limits))
+            if best is None or goal.of(trial) < goal.of(best[1]):
+                best = (number, trial)
+        if best is None or not makes_program or best[1].lacking_by_program(limits) <= 0:
+            return best
+        lean = replace(best[1], is_lean=True)
+        lacking = lean.lacking_by_program(limits)
+        if lacking <= 0:
+            return best[0], lean
+        ask.progress(f"planning within the limit on memory: the program takes {format_bytes(lacking)} too much")
+        room -= lacking * len(limits)
+    return None
+
+
+def best_of_sets(
+    offers: Offers,
+    planned: Callable[[int, int | None], tuple[int | None, Trial | None]],
+    known: tuple[int, Trial] | None,
+    limits: Sequence[int],
+    ask: SearchRequest,
+) -> tuple[int, Trial]:
+    """The best of the plans that are found with each of several sets of the chain; which set, and the plan.
+
+    Its gap is to the least of the bounds of all plans with any set of the chain, where each has one.
+
+    Args:
+        offers: what may be computed again.
+        planned: of the number of a set, and what a plan is to be better than: the bound of all plans with it, or None;
+            and the best one that fits, or None if it is no better.
+        known: a plan that fits, and which set it computes again.
+        limits: the memory there is, one entry for each worker, in any order.
+        ask: what plans are asked for.
+
+    Raises:
+        InfeasibleError: no plan was found that fits.
+    """
+    goal, room = offers.goal, sum(limits)
+    possible = [number for number in range(len(offers.sets)) if offers.least(number) <= room]
+    tried = _spread(
+        [number for number in possible if number and (known is None or number <= known[0])],
+        max(1, _MOST_OPS_TRIED // len(offers.like.ops)),
+    )
+    tried += possible[:1] if possible[0] == 0 else []
+    best = known
+    refused: InfeasibleError | None = None
+    lower: list[int | None] = []
+    for at, number in enumerate(tried):
+        if best is not None and ask.stop.leaves_out("more sets of activations to be computed again"):
+            break
+        ask.progress(f"planning within the limit on memory: what is computed again, set {at + 1} of {len(tried)}")
+        try:
+            bound, trial = planned(number, None if best is None else goal.of(best[1]))
+        except InfeasibleError as error:
+            refused = error
+            continue
+        lower.append(bound)
+        if trial is not None and (best is None or goal.of(trial) < goal.of(best[1])):
+            best = (number, trial)
+    if best is None:
+        assert refused is not None, "a limit that no plan can keep to is refused before"
+        raise refused
+    number, trial = best
+    bounds = [bound for bound in lower if bound is not None]
+    if goal.tables is not offers.tables or len(bounds) < len(possible):
+        return best
+    # No plan with one of these sets costs less than the least of their bounds; the others can keep to no limit.
+    gap = max(0.0, trial.decided.cost / max(1, min(bounds)) - 1)
+    return number, replace(trial, decided=replace(trial.decided, certified_gap=gap, gap_of="bytes"))
+
+
+def _spread(numbers: Sequence[int], most: int) -> list[int]:
+    """So many of some numbers at most, evenly and the last one first."""
+    if len(numbers) <= most:
+        return list(reversed(numbers))
+    return [numbers[(at + 1) * len(numbers) // most - 1] for at in reversed(range(most))]
+
+
+def sets_by_work(form: Graph, descriptions: Descriptions, tables: CostTables) -> tuple[frozenset[str], ...]:
+    """The chain by work alone, where no plan tells what moves.
+
+    Args:
+        form: the model in its canonical form.
+        descriptions: of its operators.
+        tables: of bytes.
+    """
+    return chain_of_sets(form, {bound.op.name: tables.computing(bound) for bound in descriptions.bind_all(form)})
+
+
+def has_backward_pass(form: Graph) -> bool:
+    """Whether a model has activations that can be computed again."""
+    try:
+        return bool(recomputable(form))
+    except UsageError:
+        return False
