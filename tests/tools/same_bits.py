@@ -31,7 +31,7 @@ from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
 from planner.errors import TofuError, UsageError
 from planner.graph.bodies import planned_graph
-from planner.graph.model import Graph
+from planner.graph.model import Graph, Role
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.randomness import lower_randomness
 from planner.graph.rewriting.recomputation import originals, recomputable, recomputed
@@ -44,6 +44,7 @@ from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
 from planner.runtime.run_report import RunResult
+from planner.runtime.values.samples import sample
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
 from planner.tdl.descriptions import Descriptions
@@ -70,6 +71,17 @@ class Case:
         """
         form, descriptions = canonical(lower_randomness(graph)).graph, opdefs.standard()
         return cls(form, decide_with_bodies(form, descriptions, SearchRequest(workers, effort="quick")), descriptions)
+
+    def options(self, steps: int) -> RunOptions:
+        """How the model is run: of integers that nothing bounds, every second one is 1."""
+        inputs: dict[str, np.ndarray] = {}
+        for name in (name for name in self.graph.inputs if self.graph.roles[name] is Role.DATA):
+            tensor = self.graph.tensors[name]
+            try:
+                inputs |= sample(self.graph, (name,), 0)
+            except UsageError:
+                inputs[name] = (np.arange(tensor.elements) % 2).astype(tensor.dtype.array_dtype).reshape(tensor.shape)
+        return RunOptions(steps=steps, inputs=inputs, random_weights=True, allow_nan=True)
 
     def again(self, *texts: str) -> tuple[str, ...]:
         """The activations that an option's words are for."""
@@ -173,7 +185,7 @@ def compared(case: Case, again: tuple[str, ...], steps: int = 3) -> Compared:
         again: the activations that are computed again.
         steps: of training.
     """
-    plan, options = loaded(case.graph, case.with_copies(again)), RunOptions(steps=steps, random_weights=True)
+    plan, options = loaded(case.graph, case.with_copies(again)), case.options(steps)
     return Compared(run_with(loaded(case.graph, case.plan), options), run_with(plan, options), plan)
 
 
@@ -227,7 +239,7 @@ def fused_otherwise(case: Case, again: tuple[str, ...]) -> list[str]:
         case: the case.
         again: what is computed again.
     """
-    plan, options = case.with_copies(again), RunOptions(steps=1, random_weights=True)
+    plan, options = case.with_copies(again), case.options(1)
     of = originals(case.graph, recomputed(case.graph, again))
     with noted() as plain:
         run_with(loaded(case.graph, case.plan), options)
