@@ -22,12 +22,13 @@ SMALL: dict[str, Callable[[], Graph]] = {
     "gpt": lambda: gpt("g", GptShape(1, 16, 2, 4), batch=4),
     "cnn": lambda: read(str(MODELS / "cnn_bn_grads_core.onnx")),
 }
-COMMITTED = sorted(
-    str(file.relative_to(MODELS))
+FILES = (
+    file
     for folder in ("", "fresh", "exports")
     for file in (MODELS / folder).glob("*.onnx")
     if not file.name.startswith(("resnet50", "t5")) and not file.name.endswith((".raw.onnx", ".optimized.onnx"))
-) + ["ort_training_cnn"]
+)
+COMMITTED = [*sorted(str(file.relative_to(MODELS)) for file in FILES), "ort_training_cnn"]
 
 
 def same(case: Case, again: tuple[str, ...]) -> Compared:
