@@ -89,10 +89,7 @@ NORMAL = (
 WIDE = (("resnet-50", 16), ("resnet-101", 16), ("wresnet-50-4", 16), ("lenet-5", 16))
 """Whose bounds are left open, or too much work."""
 
-LIMITED = (
-    *(("mlp-4x8192", 8), ("cnn-5x2048-6", 8), ("lenet-5", 8), ("alexnet", 8), ("gpt-2x1024", 8), ("vgg-16", 4)),
-    *(("mlp-5x300", 4), ("cnn-5x512-24", 4), ("lenet-5", 4), ("gpt-2x128-4h-lm", 4)),
-)
+LIMITED = (("cnn-5x2048-6", 4), ("cnn-2x64-12", 4), ("mlp-4x8192", 4), ("gpt-2x128-4h", 2), ("cnn-5x2048-6", 8))
 """Models that are planned within limits."""
 SHARES = (0.0, 0.1, 0.2, 0.4, 0.6, 0.8)
 """Where limits lie, between what is found where nothing fits and what the plan without a limit takes."""
