@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -10,8 +11,11 @@ import pytest
 
 from planner import api, opdefs
 from planner.artifacts.plan import digest
-from planner.errors import UsageError
+from planner.artifacts.plan_folder import open_folder
+from planner.artifacts.planned_form import planned_form
+from planner.errors import ModelError, UsageError
 from planner.graph.model import Graph
+from planner.graph.reading.from_onnx import read_model
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.recomputation import recomputable
 from planner.graph.to_onnx import write_model
@@ -109,3 +113,17 @@ def test_a_plan_is_read_with_its_copies(tmp_path: Path) -> None:
     assert "computed again      x1; saves" in out.getvalue()
     assert as_json.plan(found)["recomputed"]["tensors"] == ["x1"]
     assert as_json.plan(plain).get("recomputed") is None
+
+
+def test_a_plan_that_computes_what_the_model_has_not_again_does_not_fit(tmp_path: Path) -> None:
+    write_model(mlp(2, 8, 4), tmp_path / "m.onnx")
+    api.plan(tmp_path / "m.onnx", gpus=2, out=tmp_path / "p", models=False, recompute="*")
+    folder = open_folder(tmp_path / "p", with_models=False)
+    model = read_model(folder.model)
+    assert "x1.again" in planned_form(folder, model).graph.tensors
+    again = folder.plan.recomputed
+    assert again is not None
+    strange = replace(folder, plan=replace(folder.plan, recomputed=replace(again, tensors=("w1",))))
+    with pytest.raises(ModelError, match="does not fit its model") as caught:
+        planned_form(strange, model)
+    assert caught.value.facts == ("'w1', which is computed again, is no activation",)
