@@ -25,11 +25,10 @@ from planner.machine.device_profile import DeviceProfile
 from planner.machine.routes import Interconnect, level_ways
 from planner.machine.topology_file import Machine
 from planner.planning.goal import Goal
-from planner.planning.limit.trial import Trial, trial_of
+from planner.planning.limit.trial import Trial, has_many_ops, trial_of
 from planner.planning.machines import time_of
 from planner.progress import Progress, silent
 from planner.search.decided import Decided
-from planner.search.effort import WHOLE_OPS
 from planner.search.literature.methods import CLOSED_FORMS, METHODS
 from planner.search.model.cuts import cuts_of_levels
 from planner.spent import part
@@ -178,7 +177,7 @@ class Times:
 
     def has_many_parts(self, ops: int) -> bool:
         """Whether programs of a graph with so many ops take long to make."""
-        return ops > WHOLE_OPS or ops * self._machine.device_count > _MANY_PARTS
+        return has_many_ops(ops) or ops * self._machine.device_count > _MANY_PARTS
 
     def at_least(self, decided: Decided) -> float:
         """Seconds that the estimate of the program cannot be below: it computes, and no device receives faster."""

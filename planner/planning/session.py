@@ -36,7 +36,7 @@ from planner.planning.limit.in_steps import all_in_steps, is_in_steps
 from planner.planning.limit.least_memory import EveryPlan, refuse_what_cannot_fit
 from planner.planning.limit.refusal import with_activations_again
 from planner.planning.limit.room import shared_where_room
-from planner.planning.limit.trial import Trial, judged_by_residence, trial_of
+from planner.planning.limit.trial import Trial, has_many_ops, judged_by_residence, trial_of
 from planner.planning.machines import time_of
 from planner.planning.objective import (
     LITERATURE,
@@ -261,7 +261,7 @@ class Session:
         """
         if not self.request.is_free or self.request.objective != "time":
             return ("data",), ()
-        if len(self.graph.ops) <= WHOLE_OPS:
+        if not has_many_ops(len(self.graph.ops)):
             return LITERATURE, ()
         ops = f"{len(self.graph.ops):,} ops, more than {WHOLE_OPS:,}"
         return CLOSED_FORMS, (f"the searches of the literature ({', '.join(SEARCHES)}): {ops}",)

@@ -118,9 +118,16 @@ def fullest(decided: Decided) -> int:
     return int(Residence(decided.graph, decided.ops).of(decided).max(initial=0))
 
 
+def has_many_ops(ops: int) -> bool:
+    """Whether of a graph of so many ops one program is made, of the plan that is kept: others are judged by tables and
+    by what lies there op by op, and of the literature only closed forms are planned to compare with.
+    """
+    return ops > WHOLE_OPS
+
+
 def judged_by_residence(decided: Decided) -> bool:
     """Whether programs of a graph take so long to make that what lies there op by op says what fits."""
-    return len(decided.ops) > WHOLE_OPS
+    return has_many_ops(len(decided.ops))
 
 
 def _lacking(peaks: Sequence[int], limits: Sequence[int]) -> int:
