@@ -342,6 +342,8 @@ class FitRow:
     """Every plan takes so much at least on some worker."""
     least_bytes: int | None = None
     """What the leanest plan that was found takes on a worker; None: none was looked for, since no plan can fit."""
+    least_recompute: str | None = None
+    """What it computes again for the backward pass: ``none``, or ``all`` that can be in repeated blocks."""
     is_by_program: bool = False
     """Its program says so; else it is what lies there op by op, on an average worker."""
     fits: bool = False
@@ -350,6 +352,8 @@ class FitRow:
     """How many workers the plan has that is taken; fewer where the others are better idle; None: none fits."""
     plan_bytes: int | None = None
     """What it takes on a worker."""
+    recompute: str | None = None
+    """What it computes again."""
     moved_bytes: int | None = None
     """What it moves in an iteration, over all workers."""
     estimated_seconds: float | None = None

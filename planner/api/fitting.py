@@ -230,7 +230,9 @@ def _write(
             facts=(f"every plan takes {format_bytes(row.at_least_bytes, ByteUnit.BINARY)} at least on some worker",),
             hint=f"write --plan {found.answer.workers}" if found.answer.workers else "a smaller batch takes less",
         )
-    target, trial = found.plans[count]
-    request = PlanRequest(source, target, asked.memory_bytes, asked.limits(target), effort="quick", progress=progress)
+    target, trial, recompute = found.plans[count]
+    request = PlanRequest(
+        source, target, asked.memory_bytes, asked.limits(target), recompute=recompute, effort="quick", progress=progress
+    )
     session = Session(request)
     destination.write(session, session.complete(trial), trial)

@@ -80,6 +80,8 @@ def columns_and_rows(answer: FitAnswer, result: FitResult) -> tuple[list[str], l
         "at least": [memory(row.at_least_bytes) for row in answer.rows],
         "least found": [_least(row) for row in answer.rows],
         "plan takes": ["-" if row.plan_bytes is None else memory(row.plan_bytes) for row in answer.rows],
+        **_again("least again", [row.least_recompute for row in answer.rows]),
+        **_again("plan again", [row.recompute for row in answer.rows]),
         "moved": ["-" if row.moved_bytes is None else format_bytes(row.moved_bytes) for row in answer.rows],
     }
     if answer.topology is not None:
@@ -95,6 +97,11 @@ def columns_and_rows(answer: FitAnswer, result: FitResult) -> tuple[list[str], l
     heads = list(columns)
     rows = [list(cells) for cells in zip(*columns.values(), strict=True)]
     return heads, rows, [head for head in heads if head != "fits"]
+
+
+def _again(head: str, which: list[str | None]) -> dict[str, list[str]]:
+    """A column of what is computed again, where any plan does."""
+    return {head: [one or "-" for one in which]} if "all" in which else {}
 
 
 def _least(row: FitRow) -> str:
@@ -130,6 +137,11 @@ def notes(result: FitResult) -> list[str]:
     ]
     if any(not row.is_by_program and row.least_bytes is not None for answer in result.answers for row in answer.rows):
         said.append("about: as tables add it up op by op; programs are seen to take a few percent more.")
+    if any("all" in (row.least_recompute, row.recompute) for answer in result.answers for row in answer.rows):
+        said.append(
+            "again: what the leanest and the taken plan compute again for the backward pass, nothing or, as "
+            "--recompute all, what can be in repeated blocks."
+        )
     if result.why_fixed:
         said.append(f"largest batch: not looked for, since {result.why_fixed}.")
     return said

@@ -20,6 +20,7 @@ from planner.planning.capacity.sized import Batches
 from planner.planning.limit.trial import Trial
 from planner.planning.machines import Target, memory_limits
 from planner.planning.objective import Times, can_be_timed
+from planner.planning.recomputing import Recompute
 from planner.progress import Progress
 from planner.results import FitAnswer, FitRow, WhyNot
 
@@ -56,7 +57,7 @@ class Answered:
     """An answer, and the plans behind it."""
 
     answer: FitAnswer
-    plans: dict[int, tuple[Target, Trial]]
+    plans: dict[int, tuple[Target, Trial, Recompute]]
     """By number of workers, the plan that is taken; none where none fits."""
 
 
@@ -97,27 +98,32 @@ class _Counts:
 
     def __init__(self, batches: Batches, asked: Asked, progress: Progress) -> None:
         self._batches, self._asked, self._progress = batches, asked, progress
-        self._largest: LargestBatch | None = None
+        self._largest: list[LargestBatch] | None = None
         self._known_batch = 0
         """The largest for which there is a plan that fits on fewer workers, and so on more; 0: none is known."""
         self._is_confirmed = False
         """A program said of some number of workers that a plan fits; of larger ones it need not."""
-        self.plans: dict[int, tuple[Target, Trial]] = {}
+        self.plans: dict[int, tuple[Target, Trial, Recompute]] = {}
 
     def row(self, count: int) -> FitRow:
         """What plans for so many workers take."""
         asked = self._asked
         target = asked.target(count)
         limits = asked.limits(target)
-        every = self._batches.given.every_plan.least(count)
-        row = FitRow(count, -(-every.total_bytes // count))
-        if every.total_bytes <= sum(limits):
-            times = self._times(target)
-            ladder = Ladder(self._batches.given, target, times, self._progress)
-            row, judged = self._with_plan(row, ladder, [*ladder.fast(), *ladder.lean()], limits)
-            if judged is not None:
-                self.plans[count] = (target, judged.trial)
-                row = replace(row, estimated_seconds=None if times is None else times.seconds(judged.trial))
+        models = [one for one in (self._batches.given, self._batches.given.computed_again) if one is not None]
+        at_least = {one: one.every_plan.least(count).total_bytes for one in models}
+        row = FitRow(count, -(-min(at_least.values()) // count))
+        times, judged = self._times(target), None
+        for sized in models:
+            if at_least[sized] > sum(limits):
+                continue
+            ladder = Ladder(sized, target, times, self._progress)
+            fast = [] if judged is not None else ladder.fast()
+            row, found = self._with_plan(row, ladder, fast, ladder.lean(), limits)
+            judged = judged or found
+        if judged is not None:
+            self.plans[count] = (target, judged.trial, judged.rung.recompute)
+            row = replace(row, estimated_seconds=None if times is None else times.seconds(judged.trial))
         return replace(row, largest_batch=self._largest_batch(target, limits, row))
 
     def _times(self, target: Target) -> Times | None:
@@ -125,31 +131,31 @@ class _Counts:
         return None if machine is None or not can_be_timed(machine, None) else Times(machine, CostTables())
 
     def _with_plan(
-        self, row: FitRow, ladder: Ladder, rungs: list[Rung], limits: Sequence[int]
+        self, row: FitRow, ladder: Ladder, fast: list[Rung], lean: list[Rung], limits: Sequence[int]
     ) -> tuple[FitRow, Judged | None]:
-        least = least_of(rungs, limits)
-        fastest = min(rungs, key=lambda rung: rung.rank)
-        if least.lacking_bytes <= 0 and fastest.held_bytes > sum(limits):
-            rungs += ladder.between(fastest)
+        """The row with what these plans take, and the fastest that fits, where fast ones were looked for."""
+        if not fast and not lean:
+            return row, None
+        least = least_of([*fast, *lean], limits)
+        row = _with_least(row, least.worker_bytes, least)
+        if not fast:
+            return row, None
+        fastest = min(fast, key=lambda rung: rung.rank)
+        is_between = least.lacking_bytes <= 0 and fastest.held_bytes > sum(limits)
+        rungs = [*fast, *lean, *(ladder.between(fastest) if is_between else ())]
         judged = first_fitting(rungs, limits, confirmed=not self._is_confirmed)
-        row = replace(row, least_bytes=least.worker_bytes, is_by_program=least.is_by_program)
         if judged is None:
             return row, None
         self._is_confirmed = True
-        if judged.rung is least.rung and judged.is_by_program:
-            row = replace(row, least_bytes=judged.worker_bytes, is_by_program=True)
-        decided = judged.trial.decided
-        return (
-            replace(
-                row,
-                least_bytes=min(row.least_bytes or judged.worker_bytes, judged.worker_bytes),
-                fits=True,
-                plan_workers=row.workers,
-                plan_bytes=judged.worker_bytes,
-                moved_bytes=decided.moved_bytes,
-            ),
-            judged,
+        row = replace(
+            _with_least(row, judged.worker_bytes, judged),
+            fits=True,
+            plan_workers=row.workers,
+            plan_bytes=judged.worker_bytes,
+            moved_bytes=judged.trial.decided.moved_bytes,
+            recompute=judged.rung.recompute.which,
         )
+        return row, judged
 
     def _largest_batch(self, target: Target, limits: Sequence[int], row: FitRow) -> int | None:
         samples, (low, high) = self._batches.samples, self._asked.batches
@@ -161,22 +167,38 @@ class _Counts:
             return high
         try:
             if self._largest is None:
-                self._largest = LargestBatch(self._batches, self._asked.batches, self._progress)
-            found = self._largest.on(target, limits, self._known_batch)
+                ways = (False,) if self._batches.given.computed_again is None else (False, True)
+                ends = self._asked.batches
+                self._largest = [LargestBatch(self._batches, ends, self._progress, again=way) for way in ways]
+            for largest in self._largest:
+                self._known_batch = largest.on(target, limits, self._known_batch) or 0
         except TofuError as error:
             self._batches.fix(error)
             return None
-        self._known_batch = found or 0
-        return found
+        return self._known_batch or None
 
     def why_not(self, row: FitRow) -> WhyNot:
         """What takes the room on so many workers."""
-        least = self._batches.given.every_plan.least(row.workers)
+        given = self._batches.given
+        models = [one for one in (given, given.computed_again) if one is not None]
+        least = min((one.every_plan.least(row.workers) for one in models), key=lambda least: least.total_bytes)
         return WhyNot(
             row.workers,
             least.op,
             {said: -(-size // row.workers) for said, size in least.by_purpose().items()},
         )
+
+
+def _with_least(row: FitRow, worker_bytes: int, judged: Judged) -> FitRow:
+    """The row, where a plan takes less than the leanest so far, or as much and its program says so."""
+    if row.least_bytes is not None and worker_bytes > row.least_bytes:
+        return row
+    return replace(
+        row,
+        least_bytes=worker_bytes,
+        is_by_program=judged.is_by_program,
+        least_recompute=judged.rung.recompute.which,
+    )
 
 
 def _monotone(rows: Sequence[FitRow]) -> list[FitRow]:
@@ -186,7 +208,12 @@ def _monotone(rows: Sequence[FitRow]) -> list[FitRow]:
         before = found[-1] if found else None
         if before is not None:
             if before.least_bytes is not None and (row.least_bytes is None or before.least_bytes < row.least_bytes):
-                row = replace(row, least_bytes=before.least_bytes, is_by_program=before.is_by_program)
+                row = replace(
+                    row,
+                    least_bytes=before.least_bytes,
+                    is_by_program=before.is_by_program,
+                    least_recompute=before.least_recompute,
+                )
             if before.fits and _is_better(before, row):
                 row = replace(
                     row,
@@ -195,6 +222,7 @@ def _monotone(rows: Sequence[FitRow]) -> list[FitRow]:
                     plan_bytes=before.plan_bytes,
                     moved_bytes=before.moved_bytes,
                     estimated_seconds=before.estimated_seconds,
+                    recompute=before.recompute,
                 )
         found.append(row)
     return found

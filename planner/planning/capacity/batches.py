@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.planning.capacity.judge import is_quick, lacking_of
 from planner.planning.capacity.ladder import Ladder
-from planner.planning.capacity.sized import Batches
+from planner.planning.capacity.sized import Batches, Sized
 from planner.planning.machines import Target
 from planner.progress import Progress
 
@@ -37,11 +37,12 @@ def looked_at(low: int, high: int) -> tuple[int, ...]:
 class LargestBatch:
     """Looks for the largest batch of a model, on one number of workers after the other."""
 
-    def __init__(self, batches: Batches, ends: tuple[int, int], progress: Progress) -> None:
+    def __init__(self, batches: Batches, ends: tuple[int, int], progress: Progress, *, again: bool = False) -> None:
         """Reads the model at a second batch: the largest that is looked at.
 
         Args:
             batches: the model; its batch can be changed.
+            again: of plans in which all is computed again that can be (``Sized.computed_again``); there is something.
             ends: the smallest and the largest batch that are looked at.
             progress: told what is being done.
 
@@ -54,7 +55,8 @@ class LargestBatch:
         given = batches.samples.given
         self._two = (given, ends[1] if ends[1] != given else ends[0])
         progress(f"reading the model at a batch of {self._two[1]}")
-        self._other = batches.at(self._two[1])
+        self._again = again
+        self._given, self._other = self._at(given), self._at(self._two[1])
 
     def on(self, target: Target, limits: Sequence[int], known: int) -> int | None:
         """The largest batch for which a plan was found that fits; None if there is none.
@@ -74,7 +76,7 @@ class LargestBatch:
         at, tried = beyond - 1, 0
         while fitting < at < beyond and tried < _MOST_TRIED:
             self._progress(f"{target.workers} workers: a batch of {sizes[at]}")
-            lean = Ladder(self._batches.at(sizes[at]), target, None, self._progress).lean(1)
+            lean = Ladder(self._at(sizes[at]), target, None, self._progress).lean(1)
             lacking = lacking_of(lean[-1], limits) if lean else max(limits)
             # By large graphs no more is tried than to where the first one leads: each takes long.
             tried += 1 if lean and is_quick(lean[-1]) else _MOST_TRIED // 2
@@ -86,10 +88,21 @@ class LargestBatch:
             at = (fitting + beyond) // 2 if below is None else min(sizes.index(below), at - 1)
         return sizes[fitting] if fitting >= 0 else None
 
+    def _at(self, batch: int) -> Sized:
+        """The model at a batch.
+
+        Raises:
+            TofuError: the batch cannot be changed.
+        """
+        sized = self._batches.at(batch)
+        found = sized.computed_again if self._again else sized
+        assert found is not None, "what can be computed again at one batch, can be at another"
+        return found
+
     def _largest(self, room: int) -> int | None:
         """The largest batch at which no more lies there at least than there is room for, as two batches tell."""
         (one, other), sizes = self._two, self._sizes
-        vectors = (self._batches.given.every_plan.by_moment, self._other.every_plan.by_moment)
+        vectors = (self._given.every_plan.by_moment, self._other.every_plan.by_moment)
         first, second = vectors if one < other else reversed(vectors)
         start, width = min(one, other), abs(other - one)
 

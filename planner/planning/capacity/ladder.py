@@ -24,6 +24,7 @@ from planner.planning.capacity.sized import Sized
 from planner.planning.limit.trial import trial_of
 from planner.planning.machines import Target
 from planner.planning.objective import Times
+from planner.planning.recomputing import Recompute
 from planner.progress import Progress, in_part
 from planner.search.decide import decide
 from planner.search.decided import Decided
@@ -54,6 +55,8 @@ class Rung:
     """What is to be small: seconds by the tables of time, or cost in bytes."""
     held_bytes: int
     """Bytes on all workers together at the fullest moment, and no fewer than every plan takes."""
+    recompute: Recompute
+    """What is computed again in it."""
     is_of_base: bool
     """It is a plan of the very graph that all batches have (``EveryPlan.planned``)."""
 
@@ -149,4 +152,6 @@ class Ladder:
         rank = float(decided.cost) if self._times is None else self._times.by_tables(decided)
         there = residence.of(decided)
         # Tiles that lie apart from what the workers need are counted once, so that this can be a little too few.
-        return Rung(decided, there, rank, max(int(there.max(initial=0)), self._least_bytes), is_of_base)
+        return Rung(
+            decided, there, rank, max(int(there.max(initial=0)), self._least_bytes), self._sized.recompute, is_of_base
+        )
