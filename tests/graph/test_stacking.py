@@ -22,6 +22,7 @@ from planner.graph.rewriting.stacking import stacked
 from planner.runtime.judge.compare import errors
 from planner.runtime.judge.reference import Reference
 from planner.runtime.judge.whole import WholeModel
+from planner.zoo import build
 from respelled import networks
 
 Read = Callable[..., Graph]
@@ -66,10 +67,15 @@ def test_stacks_compute_what_their_lanes_compute(network: Graph, count: int, see
         found = stacked(graph, [one.name for one in lanes_of(graph)])
     check_graph(found.graph)
     assert (found.graph.inputs, found.graph.outputs) == (graph.inputs, graph.outputs)
+    _hold_equal(graph, found.graph, seed)
+
+
+def _hold_equal(graph: Graph, other: Graph, seed: int) -> None:
+    """Both compute the same, as the operators are defined and as the runtime computes them."""
     rng = np.random.default_rng(seed)
     values = {name: rng.standard_normal(graph.tensors[name].shape).astype(np.float32) for name in graph.inputs}
-    exact, alike = Reference(graph).step(values), Reference(found.graph).step(values)
-    run = WholeModel(found.graph).step(values)
+    exact, alike = Reference(graph).step(values), Reference(other).step(values)
+    run = WholeModel(other).step(values)
     assert graph.outputs
     for name in graph.outputs:
         assert errors(alike[name], exact[name])[0] < 1e-13
@@ -128,3 +134,28 @@ def test_a_single_product_is_no_lane(read: Read) -> None:
 def test_other_names_stack_nothing(read: Read, name: str) -> None:
     graph = canonical(newton_schulz(read, 2)).graph
     assert stacked(graph, [name]).graph is graph
+
+
+def test_a_tensor_that_two_lanes_read_is_no_operand_of_its_own(read: Read) -> None:
+    """The second matrix is the first lane's right factor, and the second lane's left one."""
+    graph = read(
+        """g (float[4,4] x, float[4,4] y, float[4,4] z, float[4,4] v) => (float[4,4] c, float[4,4] d) {
+            a = MatMul(x, y) c = MatMul(a, v)
+            b = MatMul(y, z) d = MatMul(b, v)
+        }"""
+    )
+    graph = canonical(graph).graph
+    _hold_equal(graph, stacked(graph, [own.name for own in lanes_of(graph)]).graph, 0)
+
+
+def test_layers_one_after_another_are_no_lanes() -> None:
+    """A layer's activation is an operand of the next layer's gradient, beside that which the layer before made."""
+    network = build("mlp-4x24", batch=64)
+    for decayed in range(len(network.ops)):
+        ops = tuple(
+            replace(op, op_type="Div") if number == decayed and op.op_type == "Mul" else op
+            for number, op in enumerate(network.ops)
+        )
+        graph = canonical(replace(network, ops=ops)).graph
+        found = stacked(graph, [own.name for own in lanes_of(graph)])
+        check_graph(found.graph)

@@ -198,6 +198,8 @@ class _Finder:
         """Whether what the lanes read is made before anything that reads what they make."""
         made = {name for ops in lanes.ops for op in ops for name in op.outputs if name}
         members = {op.name for ops in lanes.ops for op in ops}
+        if any(name in made for beside in lanes.operands for name in beside):
+            return False  # one lane makes what another one has of its own, as layer after layer does
         behind: set[str] = set(made)
         for op in self._graph.ops:
             if op.name in members:
@@ -244,6 +246,8 @@ class _Growth:
             else:
                 return None
         own = {one for one in found if len(set(one)) > 1}
+        if len({name for one in own for name in one}) < len(own) * self._count:
+            return None  # a tensor would be of two lanes, or of one lane at two places
         unknown = {one for one in own if one[0] not in self._beside}
         is_product = product_of(ops[0], self._graph.tensors) is not None
         if not own or (unknown and not is_product and len(own) > 1):
