@@ -133,8 +133,8 @@ def notes(result: FitResult) -> list[str]:
     """How the table is to be read."""
     said = [
         "at least: no plan takes less that computes nothing again, or all. least found: of the leanest plan. plan "
-        "takes: the fastest of those that fit, or the one that costs least. A plan for fewer GPUs is one for more, so no row "
-        "takes more than one above it."
+        "takes: the fastest of those that fit, or the one that costs least. A plan for fewer GPUs is one for more, so "
+        "no row takes more than one above it."
     ]
     if any(not row.is_by_program and row.least_bytes is not None for answer in result.answers for row in answer.rows):
         said.append("about: as tables add it up op by op; programs are seen to take a few percent more.")
