@@ -148,6 +148,20 @@ def test_a_tensor_that_two_lanes_read_is_no_operand_of_its_own(read: Read) -> No
     _hold_equal(graph, stacked(graph, [own.name for own in lanes_of(graph)]).graph, 0)
 
 
+def test_what_all_lanes_read_is_no_lane_s_own(read: Read) -> None:
+    """The first lane's matrix is a factor of both lanes, and its first product of both second ones."""
+    for second in ("MatMul(c, x)", "MatMul(c, a)"):
+        graph = read(
+            f"""g (float[4,4] x, float[4,4] y, float[4,4] v) => (float[4,4] e, float[4,4] f) {{
+                a = MatMul(x, v) b = MatMul(y, v)
+                c = Relu(a) d = Relu(b)
+                e = {second} f = {second.replace("c", "d")}
+            }}"""
+        )
+        graph = canonical(graph).graph
+        _hold_equal(graph, stacked(graph, [own.name for own in lanes_of(graph)]).graph, 0)
+
+
 def test_layers_one_after_another_are_no_lanes() -> None:
     """A layer's activation is an operand of the next layer's gradient, beside that which the layer before made."""
     network = build("mlp-4x24", batch=64)

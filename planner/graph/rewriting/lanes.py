@@ -229,6 +229,8 @@ class _Growth:
         """By tensor that is one of several beside each other, which lane's it is."""
         self._beside: dict[str, Beside] = {}
         """By such a tensor, all of them."""
+        self._shared: set[str] = set()
+        """Tensors that all lanes read."""
 
     def operands_of(self, ops: tuple[Op, ...]) -> list[Beside] | None:
         """By slot what the lanes read there; None where it does not lie beside each other.
@@ -248,6 +250,10 @@ class _Growth:
         own = {one for one in found if len(set(one)) > 1}
         if len({name for one in own for name in one}) < len(own) * self._count:
             return None  # a tensor would be of two lanes, or of one lane at two places
+        shared = self._shared | {one[0] for one in found if one not in own}
+        made = {name for op in ops for name in op.outputs}
+        if not shared.isdisjoint({name for one in own for name in one} | made | self._lane.keys()):
+            return None  # what all lanes read would be one lane's
         unknown = {one for one in own if one[0] not in self._beside}
         is_product = product_of(ops[0], self._graph.tensors) is not None
         if not own or (unknown and not is_product and len(own) > 1):
@@ -263,6 +269,7 @@ class _Growth:
         """Takes ops, what they read and what they make into the lanes."""
         self.ops.append(ops)
         self.members.update(op.name for op in ops)
+        self._shared.update(one[0] for one in operands if len(set(one)) == 1)
         made = [names for names in zip(*(op.outputs for op in ops), strict=True) if names[0]]
         for beside in (*operands, *made):
             if len(set(beside)) > 1 and beside[0] not in self._beside:
