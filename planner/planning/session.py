@@ -53,7 +53,7 @@ from planner.planning.recomputation.offers import (
     best_of_sets,
     fitted_by_copies,
     has_backward_pass,
-    sets_by_work,
+    leanest,
 )
 from planner.planning.recomputing import again_of, told
 from planner.planning.request import PlanRequest
@@ -183,11 +183,11 @@ class Session:
         except InfeasibleError as error:
             if request.recompute.which not in ("auto", "none") or not has_backward_pass(form):
                 raise
-            leanest = recomputed(form, sets_by_work(form, operators, self._tables)[-1])
+            with_least = leanest(form, operators, self._tables)
             if self._may_recompute:
-                refuse_what_cannot_fit(leanest, operators, limits, through_bodies=through_bodies)
+                refuse_what_cannot_fit(with_least, operators, limits, through_bodies=through_bodies)
                 return
-            least = EveryPlan(leanest, operators).least(len(limits), through_bodies=through_bodies)
+            least = EveryPlan(with_least, operators).least(len(limits), through_bodies=through_bodies)
             raise with_activations_again(error, least.total_bytes, limits) from None
 
     def planned_beside(self, known: Sequence[Trial]) -> Trial:
@@ -384,8 +384,8 @@ class Session:
             self.request.stop.plan_is_there(is_fitting=True)
         elif is_large:
             self._take(offers.sets[-1])
-            leanest = trial_of(offers.taken_by(plain, len(offers.sets) - 1))
-            return self._within_memory(leanest, leanest.decided, None, goal)
+            last = trial_of(offers.taken_by(plain, len(offers.sets) - 1))
+            return self._within_memory(last, last.decided, None, goal)
         if found is not None and is_large:
             self._take(offers.sets[found[0]])
             return found[1]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import NamedTuple, TypeAlias
 
 from planner.graph.dependence import computed_from
@@ -24,6 +24,10 @@ from planner.planning.recomputation.min_cut import Arc, least_cut
 
 _MOST_SETS = 12
 """Of a block. Doubled, finer steps from one to the next."""
+_FEW_HELD = 4
+"""Of no more activations that the backward pass reads every set is offered. Doubled, 256 sets."""
+_FEW_SETS = 8
+"""In a chain of no more, what a step adds is added one by one. Doubled, finer steps in small graphs."""
 _LENGTHS = 24
 """How many lengths of blocks are tried, each half as much again as the one before. Doubled, longer blocks."""
 _MOST_BORDERS = 400
@@ -94,7 +98,20 @@ def chain_of_sets(graph: Graph, work: Mapping[str, int]) -> tuple[frozenset[str]
     for _, number, tensors in sorted(steps, key=lambda step: step[:2]):
         chosen[number] = tensors
         found.append(frozenset().union(*chosen.values()))
-    return tuple(found)
+    if len(activations.held) <= _FEW_HELD:  # every set, by its work
+        held = activations.held
+        sets = [frozenset(one) for count in range(len(held) + 1) for one in combinations(held, count)]
+        return tuple(sorted(sets, key=lambda one: sum(work[activations.all[name].name] for name in one)))
+    return tuple(found) if len(found) > _FEW_SETS else tuple(_refined(found, list(activations.all)))
+
+
+def _refined(sets: Sequence[frozenset[str]], order: Sequence[str]) -> Iterator[frozenset[str]]:
+    """A short chain with further sets: what one step adds comes one by one, what is made first before all else."""
+    yield sets[0]
+    for before, after in pairwise(sets):
+        added = [name for name in order if name in after and name not in before]
+        yield from (before.union(added[:count]) for count in range(1, len(added)))
+        yield after
 
 
 def _blocks(graph: Graph, activations: Activations) -> list[_Block]:
