@@ -51,6 +51,7 @@ def test_imports_only_the_layer_below() -> None:
         "planner.report.device_profile",
         "planner.report.difference",
         "planner.report.exports",
+        "planner.report.fitting",
         "planner.report.gate",
         "planner.report.iteration_line.iteration_line",
         "planner.report.occupancy",
