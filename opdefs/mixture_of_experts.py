@@ -16,7 +16,7 @@ from planner.graph.emitter import ELEM_TYPES
 from planner.graph.model import DType
 from planner.opdefs.microsoft import DOMAIN, like_first, shape_of
 from planner.opdefs.parts import int64
-from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op, over
+from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, call, op, over
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
 
 EVERYTHING = slice(None)
@@ -120,26 +120,42 @@ def _refuse(node: NodeView, further: Sequence[TensorArg | None]) -> None:
 
 OfExpert: TypeAlias = "Callable[[Ix, Sequence[Ix]], list[Val]]"
 """What an expert's numbers are, by expert and, where they are summed over, the elements between its products."""
+Weights: TypeAlias = tuple[TensorArg, TensorArg]
+"""Of an expert's first product, by what it makes, and of its second one."""
 
 
 def _of_tokens(
-    node: NodeView, X: TensorArg, router: TensorArg, of_expert: OfExpert, *, is_cut_within: bool = False
+    node: NodeView,
+    X: TensorArg,
+    router: TensorArg,
+    of_expert: OfExpert,
+    weights: Weights,
+    *,
+    is_cut_within: bool = False,
 ) -> object:
-    def mixed(token: Val, choice: Val, kept: Sequence[Ix]) -> Val:
+    first, second = weights
+
+    def mixed(token: Val, choice: Val, kept: Sequence[Ix], element: Callable[[Ix], Val], c: Ix) -> Val:
+        def takes(e: Ix, between: Ix) -> Val:
+            """Both products for an element between them; of all experts, since it is the data that choose some."""
+            made = Sum(over(("d",), lambda d: element(d) * first[e, between, 0]))
+            return call("act", made) * second[e, c, 0]
+
         def term(e: Ix, *within: Ix) -> Val:
-            return Opaque("expert")(token, choice, *of_expert(e, within))[tuple(kept)]
+            taken = takes(e, within[0]) if within else Sum(over(("j",), lambda j: takes(e, j)))
+            return Opaque("expert", (taken,))(token, choice, *of_expert(e, within))[tuple(kept)]
 
         return Sum(over(("e", "i") if is_cut_within else ("e",), term))
 
     if X.rank == 2:
-        return over(("t", "c"), lambda t, c: mixed(X[t, :], router[t, :], (c,)))
+        return over(("t", "c"), lambda t, c: mixed(X[t, :], router[t, :], (c,), lambda d: X[t, d], c))
     if node.is_single(0, 0):
-        return over(("b", "t", "c"), lambda b, t, c: mixed(X[b, t, :], router[t, :], (c,)))
+        return over(("b", "t", "c"), lambda b, t, c: mixed(X[b, t, :], router[t, :], (c,), lambda d: X[b, t, d], c))
     positions = node.size(0, 1)
 
     def of_sample(b: Ix, t: Ix, c: Ix) -> Val:
         rows = Sum(over(("r",), lambda r: router[positions * b + r, :]), extents=(positions,))
-        return mixed(X[b, EVERYTHING, :], rows, (t, c))
+        return mixed(X[b, EVERYTHING, :], rows, (t, c), lambda d: X[b, t, d], c)
 
     return over(("b", "t", "c"), of_sample)
 
@@ -169,7 +185,7 @@ def mixture_of_experts(
         return read if b2 is None else [*read, b2[e, :]]
 
     is_cut_within = b2 is None and node.size(2, 1) == node.size(4, 2)
-    return _of_tokens(node, X, router, of_expert, is_cut_within=is_cut_within)
+    return _of_tokens(node, X, router, of_expert, (W1, W2), is_cut_within=is_cut_within)
 
 
 @op("QMoE", domain=DOMAIN, local=_experts_local, results=like_first)
@@ -182,4 +198,7 @@ def quantised_mixture_of_experts(
     def of_expert(e: Ix, within: Sequence[Ix]) -> list[Val]:
         return [one[(e, *(EVERYTHING for _ in range(one.rank - 1)))] for one in of_experts if one is not None]
 
-    return _of_tokens(node, X, router, of_expert)
+    weights = (of_experts[0], of_experts[3])
+    if weights[0] is None or weights[1] is None:
+        raise DescriptionError("an expert has two products")
+    return _of_tokens(node, X, router, of_expert, (weights[0], weights[1]))

@@ -148,7 +148,7 @@ class Residence:
         found: Ints = now + np.cumsum(change[:-1])
         return found
 
-    def least(self, over: Collection[str] = ()) -> Ints:
+    def least(self, over: Collection[str] = (), apart: Collection[str] = ()) -> Ints:
         """Bytes on all workers together that every plan takes at least, by moment: each element that is there once.
 
         What lies there is what the last reader needs of a tensor, were it not divided; no element that a worker still
@@ -157,24 +157,27 @@ class Residence:
         Args:
             over: types of ops whose results may lie over an input of the same size that nothing reads any more; none,
                 where programs are lean.
+            apart: tensors of which nothing is said.
         """
         change = np.zeros(self.moments + 1, dtype=np.int64)
-        for _, span, size in self._least_spans(over):
-            change[span.start] += size
-            change[span.stop] -= size
+        for name, span, size in self._least_spans(over):
+            if name not in apart:
+                change[span.start] += size
+                change[span.stop] -= size
         found: Ints = np.cumsum(change[:-1])
         return found
 
-    def least_at(self, moment: int, over: Collection[str] = ()) -> dict[str, int]:
+    def least_at(self, moment: int, over: Collection[str] = (), apart: Collection[str] = ()) -> dict[str, int]:
         """The same at one moment, by tensor.
 
         Args:
             moment: an op's number.
             over: see ``least``.
+            apart: see ``least``.
         """
         found: dict[str, int] = {}
         for name, span, size in self._least_spans(over):
-            if moment in span and size:
+            if moment in span and size and name not in apart:
                 found[name] = found.get(name, 0) + size
         return found
 

@@ -53,7 +53,6 @@ from planner.planning.recomputation.offers import (
     best_of_sets,
     fitted_by_copies,
     has_backward_pass,
-    leanest,
 )
 from planner.planning.recomputing import again_of, told
 from planner.planning.request import PlanRequest
@@ -183,11 +182,11 @@ class Session:
         except InfeasibleError as error:
             if request.recompute.which not in ("auto", "none") or not has_backward_pass(form):
                 raise
-            with_least = leanest(form, operators, self._tables)
+            again = Activations(form).all
             if self._may_recompute:
-                refuse_what_cannot_fit(with_least, operators, limits, through_bodies=through_bodies)
+                refuse_what_cannot_fit(form, operators, limits, again, through_bodies=through_bodies)
                 return
-            least = EveryPlan(with_least, operators).least(len(limits), through_bodies=through_bodies)
+            least = EveryPlan(form, operators, again).least(len(limits), through_bodies=through_bodies)
             raise with_activations_again(error, least.total_bytes, limits) from None
 
     def planned_beside(self, known: Sequence[Trial]) -> Trial:

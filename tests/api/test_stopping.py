@@ -211,7 +211,8 @@ def test_with_a_limit_on_memory_the_first_plan_is_one_that_fits() -> None:
             assert result.plan == whole.plan
         else:
             assert result.plan.stopped_by == "interrupt"
-            assert "cheaper plans within the limit on memory" in result.left_out
+            left = {"cheaper plans within the limit on memory", "more sets of activations to be computed again"}
+            assert (left | {"deliveries that readers share where there is memory"}) & set(result.left_out)
             stopped += 1
     assert stopped > 8
     assert min(costs) == whole.plan.cost

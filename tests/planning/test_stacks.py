@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,9 @@ from planner.graph.model import Attribute, DType, Graph, Op, Tensor
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.to_onnx import write_model
 from planner.planning.bodies import decide_with_bodies
-from planner.planning.stacks import decide_with_stacks
+from planner.planning.stacks import decide_with_stacks, stacks_in
 from planner.search.request import SearchRequest
+from planner.search.user_rules.rules import NO_RULES, Rules
 
 NUMBERS = {"mu": 0.95, "lr": 0.02, "a": 3.4445, "b": -4.775, "c": 2.0315}
 ROUNDS = 5
@@ -85,8 +87,7 @@ def momentum(count: int, size: int, *, is_loop: bool) -> Graph:
 def test_each_of_equal_matrices_has_one_owner(is_loop: bool) -> None:
     """Every matrix comes to its owner and goes back: 7/8 of it twice, of eight of 2,048 x 2,048 on eight workers."""
     graph = canonical(momentum(8, 2048, is_loop=is_loop)).graph
-    found = decide_with_stacks(graph, opdefs.standard(), SearchRequest(8))
-    assert found.certified_gap == 0
+    found = decide_with_stacks(graph, opdefs.standard(), SearchRequest(8, effort="quick"))
     assert found.moved_bytes == 2 * 7 * 2048 * 2048 * 4
 
 
@@ -113,10 +114,13 @@ def test_a_stack_runs_as_its_model_does(tmp_path: Path, workers: int, count: int
     assert [row.held_by for row in rows] == [planned.plan.in_place["lane0.0.square"]]  # type: ignore[index]
 
 
-def test_what_a_rule_names_is_in_no_stack(tmp_path: Path) -> None:
-    write_model(momentum(4, 48, is_loop=True), tmp_path / "step.onnx")
-    pinned = api.plan(tmp_path / "step.onnx", gpus=4, out=tmp_path / "plan", pin={"lane1.0.square": "S(0)"})
-    assert pinned.plan.stacked == {}
-    assert str(pinned.plan.tilings["lane1.0.square"]) == "S(0)/2 S(0)/2"
-    forbidden = api.plan(tmp_path / "step.onnx", gpus=4, out=tmp_path / "other", forbid=[("lane*", "S(1)")])
-    assert forbidden.plan.stacked == {}
+@pytest.mark.parametrize("rules", [Rules(pins={"lane1.0.square": "S(0)"}), Rules(forbidden=(("lane*", "S(1)"),))])
+def test_what_a_rule_names_is_in_no_stack(rules: Rules) -> None:
+    graph = canonical(momentum(4, 48, is_loop=True), ["lane1.0.square"]).graph
+    ask = SearchRequest(4, rules=rules, effort="quick")
+    found = decide_with_stacks(graph, opdefs.standard(), ask)
+    assert "lane1.0.square" in found.tilings
+    assert stacks_in(found.graph, graph) == {}
+    assert set(
+        stacks_in(decide_with_stacks(graph, opdefs.standard(), replace(ask, rules=NO_RULES)).graph, graph).values()
+    ) == {4}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,7 +44,8 @@ class EveryPlan:
 
     However tensors are divided, and whichever ops run in steps, each element that is still needed lies on some worker.
     Element-wise ops may write over what they read. Composite ops may be planned through their bodies, so nothing is
-    said of the moments at which they run.
+    said of the moments at which they run. Where activations may be computed again, nothing is said of them either: what
+    is said then is true of plans with any of them computed again, or none.
 
     Attributes:
         planned: the model, with the ops that are only planned through their bodies so.
@@ -53,18 +54,22 @@ class EveryPlan:
         by_moment: what every plan takes at least on all workers together, by moment.
     """
 
-    def __init__(self, graph: Graph, descriptions: Descriptions) -> None:
+    def __init__(self, graph: Graph, descriptions: Descriptions, again: Collection[str] = ()) -> None:
         """Adds up what lies there.
 
         Args:
             graph: the model in its canonical form.
             descriptions: of its operators.
+            again: activations that may be computed again.
         """
         self._graph = graph
         self.planned = expand(graph, only_through_bodies(graph, descriptions)).graph
         self.ops = descriptions.bind_all(self.planned)
         self.residence = Residence(self.planned, self.ops)
-        self.by_moment = self.residence.least(ELEMENTWISE)
+        # What is inside of a body is computed again with the op that the body stands for.
+        inside = self.planned.tensors.keys() - graph.tensors.keys() if again else frozenset[str]()
+        self._apart = frozenset(again) | inside
+        self.by_moment = self.residence.least(ELEMENTWISE, self._apart)
 
     def least(self, workers: int, *, through_bodies: bool = True) -> LeastMemory:
         """What every plan takes at least.
@@ -80,24 +85,30 @@ class EveryPlan:
         if not least.any():
             return LeastMemory(0, "", {}, {})
         moment = int(np.argmax(least))
-        taken = self.residence.least_at(moment, ELEMENTWISE)
+        taken = self.residence.least_at(moment, ELEMENTWISE, self._apart)
         return LeastMemory(int(least[moment]), self.planned.ops[moment].name, taken, purposes(self.planned))
 
 
 def refuse_what_cannot_fit(
-    graph: Graph, descriptions: Descriptions, limits: Sequence[int], *, through_bodies: bool = True
+    graph: Graph,
+    descriptions: Descriptions,
+    limits: Sequence[int],
+    again: Collection[str] = (),
+    *,
+    through_bodies: bool = True,
 ) -> None:
     """Refuses limits on memory that no plan can keep to.
 
     Args:
         graph: the model in its canonical form.
         descriptions: of its operators.
+        again: activations that may be computed again.
         limits: the memory there is, one entry for each worker, in any order.
         through_bodies: composite ops may be cut through their bodies.
 
     Raises:
         InfeasibleError: with what every plan takes at least, and what it is of.
     """
-    least = EveryPlan(graph, descriptions).least(len(limits), through_bodies=through_bodies)
+    least = EveryPlan(graph, descriptions, again).least(len(limits), through_bodies=through_bodies)
     if least.total_bytes > sum(limits):
         raise cannot_fit(least.taken, least.purpose_of, least.op, limits)

@@ -32,7 +32,8 @@ def does_not_fit(program: Program, graph: Graph, limits: Sequence[int], least: S
     facts = [f"of worker {worker}, at its fullest: {_listing(found.amounts(found.fullest))}"]
     fullest = max(range(len(least)), key=least.__getitem__)
     bound = -(-least[fullest] // workers)
-    facts.append(f"every plan takes {_size(bound)} at least on some worker, at {graph.ops[fullest].name}")
+    of = "every plan that computes the same again" if graph.copies else "every plan"
+    facts.append(f"{of} takes {_size(bound)} at least on some worker, at {graph.ops[fullest].name}")
     largest = found.at(found.fullest)[:_SHOWN_TENSORS]
     facts += [f"{one.buffer} ({one.purpose.value}): {_size(one.size_bytes)}" for one in largest]
     enough = max(peaks)

@@ -26,8 +26,6 @@ _MOST_OPS_TRIED = 300
 """Ops of all plans that are searched for, each with another set, about. Doubled, up to twice the time."""
 _ALL_TRIED = 16
 """Of no more sets all are tried that can fit, however many ops that are."""
-_LEAST_OF = 16
-"""Sets of which what plans take at least is looked at before a limit is refused. Doubled, twice the time of that."""
 _MOST_TIGHTENED = 3
 """How often plans of a large graph are held to less, where the program takes more than what lies there op by op."""
 
@@ -211,30 +209,6 @@ def _spread(numbers: Sequence[int], most: int) -> list[int]:
     if len(numbers) <= most:
         return list(reversed(numbers))
     return [numbers[(at + 1) * len(numbers) // most - 1] for at in reversed(range(most))]
-
-
-def leanest(form: Graph, descriptions: Descriptions, tables: CostTables) -> Graph:
-    """The model with that set of the chain computed again with which plans take the least; of a long chain, of some.
-
-    Args:
-        form: the model in its canonical form.
-        descriptions: of its operators.
-        tables: of bytes.
-    """
-    sets = sets_by_work(form, descriptions, tables)
-    graphs = [recomputed(form, sets[number]) for number in _spread(range(len(sets)), _LEAST_OF)]
-    return min(graphs, key=lambda graph: EveryPlan(graph, descriptions).by_moment.max(initial=0))
-
-
-def sets_by_work(form: Graph, descriptions: Descriptions, tables: CostTables) -> tuple[frozenset[str], ...]:
-    """The chain by work alone, where no plan tells what moves.
-
-    Args:
-        form: the model in its canonical form.
-        descriptions: of its operators.
-        tables: of bytes.
-    """
-    return chain_of_sets(form, {bound.op.name: tables.computing(bound) for bound in descriptions.bind_all(form)})
 
 
 def has_backward_pass(form: Graph) -> bool:
