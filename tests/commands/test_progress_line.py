@@ -256,6 +256,7 @@ def test_an_interrupt_before_the_first_plan_loses_nothing_that_was_there(tmp_pat
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_an_interrupt_after_the_first_plan_leaves_that_plan(tmp_path: Path) -> None:
     with terminal(tmp_path, *THOROUGHLY, "--json") as there:
         there.wait_for("for a bound", "bounding")

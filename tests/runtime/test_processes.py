@@ -65,6 +65,7 @@ def test_both_engines_give_the_same_bits(model: Graph, workers: int, tmp_path: P
     assert [one.moved_bytes for one in local.fetches] == [one.moved_bytes for one in apart.fetches]
 
 
+@pytest.mark.slow
 def test_programs_of_every_kind(reduction: Any, training: Any, halo: Any, tmp_path: Path) -> None:
     for number, case in enumerate((reduction, training, halo)):
         plan = load_plan(case.write(tmp_path / str(number)))

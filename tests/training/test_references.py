@@ -83,6 +83,7 @@ def test_a_step_is_pytorchs(model, optimizer, case):
         assert judged.Errors.of(following[name], same[name]).over(own) <= 1, name
 
 
+@pytest.mark.slow
 def test_a_wrong_step_is_seen():
     """A gradient that is 1e-4 off or of the other sign, a decision that is far from a tie."""
     number, state, _, noise, _ = kept_step("resnet50", "adam")

@@ -32,6 +32,7 @@ def judged(where: Path, seed: int, count: int, *, in_process: bool) -> Counter[s
     return found
 
 
+@pytest.mark.slow
 def test_some_edits(tmp_path: Path) -> None:
     assert sum(judged(tmp_path, 4, 25, in_process=True).values()) == 25
 
