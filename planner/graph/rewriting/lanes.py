@@ -209,7 +209,8 @@ class _Finder:
         if any(name in made for beside in lanes.operands for name in beside):
             return False  # one lane makes what another one has of its own, as layer after layer does
         behind: set[str] = set(made)
-        for op in self._graph.ops:
+        places = [self._place[name] for name in members]
+        for op in self._graph.ops[min(places) : max(places) + 1]:
             if op.name in members:
                 # An op of a lane may read lanes' tensors, and nothing else that is computed from these.
                 if any(name in behind and name not in made for name in op.inputs):
