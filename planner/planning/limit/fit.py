@@ -25,7 +25,7 @@ from planner.planning.goal import Goal
 from planner.planning.limit.in_steps import fitted_by_steps
 from planner.planning.limit.mixing import exchanged, mixed, parts_of
 from planner.planning.limit.refusal import does_not_fit
-from planner.planning.limit.trial import Trial, judged_by_residence, trial_of
+from planner.planning.limit.trial import MOST_TIGHTENED, Trial, judged_by_residence, trial_of
 from planner.progress import silent
 from planner.search.decide import decide
 from planner.search.decided import Decided
@@ -38,8 +38,6 @@ from planner.units import format_bytes
 
 _MOST_OPS_TRIED = 60_000
 """Ops of all plans that are searched for at prices, about: of a large graph fewer are."""
-_MOST_TIGHTENED = 3
-"""How often plans of a large graph are held to less, where the program takes more than what lies there op by op."""
 _MOST_MIXED = 3
 """Cheaper plans with which the best one is mixed at most."""
 _DOING = "planning within the limit on memory"
@@ -76,7 +74,7 @@ def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal, 
     if found is None:
         search = _Within(first, ask, limits, goal)
         best = search.run()
-        for _ in range(_MOST_TIGHTENED):
+        for _ in range(MOST_TIGHTENED):
             lacking = best.plan.lacking_by_program(limits) if best.is_fitting else 0
             if lacking <= 0:
                 break

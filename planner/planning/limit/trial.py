@@ -25,6 +25,8 @@ from planner.partition.segments import Partitioned
 from planner.search.decided import Decided
 from planner.search.effort import WHOLE_OPS
 
+MOST_TIGHTENED = 3
+"""How often plans of a large graph are held to less, where the program takes more than what lies there op by op."""
 _AMPLE = Fraction(1, 2)
 """Share of the memory there is: a large plan of which less lies there op by op fits. Programs of Mamba-2, DiT-XL and
 Llama-3 8B on eight workers were seen to take 1.01 to 1.22 times as much as that."""

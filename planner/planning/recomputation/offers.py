@@ -14,7 +14,7 @@ from planner.graph.model import Graph
 from planner.graph.rewriting.recomputation import recomputable, recomputed
 from planner.planning.goal import Goal
 from planner.planning.limit.least_memory import EveryPlan
-from planner.planning.limit.trial import Trial, fullest, trial_of
+from planner.planning.limit.trial import MOST_TIGHTENED, Trial, fullest, trial_of
 from planner.planning.recomputation.chain import chain_of_sets
 from planner.planning.recomputation.with_copies import with_copies
 from planner.search.decided import Decided
@@ -26,8 +26,6 @@ _MOST_OPS_TRIED = 300
 """Ops of all plans that are searched for, each with another set, about. Doubled, up to twice the time."""
 _ALL_TRIED = 16
 """Of no more sets all are tried that can fit, however many ops that are."""
-_MOST_TIGHTENED = 3
-"""How often plans of a large graph are held to less, where the program takes more than what lies there op by op."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +113,7 @@ def fitted_by_copies(
     """
     goal, room = offers.goal, sum(limits)
     begin = dict.fromkeys(range(len(plans)), 0)
-    for _ in range(_MOST_TIGHTENED + 1):
+    for _ in range(MOST_TIGHTENED + 1):
         best: tuple[int, Trial] | None = None
         for place in sorted(begin, key=lambda one: goal.of(plans[one])):
             ask.progress(
