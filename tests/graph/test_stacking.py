@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fast_suite import examples
 from planner.graph.check import check_graph
-from planner.graph.model import Graph
+from planner.graph.model import DType, Graph
 from planner.graph.rewriting import lanes
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.lanes import lanes_of
@@ -82,7 +82,7 @@ def _hold_equal(graph: Graph, other: Graph, seed: int) -> None:
         assert errors(run[name], exact[name])[0] < 1e-5
 
 
-def newton_schulz(read: Read, count: int) -> Graph:
+def newton_schulz(read: Read, count: int, dtype: str = "float") -> Graph:
     """A matrix, times its own product with itself, as Muon has it; once for each of some matrices."""
     lines = "".join(
         f"""t{i} = Transpose(x{i}) a{i} = MatMul(x{i}, t{i}) b{i} = MatMul(a{i}, a{i}) c{i} = Mul(b{i}, half)
@@ -90,9 +90,9 @@ def newton_schulz(read: Read, count: int) -> Graph:
             z{i} = Mul(y{i}, w{i})"""
         for i in range(count)
     )
-    reads = ", ".join(f"float[4,6] x{i}, float[4,6] w{i}" for i in range(count))
-    makes = ", ".join(f"float[4,6] z{i}" for i in range(count))
-    return read(f"g ({reads}) => ({makes}) <float half = {{0.5}}> {{ {lines} }}")
+    reads = ", ".join(f"{dtype}[4,6] x{i}, {dtype}[4,6] w{i}" for i in range(count))
+    makes = ", ".join(f"{dtype}[4,6] z{i}" for i in range(count))
+    return read(f"g ({reads}, {dtype}[1] half) => ({makes}) {{ {lines} }}")
 
 
 def test_a_loop_over_matrices_is_a_stack_of_them(read: Read) -> None:
@@ -107,6 +107,22 @@ def test_a_loop_over_matrices_is_a_stack_of_them(read: Read) -> None:
     assert found.within["b1"] == found.within["b0"]
     assert "y1" not in found.within
     assert found.graph.tensors[found.within["b0"]].shape == (3, 4, 4)
+
+
+def test_stacks_of_bfloat16_are_turned_before_they_are_multiplied(read: Read) -> None:
+    """Gemm turns one matrix, and no product of stacks that stock kernels have turns any of that dtype."""
+    graph = canonical(newton_schulz(read, 3, "bfloat16")).graph
+    assert "Gemm" in {op.op_type for op in graph.ops}
+    found = stacked(graph, [own.name for own in lanes_of(graph)]).graph
+    kinds = [op.op_type for op in found.ops]
+    assert (kinds.count("Gemm"), kinds.count("Transpose"), kinds.count("MatMul")) == (0, 1, 3)
+    check_graph(found)
+    rng = np.random.default_rng(0)
+    values = {
+        name: rng.standard_normal(graph.tensors[name].shape).astype(DType.BFLOAT16.array_dtype) for name in graph.inputs
+    }
+    exact, alike = Reference(graph).step(values), Reference(found).step(values)
+    assert all(errors(alike[name], exact[name])[0] < 1e-13 for name in graph.outputs)
 
 
 def test_lanes_that_read_each_other_are_none(read: Read) -> None:

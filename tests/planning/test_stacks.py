@@ -6,11 +6,11 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
+from momenta import momentum
 from planner import api, opdefs
-from planner.graph.model import Attribute, DType, Graph, Op, Tensor
+from planner.graph.model import DType
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.to_onnx import write_model
 from planner.planning.bodies import decide_with_bodies
@@ -18,77 +18,13 @@ from planner.planning.stacks import decide_with_stacks, stacks_in
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import NO_RULES, Rules
 
-NUMBERS = {"mu": 0.95, "lr": 0.02, "a": 3.4445, "b": -4.775, "c": 2.0315}
-ROUNDS = 5
 
-
-class _Writing:
-    def __init__(self) -> None:
-        self.tensors = {name: Tensor(name, (), DType.FLOAT32) for name in NUMBERS}
-        self.ops: list[Op] = []
-
-    def op(self, op_type: str, inputs: tuple[str, ...], shape: tuple[int, ...], made: str, **stated: Attribute) -> str:
-        self.tensors[made] = Tensor(made, shape, DType.FLOAT32)
-        self.ops.append(Op(f"op.{made}", op_type, inputs, (made,), tuple(sorted(stated.items()))))
-        return made
-
-    def orthogonalised(self, x: str, lane: str, stack: tuple[int, ...], size: int) -> str:
-        """Five Newton-Schulz steps (Jordan 2024, Muon), of a matrix or of a stack of them."""
-        shape, perm = (*stack, size, size), (*range(len(stack)), len(stack) + 1, len(stack))
-        for number in range(ROUNDS):
-            own = f"{lane}.{number}"
-            turned = self.op("Transpose", (x,), shape, f"{own}.t", perm=perm)
-            square = self.op("MatMul", (x, turned), shape, f"{own}.square")
-            fourth = self.op("MatMul", (square, square), shape, f"{own}.fourth")
-            both = self.op(
-                "Add",
-                (
-                    self.op("Mul", (square, "b"), shape, f"{own}.by_b"),
-                    self.op("Mul", (fourth, "c"), shape, f"{own}.by_c"),
-                ),
-                shape,
-                f"{own}.both",
-            )
-            times = self.op("MatMul", (both, x), shape, f"{own}.times")
-            x = self.op("Add", (self.op("Mul", (x, "a"), shape, f"{own}.by_a"), times), shape, f"{own}.next")
-        return x
-
-
-def momentum(count: int, size: int, *, is_loop: bool) -> Graph:
-    """A step of an optimizer that makes the momentum of equal matrices orthogonal: in a loop, or as a stack."""
-    write, shape = _Writing(), (size, size)
-    following = []
-    for i in range(count):
-        write.tensors.update({f"{name}{i}": Tensor(f"{name}{i}", shape, DType.FLOAT32) for name in "wmg"})
-        kept = write.op("Mul", (f"m{i}", "mu"), shape, f"kept{i}")
-        following.append(write.op("Add", (kept, f"g{i}"), shape, f"m{i}.next"))
-    constants: dict[str, np.ndarray] = {name: np.array(value, np.float32) for name, value in NUMBERS.items()}
-    if is_loop:
-        made = [write.orthogonalised(name, f"lane{i}", (), size) for i, name in enumerate(following)]
-    else:
-        constants |= {"axis": np.array([0]), "parts": np.array([1] * count)}
-        write.tensors |= {name: Tensor(name, constants[name].shape, DType.INT64) for name in ("axis", "parts")}
-        layers = tuple(write.op("Unsqueeze", (name, "axis"), (1, *shape), f"{name}.layer") for name in following)
-        whole = write.op("Concat", layers, (count, *shape), "stack", axis=0)
-        result = write.orthogonalised(whole, "all", (count,), size)
-        parts = tuple(f"part{i}" for i in range(count))
-        write.tensors.update({name: Tensor(name, (1, *shape), DType.FLOAT32) for name in parts})
-        write.ops.append(Op("split", "Split", (result, "parts"), parts, (("axis", 0),)))
-        made = [write.op("Squeeze", (part, "axis"), shape, f"{part}.matrix") for part in parts]
-    for i, name in enumerate(made):
-        change = write.op("Mul", (name, "lr"), shape, f"change{i}")
-        write.op("Sub", (f"w{i}", change), shape, f"w{i}.next")
-    inputs = tuple(f"{name}{i}" for i in range(count) for name in "wmg")
-    outputs = tuple(f"{name}{i}.next" for i in range(count) for name in "wm")
-    return Graph("momentum", write.tensors, tuple(write.ops), inputs, outputs, constants)
-
-
-@pytest.mark.parametrize("is_loop", [True, False])
-def test_each_of_equal_matrices_has_one_owner(is_loop: bool) -> None:
+@pytest.mark.parametrize(("is_loop", "dtype"), [(True, DType.FLOAT32), (False, DType.FLOAT32), (True, DType.BFLOAT16)])
+def test_each_of_equal_matrices_has_one_owner(is_loop: bool, dtype: DType) -> None:
     """Every matrix comes to its owner and goes back: 7/8 of it twice, of eight of 2,048 x 2,048 on eight workers."""
-    graph = canonical(momentum(8, 2048, is_loop=is_loop)).graph
+    graph = canonical(momentum(8, 2048, is_loop=is_loop, dtype=dtype)).graph
     found = decide_with_stacks(graph, opdefs.standard(), SearchRequest(8, effort="quick"))
-    assert found.moved_bytes == 2 * 7 * 2048 * 2048 * 4
+    assert found.moved_bytes == 2 * 7 * 2048 * 2048 * dtype.item_bytes
 
 
 def test_a_stack_that_saves_nothing_is_not_taken() -> None:
@@ -101,9 +37,12 @@ def test_a_stack_that_saves_nothing_is_not_taken() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("workers", "count"), [(2, 2), (3, 4), (4, 4)])
-def test_a_stack_runs_as_its_model_does(tmp_path: Path, workers: int, count: int) -> None:
-    write_model(momentum(count, 48, is_loop=True), tmp_path / "step.onnx")
+@pytest.mark.parametrize(
+    ("workers", "count", "dtype"),
+    [(2, 2, DType.FLOAT32), (3, 4, DType.FLOAT32), (4, 4, DType.FLOAT32), (2, 4, DType.BFLOAT16)],
+)
+def test_a_stack_runs_as_its_model_does(tmp_path: Path, workers: int, count: int, dtype: DType) -> None:
+    write_model(momentum(count, 48, is_loop=True, dtype=dtype), tmp_path / "step.onnx")
     planned = api.plan(tmp_path / "step.onnx", gpus=workers, out=tmp_path / "plan")
     assert set(planned.plan.stacked.values()) == {count}
     assert json.loads((tmp_path / "plan" / "plan.json").read_text())["stacked"] == planned.plan.stacked

@@ -21,7 +21,7 @@ import numpy as np
 
 from planner.graph.model import Graph, Op
 from planner.graph.rewriting.canonical import BROADCASTING, RESHAPES
-from planner.graph.rewriting.products import product_of, written
+from planner.graph.rewriting.products import matmul_of_turned, product_of, written
 
 Beside: TypeAlias = tuple[str, ...]
 """Tensors that lie beside each other: one of each lane, in the lanes' order."""
@@ -332,7 +332,7 @@ def can_be_stacked(graph: Graph, op: Op, is_own: Sequence[bool]) -> bool:
     product = product_of(op, graph.tensors)
     if product is None or len(product.operands) < len(op.inputs):
         return False
-    return product_of_stacks(op, graph, is_own, op.inputs, op.outputs[0]) is not None
+    return product_of_stacks(op, graph, is_own, op.inputs) is not None
 
 
 def axes_of(graph: Graph, op: Op) -> tuple[int, ...] | None:
@@ -349,7 +349,9 @@ def axes_of(graph: Graph, op: Op) -> tuple[int, ...] | None:
     return () if op.attribute("noop_with_empty_axes", 0) else tuple(range(rank))
 
 
-def product_of_stacks(op: Op, graph: Graph, is_own: Sequence[bool], operands: Sequence[str], output: str) -> Op | None:
+def product_of_stacks(
+    op: Op, graph: Graph, is_own: Sequence[bool], operands: Sequence[str]
+) -> tuple[Op, tuple[int, ...]] | None:
     """The op that multiplies stacks as another one multiplies each of what is in them; None if there is none.
 
     Args:
@@ -357,18 +359,21 @@ def product_of_stacks(op: Op, graph: Graph, is_own: Sequence[bool], operands: Se
         graph: where it is from.
         is_own: by operand whether it becomes a stack.
         operands: names of the stacks, and of what is in none.
-        output: name of the stack of results.
+
+    Returns:
+        The op, which has the other one's name and output, and the slots of those operands whose last two dims are to be
+        exchanged for it.
     """
     product = product_of(op, graph.tensors)
     assert product is not None, "the op is a product"
     new = 1 + max(label for own in (product.result, *product.labels) for label in own)
     labels = tuple((new, *own) if stacked else own for own, stacked in zip(product.labels, is_own, strict=False))
-    return written(
-        replace(
-            product,
-            op=replace(op, outputs=(output,)),
-            operands=tuple(operands[: len(labels)]),
-            labels=labels,
-            result=(new, *product.result),
-        )
+    of_stacks = replace(
+        product,
+        operands=tuple(operands[: len(labels)]),
+        labels=labels,
+        result=(new, *product.result),
     )
+    found = written(of_stacks)
+    # No op of bfloat16 reads stacks turned: they are turned for it.
+    return matmul_of_turned(of_stacks) if found is None else (found, ())

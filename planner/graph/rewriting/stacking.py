@@ -192,13 +192,23 @@ class _Writer:
             self._reduce(op, shape)
             return
         elif op_type not in UNARY:
-            name = emitter.emit(op_type, read, f"{output}.stack", shape, tensor.dtype)
-            made = product_of_stacks(op, self._graph, own, read, name)
-            assert made is not None, f"{op.name} has a form that works on stacks"
-            emitter.ops[-1] = replace(made, name=name)
-            self.stacks[output] = name
-            return
+            found = product_of_stacks(op, self._graph, own, read)
+            assert found is not None, f"{op.name} has a form that works on stacks"
+            made, turned = found
+            op_type, attributes = made.op_type, dict(made.attributes)
+            read = [
+                self._turned(name, f"{output}.turned{slot}") if slot in turned else name
+                for slot, name in enumerate(made.inputs)
+            ]
         self.stacks[output] = emitter.emit(op_type, read, f"{output}.stack", shape, tensor.dtype, attributes)
+
+    def _turned(self, name: str, part: str) -> str:
+        """The matrices of a stack transposed."""
+        *stack, rows, columns = self.emitter.shape(name)
+        perm = (*range(len(stack)), len(stack) + 1, len(stack))
+        return self.emitter.emit(
+            "Transpose", (name,), part, (*stack, columns, rows), self.emitter.dtype(name), {"perm": perm}
+        )
 
     def _reduce(self, op: Op, shape: Shape) -> None:
         axes = axes_of(self._graph, op)
