@@ -24,7 +24,7 @@ class Cause:
     names: tuple[str, ...]
     """Of the tensors or ops, the dearest first; at least one."""
     cost_bytes: int
-    """Of all of them, in an iteration, over all workers: moved bytes, or excess."""
+    """Of all of them, in an iteration, over all workers: moved bytes, or excess; both of ops with their tensors."""
     share: float
     """Of what the plan costs (moved bytes and excess)."""
     reason: str

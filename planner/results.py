@@ -267,6 +267,9 @@ class Explanation(ShortRepr):
     not given."""
     kept: tuple[Kept, ...] = ()
     """What several workers have, and why."""
+    apart: tuple[Cause, ...] = ()
+    """Equal ops beside each other that could have been planned as a stack: the first op of each, what they cost with
+    all that hangs together with them, and why there is no stack."""
     why: Why | None = None
     """Of the one tensor or op that is asked for."""
     memory: tuple[OpMemory, ...] = ()

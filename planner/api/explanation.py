@@ -15,12 +15,13 @@ from planner.graph.bodies import expand
 from planner.graph.model import Graph
 from planner.graph.notes import evidence_of
 from planner.graph.reading.undescribed import qualified
-from planner.graph.rewriting.canonical import Canonical
+from planner.graph.rewriting.canonical import Canonical, canonical
 from planner.graph.rewriting.recomputation import recomputable
 from planner.planning.limit.op_memory import op_memory
+from planner.planning.stacks import planned_apart
 from planner.planning.why.answers import Answers
 from planner.planning.why.causes import causes, kept_whole
-from planner.reasons import Why
+from planner.reasons import Cause, Why
 from planner.results import (
     Explanation,
     InPlaceRow,
@@ -114,6 +115,7 @@ def explain(
         is_brief=is_brief,
         causes=causes(answers.deliveries) if is_short and answers is not None else (),
         kept=kept_whole(answers.deliveries) if is_short and answers is not None else (),
+        apart=_apart(plan) if is_short else (),
         why=why,
     )
 
@@ -170,6 +172,13 @@ def _why(plan: Opened, answers: Answers, subject: str, runners_up: int) -> Why |
     if any(bound.op.name == subject for bound in plan.ops):
         return answers.why("op", subject, runners_up)
     return None
+
+
+def _apart(plan: Opened) -> tuple[Cause, ...]:
+    """Equal ops beside each other that are in no stack."""
+    stated = plan.folder.plan
+    graph = canonical(plan.model, stated.kept).graph if stated.stacked else plan.form.graph
+    return planned_apart(graph, plan.decided, stated)
 
 
 def _in_place_rows(model: Graph, form: Canonical) -> Iterator[InPlaceRow]:

@@ -180,6 +180,7 @@ def explain(result: Explanation) -> dict[str, Any]:
         **({"memory": [asdict(row) for row in result.memory]} if result.memory else {}),
         **({"causes": [reasons_json.cause(one) for one in result.causes]} if result.causes else {}),
         **({"kept": [reasons_json.kept(one) for one in result.kept]} if result.kept else {}),
+        **({"apart": [reasons_json.cause(one) for one in result.apart]} if result.apart else {}),
         **({} if result.why is None else {"why": reasons_json.why(result.why)}),
     }
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import onnx
 import pytest
 
 from momenta import momentum
 from planner import api, opdefs
+from planner.commands import main as cli
 from planner.graph.model import DType
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.to_onnx import write_model
@@ -49,6 +52,7 @@ def test_a_stack_runs_as_its_model_does(tmp_path: Path, workers: int, count: int
     result = api.run(tmp_path / "plan", steps=2, verify=True)
     assert result.verified, result.difference()
     assert result.moved_bytes == result.predicted_bytes == planned.plan.moved_bytes
+    assert api.explain(tmp_path / "plan").apart == ()
     rows = api.explain(tmp_path / "plan", subject="lane1.0.square").in_place
     assert [row.held_by for row in rows] == [planned.plan.in_place["lane0.0.square"]]  # type: ignore[index]
 
@@ -63,3 +67,41 @@ def test_what_a_rule_names_is_in_no_stack(rules: Rules) -> None:
     assert set(
         stacks_in(decide_with_stacks(graph, opdefs.standard(), replace(ask, rules=NO_RULES)).graph, graph).values()
     ) == {4}
+
+
+def beside(rows: int, rank: int, other: int = 0) -> onnx.ModelProto:
+    """Three times the same two products, of weights of their own; and a larger product that is none of them."""
+    reads = [f"float[{rows},8] x{i}, float[8,{rank}] u{i}, float[{rank},8] v{i}" for i in range(3)]
+    lines = [f"a{i} = MatMul(x{i}, u{i}) b{i} = Relu(a{i}) y{i} = MatMul(b{i}, v{i})" for i in range(3)]
+    makes = [f"float[{rows},8] y{i}" for i in range(3)]
+    if other:
+        reads.append(f"float[{other},{other}] p, float[{other},{other}] q")
+        lines.append("r = MatMul(p, q) z = MatMul(r, q)")
+        makes.append(f"float[{other},{other}] z")
+    text = f"m ({', '.join(reads)}) => ({', '.join(makes)}) {{ {' '.join(lines)} }}"
+    return onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> {text}')
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "reason"),
+    [
+        (beside(12, 12), {}, "a plan with a stack of them was looked for, and costs no less"),
+        (beside(5, 7, 1001), {}, "a plan with stacks is looked for where they cost more than 1% of the plan"),
+        (beside(5, 7), {"pin": {"b1": "S(0)"}}, "a rule is for a tensor of theirs, of which a stack would have none"),
+        (beside(12, 12), {"strategy": "allrow-greedy"}, "the strategy allrow-greedy makes no stacks"),
+    ],
+    ids=["dearer", "cheap", "ruled", "strategy"],
+)
+def test_why_equal_ops_are_in_no_stack_is_told(
+    model: onnx.ModelProto, asked: dict[str, Any], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    onnx.save(model, tmp_path / "m.onnx")
+    plan = api.plan(tmp_path / "m.onnx", gpus=2, out=tmp_path / "plan", effort="quick", **asked).plan
+    (apart,) = api.explain(tmp_path / "plan").apart
+    assert (apart.names, apart.reason) == (("MatMul.a0", "MatMul.a1", "MatMul.a2"), reason)
+    assert 0 < apart.cost_bytes <= plan.cost
+    assert (apart.cost_bytes == plan.cost) is (len(plan.strategies) == 9), "all of it where there is nothing else"
+    assert cli.main(["explain", str(tmp_path / "plan")]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "MatMul.a0 and 2 more" in told
+    assert reason in told
