@@ -35,7 +35,7 @@ def main() -> None:
                 predicted = api.plan(model, gpus=workers, pin=pins_of(name), effort="quick", out=plan).plan.moved_bytes
                 api.export(plan, jax=file)
                 tool = _ROOT / "tests" / "tools" / "jax_steps.py"
-                command = [sys.executable, str(tool), str(plan), str(file), "3"]
+                command = [sys.executable, str(tool), str(plan), str(file), "3", "0.01"]
                 done = subprocess.run(command, check=False, capture_output=True, text=True)
                 if done.returncode:
                     print(f"{name:20} {workers:2} failed: {done.stderr.strip().splitlines()[-1]}", flush=True)

@@ -14,8 +14,9 @@ from pathlib import Path
 import onnx
 import pytest
 
-from export_models import SMALL, pins_of, written
+from export_models import ATTENTIONS, SMALL, pins_of, written
 from planner import api
+from planner.artifacts.plan import Plan
 
 pytestmark = [
     pytest.mark.exports,
@@ -33,33 +34,48 @@ _CASES = [
 """Those that XLA compiles in seconds; it is to take no more than four minutes of CI."""
 
 
-def _run(name: str, workers: int, folder: Path) -> tuple[int, dict[str, float]]:
-    """What a model's plan moves, and what its exported step was found to do."""
-    return _run_file(written(name, folder), workers, pins_of(name), folder)
-
-
-def _run_file(model: Path, workers: int, pins: dict[str, str], folder: Path) -> tuple[int, dict[str, float]]:
-    plan, file = folder / "plan", folder / "step.py"
-    predicted = api.plan(model, gpus=workers, pin=pins, effort="quick", out=plan).plan.moved_bytes
-    assert api.export(plan, jax=file).moved_bytes == predicted
-    done = subprocess.run(
-        [sys.executable, _TOOL, plan, file, "3"], check=False, capture_output=True, text=True, timeout=600
-    )
+def _run(
+    model: Path, workers: int, pins: dict[str, str], folder: Path, scale: float = 0.01
+) -> tuple[Plan, dict[str, float]]:
+    """A model's plan, and what its exported step was found to do."""
+    directory, file = folder / "plan", folder / "step.py"
+    plan = api.plan(model, gpus=workers, pin=pins, effort="quick", out=directory).plan
+    assert api.export(directory, jax=file).moved_bytes == plan.moved_bytes
+    command = [sys.executable, _TOOL, directory, file, "3", str(scale)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
-    return predicted, json.loads(done.stdout.splitlines()[-1])
+    return plan, json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.mark.parametrize(("name", "workers"), _CASES, ids=[f"{name} on {workers}" for name, workers in _CASES])
 def test_bytes_are_the_plans_and_numbers_those_of_onnx_runtime(name: str, workers: int, tmp_path: Path) -> None:
-    predicted, found = _run(name, workers, tmp_path)
+    plan, found = _run(written(name, tmp_path), workers, pins_of(name), tmp_path)
     assert found["error"] <= 1e-5, found
-    assert found["moved_bytes"] == predicted, found
+    assert found["moved_bytes"] == plan.moved_bytes, found
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_one_op_or_two(name: str, tmp_path: Path) -> None:
     text, workers, pins = SMALL[name]
-    model = tmp_path / "m.onnx"
-    model.write_bytes(onnx.parser.parse_model(text).SerializeToString())
-    _, found = _run_file(model, workers, pins, tmp_path)
+    _, found = _run(_parsed(text, tmp_path), workers, pins, tmp_path)
     assert found["error"] <= 1e-5, found
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_attention_along_keys(name: str, tmp_path: Path) -> None:
+    """Partial maxima, sums and weighted sums are joined, and bytes are the plan's."""
+    text, workers, pins = ATTENTIONS[name]
+    model = _parsed(text, tmp_path)
+    if name == "training":
+        api.grad(model, loss="mse", optimizer="sgd", params=("w*",), output=tmp_path / "step.onnx")
+        model = tmp_path / "step.onnx"
+    plan, found = _run(model, workers, pins, tmp_path, scale=1.0)
+    assert {"Attention.y", "GroupQueryAttention.y"}.isdisjoint(plan.strategies), "through its body"
+    assert found["error"] <= 1e-5, found
+    assert found["moved_bytes"] == plan.moved_bytes > 0, found
+
+
+def _parsed(text: str, folder: Path) -> Path:
+    path = folder / "m.onnx"
+    path.write_bytes(onnx.parser.parse_model(text).SerializeToString())
+    return path

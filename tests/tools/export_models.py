@@ -68,6 +68,30 @@ SMALL: Final[dict[str, tuple[str, int, dict[str, str]]]] = {
     ),
 }  # fmt: skip
 """Of one op or two: their text, on how many workers, and what is pinned."""
+_OF_ATTENTION: Final = '<ir_version: 10, opset_import: ["" : 23, "com.microsoft" : 1]> '
+ATTENTIONS: Final[dict[str, tuple[str, int, dict[str, str]]]] = {
+    "one query": (
+        _OF_ATTENTION + """g (float[1, 8, 1, 64] q, float[1, 2, 512, 64] k, float[1, 2, 512, 64] v)
+        => (float[1, 8, 1, 64] y) { y = Attention (q, k, v) }""", 4, {"k": "S(2)", "v": "S(2)"},
+    ),
+    "a cache": (
+        _OF_ATTENTION + """g (float[1, 1, 256] q, float[1, 1, 64] k, float[1, 1, 64] v,
+                              float[1, 1, 96, 64] past_key, float[1, 1, 96, 64] past_value)
+        => (float[1, 1, 256] y, float[1, 1, 96, 64] key, float[1, 1, 96, 64] value)
+        <int32[1] lengths = {95}, int32 total = {96}> {
+            y, key, value = com.microsoft.GroupQueryAttention <num_heads = 4, kv_num_heads = 1>
+                (q, k, v, past_key, past_value, lengths, total)
+        }""", 3, {"past_key": "S(2)", "past_value": "S(2)"},
+    ),
+    "training": (
+        _OF_ATTENTION + """g (float[1, 4, 8] x, float[1, 64, 8] memory, float[8, 8] wq, float[8, 4] wk, float[8, 4] wv)
+        => (float[1, 4, 8] y) {
+            q = MatMul (x, wq)  k = MatMul (memory, wk)  v = MatMul (memory, wv)
+            y = Attention <q_num_heads = 2, kv_num_heads = 1> (q, k, v)
+        }""", 4, {"memory": "S(1)"},
+    ),
+}  # fmt: skip
+"""As ``SMALL``: with keys of which each worker has some. The last one is to be trained, with weights ``w*``."""
 NAMES: Final = (*_ZOO, *_ARTIFACTS, "bert")
 """Twelve."""
 
