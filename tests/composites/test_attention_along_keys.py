@@ -28,6 +28,7 @@ from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
+from planner.training.doors.read import read_step
 
 STANDARD = opdefs.standard()
 WIDTH = 128
@@ -276,6 +277,49 @@ def loss_of(weights: Mapping[str, np.ndarray], given: Mapping[str, np.ndarray]) 
     raised = np.exp(scores)
     attended = (raised / raised.sum(axis=-1, keepdims=True) @ v[:, None]).transpose(0, 2, 1, 3).reshape(1, 4, 8)
     return float(((attended @ weights["wo"] - given["target"]) ** 2).mean())
+
+
+def by_hand(name: str, path: Path) -> tuple[Graph, dict[str, dict[str, str]]]:
+    """A graph, and pins by what somebody would write down for it; with two cuts of two where they name ways."""
+    if name == "op":
+        mixed = {"q": "S(1)", "k": "S(1)/2 S(2)/2", "v": "S(1)/2 S(2)/2"}
+        heads = {"q": "S(1)", "k": "S(1)/2 R/2", "v": "S(1)/2 R/2", "y": "S(1)"}
+        return decode(1024, 8, 2), {"keys": {"k": "S(2)", "v": "S(2)"}, "mixed": mixed, "heads": heads}
+    if name == "spelled":
+        mixed = {"k": "S(1)/2 S(3)/2", "v": "S(1)/2 S(2)/2"}
+        queries = {"q": "S(2)", "y": "S(2)"}
+        return spelled(1024, 8, 2), {"keys": {"k": "S(3)", "v": "S(2)"}, "mixed": mixed, "queries": queries}
+    if name == "cache":
+        caches = ("past_key", "past_value", "key", "value")
+        tilings = {"keys": "S(2)", "mixed": "S(1)/2 S(2)/2", "heads": "S(1)/2 R/2"}
+        return cached_step(1024, 8, 2), {how: dict.fromkeys(caches, tiling) for how, tiling in tilings.items()}
+    api.grad(trained(path / "m.onnx", 64), loss="mse", optimizer="sgd", output=path / "step.onnx")
+    return canonical(read_step(path / "step.onnx")).graph, {
+        "keys": {"memory": "S(1)", "k": "S(1)", "v": "S(1)"},
+        "queries": {"x": "S(1)", "target": "S(1)", "q": "S(1)"},
+        "heads": {"wq": "S(1)/2 R/2", "wo": "S(0)/2 R/2"},
+        "mixed": {"wq": "S(1)/2 R/2", "wo": "S(0)/2 R/2", "memory": "R/2 S(1)/2"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "workers"),
+    [
+        pytest.param(name, workers, marks=() if (name, workers) == ("spelled", 4) else pytest.mark.slow)
+        for name in ("op", "spelled", "cache", "training")
+        for workers in (3, 4)
+    ],
+)
+def test_no_plan_by_hand_costs_less(name: str, workers: int, tmp_path: Path) -> None:
+    graph, plans = by_hand(name, tmp_path)
+    found = decide_with_bodies(graph, STANDARD, SearchRequest(workers, effort="quick"))
+    held = 0
+    for how, pins in plans.items():
+        if workers == 4 or not any("/" in tiling for tiling in pins.values()):
+            ask = SearchRequest(workers, effort="quick", rules=Rules(pins))
+            assert found.cost <= decide_with_bodies(graph, STANDARD, ask).cost, how
+            held += 1
+    assert held >= (3 if workers == 4 else 1)
 
 
 @pytest.mark.slow

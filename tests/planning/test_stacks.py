@@ -30,6 +30,21 @@ def test_each_of_equal_matrices_has_one_owner(is_loop: bool, dtype: DType) -> No
     assert found.moved_bytes == 2 * 7 * 2048 * 2048 * dtype.item_bytes
 
 
+@pytest.mark.parametrize(
+    ("workers", "count", "size"),
+    [(2, 2, 48), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(3, 4, 48), (4, 4, 48), (8, 8, 2048)])],
+)
+def test_no_plan_by_hand_costs_less(workers: int, count: int, size: int) -> None:
+    """An owner of each matrix (a stack can say it), its rows or columns everywhere, and each multiplied everywhere."""
+    loop, stack = (canonical(momentum(count, size, is_loop=is_loop)).graph for is_loop in (True, False))
+    ask = SearchRequest(workers, effort="quick")
+    found = [decide_with_stacks(graph, opdefs.standard(), ask).cost for graph in (loop, stack)]
+    tilings = [(loop, "lane*", "S(0)"), (loop, "lane*", "S(1)"), (loop, "lane*", "R"), (stack, "all.*", "S(0)")]
+    for graph, pattern, tiling in tilings:
+        by_hand = decide_with_stacks(graph, opdefs.standard(), replace(ask, rules=Rules({pattern: tiling})))
+        assert max(found) <= by_hand.cost, (pattern, tiling)
+
+
 def test_a_stack_that_saves_nothing_is_not_taken() -> None:
     graph = canonical(momentum(3, 8, is_loop=True)).graph
     ask = SearchRequest(2)
