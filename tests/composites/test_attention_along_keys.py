@@ -57,13 +57,13 @@ def decode(keys: int, heads: int, own: int) -> Graph:
     return of_shapes(shapes, (Op("attention", "Attention", ("q", "k", "v"), ("y",)),), {})
 
 
-def spelled(keys: int, heads: int, own: int) -> Graph:
-    """The same in a product, a scale, a softmax and a product."""
-    each = heads // own
-    scores = (1, own, each, keys)
+def spelled(keys: int, heads: int, own: int, queries: int = 1) -> Graph:
+    """The same in a product, a scale, a softmax and a product; of so many queries."""
+    rows = heads // own * queries
+    scores = (1, own, rows, keys)
     shapes = {
-        "q": (1, own, each, WIDTH), "k": (1, own, WIDTH, keys), "v": (1, own, keys, WIDTH),
-        "scores": scores, "scaled": scores, "weights": scores, "y": (1, own, each, WIDTH),
+        "q": (1, own, rows, WIDTH), "k": (1, own, WIDTH, keys), "v": (1, own, keys, WIDTH),
+        "scores": scores, "scaled": scores, "weights": scores, "y": (1, own, rows, WIDTH),
     }  # fmt: skip
     ops = (
         Op("scores.op", "MatMul", ("q", "k"), ("scores",)),
@@ -358,6 +358,29 @@ def test_a_step_with_a_long_cache_is_verified(workers: int, tmp_path: Path) -> N
     ran = api.run(tmp_path / "plan", verify=True)
     assert ran.verified, ran.comparisons
     assert ran.moved_bytes == ran.predicted_bytes == planned.plan.moved_bytes <= most_joined(workers, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [3, 4])
+def test_keys_and_values_go_around_in_steps(workers: int, tmp_path: Path) -> None:
+    """Each worker has some queries and some keys: both products in steps along keys are a ring, and move no more."""
+    write_model(spelled(512, 1, 1, queries=512), tmp_path / "m.onnx")
+    pins = {"q": "S(2)", "k": "S(3)", "v": "S(2)", "y": "S(2)", "scores": "S(2)", "weights": "S(2)"}
+    whole, stepped = (
+        api.plan(
+            tmp_path / "m.onnx", gpus=workers, effort="quick", pin=pins, inputs="partitioned", op_schedule=how,
+            out=tmp_path / how,
+        ).plan
+        for how in ("whole", "stepped")
+    )  # fmt: skip
+    assert whole.moved_bytes == stepped.moved_bytes == 2 * (workers - 1) * 512 * WIDTH * 4
+    steps = {name: strategy.steps for name, strategy in stepped.strategies.items() if strategy.steps is not None}
+    keys = {name: stepped.strategies[name].variables[one.variable] for name, one in steps.items()}
+    assert keys == {"scores.op": "n", "y.op": "k"}
+    assert {one.count for one in steps.values()} == {workers}
+    ran = api.run(tmp_path / "stepped", verify=True)
+    assert ran.verified, ran.comparisons
+    assert ran.moved_bytes == ran.predicted_bytes == stepped.moved_bytes
 
 
 @pytest.mark.slow
