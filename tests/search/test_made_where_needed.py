@@ -33,6 +33,34 @@ TRILU = f"""
     above = Constant <value_int = 1> ()
     mask = Trilu <upper = 1> (full, above)"""
 
+ANGLES = """
+    column = Constant <value_ints = [1]> ()
+    at = Unsqueeze(position, column)
+    nought = Constant <value_float = 0.0> ()
+    one = Constant <value_float = 1.0> ()
+    half = Constant <value_float = 32.0> ()
+    base = Constant <value_float = 10000.0> ()
+    index = Range(nought, half, one)
+    share = Div(index, half)
+    power = Pow(base, share)
+    angle = Div(at, power)
+    both = Concat <axis = 1> (angle, angle)
+    cosine = Cos(both)
+    sine = Sin(both)"""
+"""Rotary tables (Su et al. 2021) of positions, for heads of 64."""
+
+
+def turned(name: str) -> str:
+    """Heads turned by their positions."""
+    return f"""
+        parts_{name} = Constant <value_ints = [32, 32]> ()
+        {name}_first, {name}_second = Split <axis = -1> ({name}, parts_{name})
+        {name}_negative = Neg({name}_second)
+        {name}_swapped = Concat <axis = -1> ({name}_negative, {name}_first)
+        {name}_straight = Mul({name}, cosine)
+        {name}_across = Mul({name}_swapped, sine)
+        {name}_turned = Add({name}_straight, {name}_across)"""
+
 
 def written(text: str, opset: int) -> Path:
     path = Path(f"of{opset}.onnx")
@@ -65,6 +93,55 @@ def test_a_mask_is_made_where_it_is_needed(mask: str, tmp_path: Path, monkeypatc
     assert "mask" in of_positions(plan)
     assert not any(of_positions(plan).values())
     assert plan.moved_bytes == 0
+
+
+@pytest.mark.parametrize(("heads", "source"), [(8, "range"), (2, "ids")])
+def test_rotary_tables_are_made_where_they_are_needed(
+    heads: int, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two heads on eight workers, each has some queries, and makes the rows of the tables for these alone."""
+    monkeypatch.chdir(tmp_path)
+    length = 32_768
+    end, step = (f"{name} = Constant <value_float = {value}> ()" for name, value in (("end", 32768.0), ("step", 1.0)))
+    ids = "" if source == "range" else f", int64[{length}] ids"
+    made = "begin = Sub(end, end) position = Range(begin, end, step)" if not ids else "position = Cast <to = 1> (ids)"
+    of_head = f"float[1, {heads}, {length}, 64]"
+    text = f"""({of_head} q, {of_head} k, {of_head} v{ids}) => ({of_head} y) {{ {end} {step} {made} {ANGLES}
+        {turned("q")} {turned("k")}
+        columns = Transpose <perm = [0, 1, 3, 2]> (k_turned)
+        scores = MatMul(q_turned, columns)
+        weights = Softmax(scores)
+        y = MatMul(weights, v)
+    }}"""
+    graph = canonical(read_model(written(text, 21))).graph
+    plan = decide_with_bodies(graph, opdefs.standard(), SearchRequest(8, effort="quick"))
+    assert not any(plan.tensor_bytes[name] for name in ("cosine", "sine", "both"))
+    assert not any(of_positions(plan).values())
+    table = 2 * length * 64 * 4
+    assert plan.excess_bytes < 7 * table, "more than to make the tables once and to bring them to all"
+    assert str(plan.tilings["cosine"]) == ("R/2 R/2 R/2" if heads == 8 else "R/2 S(0)/2 S(0)/2")
+
+
+@pytest.mark.parametrize(("rows", "classes", "source"), [(2048, 2048, "range"), (128, 65_536, "ids")])
+def test_ones_are_made_where_they_are_needed(
+    rows: int, classes: int, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lookup that is written as a product with ones at places: each worker makes those that it multiplies."""
+    monkeypatch.chdir(tmp_path)
+    ids = "" if source == "range" else f", int64[{rows}] ids"
+    text = f"""(float[{classes}, 256] w{ids}) => (float[{rows}, 256] y) {{
+        end = Constant <value_int = {rows}> ()
+        nought = Constant <value_int = 0> ()
+        one = Constant <value_int = 1> ()
+        {"position = Range(nought, end, one)" if not ids else "position = Identity(ids)"}
+        depth = Constant <value_int = {classes}> ()
+        values = Constant <value_floats = [0.0, 1.0]> ()
+        ones = OneHot(position, depth, values)
+        y = MatMul(ones, w)
+    }}"""
+    graph = canonical(read_model(written(text, 21))).graph
+    plan = decide_with_bodies(graph, opdefs.standard(), SearchRequest(8, effort="quick", partitioned_inputs=True))
+    assert plan.tensor_bytes["ones"] == 0
 
 
 @pytest.mark.slow
