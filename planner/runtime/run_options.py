@@ -128,9 +128,9 @@ def check_options(options: RunOptions) -> None:
         raise UsageError(f"{given}: of which checkpoints?", hint="name their folder with --checkpoint-dir")
     if options.checkpoint_every is not None and options.checkpoint_every < 1:
         raise UsageError(f"--checkpoint-every is {options.checkpoint_every}, and must be at least 1")
-    if options.engine != "local" and options.device != "cpu":
+    if options.engine == "mpi" and options.device != "cpu":
         raise UsageError(
-            f"--engine {options.engine} --device {options.device}: not yet tried on a GPU",
+            f"--engine mpi --device {options.device}: not yet tried on a GPU",
             hint="leave --device out; on the GPUs of one machine, leave --engine out",
         )
     if options.data_dir is not None and options.random_weights:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from fake_cupy import FakeArray, FakeCupy, FakeKernel, FakeRuntime, FakeStream, 
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Fetch, Piece
-from planner.errors import UsageError, WorkerError
+from planner.errors import InfeasibleError, UsageError, WorkerError
 from planner.runtime.engine.cuda import CudaBackend, devices_of
 from planner.runtime.engine.cuda_fetch import fetch_is_right
 from planner.runtime.engine.cuda_form import CudaForm
@@ -255,6 +256,36 @@ def test_neighbouring_fetches_are_one_launch(training: Any, monkeypatch: pytest.
     fetches = [sum(isinstance(step, Fetch) for step in worker.steps) for worker in training.plan.program.workers]
     assert fetches[0] == 3
     assert launched.count(0) == 2
+
+
+def test_steps_take_the_time_that_the_gpu_needs(training: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host is through with a step long before its stream comes to it."""
+    run = FakeKernel.run
+
+    def slow(self: FakeKernel, items: Any, device: int) -> None:
+        time.sleep(0.01)
+        run(self, items, device)
+
+    monkeypatch.setattr(FakeKernel, "run", slow)
+    with engine_of(training.plan, (0, 1, 2)) as engine:
+        engine.push()
+        found = engine.iterate(timed=True)
+    for program, steps in zip((model.program for model in training.plan.models), found.timings, strict=True):
+        assert len(steps) == len(program.steps)
+        fetches = [took for step, (_, took) in zip(program.steps, steps, strict=True) if isinstance(step, Fetch)]
+        assert sum(fetches) >= 0.01 * bool(fetches)
+        assert all(waited >= 0 and took >= 0 for waited, took in steps)
+
+
+def test_a_gpu_that_is_too_small_is_named(training: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def alloc(self: FakeRuntime, size: int) -> Any:
+        raise MemoryError(f"out of memory allocating {size} bytes")  # as CuPy's is one
+
+    monkeypatch.setattr(FakeRuntime, "alloc", alloc)
+    with pytest.raises(InfeasibleError, match="GPU 1 has too little memory for worker 0") as caught:
+        engine_of(training.plan, (1, 0, 2))
+    assert "its tensors take" in caught.value.facts[0]
+    assert "--memory" in caught.value.hint
 
 
 def test_maps() -> None:

@@ -101,6 +101,49 @@ def test_what_is_expanded_gives_the_same_numbers(model: ModelProto, expanded: st
         np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
 
 
+ROWS = [("x", (4, 3)), ("i", (2, 1)), ("u", (2, 3)), ("y", (4, 3))]
+
+
+def scattered(kind: int, reduction: str) -> ModelProto:
+    values = [(name, T.INT64 if name == "i" else kind, shape) for name, shape in ROWS]
+    return one("ScatterND", values[:3], values[3:], reduction=reduction)
+
+
+def behind_a_past(kind: int) -> ModelProto:
+    width = dict.fromkeys(("k", "v"), 5) | dict.fromkeys(("past_k", "past_v"), 2) | dict.fromkeys(("ks", "vs"), 7)
+    values = {name: (name, kind, (2, 3, width.get(name, 5), 4)) for name in ("q", "y", *width)}
+    node = helper.make_node("Attention", ["q", "k", "v", "", "past_k", "past_v"], ["y", "ks", "vs"])
+    given = [values[name] for name in node.input if name]
+    model = model_of([node], given, [values[name] for name in node.output])
+    model.opset_import[0].version = 23
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "what"),
+    [
+        (scattered(T.FLOAT, "add"), ""),
+        (scattered(T.DOUBLE, "none"), ""),
+        (scattered(T.DOUBLE, "add"), "on_cpu"),
+        (scattered(T.INT32, "max"), "on_cpu"),
+        (behind_a_past(T.FLOAT), ""),
+        (behind_a_past(T.FLOAT16), "widened"),
+        (one("ReduceSumSquare", [X], [Y], noop_with_empty_axes=1), "expanded"),
+        (one("SimplifiedLayerNormalization", [X, ("scale", T.FLOAT, (5,))], [Y]), ""),
+    ],
+    ids=lambda value: value.graph.node[0].op_type if isinstance(value, ModelProto) else value or "as it is",
+)
+def test_kernels_that_fail_when_they_run_are_not_taken(model: ModelProto, what: str) -> None:
+    form = cuda_form(model)
+    assert {name for name in ("widened", "expanded", "on_cpu") if getattr(form, name)} == ({what} if what else set())
+    for before, after in zip(numbers(model), numbers(form.model), strict=True):
+        np.testing.assert_allclose(after, before, rtol=1e-3)
+
+
+def test_a_sum_of_bfloat16_at_places_is_widened() -> None:
+    assert cuda_form(scattered(T.BFLOAT16, "add")).widened == {"ScatterND of bfloat16"}
+
+
 def test_batch_statistics_of_16_bits_are_widened_and_expanded() -> None:
     half = [(name, T.BFLOAT16, shape) for name, _, shape in (X, *STATISTICS)]
     model = one("BatchNormalization", half, [("y", T.BFLOAT16, X[2])], training_mode=1)

@@ -265,3 +265,13 @@ def test_the_benchmark_says_that_there_is_no_gpu() -> None:
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("no GPU can be used: ")
+
+
+@pytest.mark.gpu
+def test_random_fetches_on_a_gpu_have_the_bits_of_numpy() -> None:
+    probe = probe_cuda()
+    if probe.missing:
+        pytest.skip(probe.missing)
+    import multifetch_gpu
+
+    assert multifetch_gpu.sweep(1000, seed=0)["findings"] == []

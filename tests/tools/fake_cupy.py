@@ -7,8 +7,10 @@ events that are lent to other processes are opened in this very process here; ``
 from __future__ import annotations
 
 import ctypes
+import math
 import re
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Collection
 from functools import partial, reduce
@@ -72,12 +74,20 @@ class FakeEvent:
     def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
         assert disable_timing or not interprocess, "CUDA lends no event that tells the time"
         self.recorded: Mark | None = None
+        self.is_timing = not disable_timing
+        self.passed = math.nan
+        """When the stream came to it."""
         self.is_lendable = interprocess
         self.ptr = id(self)
         FakeEvent.by_address[self.ptr] = self
 
     def record(self, stream: FakeStream) -> None:
+        if self.is_timing:
+            stream.put(self._pass)
         self.recorded = Mark(stream)
+
+    def _pass(self) -> None:
+        self.passed = time.perf_counter()
 
 
 class FakeArray:
@@ -312,6 +322,7 @@ class FakeCupy:
             "Device": FakeDevice,
             "Stream": FakeStream,
             "Event": FakeEvent,
+            "get_elapsed_time": lambda one, other: 1e3 * (other.passed - one.passed),
             "runtime": self.runtime,
             "alloc": self.runtime.alloc,
             "Memory": self.runtime.own,

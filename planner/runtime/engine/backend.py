@@ -7,6 +7,7 @@ returns. On a GPU it has been put on the worker's stream, and who waits for it l
 from __future__ import annotations
 
 import hashlib
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -58,6 +59,14 @@ class Backend(ABC):
     @abstractmethod
     def end(self, worker: int) -> None:
         """Called in a worker's thread after its last step; returns when all of them have been executed."""
+
+    def mark(self, worker: int) -> Any:
+        """A moment in a worker's thread, for ``seconds``; of the host's clock, where steps end as they return."""
+        return time.perf_counter()
+
+    def seconds(self, worker: int, marks: Sequence[Any]) -> Sequence[float]:
+        """When the worker came to each of its marks, on one clock. Called after ``end``."""
+        return marks
 
     @abstractmethod
     def push(self, worker: int, buffers: Sequence[str]) -> None:

@@ -14,7 +14,8 @@ stdout:
     {"do": "iterate", "timed": bool}
         -> {"moved_bytes": [[...], ...], "seconds": s, "timings": [[[waited, took], ...], ...]}
     {"do": "advance"}  -> {}
-    {"do": "push", "names": [...] or null}, {"do": "pull", "names": [...]}  -> {}    only on devices
+    {"do": "push", "names": [...] or null}  -> {}    only on devices
+    {"do": "pull", "names": [...]}          -> {"on_gpus": ``OnGpus``}    only on devices
     {"do": "stop"}     -> nothing; the process ends
 
 or with ``{"error": {"kind", "what", "facts", "hint"}}``. Arrays go through shared memory (``exchange.py``). When stdin
@@ -48,7 +49,6 @@ from planner.graph.model import StatePair
 from planner.progress import Progress
 from planner.regular_file import read_regular
 from planner.runtime.engine.cuda import CudaBackend, devices_of
-from planner.runtime.engine.cuda_changes import OnGpus
 from planner.runtime.engine.cuda_ipc import Apart, Lent
 from planner.runtime.engine.exchange import Exchange
 from planner.runtime.engine.executor import Executor, Orders
@@ -71,16 +71,18 @@ def main() -> NoReturn:
         request = requests.get()
         try:
             if executor is None:
-                executor, on_gpus = _start(request, partial(_tell, replies), partial(_meet, replies, requests))
+                executor, backend = _start(request, partial(_tell, replies), partial(_meet, replies, requests))
                 gc.freeze()  # the program is there for the life of the process
                 reply = {
                     "sessions": executor.session_count,
                     "threads": executor.thread_idents,
                     "staging_bytes": executor.staging_bytes,
-                    "on_gpus": None if on_gpus is None else asdict(on_gpus),
+                    "on_gpus": _on_gpus(backend),
                 }
             else:
                 reply = _serve(executor, request)
+                if request["do"] == "pull":  # kernels have taken workspaces by then
+                    reply["on_gpus"] = _on_gpus(backend)
         except TofuError as error:
             reply = _refusal(error)
         except MemoryError as error:
@@ -106,6 +108,10 @@ def _meet(replies: TextIO, requests: queue.SimpleQueue[dict[str, Any]], mine: Le
     return [Lent.from_json(told) for told in requests.get()["lent"]]
 
 
+def _on_gpus(backend: CudaBackend | None) -> dict[str, Any] | None:
+    return None if backend is None else asdict(backend.on_gpus())
+
+
 def _refusal(error: TofuError) -> dict[str, Any]:
     return {"error": {"kind": type(error).__name__, "what": error.what, "facts": error.facts, "hint": error.hint}}
 
@@ -123,7 +129,7 @@ def _listen(lines: TextIO, requests: queue.SimpleQueue[dict[str, Any]]) -> None:
 @without_collection()
 def _start(
     request: Mapping[str, Any], progress: Progress, meet: Callable[[Lent], list[Lent]]
-) -> tuple[Executor, OnGpus | None]:
+) -> tuple[Executor, CudaBackend | None]:
     models = []
     for worker, path in enumerate(request["models"], start=1):
         progress(f"loading worker {worker} of {len(request['models'])}")
@@ -164,7 +170,7 @@ def _start(
         libraries=libraries,
         progress=progress,
     )
-    return executor, None if backend is None else backend.on_gpus()
+    return executor, backend
 
 
 def _serve(executor: Executor, request: Mapping[str, Any]) -> dict[str, Any]:

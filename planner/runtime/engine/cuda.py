@@ -18,7 +18,7 @@ import numpy as np
 
 from planner.artifacts.program import Fetch, Segment, WorkerProgram
 from planner.artifacts.worker_model import WorkerModel
-from planner.errors import UsageError
+from planner.errors import InfeasibleError, UsageError
 from planner.graph.model import DType
 from planner.graph.protos import elem_type_of, numpy_dtype
 from planner.runtime.engine.backend import Backend, BodyDigests, segment_model
@@ -87,7 +87,10 @@ class CudaBackend(Backend):
             with cupy.cuda.Device(self._devices[worker]):
                 self._streams[worker] = cupy.cuda.Stream(non_blocking=True)
                 size = arena_of(programs[worker]).size_bytes
-                self._blocks[worker] = cupy.cuda.alloc(max(size, 1)) if apart is None else own_block(cupy, size)
+                try:
+                    self._blocks[worker] = cupy.cuda.alloc(max(size, 1)) if apart is None else own_block(cupy, size)
+                except MemoryError as error:  # CuPy's is one
+                    raise self._too_large(worker, size) from error
         if apart is None:
             blind, waits = connect(cupy, self._devices), None
         else:
@@ -100,6 +103,14 @@ class CudaBackend(Backend):
         self.transport: Transport = _NoticingTransport(fetches, self._noticing)
         self._fetches = fetches
         self._unused_bytes = self._free_bytes()
+
+    def _too_large(self, worker: int, size: int) -> InfeasibleError:
+        free, total = self._cupy.cuda.runtime.memGetInfo()
+        return InfeasibleError(
+            f"GPU {self._devices[worker]} has too little memory for worker {worker}",
+            facts=(f"its tensors take {size:,} bytes", f"free are {free:,} of {total:,} bytes"),
+            hint="plan for more GPUs, a smaller batch or with --memory, and leave room for what ONNX Runtime takes",
+        )
 
     def _meet(self, programs: Sequence[WorkerProgram], apart: Apart, blind: Collection[tuple[int, int]]) -> None:
         """Lends what this process's worker has, and opens what the others lend."""
@@ -232,6 +243,16 @@ class CudaBackend(Backend):
             self._streams[worker].synchronize()
         except Exception as error:
             raise _told(error, is_waiting=self._is_waiting) from error
+
+    def mark(self, worker: int) -> Any:
+        """See ``Backend.mark``: a place in the worker's stream; the host is there long before the GPU."""
+        event = self._cupy.cuda.Event()
+        event.record(self._streams[worker])
+        return event
+
+    def seconds(self, worker: int, marks: Sequence[Any]) -> Sequence[float]:
+        """See ``Backend.seconds``: since the first of them."""
+        return [1e-3 * self._cupy.cuda.get_elapsed_time(marks[0], mark) for mark in marks]
 
     def push(self, worker: int, buffers: Sequence[str]) -> None:
         """See ``Backend.push``."""

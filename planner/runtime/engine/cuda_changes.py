@@ -39,11 +39,12 @@ class CudaChanges:
 
 @dataclass(frozen=True, slots=True)
 class OnGpus:
-    """What is known of a run on GPUs once all sessions are made."""
+    """What is known of a run on GPUs once all sessions are made, or after some of its steps."""
 
     changes: CudaChanges
     beside_bytes: tuple[tuple[int, int], ...]
-    """By GPU: device memory that sessions, tables and staging blocks take beside the arenas."""
+    """By GPU: device memory that sessions, tables and staging blocks take beside the arenas; workspaces of kernels only
+    after a step."""
 
     @staticmethod
     def of_processes(told: Sequence[OnGpus]) -> OnGpus:

@@ -1,6 +1,6 @@
 """A model in the form in which ONNX Runtime's CUDA provider takes it.
 
-An op without a CUDA kernel (``cuda_kernels.py``) is changed, in this order, until all have one:
+An op without a CUDA kernel that works (``cuda_kernels.py``) is changed, in this order, until all have one:
 
     - widened: with 16-bit floats it computes in float32 and rounds, as on CPUs (``halves.py``); one that only moves
       elements of a small type moves them in a larger one
@@ -22,7 +22,7 @@ from onnx import ModelProto, NodeProto, TensorProto, defs, helper, inliner, nump
 
 from planner.graph.protos import dtype_of
 from planner.graph.reading.defaults import state_operator_defaults
-from planner.runtime.engine.cuda_kernels import has_cuda_kernel, is_of_runtime
+from planner.runtime.engine.cuda_kernels import fails_when_run, has_cuda_kernel, is_of_runtime
 from planner.runtime.engine.halves import Widening, has_halves, kinds_of, with_nodes
 
 _MOVES: Final = frozenset(
@@ -202,7 +202,7 @@ def _is_taken(node: NodeProto, kinds: Mapping[str, int], opsets: Mapping[str, in
         return True
     if not is_of_runtime(node.domain):
         return True
-    return has_cuda_kernel(node, kinds, opsets)
+    return has_cuda_kernel(node, kinds, opsets) and not fails_when_run(node, kinds)
 
 
 def _called(node: NodeProto, kinds: Mapping[str, int]) -> str:

@@ -49,6 +49,9 @@ def onnxruntime() -> ModuleType:
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     if "onnxruntime" not in sys.modules:
         require_runtime()
+        import onnxruntime as module
+
+        module.set_default_logger_severity(_FATAL)  # it warns of each session on a GPU that no plugin knows the GPU
     import onnxruntime as module
 
     return module  # type: ignore[no-any-return]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -101,8 +101,7 @@ class SupervisedEngine(Engine):
             for child, answer in zip(self._children, answers, strict=True):
                 child.threads = tuple(answer["threads"])
             self._has_begun = True
-            if self._is_on_device:
-                self.on_gpus = OnGpus.of_processes([_on_gpus(answer["on_gpus"]) for answer in answers])
+            self._note_gpus(answers)
             self.session_count = sum(int(answer["sessions"]) for answer in answers)
             self.staging_bytes = tuple(map(max, zip(*(answer["staging_bytes"] for answer in answers), strict=True)))
         except BaseException:
@@ -126,7 +125,11 @@ class SupervisedEngine(Engine):
     def pull(self, names: Collection[str]) -> None:
         """See ``Engine.pull``."""
         if self._is_on_device:
-            self._ask({"do": "pull", "names": list(names)})
+            self._note_gpus(self._ask({"do": "pull", "names": list(names)}))
+
+    def _note_gpus(self, answers: Sequence[Mapping[str, Any]]) -> None:
+        if self._is_on_device:
+            self.on_gpus = OnGpus.of_processes([_on_gpus(answer["on_gpus"]) for answer in answers])
 
     def iterate(self, *, timed: bool = False) -> Iteration:
         """See ``Engine.iterate``."""

@@ -6,9 +6,10 @@ the same executor runs in a thread beside others, alone in a process, and on a m
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 from planner.artifacts.program import Fetch, Segment, Source, WorkerProgram
 from planner.artifacts.waits import Waits
@@ -109,27 +110,30 @@ class WorkerExecutor:
     def iterate_timed(self) -> tuple[tuple[int, ...], tuple[Timing, ...]]:
         """All steps once, each measured; fetches that are launched together share their time by what they move."""
         whereabouts, peers, backend, worker = self._exchange.whereabouts, self._peers, self._backend, self.worker
-        moved: list[int] = []
-        timings: list[Timing] = []
+        moved: list[tuple[int, ...]] = []
+        marks: list[Any] = []
         peers.begin()
         for action in self._actions:
             whereabouts[worker] = action.first
-            start = time.perf_counter()
+            marks.append(backend.mark(worker))
             for other, count in action.waits:
                 peers.wait(other, count)
                 backend.wait(worker, other, count)
-            ready = time.perf_counter()
-            taken = action.run()
-            seconds = time.perf_counter() - ready
-            timings += _shared(ready - start, seconds, taken)
-            moved += taken
+            marks.append(backend.mark(worker))
+            moved.append(action.run())
+            marks.append(backend.mark(worker))
             for count in action.awaited:
                 backend.done(worker, count)
             peers.announce(action.count, is_awaited=bool(action.awaited))
         backend.end(worker)
         peers.end()
         whereabouts[worker] = IDLE
-        return tuple(moved), tuple(timings)
+        times = iter(backend.seconds(worker, marks))
+        timings: list[Timing] = []
+        for taken in moved:
+            start, ready, end = next(times), next(times), next(times)
+            timings += _shared(ready - start, end - ready, taken)
+        return tuple(chain.from_iterable(moved)), tuple(timings)
 
     def advance(self) -> None:
         """The next state becomes the state: the worker copies its own tiles."""
