@@ -1,11 +1,13 @@
 """What is computed again, held against what is kept: the same bits, the bytes that are predicted, the memory planned.
 
-    python tests/tools/same_bits.py MODEL ... [--recompute all '*'] [--workers 2 4] [--steps 3] [--name]
+    python tests/tools/same_bits.py MODEL ... [--recompute all '*' auto chain] [--workers 2 4] [--steps 3] [--name]
 
 A model is planned without recomputation; the plan with copies divides everything alike, each copy as its original. So
 nothing but the copies can make other bits. Both run as `tofu run` has them run. Where results differ, the runtime has
 fused ops of the one program otherwise than of the other: then both run once more, each op as it stands, and --name
-says where bits part. Models: files, or names of the zoo.
+says where bits part. `auto` is what planning computes again where there is room for half of the activations, or for as
+much more as can be met, and that plan runs, too; `chain` is the set of those `auto` offers that saves half of what can
+be saved. Models: files, or names of the zoo.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +29,25 @@ from planner import opdefs, zoo
 from planner.api import grad
 from planner.artifacts.program import Segment
 from planner.artifacts.worker_model import WorkerModel
-from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
-from planner.errors import TofuError, UsageError
-from planner.graph.bodies import planned_graph
+from planner.errors import InfeasibleError, TofuError, UsageError
 from planner.graph.model import Graph, Role
+from planner.graph.purposes import Purpose
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.randomness import lower_randomness
-from planner.graph.rewriting.recomputation import originals, recomputable, recomputed
+from planner.graph.rewriting.recomputation import Activations, originals, recomputable, recomputed
 from planner.partition.build import partition
+from planner.partition.occupancy import occupancy
+from planner.partition.segments import Partitioned
 from planner.planning.bodies import decide_with_bodies
+from planner.planning.goal import least_cost
+from planner.planning.limit.trial import fullest
+from planner.planning.machines import Target
+from planner.planning.recomputation.offers import Offers
+from planner.planning.recomputation.with_copies import with_copies
 from planner.planning.recomputing import Recompute, again_of
+from planner.planning.request import ModelSource, PlanRequest
+from planner.planning.session import Session
 from planner.runtime.engine import sessions
 from planner.runtime.engine.backend import CpuBackend
 from planner.runtime.plan_files import LoadedPlan
@@ -49,6 +59,7 @@ from planner.search.decided import Decided
 from planner.search.request import SearchRequest
 from planner.tdl.descriptions import Descriptions
 from planner.training.doors.read import read_step
+from planner.units import format_bytes
 from world import DIMS
 
 
@@ -89,41 +100,53 @@ class Case:
 
     def with_copies(self, again: tuple[str, ...]) -> Decided:
         """The plan in which some activations are computed again, each copy divided as what it is a copy of."""
-        rewritten = recomputed(self.graph, again)
-        of = originals(self.graph, rewritten)
+        return with_copies(self.plan, self.graph, again, self.descriptions, CostTables(self.plan.rates))
 
-        def original(name: str) -> str:
-            """Of a tensor or op, which may be of a copy's body."""
-            ends = (*(at for at, character in enumerate(name) if character == "/"), len(name))
-            owner = next((name[:end] for end in ends if name[:end] in of), None)
-            return name if owner is None else of[owner] + name.removeprefix(owner)
+    def limits(self) -> Iterator[int]:
+        """Bytes on each worker that leave room for half of what activations take when the plan is fullest, then for
+        three quarters, seven eighths.
+        """
+        program = partition(self.plan.graph, self.plan.ops, self.plan).program
+        fullest = [occupancy(program, self.plan.graph, worker.worker) for worker in program.workers]
+        most = max(fullest, key=lambda one: one.total_bytes)
+        kept = most.amounts(most.fullest).get(Purpose.ACTIVATIONS, 0)
+        yield from (most.total_bytes - kept // parts for parts in (2, 4, 8))
 
-        names = {op.name for op in rewritten.ops} - of.keys()
-        planned = {*self.plan.strategies, *(name for name in of if of[name] in self.plan.strategies)}
-        planned |= {name for name in names if name in self.plan.strategies}
-        planned |= _inner(self.plan, of)
-        graph = planned_graph(rewritten, planned, self.plan.workers)
-        ops = self.descriptions.bind_all(graph)
-        found = replace(
-            self.plan,
-            graph=graph,
-            ops=ops,
-            tilings={name: self.plan.tilings[original(name)] for name in graph.tensors if name not in graph.constants},
-            strategies={op.name: self.plan.strategies[original(op.name)] for op in graph.ops},
+    def planned_within(self, limit: int) -> tuple[LoadedPlan, tuple[str, ...]]:
+        """The plan that ``--recompute auto`` makes of the model, and what is computed again.
+
+        Args:
+            limit: bytes on each worker.
+
+        Raises:
+            InfeasibleError: no plan was found that fits.
+        """
+        workers = self.plan.workers
+        source = ModelSource(Path(), None, None, None, self.descriptions, None, make=lambda: self.graph)
+        auto = Recompute("auto")
+        session = Session(
+            PlanRequest(source, Target(workers), limits=(limit,) * workers, recompute=auto, effort="quick")
         )
-        return costed(graph, ops, found, CostTables(self.plan.rates))
+        trial = session.planned().trial
+        told = session.complete(trial).recomputed
+        return _with_program(self.graph, trial.partitioned), () if told is None else told.tensors
+
+    def of_chain(self) -> tuple[str, ...]:
+        """Of the sets that ``auto`` offers the first that saves half of what the last one does, with this plan; the one
+        in the middle where none saves anything.
+        """
+        tables = CostTables(self.plan.rates)
+        offers = Offers(self.graph, self.descriptions, tables, self.plan, least_cost(tables))
+        most, least = (fullest(offers.taken_by(self.plan, number)) for number in (0, len(offers.sets) - 1))
+        number = offers.first_with_room(self.plan, max(least, (most + least) // 2), 0)
+        assert number is not None, "the last set has room"
+        return Activations(self.graph).copied(offers.sets[number or len(offers.sets) // 2])
 
 
-def _inner(plan: Decided, of: Mapping[str, str]) -> set[str]:
-    """Names that ops of copies' bodies have, of those that the plan has of their originals'."""
-    copies: dict[str, list[str]] = {}
-    for copy, name in of.items():
-        copies.setdefault(name, []).append(copy)
-    found = set()
-    for name in plan.strategies:
-        for end in (at for at, character in enumerate(name) if character == "/"):
-            found.update(copy + name[end:] for copy in copies.get(name[:end], ()))
-    return found
+def _with_program(graph: Graph, partitioned: Partitioned) -> LoadedPlan:
+    workers = zip(partitioned.program.workers, partitioned.fixed, strict=True)
+    models = tuple(WorkerModel(worker, partitioned.bodies, fixed, "") for worker, fixed in workers)
+    return LoadedPlan(graph, partitioned.program, models, model_digest="of the model")
 
 
 def loaded(graph: Graph, plan: Decided) -> LoadedPlan:
@@ -133,10 +156,7 @@ def loaded(graph: Graph, plan: Decided) -> LoadedPlan:
         graph: the model, which has no copies.
         plan: of it, with or without.
     """
-    partitioned = partition(plan.graph, plan.ops, plan)
-    workers = zip(partitioned.program.workers, partitioned.fixed, strict=True)
-    models = tuple(WorkerModel(worker, partitioned.bodies, fixed, "") for worker, fixed in workers)
-    return LoadedPlan(graph, partitioned.program, models, model_digest="of the model")
+    return _with_program(graph, partition(plan.graph, plan.ops, plan))
 
 
 @contextmanager
@@ -169,12 +189,17 @@ class Compared:
         )
 
     def check(self) -> None:
-        """Bytes moved are those that were predicted, and arenas are as planned."""
-        assert self.again.moved_bytes == self.again.predicted_bytes
-        assert all(fetch.predicted_bytes == fetch.moved_bytes for fetch in self.again.fetches)
-        planned = [worker.arena_bytes for worker in self.plan.program.workers]
-        for taken, stated in zip(self.again.arena_bytes, planned, strict=True):
-            assert abs(taken - stated) <= stated / 1000
+        """See ``check``."""
+        check(self.again, self.plan)
+
+
+def check(run: RunResult, plan: LoadedPlan) -> None:
+    """Bytes moved are those that were predicted, and arenas are as planned."""
+    assert run.moved_bytes == run.predicted_bytes
+    assert all(fetch.predicted_bytes == fetch.moved_bytes for fetch in run.fetches)
+    planned = [worker.arena_bytes for worker in plan.program.workers]
+    for taken, stated in zip(run.arena_bytes, planned, strict=True):
+        assert abs(taken - stated) <= stated / 1000
 
 
 def compared(case: Case, again: tuple[str, ...], steps: int = 3) -> Compared:
@@ -259,14 +284,34 @@ def fused_otherwise(case: Case, again: tuple[str, ...]) -> list[str]:
     return list(dict.fromkeys(rows))
 
 
+def picked(case: Case) -> tuple[int, LoadedPlan, tuple[str, ...]] | None:
+    """The first of a case's limits that ``auto`` keeps to, its plan, and what is computed again; None: no limit is."""
+    for limit in case.limits():
+        with suppress(InfeasibleError):
+            return limit, *case.planned_within(limit)
+    return None
+
+
 def _row(name: str, workers: int, text: str, steps: int, *, is_named: bool) -> str:
-    case = Case.of(read(name), workers)
-    again = case.again(text)
+    case, within = Case.of(read(name), workers), ""
+    if text == "auto":
+        chosen = picked(case)
+        if chosen is None:
+            return "no plan was found that fits"
+        limit, plan, again = chosen
+        within = f" in {format_bytes(limit)}"
+        if not again:
+            return f"{len(case.graph.ops)} ops, fits{within} with nothing computed again"
+        run = run_with(plan, case.options(steps))
+        check(run, plan)
+        assert max(run.arena_bytes) <= limit
+    else:
+        again = case.of_chain() if text == "chain" else case.again(text)
     if not again:
         return "nothing is computed again"
     found = compared(case, again, steps)
     found.check()
-    said = f"{len(case.graph.ops)} ops, {len(again)} again"
+    said = f"{len(case.graph.ops)} ops, {len(again)} again{within}"
     if not found.differing:
         return f"{said}: equal"
     far = max(

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from planner import zoo
+from planner import api, opdefs, zoo
 from planner.artifacts.program import Segment
 from planner.graph.model import Graph
+from planner.graph.rewriting.canonical import canonical
+from planner.graph.to_onnx import write_model
 from planner.planning.limit.in_steps import all_in_steps
+from planner.planning.limit.least_memory import EveryPlan
 from planner.zoo import mlp
 from planner.zoo.transformer import GptShape, gpt
 from same_bits import Case, Compared, compared, each_op_as_it_stands, loaded, read
@@ -62,6 +65,27 @@ def test_the_same_bits_of_committed_models(name: str) -> None:
 def test_the_same_bits_of_blocks(workers: int) -> None:
     case = Case.of(gpt("g", GptShape(8, 16, 2, 8), batch=8), workers)
     assert not same(case, case.again("all")).differing
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["exports/llama.onnx", "ort_training_cnn"])
+def test_the_same_bits_of_what_auto_offers(name: str) -> None:
+    case = Case.of(read(str(MODELS / name)), 2)
+    same(case, case.of_chain())
+
+
+@pytest.mark.slow
+def test_a_deep_network_runs_in_half_of_the_least_memory(tmp_path: Path) -> None:
+    """Half of what every plan takes at least that computes nothing again."""
+    graph, model = gpt("g", GptShape(24, 16, 2, 64), batch=8), tmp_path / "g.onnx"
+    write_model(graph, model)
+    limit = EveryPlan(canonical(graph).graph, opdefs.standard()).least(2).total_bytes // 2 // 2
+    plan = api.plan(model, gpus=2, memory=limit, effort="quick", out=tmp_path / "p").plan
+    assert plan.recomputed is not None
+    assert max(plan.peak_bytes) <= limit
+    ran = api.run(tmp_path / "p", steps=1, random_weights=True, verify=True)
+    assert ran.verified, ran.difference()
+    assert ran.moved_bytes == ran.predicted_bytes
 
 
 @pytest.mark.slow
