@@ -119,6 +119,8 @@ def _why_apart(plan: Plan, share: float, *, is_ruled: bool) -> str:
         return f"a plan with stacks is looked for where they cost more than {format_ratio(_LEAST_SHARE)} of the plan"
     if plan.stopped_by is not None:
         return "the search ended early, and a plan with a stack was not looked for to the end"
+    if plan.asked.limit_bytes or plan.asked.for_time:  # the cheapest plan in bytes is not always taken
+        return "a plan with a stack of them was looked for, and is no better where memory or time counts"
     return "a plan with a stack of them was looked for, and costs no less"
 
 

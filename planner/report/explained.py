@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TextIO
 
-from planner.reasons import Cause
 from planner.report.answer import answer
 from planner.report.bounds import bounds, op_memory
 from planner.report.console import ReportConsole
@@ -53,11 +52,17 @@ def _in_brief(console: ReportConsole, result: Explanation) -> None:
         parts = f"{format_bytes(plan.moved_bytes)} moved, {format_bytes(plan.excess_bytes)} excess"
         console.print()
         console.print_text(f"what it comes from ({parts}):")
-        _causes(console, result.causes, "further cause")
+        console.print_items([cause_item(cause) for cause in result.causes[:_SHOWN_CAUSES]])
+        rest = result.causes[_SHOWN_CAUSES:]
+        if rest:
+            share = format_ratio(sum(cause.share for cause in rest))
+            console.print_text(f"and {share} from {counted(len(rest), 'further cause')} (--json)", 2)
     if result.apart:
         console.print()
         console.print_text("equal ops beside each other, planned apart, and what they cost with their tensors:")
-        _causes(console, result.apart, "further place")
+        console.print_items([cause_item(cause) for cause in result.apart[:_SHOWN_CAUSES]])
+        if len(result.apart) > _SHOWN_CAUSES:  # their costs do not add up: some tensors are of several
+            console.print_text(f"and in {counted(len(result.apart) - _SHOWN_CAUSES, 'further place')} (--json)", 2)
     if result.kept:
         console.print()
         # An activation is held for a part of the iteration, so that these do not add up to memory.
@@ -69,14 +74,6 @@ def _in_brief(console: ReportConsole, result: Explanation) -> None:
     console.print_text(
         f"all {what}: --all; some: 'PATTERN', --role ROLE, --op TYPE; one and why: its name; memory: --memory"
     )
-
-
-def _causes(console: ReportConsole, found: Sequence[Cause], what: str) -> None:
-    console.print_items([cause_item(cause) for cause in found[:_SHOWN_CAUSES]])
-    rest = found[_SHOWN_CAUSES:]
-    if rest:
-        share = format_ratio(sum(cause.share for cause in rest))
-        console.print_text(f"and {share} from {counted(len(rest), what)} (--json)", 2)
 
 
 def _moved_item(row: TensorRow, total: int) -> tuple[tuple[str, ...], str, str]:

@@ -103,9 +103,14 @@ def beside(rows: int, rank: int, other: int = 0) -> onnx.ModelProto:
         (beside(12, 12), {}, "a plan with a stack of them was looked for, and costs no less"),
         (beside(5, 7, 1001), {}, "a plan with stacks is looked for where they cost more than 1% of the plan"),
         (beside(5, 7), {"pin": {"b1": "S(0)"}}, "a rule is for a tensor of theirs, of which a stack would have none"),
+        (
+            beside(12, 12),
+            {"memory": "1MiB"},
+            "a plan with a stack of them was looked for, and is no better where memory or time counts",
+        ),
         (beside(12, 12), {"strategy": "allrow-greedy"}, "the strategy allrow-greedy makes no stacks"),
     ],
-    ids=["dearer", "cheap", "ruled", "strategy"],
+    ids=["dearer", "cheap", "ruled", "limit", "strategy"],
 )
 def test_why_equal_ops_are_in_no_stack_is_told(
     model: onnx.ModelProto, asked: dict[str, Any], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
