@@ -268,8 +268,8 @@ class Explanation(ShortRepr):
     kept: tuple[Kept, ...] = ()
     """What several workers have, and why."""
     apart: tuple[Cause, ...] = ()
-    """Equal ops beside each other that could have been planned as a stack: the first op of each, what they cost with
-    all that hangs together with them, and why there is no stack."""
+    """Equal ops beside each other that workers do not have whole: the first op of each, what they cost with all that
+    hangs together with them, and why they have no owners."""
     why: Why | None = None
     """Of the one tensor or op that is asked for."""
     memory: tuple[OpMemory, ...] = ()

@@ -20,10 +20,9 @@ from planner.graph.bodies import expand
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.randomness import lower_randomness
-from planner.graph.rewriting.stacking import stacked
 from planner.partition.build import partition
+from planner.planning.owners import decide_with_owners
 from planner.planning.request import ModelSource
-from planner.planning.stacks import decide_with_stacks, stacks_in
 from planner.progress import Progress, in_part, silent
 from planner.regular_file import read_regular
 from planner.runtime.values.results import write_bytes
@@ -125,7 +124,7 @@ def check(
         for count in workers:
             tell = in_part(progress, f"{model.name} on {count} workers")
             tell("planning")
-            decided = decide_with_stacks(model.planned, descriptions, SearchRequest(count, progress=tell))
+            decided = decide_with_owners(model.planned, descriptions, SearchRequest(count, progress=tell))
             costs[count] = _cost(model, decided)
             verdicts.append(judge(model.name, count, model.costs, places, costs[count], model.before, allowed))
         old = model.before
@@ -227,12 +226,11 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _cost(model: _Checked, decided: Decided) -> PlanCost:
-    """What a plan costs, with the cost of a body, and of a stack, counted for an op that it stands for."""
+    """What a plan costs, with the cost of a body counted for the op that it stands for."""
     plan, tables = decided, CostTables()
-    stacks = stacked(model.planned, stacks_in(decided.graph, model.planned))
-    unplanned = frozenset(op.name for op in stacks.graph.ops if op.name not in plan.strategies)
-    bodies = expand(stacks.graph, unplanned, workers=plan.workers).bodies
-    owner = stacks.lanes | {op.name: stacks.lanes.get(body.op.name, body.op.name) for body in bodies for op in body.ops}
+    unplanned = frozenset(op.name for op in model.planned.ops if op.name not in plan.strategies)
+    bodies = expand(model.planned, unplanned, workers=plan.workers).bodies
+    owner = {op.name: body.op.name for body in bodies for op in body.ops}
     costs: Counter[str] = Counter()
     for bound in decided.ops:
         amount = op_cost(decided.graph, bound, plan.strategies, plan.tilings, tables)

@@ -15,10 +15,10 @@ from planner.graph.bodies import expand
 from planner.graph.model import Graph
 from planner.graph.notes import evidence_of
 from planner.graph.reading.undescribed import qualified
-from planner.graph.rewriting.canonical import Canonical, canonical
+from planner.graph.rewriting.canonical import Canonical
 from planner.graph.rewriting.recomputation import recomputable
 from planner.planning.limit.op_memory import op_memory
-from planner.planning.stacks import planned_apart
+from planner.planning.owners import planned_apart
 from planner.planning.why.answers import Answers
 from planner.planning.why.causes import causes, kept_whole
 from planner.reasons import Cause, Why
@@ -175,10 +175,8 @@ def _why(plan: Opened, answers: Answers, subject: str, runners_up: int) -> Why |
 
 
 def _apart(plan: Opened) -> tuple[Cause, ...]:
-    """Equal ops beside each other that are in no stack."""
-    stated = plan.folder.plan
-    graph = canonical(plan.model, stated.kept).graph if stated.stacked else plan.form.graph
-    return planned_apart(graph, plan.decided, stated)
+    """Equal ops beside each other that have no owners."""
+    return planned_apart(plan.form.graph, plan.decided, plan.folder.plan)
 
 
 def _in_place_rows(model: Graph, form: Canonical) -> Iterator[InPlaceRow]:

@@ -176,8 +176,8 @@ class Plan(Decision):
     """What the plan was asked for beside its model."""
     recomputed: Recomputed | None = None
     """What is computed again for the backward pass; None where the plan was not to do so."""
-    stacked: Mapping[str, int] = field(default_factory=dict)
-    """By name of lanes that are planned as ops of a stack, how many there are (``planner.graph.rewriting.lanes``)."""
+    owned: Mapping[str, int] = field(default_factory=dict)
+    """By name of lanes of which workers may have some whole, how many there are (``planner.graph.rewriting.lanes``)."""
     warnings: tuple[str, ...] = ()
     """What would be faster, or what looks like state and is none, and what to write instead."""
 
@@ -228,7 +228,7 @@ class Plan(Decision):
             "tensor_bytes": dict(self.tensor_bytes),
             **({} if self.in_place is None else {"in_place": dict(self.in_place), "kept": list(self.kept)}),
             **({} if self.recomputed is None else {"recomputed": self.recomputed.as_dict()}),
-            **({"stacked": dict(self.stacked)} if self.stacked else {}),
+            **({"owned": dict(self.owned)} if self.owned else {}),
             "deliveries": [
                 {"name": one.name, "tensor": one.tensor, "readers": list(one.readers)} for one in self.deliveries
             ],
@@ -265,7 +265,7 @@ def _plan(data: Value) -> Plan:
         raise data["tensor_bytes"].fault(f"lacks {absent!r}")
     deliveries, undescribed = data.get("deliveries"), data.get("undescribed")
     apart, in_place, kept = data.get("decided_apart"), data.get("in_place"), data.get("kept")
-    again, stacks = data.get("recomputed"), data.get("stacked")
+    again, owned = data.get("recomputed"), data.get("owned")
     stopped, asked, warnings = data.get("stopped_by"), data.get("asked"), data.get("warnings")
     soybean, has_program, seconds = data.get("soybean_bytes"), data.get("has_program"), data.get("estimated_seconds")
     return Plan(
@@ -298,7 +298,7 @@ def _plan(data: Value) -> Plan:
         in_place=None if in_place is None else {name: held.text() for name, held in in_place.members().items()},
         kept=() if kept is None else kept.texts(),
         recomputed=None if again is None else Recomputed.from_json(again),
-        stacked={} if stacks is None else {name: count.integer() for name, count in stacks.members().items()},
+        owned={} if owned is None else {name: count.integer() for name, count in owned.members().items()},
         asked=Asked() if asked is None else Asked.from_json(asked),
         warnings=() if warnings is None else warnings.texts(),
         deliveries=tuple(

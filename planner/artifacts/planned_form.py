@@ -11,8 +11,8 @@ from planner.graph.bodies import planned_graph
 from planner.graph.deliveries import with_deliveries
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import Canonical, canonical
+from planner.graph.rewriting.lanes import with_lanes
 from planner.graph.rewriting.recomputation import Activations, recomputed
-from planner.graph.rewriting.stacking import with_stacks
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,8 @@ class PlannedForm:
     """A model as a plan divides it."""
 
     form: Canonical
-    """The model, rewritten as it was before it was planned, with stacks of equal ops, or with copies of what the plan
-    computes again."""
+    """The model, rewritten as it was before it was planned, with copies of what the plan computes again; equal
+    ops of which workers have some whole are marked."""
     graph: Graph
     """The same with the bodies and shared deliveries of the plan: what the plan's tilings and strategies name."""
 
@@ -86,12 +86,12 @@ def _canonical_form(folder: PlanFolder, model: Graph) -> Canonical:
     stated = folder.plan.in_place
     if stated is None:
         return Canonical(model, {})
-    form = with_stacks(canonical(model, folder.plan.kept), folder.plan.stacked)
+    form = canonical(model, folder.plan.kept)
     differing = sorted(stated.items() ^ form.in_place.items())
     _refuse_misfits(
         folder, [f"tensor {name!r} is not read in place as {held!r} everywhere" for name, held in differing]
     )
-    return form
+    return replace(form, graph=with_lanes(form.graph, folder.plan.owned))
 
 
 def _check_deliveries(folder: PlanFolder, graph: Graph) -> None:

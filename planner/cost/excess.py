@@ -49,6 +49,9 @@ def excess(bound: BoundOp, strategies: Sequence[Tiling], rates: Rates, whole: fl
     together = Boxes(np.concatenate([one.lo for one in each]), np.concatenate([one.hi for one in each]))
     slowest = np.maximum.reduceat(_times(bound, together, rates), np.cumsum([0, *counts[:-1]]))
     workers = math.prod(strategies[0].ways)
+    if bound.lane is not None:
+        # While a worker does this lane's op, others do those of theirs: what counts is how many a worker has.
+        slowest = slowest * [bound.lane.most_of_a_worker(one) / bound.lane.count for one in strategies]
     found: NDArray[np.int64] = np.rint(np.maximum(0.0, workers * slowest - whole)).astype(np.int64)
     return found
 

@@ -66,7 +66,8 @@ class PricedTables(CostTables):
         name, op = bound.op.name, bound.op
         ports = [(name, True, slot) for slot in range(len(op.inputs))]
         ports += [(name, False, position) for position in range(len(op.outputs))]
-        return tuple((place, self._weights[port]) for place, port in enumerate(ports) if port in self._weights)
+        weights = tuple((place, self._weights[port]) for place, port in enumerate(ports) if port in self._weights)
+        return (*super().of_place(bound), *weights)
 
     def impossible(self, most_bytes: int) -> int:
         """What stands for an impossible entry in sums of these tables: more than a plan takes with all charges.

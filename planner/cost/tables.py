@@ -180,7 +180,7 @@ class CostTables(TableMemo):
 
     def charge_kind(self, bound: BoundOp) -> tuple[object, ...]:
         """What tells the charges of ops apart: equal kinds have equal ones for equal lists."""
-        return bound.content, is_alias(bound)
+        return bound.content, is_alias(bound), bound.lane
 
     def _access(self, bound: BoundOp, is_input: bool, position: int) -> Access:
         """How an op has an input or an output: one object for all that have it alike."""
@@ -201,8 +201,8 @@ class CostTables(TableMemo):
         return access
 
     def of_place(self, bound: BoundOp) -> tuple[object, ...]:
-        """What tells apart equal ops whose tables differ since they run at other moments: nothing here."""
-        return ()
+        """What tells apart equal ops whose tables differ, or what they may be: here, equal ones beside each other."""
+        return () if bound.lane is None else (bound.lane,)
 
     def impossible(self, most_bytes: int) -> int:
         """What stands for an impossible entry in sums of these tables: more than a possible plan takes.

@@ -17,6 +17,8 @@ from typing import Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
+from planner.algebra.lane import Lane
+
 Shape: TypeAlias = tuple[int, ...]
 
 
@@ -211,6 +213,9 @@ class Graph:
     """Versions of the other operator domains that the file imports."""
     copies: Mapping[str, str] = field(default_factory=dict)
     """By op that computes again what another op has computed, that op (``planner.graph.rewriting.recomputation``)."""
+    lanes: Mapping[str, Lane] = field(default_factory=dict)
+    """By op that is one of equal ops beside each other, which of these may have owners, which of them it is
+    (``planner.graph.rewriting.lanes``)."""
     notes: Mapping[str, str] = field(default_factory=dict)
     """Metadata to be carried into files; keys begin with ``tofu.``."""
 
@@ -245,6 +250,25 @@ class Graph:
             roles[pair.current] = Role.STATE
             roles[pair.following] = Role.NEXT_STATE
         return roles
+
+
+def lanes_of_tensors(graph: Graph) -> dict[str, Lane]:
+    """By tensor of which each of equal ops beside each other makes or reads one, which of them it is for.
+
+    What no such op makes is for a lane if all that read it are of that lane.
+    """
+    found: dict[str, Lane] = {}
+    for op in graph.ops if graph.lanes else ():
+        lane = graph.lanes.get(op.name)
+        if lane is None:
+            continue
+        found.update(dict.fromkeys(filter(None, op.outputs), lane))
+        for name in op.inputs:
+            if not name or name in found or name in graph.constants:
+                continue
+            if {graph.lanes.get(reader.name) for reader in graph.consumers[name]} == {lane}:
+                found[name] = lane
+    return found
 
 
 def is_used(graph: Graph, tensor: str) -> bool:

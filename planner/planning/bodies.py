@@ -171,7 +171,7 @@ def _put_back(
     }
     final = without_copies(kept, planned)
     put_back = replace(plan, graph=final, ops=descriptions.bind_all(final))
-    return _with_gap_of(counted_again(put_back, strategies, unsplit, tables), plan)
+    return with_gap_of(counted_again(put_back, strategies, unsplit, tables), plan)
 
 
 def only_through_bodies(graph: Graph, descriptions: Descriptions) -> frozenset[str]:
@@ -207,7 +207,7 @@ def counted_again(
     return costed(graph, ops, kept, tables)
 
 
-def _with_gap_of(found: Decided, searched: Decided) -> Decided:
+def with_gap_of(found: Decided, searched: Decided) -> Decided:
     """A plan with its own gap to the bound of the search that found another.
 
     There is none where the plan costs less than that bound: one kernel can have less excess than the ops of its body,

@@ -21,7 +21,6 @@ from planner.errors import InfeasibleError
 from planner.graph.data_folder import data_folder_of, without_data_folder
 from planner.graph.model import Graph
 from planner.graph.rewriting.recomputation import Activations, recomputed
-from planner.graph.rewriting.stacking import with_stacks
 from planner.graph.to_onnx import to_model
 from planner.machine.routes import level_ways
 from planner.machine.topology_file import Machine
@@ -48,6 +47,7 @@ from planner.planning.objective import (
     of_the_literature,
     timed,
 )
+from planner.planning.owners import decide_with_owners, even, is_even, owned_in
 from planner.planning.recomputation.offers import (
     Offers,
     best_of_sets,
@@ -57,7 +57,6 @@ from planner.planning.recomputation.offers import (
 from planner.planning.recomputing import again_of, told
 from planner.planning.request import PlanRequest
 from planner.planning.sources import from_the_nearest
-from planner.planning.stacks import decide_with_stacks, stacks_in
 from planner.planning.undescribed import undescribed_ops
 from planner.progress import in_part, without_costs
 from planner.results import Beside
@@ -216,8 +215,8 @@ class Session:
 
     def _search(self, graph: Graph, ask: SearchRequest) -> Decided:
         source = self.request.source
-        # What is computed again is named as it is in the graph without stacks.
-        decide_for = decide_with_bodies if self._again else decide_with_stacks
+        # Copies of what is computed again are in no lane.
+        decide_for = decide_with_bodies if self._again else decide_with_owners
         return decide_for(graph, source.descriptions, ask, through_bodies=self.request.through_bodies)
 
     def _searched(self, rules: Rules) -> tuple[Decided, Decided]:
@@ -233,7 +232,8 @@ class Session:
         if not is_own:
             ask = replace(ask, progress=without_costs(ask.progress))
         plain = self._search(graph, ask)
-        return plain, shared(plain, self.request.source.descriptions, ask) if self._may_share else plain
+        found = shared(plain, self.request.source.descriptions, ask) if self._may_share else plain
+        return plain, even(found, self._tables) or plain
 
     def _graph_under(self, rules: Rules) -> Graph:
         """What is planned under other rules, which may leave tensors out that these keep."""
@@ -318,11 +318,23 @@ class Session:
             return trial
         first = trial_of(plain) if trial.decided.deliveries else trial
         try:
-            return within(first, self._ask, limits, goal, may_step=self.request.op_schedule == "auto")
+            may_step = self.request.op_schedule == "auto"
+            found = within(first, self._ask, limits, goal, may_step=may_step)
+            if is_even(found.decided):
+                return found
+            return within(self._without_owners(), self._ask, limits, goal, may_step=may_step)
         except (InfeasibleError, StoppedError):
             if fitting is None:
                 raise
             return fitting
+
+    def _without_owners(self) -> Trial:
+        """The plan in which no equal ops beside each other have owners."""
+        ask = replace(self._ask, effort=self.request.effort_for_bytes)
+        through_bodies = self.request.through_bodies
+        return trial_of(
+            decide_with_bodies(self.graph, self.request.source.descriptions, ask, through_bodies=through_bodies)
+        )
 
     def _is_within(self, trial: Trial) -> bool:
         """Whether the plan that is kept fits: its program says so, where it gets one."""
@@ -357,15 +369,9 @@ class Session:
         """
         limits = self.request.limits
         assert limits is not None, "activations are computed again where memory asks for it"
-        if stacks_in(plans[0].decided.graph, self._form.graph):  # what is stacked is not computed again
-            unstacked = decide_with_bodies(
-                self._form.graph,
-                self.request.source.descriptions,
-                replace(self._ask, effort=self.request.effort_for_bytes),
-                through_bodies=self.request.through_bodies,
-            )
-            plans = [trial_of(unstacked), *plans]
-        plans = [one for one in plans if not stacks_in(one.decided.graph, self._form.graph)]
+        if plans[0].decided.graph.lanes:  # what has owners is not computed again
+            plans = [self._without_owners(), *plans]
+        plans = [one for one in plans if not one.decided.graph.lanes]
         plain = plans[0].decided
         offers = Offers(
             self._form.graph,
@@ -420,7 +426,6 @@ class Session:
             trial: the plan that is taken.
         """
         request, source, decided = self.request, self.request.source, trial.decided
-        stacks = {} if self._again else stacks_in(decided.graph, self.graph)
         of_program = self._by_program(trial) if self.makes_program else self._by_tables_alone(trial)
         return complete_plan(
             decided,
@@ -431,10 +436,10 @@ class Session:
             **of_program,
             described_by=source.described_by,
             undescribed=undescribed_ops(decided, source.descriptions.is_unknown),
-            in_place=with_stacks(self._form, stacks).in_place,
+            in_place=self._form.in_place,
             kept=self._kept,
             asked=self._asked(),
-            stacked=stacks,
+            owned=owned_in(decided, self.graph),
             recomputed=told(request.recompute, decided, self._form.graph, self._again, source.descriptions),
         )
 

@@ -59,7 +59,7 @@ def _in_brief(console: ReportConsole, result: Explanation) -> None:
             console.print_text(f"and {share} from {counted(len(rest), 'further cause')} (--json)", 2)
     if result.apart:
         console.print()
-        console.print_text("equal ops beside each other, planned apart, and what they cost with their tensors:")
+        console.print_text("equal ops beside each other that have no owners, and what they cost:")
         console.print_items([cause_item(cause) for cause in result.apart[:_SHOWN_CAUSES]])
         if len(result.apart) > _SHOWN_CAUSES:  # their costs do not add up: some tensors are of several
             console.print_text(f"and in {counted(len(result.apart) - _SHOWN_CAUSES, 'further place')} (--json)", 2)

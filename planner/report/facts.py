@@ -73,9 +73,9 @@ def restrictions(plan: Plan) -> list[tuple[str, str]]:
         of = len({one.tensor for one in plan.deliveries})
         facts.append(("shared deliveries", f"{len(plan.deliveries)}, of {counted(of, 'tensor')}"))
     facts += recomputed(plan)
-    if plan.stacked:
-        each = ", ".join(f"{count} from op {name} on" for name, count in plan.stacked.items())
-        facts.append(("stacked", f"equal parts of the graph are planned as one stack: {each}"))
+    if plan.owned:
+        each = ", ".join(f"{count} from op {name} on" for name, count in plan.owned.items())
+        facts.append(("with owners", f"equal parts of the graph, of which each worker has some whole: {each}"))
     if plan.unsplit:
         shown = ", ".join(plan.unsplit[:_SHOWN_UNSPLIT]) + (", ..." if len(plan.unsplit) > _SHOWN_UNSPLIT else "")
         facts.append(("not split", f"{counted(len(plan.unsplit), 'op')}, which could not be at some cut: {shown}"))

@@ -14,6 +14,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.algebra.lane import Lane
 from planner.algebra.region import Boxes, Region, index_space
 from planner.algebra.tiling import (
     UNCUT,
@@ -69,6 +70,8 @@ class BoundOp:
     extents: tuple[int, ...]
     """Of every index variable, in the order of ``analysis.variables``."""
     content: Content
+    lane: Lane | None = None
+    """Which of equal ops beside each other it is; None where it is none of these."""
     op: Op = field(init=False)
 
     def __post_init__(self) -> None:

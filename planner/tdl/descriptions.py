@@ -148,7 +148,9 @@ class Descriptions:
                 facts=tuple(f"{name!r}: {list(graph.tensors[name].shape)}" for name in empty),
                 hint="replace its results by the constants that they are",
             )
-        return BoundOp(node, description, analysis, extents, self._content(node, analysis, extents))
+        return BoundOp(
+            node, description, analysis, extents, self._content(node, analysis, extents), graph.lanes.get(op.name)
+        )
 
     def _content(self, node: NodeView, analysis: Analysis, extents: tuple[int, ...]) -> Content:
         key = (

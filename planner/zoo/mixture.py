@@ -51,7 +51,7 @@ def mixture(name: str, shape: DecoderShape, experts: Experts, *, batch: int) -> 
 
     def inner(model: Forward, layer: str, x: str) -> str:
         rows, width = model.shape(x)
-        gates, taken = _routed(model, f"{layer}.router", x, experts, batch)
+        gates, taken = routed(model, f"{layer}.router", x, experts, batch)
         _, tokens, count, places = model.shape(taken)
         seats = (batch, tokens, count * places)
         to = model.transpose(f"{layer}.to", model.reshape(f"{layer}.seats", taken, *seats), 0, 2, 1)
@@ -83,7 +83,7 @@ def _expert(model: Forward, layer: str, x: str, inner: int) -> str:
     return product("down", model.each(f"{layer}.gated", "Mul", gate, product("up", x, inner)), model.shape(x)[-1])
 
 
-def _routed(model: Forward, layer: str, x: str, experts: Experts, batch: int) -> tuple[str, str]:
+def routed(model: Forward, layer: str, x: str, experts: Experts, batch: int) -> tuple[str, str]:
     """Of each token the weight of each expert, [batch, tokens, experts, 1]; and who has which place, by ones.
 
     The second, [batch, tokens, experts, places], has no gradient: tokens are sent by it whole. Places are given in the

@@ -8,11 +8,12 @@ Bytes are those of the program's fetches, pair by pair.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from planner.algebra.lane import Lane, has_owners
 from planner.artifacts.estimate import ComputeSources, LevelTraffic, TimeEstimate
 from planner.artifacts.plan import OpStrategy
 from planner.artifacts.program import Program, Segment
@@ -23,7 +24,7 @@ from planner.cost.seconds.measured import From, Measured, compute_times
 from planner.cost.seconds.overlap import overlapped_seconds
 from planner.cost.seconds.pipelined import Pipeline
 from planner.graph.deliveries import is_delivery
-from planner.graph.model import Graph
+from planner.graph.model import Graph, lanes_of_tensors
 from planner.machine.device_profile import DeviceProfile
 from planner.machine.routes import Interconnect
 from planner.machine.topology_file import Machine
@@ -68,8 +69,16 @@ def timed(
     computing = compute_times([held[device] for device in devices], profile)
     by_op = {bound.op.name: computing.seconds(bound, strategies[bound.op.name].tiling) for bound in ops}
     times = ExchangeTimes(interconnect, devices)
-    found = tuple((exchange, times.of(exchange.moved)) for exchange in exchanges(program))
-    return Timed(interconnect, devices, computing, by_op, found, synchronised(graph, ops))
+    tensors = lanes_of_tensors(graph)
+    deliveries = {f"{name}@{op.name}.{slot}" for op in graph.ops if op.name in graph.lanes
+                  for slot, name in enumerate(op.inputs)}  # fmt: skip
+    found = []
+    for exchange in exchanges(program):
+        time = times.of(exchange.moved)
+        if exchange.tensor in tensors or exchange.name in deliveries:
+            time = time.scaled(exchange.share_of(len(program.workers)))
+        found.append((exchange, time))
+    return Timed(interconnect, devices, computing, by_op, tuple(found), synchronised(graph, ops))
 
 
 @part("estimates")
@@ -134,7 +143,7 @@ def summed(
         late = sum(by_name[name].seconds for name in pipeline.names if name in updating)
         synchronisation -= hidden * late / taken if taken else 0.0
         transfer -= hidden * (1 - late / taken) if taken else 0.0
-    compute = float(sum(float(seconds.max()) for seconds in by_op.values()))
+    compute = float(sum(float(seconds.max()) for seconds in _at_once(by_op, ops, strategies)))
     serial = compute + transfer + synchronisation
     stepped = frozenset(name for name, strategy in strategies.items() if strategy.steps is not None)
     segments = _segment_seconds(program, by_op, stepped)
@@ -154,6 +163,21 @@ def summed(
         assumptions=computing.assumptions,
         sources=None if profile is None else _sources(profile, computing, ops, strategies),
     )
+
+
+def _at_once(
+    by_op: Mapping[str, np.ndarray], ops: Sequence[BoundOp], strategies: Mapping[str, OpStrategy]
+) -> Iterable[np.ndarray]:
+    """Seconds of each worker, for what workers do at the same time: an op, or those of all lanes that have owners."""
+    found: dict[object, np.ndarray] = {}
+    for bound in ops:
+        name, lane, tiling = bound.op.name, bound.lane, strategies[bound.op.name].tiling
+        key: object = name
+        if lane is not None and has_owners(tiling):
+            # A lane's ops are as many as another's of each kind.
+            key = bound.op.op_type, bound.content, Lane(0, lane.count).owned(tiling)
+        found[key] = found[key] + by_op[name] if key in found else by_op[name]
+    return found.values()
 
 
 def _sources(

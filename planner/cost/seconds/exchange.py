@@ -24,6 +24,14 @@ class Exchange:
         """The workers that take something, ascending."""
         return tuple(sorted({receiver for receiver, _ in self.moved}))
 
+    def share_of(self, workers: int) -> float:
+        """What share of the workers is busy, where other lanes' exchanges keep the others so meanwhile.
+
+        Args:
+            workers: how many there are.
+        """
+        return min(len(self.receivers), len({sender for _, sender in self.moved})) / workers
+
 
 @dataclass(frozen=True, slots=True)
 class ExchangeTime:
@@ -36,6 +44,11 @@ class ExchangeTime:
     """By level, the busiest of its ports."""
     latency_seconds: float = 0.0
     """Of the seconds, the latency."""
+
+    def scaled(self, share: float) -> ExchangeTime:
+        """The part of it that counts where several exchanges go on beside each other."""
+        by_level = {level: seconds * share for level, seconds in self.level_seconds.items()}
+        return ExchangeTime(self.seconds * share, self.level_bytes, by_level, self.latency_seconds * share)
 
 
 def exchanges(program: Program) -> list[Exchange]:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.algebra.delivery import made_tiling
+from planner.algebra.lane import has_owners
 from planner.algebra.partial import IMPOSSIBLE, impossible_reads, partial_cuts, settled
 from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import Replicate, Tiling
@@ -90,7 +91,7 @@ class TimeTables(TableMemo):
     ) -> Table:
         """Picoseconds until an op can read an input, shape [tilings, strategies]."""
         return self._once(
-            ("in", slot, bound.content, tensor.dtype),
+            ("in", slot, bound.content, tensor.dtype, bound.lane),
             (tilings, strategies),
             lambda: self._inputs(bound, slot, tensor, tilings, strategies),
         )
@@ -100,20 +101,21 @@ class TimeTables(TableMemo):
     ) -> Table:
         """Picoseconds until an output is where it is owned, shape [tilings, strategies]."""
         return self._once(
-            ("out", position, bound.content, tensor.dtype),
+            ("out", position, bound.content, tensor.dtype, bound.lane),
             (tilings, strategies),
             lambda: self._outputs(bound, position, tensor, tilings, strategies),
         )
 
     def op_table(self, bound: BoundOp, strategies: Candidates) -> Table:
         """Picoseconds that an op computes on the slowest worker, shape [strategies]."""
-        return self._once(("op", bound.content), (strategies,), lambda: self._computing(bound, strategies))
+        return self._once(("op", bound.content, bound.lane), (strategies,), lambda: self._computing(bound, strategies))
 
     def _inputs(self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates) -> Table:
         shape = index_space(tensor.shape)
         reads = [bound.reads(bound.ranges(strategy), slot)[slot].boxes for strategy in strategies]
         taken = _arriving(reads, list(tilings), shape).swapaxes(0, 1)
-        table = _whole(self._waiting(taken * tensor.dtype.item_bytes).max(axis=2))
+        waiting = self._waiting(taken * tensor.dtype.item_bytes)
+        table = _whole(np.where(_wait_in_turn(bound, tilings, strategies), waiting.mean(axis=2), waiting.max(axis=2)))
         wrong = impossible_reads(tilings, strategies)
         if wrong is not None:
             table[wrong] = IMPOSSIBLE
@@ -129,11 +131,13 @@ class TimeTables(TableMemo):
         made = [made_tiling(strategy, dims, bound.reducers(strategy), steps) for strategy in strategies]
         item_bytes = tensor.dtype.item_bytes
         seconds = np.zeros((len(tilings), len(strategies)))
+        in_turn = _wait_in_turn(bound, tilings, strategies)
         whole = [number for number, source in enumerate(made) if not source.has_partial]
         if whole:
             owned = [tiling.boxes(shape) for tiling in tilings]
             taken = _arriving(owned, [made[number] for number in whole], shape)
-            seconds[:, whole] = self._waiting(taken * item_bytes).max(axis=2)
+            waiting = self._waiting(taken * item_bytes)
+            seconds[:, whole] = np.where(in_turn[:, whole], waiting.mean(axis=2), waiting.max(axis=2))
         for number, source in enumerate(made):
             if source.has_partial:
                 seconds[:, number] = [self._redistribution(source, tiling, shape, item_bytes) for tiling in tilings]
@@ -154,13 +158,15 @@ class TimeTables(TableMemo):
         return self._joined[key]
 
     def _computing(self, bound: BoundOp, strategies: Candidates) -> Table:
-        bound = self._alike.setdefault(bound.content, bound)
+        lane, bound = bound.lane, self._alike.setdefault(bound.content, bound)
         found = []
         for strategy in strategies:
             whole, later = strategy, self._cuts[len(strategy.ways) :]
             for ways in later:
                 whole = whole.extend(Replicate(), ways)
-            found.append(float(self._computes.seconds(bound, whole).max()) / prod(later))
+            seconds = float(self._computes.seconds(bound, whole).max()) / prod(later)
+            # Others do their lanes' ops meanwhile.
+            found.append(seconds if lane is None else seconds * lane.most_of_a_worker(strategy) / lane.count)
         return _whole(np.array(found))
 
     def _waiting(self, moved: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -197,6 +203,18 @@ def _arriving(needed: Sequence[Boxes], held: Sequence[Tiling], shape: tuple[int,
         common = np.minimum(hi, own_hi) - np.maximum(lo, own_lo)
         near.append(np.maximum(common, 0).prod(axis=3))
     found: NDArray[np.int64] = -np.diff(np.stack(near, axis=3), axis=3)
+    return found
+
+
+def _wait_in_turn(bound: BoundOp, tilings: Candidates, strategies: Candidates) -> NDArray[np.bool_]:
+    """Where a lane's tensor comes to its owners or from them, shape [tilings, strategies].
+
+    Other lanes' go to other workers and from them meanwhile: each waits as long as all do on average.
+    """
+    if bound.lane is None:
+        return np.zeros((len(tilings), len(strategies)), dtype=bool)
+    rows, columns = (np.array([has_owners(one) for one in both]) for both in (tilings, strategies))
+    found: NDArray[np.bool_] = rows[:, None] | columns
     return found
 
 

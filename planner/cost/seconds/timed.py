@@ -28,7 +28,7 @@ class TimedTables(CostTables):
 
     def kind(self, bound: BoundOp, is_input: bool, position: int, dtype: DType) -> tuple[object, ...]:
         """Times depend on all that an op is."""
-        return is_input, position, bound.content, dtype
+        return is_input, position, bound.content, dtype, bound.lane
 
     def impossible(self, most_bytes: int) -> int:
         """What stands for an impossible entry in sums of these tables: 20 hours."""
@@ -52,7 +52,7 @@ class TimedTables(CostTables):
 
     def charge_kind(self, bound: BoundOp) -> tuple[object, ...]:
         """Times depend on all that an op is."""
-        return bound.content, bound.op.op_type
+        return bound.content, bound.op.op_type, bound.lane
 
     def most_charged(self, bound: BoundOp, workers: int) -> int:
         """Nothing: what stands for impossible entries is more than any time."""

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from planner.algebra.lane import Lane
 from planner.graph.bodies import (
     attention,
     borders,
@@ -204,6 +205,12 @@ def _expanded(graph: Graph, bodies: Mapping[str, Body]) -> Expanded:
             constants.update(body.constants)
     new = {name for body in bodies.values() for name in body.constants}
     copies = {op.name: graph.copies[name] for name, body in bodies.items() if name in graph.copies for op in body.ops}
+    lanes: dict[str, Lane] = {}
+    for name, body in bodies.items():
+        lane = graph.lanes.get(name)
+        if lane is not None and lane.like in bodies:
+            like = bodies[lane.like].ops
+            lanes.update((op.name, replace(lane, like=first.name)) for op, first in zip(body.ops, like, strict=True))
     made = replace(
         graph,
         ops=tuple(ops),
@@ -211,6 +218,7 @@ def _expanded(graph: Graph, bodies: Mapping[str, Body]) -> Expanded:
         constants=constants,
         folded=graph.folded | new,
         copies={**graph.copies, **copies},
+        lanes={**graph.lanes, **lanes},
     )
     return Expanded(made, tuple(bodies.values()))
 

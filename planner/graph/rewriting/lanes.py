@@ -1,47 +1,34 @@
 """Equal ops beside each other: lanes of a graph that compute the same of different tensors, and not of each other.
 
-Heads that are written apart, towers, an optimizer that multiplies matrices (Muon): a loop has written the same ops
-once for each. A lane is what one pass of the loop wrote, as far as it hangs together; op k of every lane has the same
-type, attributes and shapes. What lanes read is shared by all of them, or each one's own; what is each one's own and
-made by no op of the lanes is an operand of theirs.
+Experts, heads that are written apart, towers, an optimizer that multiplies matrices (Muon): a loop has written the same
+ops once for each. A lane is what one pass of the loop wrote, as far as it hangs together; op k of every lane has the
+same type, attributes and shapes. What lanes read is shared by all of them, or each one's own; what is each one's own
+and made by no op of the lanes is an operand of theirs.
 
-Lanes grow from equal products: in lockstep to what reads their results, as long as everything that is read is of the
-lanes or shared; products may read further operands. No lane depends on another: what a stack of them computes at once
-is then what they compute one after the other (``planner.graph.rewriting.stacking``).
+Lanes grow from equal products: in lockstep to what reads their results, and to what makes what they alone read. No op
+of a lane depends on the same op of another one: workers may have some lanes each, whole, and work at the same time.
+A graph whose ops are marked as lanes' (``Graph.lanes``) offers that to the search.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 from typing import Final, TypeAlias
 
 import numpy as np
 
+from planner.algebra.lane import Lane
 from planner.graph.model import Graph, Op
-from planner.graph.rewriting.canonical import BROADCASTING, RESHAPES
-from planner.graph.rewriting.products import matmul_of_turned, product_of, written
+from planner.graph.rewriting.products import product_of
 
 Beside: TypeAlias = tuple[str, ...]
 """Tensors that lie beside each other: one of each lane, in the lanes' order."""
 
-UNARY: Final = frozenset(
-    (
-        *("Abs", "Cast", "Ceil", "Cos", "Erf", "Exp", "Floor", "Gelu", "HardSwish", "Identity", "LeakyRelu", "Log"),
-        *("Neg", "Not", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign", "Sin", "Softplus", "Sqrt", "Swish", "Tanh"),
-    )
-)
-"""Element-wise operators of one operand."""
-REDUCTIONS: Final = frozenset(
-    (
-        *("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin"),
-        *("ReduceProd", "ReduceSum", "ReduceSumSquare"),
-    )
-)
-ALONG_AN_AXIS: Final = frozenset(("LogSoftmax", "Softmax"))
 LEAST_PRODUCTS: Final = 2
-"""Products of a lane, at least: what is brought together for a single one is brought there without a stack, too."""
+"""Products of a lane, at least: what is brought to one worker for a single one is brought to all for as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +115,7 @@ class _Finder:
         return found
 
     def _is_product(self, op: Op) -> bool:
-        product = product_of(op, self._graph.tensors)
-        return product is not None and len(product.operands) == len(op.inputs)
+        return product_of(op, self._graph.tensors) is not None
 
     def _kind(self, op: Op) -> object:
         """Equal for ops that may stand at one place of lanes: what they are, and who reads them at which operand."""
@@ -197,26 +183,30 @@ class _Finder:
         if any(op.name in growth.members or op.name in self._taken for op in ops):
             return False
         operands = growth.operands_of(ops)
-        if operands is None or not can_be_stacked(self._graph, ops[0], [len(set(one)) > 1 for one in operands]):
+        if operands is None:
             return False
         growth.join(ops, operands)
         return True
 
     def _stand_apart(self, lanes: Lanes) -> bool:
-        """Whether what the lanes read is made before anything that reads what they make."""
+        """Whether all lanes can do an op before any does the next: then no op depends on its like in another lane."""
         made = {name for ops in lanes.ops for op in ops for name in op.outputs if name}
-        members = {op.name for ops in lanes.ops for op in ops}
         if any(name in made for beside in lanes.operands for name in beside):
             return False  # one lane makes what another one has of its own, as layer after layer does
-        behind: set[str] = set(made)
-        places = [self._place[name] for name in members]
-        for op in self._graph.ops[min(places) : max(places) + 1]:
-            if op.name in members:
-                # An op of a lane may read lanes' tensors, and nothing else that is computed from these.
-                if any(name in behind and name not in made for name in op.inputs):
-                    return False
-            elif not behind.isdisjoint(op.inputs):
-                behind.update(filter(None, op.outputs))
+        place: dict[str, object] = {op.name: number for number, ops in enumerate(lanes.ops) for op in ops}
+        numbers = [self._place[name] for name in place]
+        waits: dict[object, set[object]] = {}
+        maker: dict[str, object] = {}
+        for op in self._graph.ops[min(numbers) : max(numbers) + 1]:
+            node = place.get(op.name, op.name)
+            waits.setdefault(node, set()).update(maker[name] for name in op.inputs if name in maker)
+            maker.update((name, node) for name in op.outputs if name)
+            if node in waits[node]:
+                return False
+        try:
+            TopologicalSorter(waits).prepare()
+        except CycleError:
+            return False
         return True
 
 
@@ -244,11 +234,11 @@ class _Growth:
     def operands_of(self, ops: tuple[Op, ...]) -> list[Beside] | None:
         """By slot what the lanes read there; None where it does not lie beside each other.
 
-        Equal constants are one tensor. Only products may read what no lane has yet, or ops of one operand.
+        Constants, which all workers have, are no lane's own.
         """
         found: list[Beside] = []
         for names in zip(*(op.inputs for op in ops), strict=True):
-            if len(set(names)) == 1 or self._are_equal_constants(names):
+            if len(set(names)) == 1 or all(name in self._graph.constants for name in names):
                 found.append((names[0],) * self._count)
             elif self._beside.get(names[0], names) == names and len(set(names)) == len(names) and all(names):
                 if any(self._lane.get(name, lane) != lane for lane, name in enumerate(names)):
@@ -263,16 +253,9 @@ class _Growth:
         made = {name for op in ops for name in op.outputs}
         if not shared.isdisjoint({name for one in own for name in one} | made | self._lane.keys()):
             return None  # what all lanes read would be one lane's
-        unknown = {one for one in own if one[0] not in self._beside}
-        is_product = product_of(ops[0], self._graph.tensors) is not None
-        if not own or (unknown and not is_product and len(own) > 1):
+        if not own:
             return None
         return found
-
-    def _are_equal_constants(self, names: Sequence[str]) -> bool:
-        values = [self._graph.constants.get(name) for name in names]
-        first = values[0]
-        return first is not None and all(value is not None and np.array_equal(first, value) for value in values[1:])
 
     def join(self, ops: tuple[Op, ...], operands: Sequence[Beside]) -> None:
         """Takes ops, what they read and what they make into the lanes."""
@@ -309,71 +292,18 @@ class _Growth:
         return Lanes(tuple(ops), tuple(operands))
 
 
-def can_be_stacked(graph: Graph, op: Op, is_own: Sequence[bool]) -> bool:
-    """Whether an op has a form that works on a stack.
+def with_lanes(graph: Graph, names: Collection[str]) -> Graph:
+    """The graph with equal ops beside each other marked, so that workers may have some of them whole.
 
     Args:
-        graph: where it is from.
-        op: any lane's.
-        is_own: by slot whether each lane reads another tensor there; else all read the same.
+        graph: is left as it is.
+        names: of the lanes (``Lanes.name``) that are marked; what is no name of lanes is passed over.
     """
-    if op.domain or len(op.outputs) != 1:
-        return False
-    if op.op_type in BROADCASTING:
-        return True
-    if op.op_type in UNARY or op.op_type == "Transpose":
-        return is_own[0]
-    if op.op_type in RESHAPES:
-        return is_own[0]
-    if op.op_type in ALONG_AN_AXIS:
-        return graph.opset >= 13
-    if op.op_type in REDUCTIONS:
-        return axes_of(graph, op) is not None
-    product = product_of(op, graph.tensors)
-    if product is None or len(product.operands) < len(op.inputs):
-        return False
-    return product_of_stacks(op, graph, is_own, op.inputs) is not None
-
-
-def axes_of(graph: Graph, op: Op) -> tuple[int, ...] | None:
-    """The dims that a reduction goes over; None where they are not known."""
-    rank = len(graph.tensors[op.inputs[0]].shape)
-    stated: object = op.attribute("axes")
-    if op.has_input(1):
-        value = graph.constants.get(op.inputs[1])
-        if value is None:
-            return None
-        stated = tuple(int(axis) for axis in value)
-    if isinstance(stated, tuple) and stated:
-        return tuple(sorted(int(axis) % rank for axis in stated))
-    return () if op.attribute("noop_with_empty_axes", 0) else tuple(range(rank))
-
-
-def product_of_stacks(
-    op: Op, graph: Graph, is_own: Sequence[bool], operands: Sequence[str]
-) -> tuple[Op, tuple[int, ...]] | None:
-    """The op that multiplies stacks as another one multiplies each of what is in them; None if there is none.
-
-    Args:
-        op: a product.
-        graph: where it is from.
-        is_own: by operand whether it becomes a stack.
-        operands: names of the stacks, and of what is in none.
-
-    Returns:
-        The op, which has the other one's name and output, and the slots of those operands whose last two dims are to be
-        exchanged for it.
-    """
-    product = product_of(op, graph.tensors)
-    assert product is not None, "the op is a product"
-    new = 1 + max(label for own in (product.result, *product.labels) for label in own)
-    labels = tuple((new, *own) if stacked else own for own, stacked in zip(product.labels, is_own, strict=False))
-    of_stacks = replace(
-        product,
-        operands=tuple(operands[: len(labels)]),
-        labels=labels,
-        result=(new, *product.result),
-    )
-    found = written(of_stacks)
-    # No op of bfloat16 reads stacks turned: they are turned for it.
-    return matmul_of_turned(of_stacks) if found is None else (found, ())
+    marked = {
+        op.name: Lane(number, lanes.count, ops[0].name)
+        for lanes in (lanes_of(graph) if names else ())
+        if lanes.name in names
+        for ops in lanes.ops
+        for number, op in enumerate(ops)
+    }
+    return replace(graph, lanes=marked)

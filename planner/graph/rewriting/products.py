@@ -130,21 +130,6 @@ def written(product: Product) -> Op | None:
     return _as_matmul(first) or _as_matmul(second) or _as_gemm(first) or _as_einsum(first)
 
 
-def matmul_of_turned(product: Product) -> tuple[Op, tuple[int, ...]] | None:
-    """A MatMul that says a product once the last two dims of some operands are exchanged; None if none does.
-
-    Returns:
-        The op, and the slots of the operands that it reads turned.
-    """
-    for turned in ((0,), (1,), (0, 1)):
-        labels = tuple(
-            (*own[:-2], *own[-1:-3:-1]) if slot in turned else own for slot, own in enumerate(product.labels)
-        )
-        if len(labels) == 2 and not _adds(product.op) and (found := _as_matmul(replace(product, labels=labels))):
-            return found, turned
-    return None
-
-
 def _is_in_order(product: Product) -> bool:
     left, right = product.labels
     return next((label in left for label in product.result if (label in left) != (label in right)), True)

@@ -15,11 +15,12 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from planner.algebra.lane import Lane
 from planner.algebra.partial import IMPOSSIBLE
 from planner.algebra.tiling import Replicate, Tiling, parts
 from planner.cost.tables import Candidates, CostTables, Request, Table
 from planner.errors import UnsupportedError
-from planner.graph.model import Graph, Role
+from planner.graph.model import Graph, Role, lanes_of_tensors
 from planner.search.effort import MAX_TABLE_ENTRIES, SETTLED_PROBLEMS
 from planner.search.exact.choices import Choices
 from planner.search.exact.eliminate import Factor, Solution
@@ -97,6 +98,7 @@ class Problem:
         self._nesting = {self.variable_of_tensor[name] for name in nests.tensors}
         self._nesting |= {self.variable_of_op[name] for name in nests.ops}
         self._bound = {bound.op.name: bound for bound in self.ops}
+        self._lanes = lanes_of_tensors(self.graph)
         self._add_links()
         self._local = self.tables.local
         self._proposals: dict[tuple[Space, Tiling, int], Candidates] = {}
@@ -196,10 +198,16 @@ class Problem:
         if bound is None:
             name = variable.tensors[0]
             shape, blocks = self.graph.tensors[name].shape, self.directions.blocks_of("tensor", name)
-            return self._the_one(Space(shape, blocks, (), not self.is_charged(name), is_sum, may_nest))
+            lane = self._lane_of(variable)
+            return self._the_one(Space(shape, blocks, (), not self.is_charged(name), is_sum, may_nest, lane))
         blocks = self.directions.blocks_of("op", bound.op.name)
         fixed = tuple([bool(index.obstacle) for index in bound.variables])
-        return self._the_one(Space(bound.extents, blocks, fixed, True, is_sum, may_nest))
+        return self._the_one(Space(bound.extents, blocks, fixed, True, is_sum, may_nest, bound.lane))
+
+    def _lane_of(self, variable: SearchVariable) -> Lane | None:
+        """Which of equal tensors beside each other a variable's are; None where they are none, or several of them."""
+        found = {self._lanes.get(name) for name in variable.tensors}
+        return found.pop() if len(found) == 1 else None
 
     def _the_one(self, space: Space) -> Space:
         key = (
@@ -209,6 +217,7 @@ class Problem:
             space.may_repeat,
             space.may_add_partial_sums,
             space.may_nest,
+            space.lane,
         )
         return self._spaces.setdefault(key, space)
 
@@ -217,11 +226,11 @@ class Problem:
         bound, is_sum, may_nest = variable.op, variable.number in self._partial, variable.number in self._nesting
         if bound is not None:
             name = bound.op.name
-            what: object = (bound.content, self.directions.blocks_of("op", name), is_sum, may_nest)
+            what: object = (bound.content, self.directions.blocks_of("op", name), is_sum, may_nest, bound.lane)
         else:
             name = variable.tensors[0]
             shape, blocks = self.graph.tensors[name].shape, self.directions.blocks_of("tensor", name)
-            what = (shape, self.is_charged(name), blocks, is_sum, may_nest)
+            what = (shape, self.is_charged(name), blocks, is_sum, may_nest, self._lane_of(variable))
         return self._numbered.setdefault(what, len(self._numbered))
 
     def _add_links(self) -> None:

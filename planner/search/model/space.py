@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from planner.algebra.tiling import Piece, Replicate, Shard, Tiling, cuts_along, pieces
+from planner.algebra.lane import Lane, without_owners
+from planner.algebra.tiling import Only, Piece, Replicate, Shard, Tiling, cuts_along, pieces
 from planner.cost.tables import Candidates
 from planner.search.model.nests import all_nests, nests_near
 from planner.search.model.partial_sums import PARTIAL
@@ -26,6 +27,8 @@ class Space:
     """Whether a tensor may be a sum of partial results, or an op may work on such sums as they are."""
     may_nest: bool = False
     """Whether its cuts may nest in another order than their own (``planner.search.model.nests``)."""
+    lane: Lane | None = None
+    """Which of equal things beside each other it is, that workers may have whole; None where it is none."""
     _repeats: dict[tuple[Tiling, int], bool] = field(default_factory=dict, init=False, repr=False)
     """By prefix and ways, whether the next cut may replicate."""
 
@@ -33,7 +36,7 @@ class Space:
     def directions(self) -> int:
         """Along how many directions it can be cut; 0: it has one value, whatever the cuts."""
         return sum(size > 1 and not self._is_fixed(dim) for dim, size in enumerate(self.shape)) + (
-            self.may_add_partial_sums
+            self.may_add_partial_sums + (self.lane is not None)
         )
 
     def proposals(self, prefix: Tiling, ways: int) -> Candidates:
@@ -41,7 +44,7 @@ class Space:
 
         Replication comes after that, so that ties go to splitting; it is offered where nothing can be split, too.
         """
-        along = {dim: how for dim, _, how in cuts_along(prefix)}
+        along = {dim: how for dim, _, how in cuts_along(without_owners(prefix))}
         found = [
             prefix.extend(Shard(dim, block), ways)
             for dim, extent in enumerate(self.shape)
@@ -52,7 +55,15 @@ class Space:
             found.append(prefix.extend(Replicate(), ways))
         if self.may_add_partial_sums:
             found.append(prefix.extend(PARTIAL, ways))
+        if self.lane is not None:
+            owner = self.lane.owned(prefix.extend(Only(0), ways))
+            if owner is not None:
+                found.append(owner)
         return tuple(found)
+
+    def settled(self, tiling: Tiling) -> Tiling:
+        """The tiling, whoever has this lane in it being the one who has to."""
+        return tiling if self.lane is None else self.lane.owned(tiling) or tiling
 
     def nests_near(self, tiling: Tiling) -> Candidates:
         """A tiling's placements with cuts that nest in other orders."""
@@ -64,7 +75,9 @@ class Space:
 
     def can_be(self, tiling: Tiling) -> bool:
         """True if proposals, one cut after the other, lead to this tiling."""
-        for dim, _, how in cuts_along(tiling):
+        if self.lane is not None and self.lane.owned(tiling) != tiling:
+            return False
+        for dim, _, how in cuts_along(tiling if self.lane is None else without_owners(tiling)):
             if self._is_fixed(dim) or not _is_proposed(self.shape[dim], how, self._blocks_of(dim)):
                 return False
         if not self.may_add_partial_sums and tiling.has_partial:

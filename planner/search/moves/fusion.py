@@ -272,7 +272,7 @@ class Neighbourhood:
                 make: Iterable[Tiling] = space.nests_near(tiling)
             else:
                 make = self._orders(tiling) if kind == 0 else self._other_placements(variable, tiling, kind - 1)
-            known = self._known[key] = tuple([option for option in make if space.can_be(option)])
+            known = self._known[key] = tuple([option for option in map(space.settled, make) if space.can_be(option)])
         return known
 
     def _orders(self, tiling: Tiling) -> list[Tiling]:

@@ -1,4 +1,4 @@
-"""Equal ops beside each other are found, and a stack of them computes what they compute one by one."""
+"""Equal ops beside each other are found: none depends on its like, and what is one lane's own is no other's."""
 
 from __future__ import annotations
 
@@ -7,21 +7,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from unittest.mock import patch
 
-import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fast_suite import examples
-from planner.graph.check import check_graph
-from planner.graph.model import DType, Graph
+from planner.algebra.lane import Lane
+from planner.graph.model import Graph, Op, lanes_of_tensors
 from planner.graph.rewriting import lanes
 from planner.graph.rewriting.canonical import canonical
-from planner.graph.rewriting.lanes import lanes_of
-from planner.graph.rewriting.stacking import stacked
-from planner.runtime.judge.compare import errors
-from planner.runtime.judge.reference import Reference
-from planner.runtime.judge.whole import WholeModel
+from planner.graph.rewriting.lanes import lanes_of, with_lanes
 from planner.zoo import build
 from respelled import networks
 
@@ -61,28 +55,46 @@ def beside_each_other(network: Graph, count: int, seed: int) -> Graph:
 
 @examples(40)
 @given(networks(), st.integers(2, 4), st.integers(0, 2**32))
-def test_stacks_compute_what_their_lanes_compute(network: Graph, count: int, seed: int) -> None:
+def test_lanes_are_equal_and_depend_on_no_others(network: Graph, count: int, seed: int) -> None:
     graph = canonical(beside_each_other(network, count, seed)).graph
     with patch.object(lanes, "LEAST_PRODUCTS", 1):  # so that more of these small networks have lanes
-        found = stacked(graph, [one.name for one in lanes_of(graph)])
-    check_graph(found.graph)
-    assert (found.graph.inputs, found.graph.outputs) == (graph.inputs, graph.outputs)
-    _hold_equal(graph, found.graph, seed)
+        _hold_apart(graph)
 
 
-def _hold_equal(graph: Graph, other: Graph, seed: int) -> None:
-    """Both compute the same, as the operators are defined and as the runtime computes them."""
-    rng = np.random.default_rng(seed)
-    values = {name: rng.standard_normal(graph.tensors[name].shape).astype(np.float32) for name in graph.inputs}
-    exact, alike = Reference(graph).step(values), Reference(other).step(values)
-    run = WholeModel(other).step(values)
-    assert graph.outputs
-    for name in graph.outputs:
-        assert errors(alike[name], exact[name])[0] < 1e-13
-        assert errors(run[name], exact[name])[0] < 1e-5
+def _hold_apart(graph: Graph) -> None:
+    """Every op of a lane is as the others in its place, from which nothing leads to it; a tensor is of one lane."""
+    seen: set[str] = set()
+    for found in lanes_of(graph):
+        assert seen.isdisjoint(op.name for ops in found.ops for op in ops)
+        seen.update(op.name for ops in found.ops for op in ops)
+        lane_of: dict[str, int] = {}
+        for ops in found.ops:
+            assert len(ops) == found.count
+            assert (
+                len({(op.op_type, op.attributes, *(graph.tensors[name].shape for name in op.outputs)) for op in ops})
+                == 1
+            )
+            for lane, op in enumerate(ops):
+                others = {other.name for other in ops if other is not op}
+                assert others.isdisjoint(_before(graph, op))
+                assert all(lane_of.setdefault(name, lane) == lane for name in op.outputs)
+    marked = with_lanes(graph, [found.name for found in lanes_of(graph)])
+    assert marked.lanes.keys() == seen
+    assert all(lane.count > lane.number >= 0 for lane in lanes_of_tensors(marked).values())
 
 
-def newton_schulz(read: Read, count: int, dtype: str = "float") -> Graph:
+def _before(graph: Graph, op: Op) -> set[str]:
+    """Names of the ops that an op depends on."""
+    found: set[str] = set()
+    waiting = [op]
+    while waiting:
+        makers = [graph.producer[name] for name in waiting.pop().inputs if name in graph.producer]
+        waiting += [maker for maker in makers if maker.name not in found]
+        found.update(maker.name for maker in makers)
+    return found
+
+
+def newton_schulz(read: Read, count: int) -> Graph:
     """A matrix, times its own product with itself, as Muon has it; once for each of some matrices."""
     lines = "".join(
         f"""t{i} = Transpose(x{i}) a{i} = MatMul(x{i}, t{i}) b{i} = MatMul(a{i}, a{i}) c{i} = Mul(b{i}, half)
@@ -90,39 +102,19 @@ def newton_schulz(read: Read, count: int, dtype: str = "float") -> Graph:
             z{i} = Mul(y{i}, w{i})"""
         for i in range(count)
     )
-    reads = ", ".join(f"{dtype}[4,6] x{i}, {dtype}[4,6] w{i}" for i in range(count))
-    makes = ", ".join(f"{dtype}[4,6] z{i}" for i in range(count))
-    return read(f"g ({reads}, {dtype}[1] half) => ({makes}) {{ {lines} }}")
+    reads = ", ".join(f"float[4,6] x{i}, float[4,6] w{i}" for i in range(count))
+    makes = ", ".join(f"float[4,6] z{i}" for i in range(count))
+    return read(f"g ({reads}) => ({makes}) <float half = {{0.5}}> {{ {lines} }}")
 
 
-def test_a_loop_over_matrices_is_a_stack_of_them(read: Read) -> None:
+def test_a_loop_over_matrices_has_lanes(read: Read) -> None:
     graph = canonical(newton_schulz(read, 3)).graph
-    (found_lanes,) = lanes_of(graph)
-    assert (found_lanes.count, found_lanes.operands) == (3, (("x0", "x1", "x2"),))
-    assert [ops[0].outputs[0] for ops in found_lanes.ops] == ["a0", "b0", "c0", "d0", "e0", "f0", "y0"]
-    found = stacked(graph, [found_lanes.name])
-    kinds = [op.op_type for op in found.graph.ops]
-    assert kinds.count("Concat") == kinds.count("Split") == 1
-    assert kinds.count("Mul") == 2 + 3, "who reads a result reads it under its own name"
-    assert found.within["b1"] == found.within["b0"]
-    assert "y1" not in found.within
-    assert found.graph.tensors[found.within["b0"]].shape == (3, 4, 4)
-
-
-def test_stacks_of_bfloat16_are_turned_before_they_are_multiplied(read: Read) -> None:
-    """Gemm turns one matrix, and no product of stacks that stock kernels have turns any of that dtype."""
-    graph = canonical(newton_schulz(read, 3, "bfloat16")).graph
-    assert "Gemm" in {op.op_type for op in graph.ops}
-    found = stacked(graph, [own.name for own in lanes_of(graph)]).graph
-    kinds = [op.op_type for op in found.ops]
-    assert (kinds.count("Gemm"), kinds.count("Transpose"), kinds.count("MatMul")) == (0, 1, 3)
-    check_graph(found)
-    rng = np.random.default_rng(0)
-    values = {
-        name: rng.standard_normal(graph.tensors[name].shape).astype(DType.BFLOAT16.array_dtype) for name in graph.inputs
-    }
-    exact, alike = Reference(graph).step(values), Reference(found).step(values)
-    assert all(errors(alike[name], exact[name])[0] < 1e-13 for name in graph.outputs)
+    (found,) = lanes_of(graph)
+    assert (found.count, found.operands) == (3, (("x0", "x1", "x2"), ("w0", "w1", "w2")))
+    assert [ops[0].outputs[0] for ops in found.ops] == ["a0", "b0", "c0", "d0", "e0", "f0", "y0", "z0"]
+    marked = with_lanes(graph, [found.name])
+    assert marked.lanes[found.ops[1][2].name] == Lane(2, 3)
+    assert lanes_of_tensors(marked)["x1"] == Lane(1, 3)
 
 
 def test_lanes_that_read_each_other_are_none(read: Read) -> None:
@@ -146,10 +138,9 @@ def test_a_single_product_is_no_lane(read: Read) -> None:
     assert lanes_of(canonical(graph).graph) == ()
 
 
-@pytest.mark.parametrize("name", ["", "no such lanes"])
-def test_other_names_stack_nothing(read: Read, name: str) -> None:
+def test_other_names_mark_nothing(read: Read) -> None:
     graph = canonical(newton_schulz(read, 2)).graph
-    assert stacked(graph, [name]).graph is graph
+    assert not with_lanes(graph, ["no such lanes"]).lanes
 
 
 def test_a_tensor_that_two_lanes_read_is_no_operand_of_its_own(read: Read) -> None:
@@ -160,8 +151,7 @@ def test_a_tensor_that_two_lanes_read_is_no_operand_of_its_own(read: Read) -> No
             b = MatMul(y, z) d = MatMul(b, v)
         }"""
     )
-    graph = canonical(graph).graph
-    _hold_equal(graph, stacked(graph, [own.name for own in lanes_of(graph)]).graph, 0)
+    _hold_apart(canonical(graph).graph)
 
 
 def test_what_all_lanes_read_is_no_lane_s_own(read: Read) -> None:
@@ -174,8 +164,7 @@ def test_what_all_lanes_read_is_no_lane_s_own(read: Read) -> None:
                 e = {second} f = {second.replace("c", "d")}
             }}"""
         )
-        graph = canonical(graph).graph
-        _hold_equal(graph, stacked(graph, [own.name for own in lanes_of(graph)]).graph, 0)
+        _hold_apart(canonical(graph).graph)
 
 
 def test_layers_one_after_another_are_no_lanes() -> None:
@@ -187,5 +176,4 @@ def test_layers_one_after_another_are_no_lanes() -> None:
             for number, op in enumerate(network.ops)
         )
         graph = canonical(replace(network, ops=ops)).graph
-        found = stacked(graph, [own.name for own in lanes_of(graph)])
-        check_graph(found.graph)
+        _hold_apart(graph)

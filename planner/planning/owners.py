@@ -1,0 +1,258 @@
+"""Equal ops beside each other in the search: some of them whole for each worker where that costs less.
+
+The graph is planned as it is. Where what equal ops beside each other (``planner.graph.rewriting.lanes``) cost there is
+more than what comes and goes when workers have some of them each, a second plan may give them owners: each op of a
+lane, its operands and results, wholly on the worker that has the lane. The plan that costs less is the plan, the first
+where they are equal.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from operator import mul
+
+from planner.algebra.lane import Lane, has_owners
+from planner.artifacts.plan import Plan
+from planner.cost.by_op import costed, op_cost
+from planner.cost.tables import CostTables
+from planner.graph.model import Graph, Op, Role
+from planner.graph.rewriting.lanes import Lanes, lanes_of, with_lanes
+from planner.planning.bodies import decide_with_bodies, with_gap_of
+from planner.progress import in_part
+from planner.reasons import Cause
+from planner.search.decided import Decided
+from planner.search.request import SearchRequest
+from planner.search.user_rules.rules import Rules, matching
+from planner.stop import StoppedError
+from planner.tdl.bind import BoundOp
+from planner.tdl.descriptions import Descriptions
+
+_OWNERS = "a plan with owners of equal ops beside each other"
+_LEAST_SHARE = 0.01
+"""Of a plan's cost that owners may save, for a plan with them to be looked for."""
+
+
+def decide_with_owners(
+    graph: Graph, descriptions: Descriptions, ask: SearchRequest, *, through_bodies: bool = True
+) -> Decided:
+    """Finds a plan, with owners of equal ops beside each other where that is cheaper.
+
+    Args:
+        graph: the training graph, in its canonical form.
+        descriptions: of its operators.
+        ask: see ``decide_with_bodies``. Lanes of which a rule names a tensor have no owners, and the literature's
+            strategies know none of this kind.
+        through_bodies: see ``decide_with_bodies``.
+
+    Raises:
+        TofuError, StoppedError: see ``decide_with_bodies``.
+    """
+    found = decide_with_bodies(graph, descriptions, ask, through_bodies=through_bodies)
+    if ask.strategy != "tofu" or ask.workers == 1:
+        return found
+    names = _worth_owners(graph, found, ask)
+    if not names or ask.stop.leaves_out(_OWNERS):
+        return found
+    marked = with_lanes(graph, names)
+    told = in_part(ask.progress, "planning again: with owners of equal ops beside each other")
+    again = replace(ask, progress=told, is_needed=False)
+    try:
+        first = decide_with_bodies(marked, descriptions, replace(again, effort="quick"), through_bodies=through_bodies)
+        if first.cost >= found.cost:
+            return found
+        best = first
+        if ask.effort != "quick":
+            best = decide_with_bodies(marked, descriptions, again, through_bodies=through_bodies)
+    except StoppedError:
+        ask.stop.leaves_out(_OWNERS)
+        return found
+    alike = even(best, ask.tables)
+    return found if alike is None or alike.cost >= found.cost else alike
+
+
+def owned_in(decided: Decided, graph: Graph) -> dict[str, int]:
+    """By name of lanes of a graph of which workers have some whole in a plan, how many there are.
+
+    Args:
+        decided: the plan, with owners or without.
+        graph: its canonical form, without marks.
+    """
+    owned = {
+        name
+        for name in decided.graph.lanes
+        if name in decided.strategies and has_owners(decided.strategies[name].tiling)
+    }
+    return {
+        lanes.name: lanes.count
+        for lanes in (lanes_of(graph) if owned else ())
+        if any(op.name in owned for ops in lanes.ops for op in ops)
+    }
+
+
+def _worth_owners(graph: Graph, plan: Decided, ask: SearchRequest) -> list[str]:
+    """Lanes that cost more than what comes and goes when workers have some of them each."""
+    tables = CostTables(ask.tables.rates)  # in bytes, whatever the search counts in
+    found = []
+    for lanes in lanes_of(graph):
+        cost = _cost(lanes, plan, tables)
+        saved = cost - min(_coming_and_going(lanes, graph, plan.cuts, is_free=not ask.partitioned_inputs), default=cost)
+        if saved > _LEAST_SHARE * costed(plan.graph, plan.ops, plan, tables).cost and not _is_ruled(lanes, ask.rules):
+            found.append(lanes.name)
+    return found
+
+
+def planned_apart(graph: Graph, decided: Decided, plan: Plan) -> tuple[Cause, ...]:
+    """Equal ops beside each other that cost something and have no owners; the dearest first.
+
+    Args:
+        graph: in its canonical form.
+        decided: the plan of it.
+        plan: the same, with what it was asked for.
+
+    Returns:
+        By lanes the first op of each; what the ops cost; and why they have no owners.
+    """
+    tables = CostTables(plan.rates)
+    rules = Rules(plan.asked.pins, plan.asked.forbidden, names=frozenset(graph.tensors))
+    found = []
+    for lanes in lanes_of(graph):
+        cost = 0 if lanes.name in plan.owned else _cost(lanes, decided, tables)
+        if cost:
+            is_free = not plan.asked.partitioned_inputs
+            saved = cost - min(_coming_and_going(lanes, graph, plan.cuts, is_free=is_free), default=cost)
+            why = _why_apart(plan, saved / decided.cost, is_ruled=_is_ruled(lanes, rules))
+            found.append(Cause("op", tuple(op.name for op in lanes.ops[0]), cost, cost / decided.cost, why))
+    return tuple(sorted(found, key=lambda cause: (-cause.cost_bytes, cause.names)))
+
+
+def _why_apart(plan: Plan, saved: float, *, is_ruled: bool) -> str:
+    if plan.strategy != "tofu":
+        return f"the strategy {plan.strategy} gives none an owner"
+    if plan.recomputed is not None and plan.recomputed.tensors:
+        return "where activations are computed again, none have owners"
+    if is_ruled:
+        return "a rule is for a tensor of theirs, and with owners all would be divided alike"
+    if saved <= _LEAST_SHARE:
+        return "what would come to owners of them, and go from them, is about as much or more"
+    if plan.stopped_by is not None:
+        return "the search ended early, and a plan with owners was not looked for to the end"
+    if plan.asked.limit_bytes or plan.asked.for_time:  # the cheapest plan in bytes is not always taken
+        return "a plan with owners of them was looked for, and is no better where memory or time counts"
+    return "a plan with owners of them was looked for, and costs no less"
+
+
+def _cost(lanes: Lanes, plan: Decided, tables: CostTables) -> int:
+    """What moves because of lanes' ops in a plan, and their excess."""
+    members = {op.name for ops in lanes.ops for op in ops}
+    own = (bound for bound in plan.ops if bound.op.name in members)
+    return sum(op_cost(plan.graph, bound, plan.strategies, plan.tilings, tables) for bound in own)
+
+
+def _is_ruled(lanes: Lanes, rules: Rules) -> bool:
+    """Whether a rule is for a tensor of one of the lanes: then they need not be alike."""
+    own = {name for beside in lanes.operands for name in beside}
+    own.update(name for ops in lanes.ops for op in ops for name in op.outputs)
+    patterns = (*rules.pins, *(pattern for pattern, _ in rules.forbidden))
+    return any(matching(pattern, own, rules.names) for pattern in patterns)
+
+
+def _coming_and_going(lanes: Lanes, graph: Graph, cuts: tuple[int, ...], *, is_free: bool) -> Iterator[float]:
+    """By number of groups that may have some lanes each: bytes that come to them and go from them."""
+    core = _core(lanes, graph)
+    members = {op.name for ops in core for op in ops}
+    made = {name for ops in core for op in ops for name in op.outputs if name}
+    of_first = {name for ops in core for name in ops[0].inputs}
+    of_last = {name for ops in core for name in ops[-1].inputs}
+    there = {Role.STATE, Role.CONSTANT} | ({Role.DATA} if is_free else set())
+
+    def comes(names: set[str]) -> int:
+        return sum(_bytes_of(graph, one) for one in names - made if one and graph.roles[one] not in there)
+
+    goes = [name for name in made if any(reader.name not in members for reader in graph.consumers[name])]
+    own = lanes.count * comes(of_first - of_last) + sum(_bytes_of(graph, name) for name in goes)
+    shared = comes(of_first & of_last)
+    for groups in accumulate(cuts, mul):
+        if groups <= lanes.count:
+            yield own * (groups - 1) / groups + shared * (groups - 1)
+
+
+def _core(lanes: Lanes, graph: Graph) -> list[tuple[Op, ...]]:
+    """The ops of lanes at their states, and those between; all ops where lanes have no states."""
+    states = {name for pair in graph.state for name in (pair.current, pair.following)}
+    at_states = {ops[0].name for ops in lanes.ops if not states.isdisjoint((*ops[0].inputs, *ops[0].outputs))}
+    if not at_states:
+        return list(lanes.ops)
+    behind: set[str] = set()
+    """Tensors that are computed from what such ops make."""
+    after: set[str] = set()
+    for op, *_ in lanes.ops:
+        if op.name in at_states or not behind.isdisjoint(op.inputs):
+            after.add(op.name)
+            behind.update(op.outputs)
+    ahead: set[str] = set()
+    """Tensors that such ops are computed from."""
+    core = []
+    for ops in reversed(lanes.ops):
+        op = ops[0]
+        if op.name in at_states or not ahead.isdisjoint(op.outputs):
+            ahead.update(filter(None, op.inputs))
+            if op.name in after:
+                core.append(ops)
+    return core
+
+
+def _bytes_of(graph: Graph, name: str) -> int:
+    tensor = graph.tensors[name]
+    return tensor.elements * tensor.dtype.item_bytes
+
+
+def even(plan: Decided, tables: CostTables) -> Decided | None:
+    """The plan if each lane has owners wherever others have, as its charges say; else with all as one of them.
+
+    Lanes that cost equally much one way or another may be divided in different ways. None where they stay so.
+
+    Args:
+        plan: with owners or without.
+        tables: to count with.
+    """
+    if is_even(plan):
+        return plan
+    places: dict[str, dict[int, BoundOp]] = defaultdict(dict)
+    for bound in plan.ops:
+        if bound.lane is not None:
+            places[bound.lane.like][bound.lane.number] = bound
+    count = max(len(place) for place in places.values())
+    others = [_levelled(plan, list(places.values()), number, tables) for number in dict.fromkeys((0, count // 2))]
+    best = min((one for one in others if is_even(one)), key=lambda one: one.cost, default=None)
+    return None if best is None else with_gap_of(best, plan)
+
+
+def _levelled(plan: Decided, places: Sequence[Mapping[int, BoundOp]], number: int, tables: CostTables) -> Decided:
+    """The plan with all lanes divided as this one is, where there is such a lane."""
+    tilings, strategies = dict(plan.tilings), dict(plan.strategies)
+    for place in places:
+        if number not in place:
+            continue
+        model = place[number].op
+        for bound in place.values():
+            lane, op, own = bound.lane, bound.op, plan.strategies[model.name]
+            assert lane is not None, "it is in a place of lanes"
+            strategies[op.name] = replace(own, tiling=lane.owned(own.tiling) or own.tiling)
+            for name, like in zip((*op.inputs, *op.outputs), (*model.inputs, *model.outputs), strict=True):
+                if name != like and name in tilings:
+                    tilings[name] = lane.owned(plan.tilings[like]) or plan.tilings[like]
+    found = replace(plan, tilings=tilings, strategies=strategies)
+    return costed(plan.graph, plan.ops, found, tables)
+
+
+def is_even(plan: Decided) -> bool:
+    """Whether each lane of a plan has owners wherever others have."""
+    times: dict[tuple[object, ...], Counter[Lane]] = defaultdict(Counter)
+    for bound in plan.ops:
+        lane, tiling = bound.lane, plan.strategies[bound.op.name].tiling
+        if lane is not None and has_owners(tiling):
+            times[bound.op.op_type, bound.content, Lane(0, lane.count).owned(tiling)][lane] += 1
+    return all(len(found) == lane.count and len(set(found.values())) == 1 for found in times.values() for lane in found)
