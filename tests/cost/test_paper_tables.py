@@ -9,8 +9,8 @@ from random import Random
 
 import numpy as np
 import pytest
+from paper_tables import Sizes, paper_tables, usable_memory, width
 
-from planner.cost.paper_tables import Sizes, paper_tables, usable_memory, width
 from planner.errors import UsageError
 
 PROBLEMS = 400
