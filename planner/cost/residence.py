@@ -92,6 +92,8 @@ class Residence:
         self._tables: dict[tuple[object, ...], tuple[tuple[Table, Table, Table], tuple[Candidates, Candidates]]] = {}
         """By an op's content, a port and lists of candidates, told apart by identity (``TableMemo``)."""
         self._boxes: dict[tuple[object, ...], Boxes] = {}
+        self._least_read: dict[tuple[object, ...], int] = {}
+        """Elements that ops read at least, by content and slot."""
 
     def _find_stays(self) -> Iterator[tuple[Port, Stay]]:
         graph = self._graph
@@ -215,6 +217,9 @@ class Residence:
 
     def _needed(self, bound: BoundOp, slot: int) -> int:
         """Elements of an input that an op reads, whatever divides it: no more than the points that it reads at."""
+        key = (bound.content, slot)
+        if key in self._least_read:
+            return self._least_read[key]
         whole = self._there(bound, True, slot, UNCUT)
         extents = (whole.hi - whole.lo)[0].tolist()
         reads = [read for read in bound.sized_reads if read.slot == slot]
@@ -223,7 +228,8 @@ class Residence:
             for dim, interval in enumerate(reads[0].dims):
                 if interval is not None and interval.alone is None and interval.along:
                     extents[dim] = min(extents[dim], prod(size[name] for name in interval.along))
-        return prod(max(0, extent) for extent in extents)
+        self._least_read[key] = prod(max(0, extent) for extent in extents)
+        return self._least_read[key]
 
     def weights(self, prices: Mapping[int, Fraction], tilt: Fraction = Fraction(0)) -> dict[Port, Weights]:
         """What a byte of each port's tables costs, where it costs something.

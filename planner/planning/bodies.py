@@ -66,7 +66,7 @@ def decide_with_bodies(
         if not named:
             return _put_back(least, {}, decide(least.graph, ops, ask), tables, descriptions)
         apart = expand(graph, undescribed | named)
-        inner = _bound(descriptions, apart.graph, whole)
+        inner = descriptions.bind_all(apart.graph, ops)
         by_method = decide(apart.graph, inner, replace(ask, prepared=None))
         return _put_back(apart, whole, by_method, tables, descriptions)
     quickly = replace(ask, effort="quick")
@@ -83,7 +83,7 @@ def decide_with_bodies(
         is_cut = is_cut and saved > least_saved * first.cost
     if is_cut and not ask.stop.leaves_out(_THROUGH_BODIES):
         ask.progress("planning again: through the bodies of composite ops", cost=plain.cost)
-        inner = _bound(descriptions, most.graph, whole)
+        inner = descriptions.bind_all(most.graph, ops)
         try:
             second = decide(most.graph, inner, replace(quickly, incumbent=first, is_needed=False))
         except StoppedError:
@@ -124,15 +124,6 @@ def _most_saved(bound: BoundOp, graph: Graph, ask: SearchRequest) -> int:
     names = [name for name in (*bound.op.inputs, *bound.op.outputs) if name]
     size = sum(graph.tensors[name].size_bytes for name in names)
     return 2 * (ask.workers - 1) * size + ask.tables.most_charged(bound, ask.workers)
-
-
-def _bound(descriptions: Descriptions, graph: Graph, known: Mapping[str, BoundOp]) -> tuple[BoundOp, ...]:
-    """The graph's ops with their descriptions; those that are bound already are not bound again."""
-    found = []
-    for op in graph.ops:
-        there = known.get(op.name)
-        found.append(there if there is not None and there.op == op else descriptions.bind(op, graph))
-    return tuple(found)
 
 
 def _put_back(

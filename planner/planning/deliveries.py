@@ -38,7 +38,6 @@ from planner.search.repeats.unrolled import find_copies
 from planner.search.request import SearchRequest
 from planner.search.schedule import Schedule, schedule_of
 from planner.stop import StoppedError
-from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
 
 Sharing: TypeAlias = Literal["none", "auto"]
@@ -66,7 +65,7 @@ def shared(decided: Decided, descriptions: Descriptions, ask: SearchRequest) -> 
         if ask.stop.leaves_out(_SHARED):
             break
         graph = with_deliveries(decided.graph, deliveries)
-        ops = _bound(graph, decided.ops, descriptions)
+        ops = descriptions.bind_all(graph, decided.ops)
         with contextlib.suppress(InfeasibleError):  # too entangled with deliveries: what is known stays
             ask.progress("planning again: with deliveries that readers share", cost=best.cost)
             try:
@@ -257,7 +256,7 @@ def _with(
         tables: of bytes.
     """
     graph = with_deliveries(decided.graph, deliveries)
-    ops = _bound(graph, decided.ops, descriptions)
+    ops = descriptions.bind_all(graph, decided.ops)
     strategies = {op.name: like.strategies[op.name] for op in decided.graph.ops}
     for bound in ops:
         if bound.op.name in tilings:
@@ -266,12 +265,3 @@ def _with(
     tilings = {**like.tilings, **tilings}
     found = replace(like, graph=graph, ops=ops, tilings=tilings, deliveries=tuple(deliveries))
     return counted_again(found, strategies, set(like.unsplit), tables)
-
-
-def _bound(graph: Graph, known: Sequence[BoundOp], descriptions: Descriptions) -> tuple[BoundOp, ...]:
-    """The graph's ops with their descriptions; those that are as they were are not bound again."""
-    there = {bound.op.name: bound for bound in known}
-    return tuple(
-        there[op.name] if op.name in there and there[op.name].op == op else descriptions.bind(op, graph)
-        for op in graph.ops
-    )

@@ -6,7 +6,7 @@ by every op that has it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,8 +113,12 @@ class Descriptions:
         """How many signatures have been analysed."""
         return len(self._analyses)
 
-    def bind_all(self, graph: Graph) -> tuple[BoundOp, ...]:
+    def bind_all(self, graph: Graph, known: Sequence[BoundOp] = ()) -> tuple[BoundOp, ...]:
         """Applies a description to every op of the graph.
+
+        Args:
+            graph: whose ops are to be described.
+            known: ops with their descriptions, of nearly the same graph: those that are as they were are taken.
 
         Raises:
             UnsupportedError: operators without a description, all of them at once.
@@ -123,7 +127,10 @@ class Descriptions:
         unknown = [op for op in graph.ops if not (self.takes(op.domain, op.op_type) or is_delivery(op))]
         if unknown:
             raise undescribed_error(unknown, self._reasons)
-        return tuple(self.bind(op, graph) for op in graph.ops)
+        there = {bound.op.name: bound for bound in known}
+        return tuple(
+            there[op.name] if op.name in there and there[op.name].op == op else self.bind(op, graph) for op in graph.ops
+        )
 
     def bind(self, op: Op, graph: Graph) -> BoundOp:
         """Applies the description of an op's type to the op.

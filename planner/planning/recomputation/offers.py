@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 
 from planner.cost.by_op import op_cost
@@ -47,7 +48,9 @@ class Offers:
 
     @cached_property
     def sets(self) -> tuple[frozenset[str], ...]:
-        """The chain (``chain_of_sets``)."""
+        """The chain (``chain_of_sets``); of a model without a backward pass the empty set alone."""
+        if not has_backward_pass(self.form):
+            return (frozenset(),)
         form, like, tables = self.form, self.like, self.goal.tables
         inside = {
             op.name: body.op.name
@@ -77,19 +80,28 @@ class Offers:
     def first_with_room(self, plain: Decided, room: int, begin: int) -> int | None:
         """The first set of the chain from one on with which no more than so much lies on all workers; None: no set.
 
-        By halving, as if with every set of the chain no more lay there than with the one before.
+        As if with every set of the chain no more lay there than with the one before. In a network of equal blocks each
+        saves as much: so what is tried next is where the room would be used up if all between did, and by turns the
+        middle.
         """
 
-        def has_room(number: int) -> bool:
-            again = self.sets[number]
-            return fullest(with_copies(plain, self.form, again, self.descriptions)) <= room
+        def lacking(number: int) -> int:
+            return fullest(with_copies(plain, self.form, self.sets[number], self.descriptions)) - room
 
-        low, high = begin - 1, len(self.sets) - 1
-        if not has_room(high):
+        low, high = begin, len(self.sets) - 1
+        above = lacking(low)
+        if above <= 0 or low == high:
+            return low if above <= 0 else None
+        below = lacking(high)
+        if below > 0:
             return None
+        is_even = True
         while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if has_room(middle) else (middle, high)
+            share = Fraction(above, above - below) if is_even else Fraction(1, 2)
+            number = min(max(low + round(share * (high - low)), low + 1), high - 1)
+            found = lacking(number)
+            low, above, high, below = (number, found, high, below) if found > 0 else (low, above, number, found)
+            is_even = not is_even
         return high
 
 

@@ -45,7 +45,7 @@ def with_copies(
     found = replace(
         decided,
         graph=final,
-        ops=descriptions.bind_all(final),
+        ops=descriptions.bind_all(final, decided.ops),
         tilings={name: decided.tilings[of.get(name, name)] for name in final.tensors if name not in final.constants},
         strategies={op.name: decided.strategies[of.get(op.name, op.name)] for op in final.ops},
         certified_gap=None,
