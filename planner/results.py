@@ -346,7 +346,7 @@ class FitRow:
     least_bytes: int | None = None
     """What the leanest plan that was found takes on a worker; None: none was looked for, since no plan can fit."""
     least_recompute: str | None = None
-    """What it computes again for the backward pass: ``none``, or ``all`` that can be in repeated blocks."""
+    """What it computes again for the backward pass: ``none``, or, as ``plan --recompute auto`` would, ``auto``."""
     is_by_program: bool = False
     """Its program says so; else it is what lies there op by op, on an average worker."""
     fits: bool = False

@@ -18,6 +18,7 @@ from planner.planning.capacity.counts import batches_of, counts_of
 from planner.planning.capacity.samples import Wanted, batches_of_model
 from planner.planning.folder import Destination
 from planner.planning.machines import memory_of
+from planner.planning.recomputing import Recompute
 from planner.planning.request import ModelSource, PlanRequest, source_of
 from planner.planning.session import Session
 from planner.progress import Progress, silent
@@ -230,9 +231,12 @@ def _write(
             facts=(f"every plan takes {format_bytes(row.at_least_bytes, ByteUnit.BINARY)} at least on some worker",),
             hint=f"write --plan {found.answer.workers}" if found.answer.workers else "a smaller batch takes less",
         )
-    target, trial, recompute = found.plans[count]
+    target, trial, again = found.plans[count]
+    auto = Recompute("auto")
     request = PlanRequest(
-        source, target, asked.memory_bytes, asked.limits(target), recompute=recompute, effort="quick", progress=progress
+        source, target, asked.memory_bytes, asked.limits(target), recompute=auto, effort="quick", progress=progress
     )
     session = Session(request)
+    if again:
+        session.take(again)
     destination.write(session, session.complete(trial), trial)

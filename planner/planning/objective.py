@@ -144,6 +144,7 @@ class Times:
 
     Attributes:
         goal: the least time, for plans whose cuts are those of the machine's levels.
+        goal_by_tables: the same, as the tables add it up, whatever programs say.
     """
 
     def __init__(self, machine: Machine, tables: CostTables, profile: DeviceProfile | None = None) -> None:
@@ -162,6 +163,7 @@ class Times:
         self._profile = profile
         self._by_cuts: dict[tuple[int, ...], CostTables] = {}
         self.goal = Goal(self._tables_for(cuts_of_levels(level_ways(machine))), self._picoseconds, _HIGHEST_PRICE)
+        self.goal_by_tables = replace(self.goal, of=lambda trial: self._by_tables(trial.decided))
         self._computes = compute_times(machine.devices, profile)
         self._received_bytes_per_s = sum(Interconnect(machine).received_bytes_per_s) or float("inf")
         self._added_up: list[tuple[Decided, int]] = []

@@ -100,6 +100,7 @@ class Session:
         source_file: the file that was read, as it then was; None of a folder of artifacts, and where the
             graph was made of it.
         graph: its canonical form, with copies of what is computed again, which is what is planned.
+        again: the activations of which there are copies.
     """
 
     @part("reading")
@@ -119,8 +120,8 @@ class Session:
         self.request = request
         self.whole, self.data_folder = without_data_folder(read), data_folder_of(read, file_of(model))
         self._form, self._kept = canonical_under(request.rules, self.whole)
-        self._again = again_of(request.recompute, self._form.graph, request.source.descriptions)
-        self.graph = recomputed(self._form.graph, self._again)
+        self.again: tuple[str, ...] = again_of(request.recompute, self._form.graph, request.source.descriptions)
+        self.graph = recomputed(self._form.graph, self.again)
         request.progress(f"analysing {len(self.graph.ops):,} ops")
         self._tables = CostTables(request.rates)
         self._ask = SearchRequest(
@@ -216,7 +217,7 @@ class Session:
     def _search(self, graph: Graph, ask: SearchRequest) -> Decided:
         source = self.request.source
         # Copies of what is computed again are in no lane.
-        decide_for = decide_with_bodies if self._again else decide_with_owners
+        decide_for = decide_with_bodies if self.again else decide_with_owners
         return decide_for(graph, source.descriptions, ask, through_bodies=self.request.through_bodies)
 
     def _searched(self, rules: Rules) -> tuple[Decided, Decided]:
@@ -238,7 +239,7 @@ class Session:
     def _graph_under(self, rules: Rules) -> Graph:
         """What is planned under other rules, which may leave tensors out that these keep."""
         form = canonical_under(rules, self.whole)[0].graph
-        return recomputed(form, [name for name in self._again if name in form.tensors])
+        return recomputed(form, [name for name in self.again if name in form.tensors])
 
     def _priced(self, found: Decided) -> tuple[Price, ...]:
         """What each rule costs."""
@@ -348,10 +349,14 @@ class Session:
         is_asked = request.recompute.which == "auto" and request.limits is not None and request.op_schedule == "auto"
         return is_asked and has_backward_pass(self._form.graph)
 
-    def _take(self, again: Collection[str]) -> None:
-        """Computes these activations again, and no others."""
-        self._again = Activations(self._form.graph).copied(again)
-        self.graph = recomputed(self._form.graph, self._again)
+    def take(self, again: Collection[str]) -> None:
+        """Computes these activations again, and no others.
+
+        Args:
+            again: activations of the canonical form.
+        """
+        self.again = Activations(self._form.graph).copied(again)
+        self.graph = recomputed(self._form.graph, self.again)
         rules = replace(self.request.rules, names=frozenset(self.graph.tensors))
         self._ask = replace(self._ask, rules=rules)
 
@@ -388,15 +393,15 @@ class Session:
         if found is not None:
             self.request.stop.plan_is_there(is_fitting=True)
         elif is_large:
-            self._take(offers.sets[-1])
+            self.take(offers.sets[-1])
             last = trial_of(offers.taken_by(plain, len(offers.sets) - 1))
             return self._within_memory(last, last.decided, None, goal)
         if found is not None and is_large:
-            self._take(offers.sets[found[0]])
+            self.take(offers.sets[found[0]])
             return found[1]
 
         def planned(number: int, worth: int | None) -> tuple[int | None, Trial | None]:
-            self._take(offers.sets[number])
+            self.take(offers.sets[number])
             own, found = self._searched(self.request.rules) if number else (plain, first.decided)
             trial = first if number == 0 else trial_of(found)
             if worth is not None and goal.of(trial) >= worth:
@@ -404,7 +409,7 @@ class Session:
             return _lower(own), self._within_memory(trial, own, None if number else fitting, goal)
 
         number, trial = best_of_sets(offers, planned, found, limits, self._ask)
-        self._take(offers.sets[number])
+        self.take(offers.sets[number])
         return trial
 
     def _with_room_used(self, trial: Trial, goal: Goal) -> Trial:
@@ -440,7 +445,7 @@ class Session:
             kept=self._kept,
             asked=self._asked(),
             owned=owned_in(decided, self.graph),
-            recomputed=told(request.recompute, decided, self._form.graph, self._again, source.descriptions),
+            recomputed=told(request.recompute, decided, self._form.graph, self.again, source.descriptions),
         )
 
     def _by_program(self, trial: Trial) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def columns_and_rows(answer: FitAnswer, result: FitResult) -> tuple[list[str], l
 
 def _again(head: str, which: list[str | None]) -> dict[str, list[str]]:
     """A column of what is computed again, where any plan does."""
-    return {head: [one or "-" for one in which]} if "all" in which else {}
+    return {head: [one or "-" for one in which]} if "auto" in which else {}
 
 
 def _least(row: FitRow) -> str:
@@ -132,16 +132,16 @@ def why_not(why: WhyNot, answer: FitAnswer, result: FitResult) -> str:
 def notes(result: FitResult) -> list[str]:
     """How the table is to be read."""
     said = [
-        "at least: no plan takes less that computes nothing again, or all. least found: of the leanest plan. plan "
+        "at least: no plan takes less, whatever it computes again. least found: of the leanest plan. plan "
         "takes: the fastest of those that fit, or the one that costs least. A plan for fewer GPUs is one for more, so "
         "no row takes more than one above it."
     ]
     if any(not row.is_by_program and row.least_bytes is not None for answer in result.answers for row in answer.rows):
         said.append("about: as tables add it up op by op; programs are seen to take a few percent more.")
-    if any("all" in (row.least_recompute, row.recompute) for answer in result.answers for row in answer.rows):
+    if any("auto" in (row.least_recompute, row.recompute) for answer in result.answers for row in answer.rows):
         said.append(
-            "again: what the leanest and the taken plan compute again for the backward pass, nothing or, as "
-            "--recompute all, what can be in repeated blocks."
+            "again: whether the leanest and the taken plan compute activations again for the backward pass, as those "
+            "of `tofu plan --recompute auto` do."
         )
     if result.why_fixed:
         said.append(f"largest batch: not looked for, since {result.why_fixed}.")

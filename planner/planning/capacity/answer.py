@@ -8,19 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from planner.cost.tables import CostTables
-from planner.errors import TofuError
+from planner.errors import InfeasibleError, TofuError
 from planner.machine.routes import part
 from planner.machine.topology_file import Machine
 from planner.planning.capacity.batches import LargestBatch
-from planner.planning.capacity.judge import Judged, first_fitting, least_of
-from planner.planning.capacity.ladder import Ladder, Rung
+from planner.planning.capacity.judge import Judged, fitting, is_quick, least_of, of_program
+from planner.planning.capacity.ladder import Ladder
 from planner.planning.capacity.sized import Batches
 from planner.planning.limit.trial import Trial
 from planner.planning.machines import Target, memory_limits
 from planner.planning.objective import Times, can_be_timed
+from planner.planning.recomputation.offers import Offers
 from planner.planning.recomputing import Recompute
+from planner.planning.request import PlanRequest
+from planner.planning.session import Session
 from planner.progress import Progress
 from planner.results import FitAnswer, FitRow, WhyNot
 
@@ -57,8 +61,8 @@ class Answered:
     """An answer, and the plans behind it."""
 
     answer: FitAnswer
-    plans: dict[int, tuple[Target, Trial, Recompute]]
-    """By number of workers, the plan that is taken; none where none fits."""
+    plans: dict[int, tuple[Target, Trial, frozenset[str]]]
+    """By number of workers, the plan that is taken, and what is computed again in it; none where none fits."""
 
 
 def answered(batches: Batches, asked: Asked, progress: Progress) -> Answered:
@@ -98,32 +102,26 @@ class _Counts:
 
     def __init__(self, batches: Batches, asked: Asked, progress: Progress) -> None:
         self._batches, self._asked, self._progress = batches, asked, progress
-        self._largest: list[LargestBatch] | None = None
+        self._largest: LargestBatch | None = None
         self._known_batch = 0
         """The largest for which there is a plan that fits on fewer workers, and so on more; 0: none is known."""
         self._is_confirmed = False
         """A program said of some number of workers that a plan fits; of larger ones it need not."""
-        self.plans: dict[int, tuple[Target, Trial, Recompute]] = {}
+        self.plans: dict[int, tuple[Target, Trial, frozenset[str]]] = {}
 
     def row(self, count: int) -> FitRow:
         """What plans for so many workers take."""
-        asked = self._asked
+        asked, given = self._asked, self._batches.given
         target = asked.target(count)
         limits = asked.limits(target)
-        models = [one for one in (self._batches.given, self._batches.given.computed_again) if one is not None]
-        at_least = {one: one.every_plan.least(count).total_bytes for one in models}
-        row = FitRow(count, -(-min(at_least.values()) // count))
-        times, judged = self._times(target), None
-        for sized in models:
-            if at_least[sized] > sum(limits):
-                continue
-            ladder = Ladder(sized, target, times, self._progress)
-            fast = [] if judged is not None else ladder.fast()
-            row, found = self._with_plan(row, ladder, fast, ladder.lean(), limits)
-            judged = judged or found
-        if judged is not None:
-            self.plans[count] = (target, judged.trial, judged.rung.recompute)
-            row = replace(row, estimated_seconds=None if times is None else times.seconds(judged.trial))
+        at_least = given.whatever_is_again.least(count).total_bytes
+        row = FitRow(count, -(-at_least // count))
+        if at_least <= sum(limits):
+            times = self._times(target)
+            row, judged = self._with_plan(row, Ladder(given, target, times, self._progress), target, limits)
+            if judged is not None:
+                self.plans[count] = (target, judged.trial, judged.again)
+                row = replace(row, estimated_seconds=None if times is None else times.seconds(judged.trial))
         return replace(row, largest_batch=self._largest_batch(target, limits, row))
 
     def _times(self, target: Target) -> Times | None:
@@ -131,31 +129,48 @@ class _Counts:
         return None if machine is None or not can_be_timed(machine, None) else Times(machine, CostTables())
 
     def _with_plan(
-        self, row: FitRow, ladder: Ladder, fast: list[Rung], lean: list[Rung], limits: Sequence[int]
+        self, row: FitRow, ladder: Ladder, target: Target, limits: tuple[int, ...]
     ) -> tuple[FitRow, Judged | None]:
-        """The row with what these plans take, and the fastest that fits, where fast ones were looked for."""
-        if not fast and not lean:
-            return row, None
-        least = least_of([*fast, *lean], limits)
-        row = _with_least(row, least.worker_bytes, least)
-        if not fast:
-            return row, None
+        """The row with what plans take, and the best that fits."""
+        fast, lean = ladder.fast(), ladder.lean()
         fastest = min(fast, key=lambda rung: rung.rank)
-        is_between = least.lacking_bytes <= 0 and fastest.held_bytes > sum(limits)
+        offers = ladder.offers(fastest)
+        last = offers.sets[-1]
+        quick = is_quick(fastest)
+        again = [ladder.with_copies(rung, last, makes_program=quick) for rung in lean[-1:] if last]
+        least = least_of([*fast, *lean, *again], limits)
+        row = _with_least(row, least)
+        is_between = not last and least.lacking_bytes <= 0 and fastest.held_bytes > sum(limits)
         rungs = [*fast, *lean, *(ladder.between(fastest) if is_between else ())]
-        judged = first_fitting(rungs, limits, confirmed=not self._is_confirmed)
+        judged = fitting(ladder, rungs, offers, limits, confirmed=not self._is_confirmed)
+        if judged is None and quick:
+            judged = self._as_planned(target, limits, offers)
         if judged is None:
             return row, None
         self._is_confirmed = True
         row = replace(
-            _with_least(row, judged.worker_bytes, judged),
+            _with_least(row, judged),
             fits=True,
             plan_workers=row.workers,
             plan_bytes=judged.worker_bytes,
             moved_bytes=judged.trial.decided.moved_bytes,
-            recompute=judged.rung.recompute.which,
+            recompute=_said(judged),
         )
         return row, judged
+
+    def _as_planned(self, target: Target, limits: tuple[int, ...], offers: Offers) -> Judged | None:
+        """What `tofu plan` finds, which looks longer; None where it finds nothing, or every set takes too much."""
+        if all(offers.least(number) > sum(limits) for number in reversed(range(len(offers.sets)))):
+            return None
+        auto = Recompute("auto")
+        source, memory_bytes = self._batches.given.source, self._asked.memory_bytes
+        session = Session(
+            PlanRequest(source, target, memory_bytes, limits, recompute=auto, effort="quick", progress=self._progress)
+        )
+        try:
+            return of_program(session.planned().trial, frozenset(session.again))
+        except InfeasibleError:
+            return None
 
     def _largest_batch(self, target: Target, limits: Sequence[int], row: FitRow) -> int | None:
         samples, (low, high) = self._batches.samples, self._asked.batches
@@ -167,11 +182,8 @@ class _Counts:
             return high
         try:
             if self._largest is None:
-                ways = (False,) if self._batches.given.computed_again is None else (False, True)
-                ends = self._asked.batches
-                self._largest = [LargestBatch(self._batches, ends, self._progress, again=way) for way in ways]
-            for largest in self._largest:
-                self._known_batch = largest.on(target, limits, self._known_batch) or 0
+                self._largest = LargestBatch(self._batches, self._asked.batches, self._progress)
+            self._known_batch = self._largest.on(target, limits, self._known_batch) or 0
         except TofuError as error:
             self._batches.fix(error)
             return None
@@ -179,9 +191,7 @@ class _Counts:
 
     def why_not(self, row: FitRow) -> WhyNot:
         """What takes the room on so many workers."""
-        given = self._batches.given
-        models = [one for one in (given, given.computed_again) if one is not None]
-        least = min((one.every_plan.least(row.workers) for one in models), key=lambda least: least.total_bytes)
+        least = self._batches.given.whatever_is_again.least(row.workers)
         return WhyNot(
             row.workers,
             least.op,
@@ -189,16 +199,20 @@ class _Counts:
         )
 
 
-def _with_least(row: FitRow, worker_bytes: int, judged: Judged) -> FitRow:
+def _with_least(row: FitRow, judged: Judged) -> FitRow:
     """The row, where a plan takes less than the leanest so far, or as much and its program says so."""
-    if row.least_bytes is not None and worker_bytes > row.least_bytes:
+    if row.least_bytes is not None and judged.worker_bytes > row.least_bytes:
         return row
     return replace(
         row,
-        least_bytes=worker_bytes,
+        least_bytes=judged.worker_bytes,
         is_by_program=judged.is_by_program,
-        least_recompute=judged.rung.recompute.which,
+        least_recompute=_said(judged),
     )
+
+
+def _said(judged: Judged) -> Literal["none", "auto"]:
+    return "auto" if judged.again else "none"
 
 
 def _monotone(rows: Sequence[FitRow]) -> list[FitRow]:

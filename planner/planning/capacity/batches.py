@@ -1,8 +1,9 @@
 """The largest batch of a model for which there is a plan that fits.
 
 What every plan takes at least grows by the same amount with each sample, at each moment: known at two batches, it is
-known at all of them. So no batch is looked at for which no plan can fit. The leanest plan is looked for at the largest
-batch that is left, then at the one to which leads what that plan lacks, and then by halving.
+known at all of them. So no batch is looked at for which no plan can fit that computes nothing again, nor one that
+computes as much again as saves the most. The leanest plan is looked for at the largest batch that is left, then at the
+one to which leads what that plan lacks, and then by halving.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from typing import Final
 
 import numpy as np
 
+from planner.cost.residence import Ints
+from planner.graph.rewriting.recomputation import recomputed
 from planner.planning.capacity.judge import is_quick, lacking_of
 from planner.planning.capacity.ladder import Ladder
-from planner.planning.capacity.sized import Batches, Sized
+from planner.planning.capacity.sized import Batches
+from planner.planning.limit.least_memory import EveryPlan
 from planner.planning.machines import Target
 from planner.progress import Progress
 
@@ -37,12 +41,11 @@ def looked_at(low: int, high: int) -> tuple[int, ...]:
 class LargestBatch:
     """Looks for the largest batch of a model, on one number of workers after the other."""
 
-    def __init__(self, batches: Batches, ends: tuple[int, int], progress: Progress, *, again: bool = False) -> None:
+    def __init__(self, batches: Batches, ends: tuple[int, int], progress: Progress) -> None:
         """Reads the model at a second batch: the largest that is looked at.
 
         Args:
             batches: the model; its batch can be changed.
-            again: of plans in which all is computed again that can be (``Sized.computed_again``); there is something.
             ends: the smallest and the largest batch that are looked at.
             progress: told what is being done.
 
@@ -55,8 +58,9 @@ class LargestBatch:
         given = batches.samples.given
         self._two = (given, ends[1] if ends[1] != given else ends[0])
         progress(f"reading the model at a batch of {self._two[1]}")
-        self._again = again
-        self._given, self._other = self._at(given), self._at(self._two[1])
+        self._again = batches.given.leanest_again
+        self._by_moment = tuple(zip(*map(self._least, self._two), strict=True))
+        """By what is computed again, nothing or the most, what every plan takes at least at the two batches."""
 
     def on(self, target: Target, limits: Sequence[int], known: int) -> int | None:
         """The largest batch for which a plan was found that fits; None if there is none.
@@ -76,8 +80,13 @@ class LargestBatch:
         at, tried = beyond - 1, 0
         while fitting < at < beyond and tried < _MOST_TRIED:
             self._progress(f"{target.workers} workers: a batch of {sizes[at]}")
-            lean = Ladder(self._at(sizes[at]), target, None, self._progress).lean(1)
-            lacking = lacking_of(lean[-1], limits) if lean else max(limits)
+            ladder = Ladder(self._batches.at(sizes[at]), target, None, self._progress)
+            lean = ladder.lean(1)
+            leaner = [
+                ladder.with_copies(rung, self._again, makes_program=is_quick(rung)) for rung in lean if self._again
+            ]
+            leanest = min((*leaner, *lean), key=lambda rung: rung.held_bytes, default=None)
+            lacking = max(limits) if leanest is None else lacking_of(leanest, limits)
             # By large graphs no more is tried than to where the first one leads: each takes long.
             tried += 1 if lean and is_quick(lean[-1]) else _MOST_TRIED // 2
             if lacking <= 0:
@@ -88,29 +97,31 @@ class LargestBatch:
             at = (fitting + beyond) // 2 if below is None else min(sizes.index(below), at - 1)
         return sizes[fitting] if fitting >= 0 else None
 
-    def _at(self, batch: int) -> Sized:
-        """The model at a batch.
+    def _least(self, batch: int) -> list[Ints]:
+        """What every plan takes at least at a batch, by moment: nothing being computed again, and the most.
 
         Raises:
             TofuError: the batch cannot be changed.
         """
         sized = self._batches.at(batch)
-        found = sized.computed_again if self._again else sized
-        assert found is not None, "what can be computed again at one batch, can be at another"
-        return found
+        copied = recomputed(sized.graph, self._again)
+        again = [EveryPlan(copied, sized.source.descriptions)] if self._again else []
+        return [one.by_moment for one in (sized.every_plan, *again)]
 
     def _largest(self, room: int) -> int | None:
         """The largest batch at which no more lies there at least than there is room for, as two batches tell."""
-        (one, other), sizes = self._two, self._sizes
-        vectors = (self._given.every_plan.by_moment, self._other.every_plan.by_moment)
-        first, second = vectors if one < other else reversed(vectors)
+        one, other = self._two
         start, width = min(one, other), abs(other - one)
 
         def fits(batch: int) -> bool:
-            return bool(np.all((second - first) * (batch - start) <= (room - first) * max(1, width)))
+            for vectors in self._by_moment:
+                first, second = vectors if one < other else reversed(vectors)
+                if np.all((second - first) * (batch - start) <= (room - first) * max(1, width)):
+                    return True
+            return False
 
         found = 0
-        for size in sizes:
+        for size in self._sizes:
             if not fits(size):
                 break
             found = size

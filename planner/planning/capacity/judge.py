@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from planner.planning.capacity.ladder import Rung
-from planner.planning.limit.trial import Trial, trial_of
+from planner.planning.capacity.ladder import Ladder, Rung
+from planner.planning.limit.trial import Trial, fullest, trial_of
+from planner.planning.recomputation.offers import Offers
 
 _MOST_PARTS: Final = 30_000
 """Ops, times workers, up to which each plan has a program made."""
@@ -31,7 +32,8 @@ class Judged:
     """Its program says so."""
     lacking_bytes: int
     """What the worker lacks that lacks the most; 0 or less: the plan fits."""
-    rung: Rung
+    again: frozenset[str]
+    """Activations that are computed again in it."""
 
 
 def is_quick(rung: Rung) -> bool:
@@ -52,15 +54,15 @@ def by_residence(rung: Rung, limits: Sequence[int]) -> Judged:
     """What lies there op by op."""
     workers = len(limits)
     lacking = -(-(rung.held_bytes - sum(limits)) // workers)
-    return Judged(_lean(rung, limits), -(-rung.held_bytes // workers), False, lacking, rung)
+    return Judged(_lean(rung, limits), -(-rung.held_bytes // workers), False, lacking, rung.again)
 
 
-def by_program(rung: Rung, limits: Sequence[int], *, lean: bool) -> Judged:
-    """What a plan's program takes."""
-    trial = _lean(rung, limits) if lean else trial_of(rung.decided)
+def by_program(rung: Rung, limits: Sequence[int]) -> Judged:
+    """What a plan's lean program takes."""
+    trial = _lean(rung, limits)
     peaks = trial.partitioned.program.peak_bytes
     most = zip(sorted(peaks), sorted(limits), strict=True)  # who needs more has the larger
-    return Judged(trial, max(peaks), True, max(peak - limit for peak, limit in most), rung)
+    return Judged(trial, max(peaks), True, max(peak - limit for peak, limit in most), rung.again)
 
 
 def _lean(rung: Rung, limits: Sequence[int]) -> Trial:
@@ -72,32 +74,46 @@ def least_of(rungs: Sequence[Rung], limits: Sequence[int]) -> Judged:
     leanest = sorted(rungs, key=lambda rung: (rung.held_bytes, rung.rank))[:_MOST_LEAN]
     if not is_quick(leanest[0]):
         return by_residence(leanest[0], limits)
-    judged = [by_program(rung, limits, lean=True) for rung in leanest]
+    judged = [by_program(rung, limits) for rung in leanest]
     return min(judged, key=lambda one: (one.lacking_bytes, one.worker_bytes))
 
 
-def first_fitting(rungs: Sequence[Rung], limits: Sequence[int], *, confirmed: bool = False) -> Judged | None:
-    """The plan with the lowest rank of those that fit, or None.
+def fitting(
+    ladder: Ladder, rungs: Sequence[Rung], offers: Offers, limits: Sequence[int], *, confirmed: bool
+) -> Judged | None:
+    """The best of some plans, each with as little computed again as makes it fit; None if none fits.
 
     Args:
-        rungs: plans.
+        ladder: that made them.
+        rungs: plans in which nothing is computed again.
+        offers: what may be.
         limits: the memory there is, one entry for each worker, in any order.
         confirmed: a program is made even where that takes long.
     """
-    room = sum(limits)
-    for rung in sorted((rung for rung in rungs if rung.held_bytes <= room), key=lambda rung: rung.rank):
-        if not is_quick(rung) and not (confirmed and can_be_confirmed(rung)):
-            return by_residence(rung, limits)
-        for lean in (False, True) if is_quick(rung) else (True,):
-            judged = by_program(rung, limits, lean=lean)
-            if judged.lacking_bytes <= 0:
-                return judged
-    return None
+    makes_program = is_quick(rungs[0]) or (confirmed and can_be_confirmed(rungs[0]))
+    found = ladder.fitting(rungs, offers, limits, makes_program=makes_program)
+    if found is None:
+        return None
+    again, trial = found
+    if makes_program:
+        return of_program(trial, again)
+    average = -(-fullest(trial.decided) // len(limits))
+    return Judged(replace(trial, is_lean=True), average, False, average - sum(limits) // len(limits), again)
+
+
+def of_program(trial: Trial, again: frozenset[str]) -> Judged:
+    """A plan whose program fits.
+
+    Args:
+        trial: the plan.
+        again: the activations that are computed again in it.
+    """
+    return Judged(trial, max(trial.partitioned.program.peak_bytes), True, 0, again)
 
 
 def lacking_of(rung: Rung, limits: Sequence[int]) -> int:
     """Bytes that the worker lacks that lacks the most; 0 or less: the plan fits."""
     judged = by_residence(rung, limits)
     if judged.lacking_bytes <= 0 and is_quick(rung):
-        judged = by_program(rung, limits, lean=True)
+        judged = by_program(rung, limits)
     return judged.lacking_bytes

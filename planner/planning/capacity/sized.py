@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from planner.errors import TofuError, UnsupportedError, UsageError
+from planner.errors import TofuError, UnsupportedError
 from planner.graph.data_folder import without_data_folder
-from planner.graph.model import Graph
-from planner.graph.rewriting.recomputation import recomputed
+from planner.graph.rewriting.recomputation import Activations
 from planner.planning.canonical_form import canonical_under
 from planner.planning.limit.least_memory import EveryPlan
-from planner.planning.recomputing import NOTHING, Recompute, again_of
+from planner.planning.recomputation.chain import chain_of_sets
+from planner.planning.recomputation.offers import has_backward_pass
 from planner.planning.request import ModelSource
 from planner.search.user_rules.rules import NO_RULES
 
@@ -22,26 +22,13 @@ class Sized:
 
     Attributes:
         source: how it is read.
-        recompute: what is computed again for the backward pass.
-        graph: its canonical form, with copies of what is computed again.
-        every_plan: what all of its plans have in common; ``planned`` of that is what is searched for plans.
+        graph: its canonical form.
+        every_plan: what all plans have in common that compute nothing again; ``planned`` of that is what is searched
+            for plans.
     """
 
-    def __init__(self, source: ModelSource, form: Graph, recompute: Recompute = NOTHING) -> None:
-        """Adds up what every plan takes.
-
-        Args:
-            source: how it is read.
-            form: its canonical form.
-            recompute: what is computed again for the backward pass.
-        """
-        self.source, self.recompute, self._form = source, recompute, form
-        self.graph = recomputed(form, again_of(recompute, form, source.descriptions))
-        self.every_plan = EveryPlan(self.graph, source.descriptions)
-
-    @classmethod
-    def read(cls, source: ModelSource) -> Sized:
-        """Reads the model, of which nothing is computed again.
+    def __init__(self, source: ModelSource) -> None:
+        """Reads the model, and adds up what every plan takes.
 
         Args:
             source: how.
@@ -49,16 +36,24 @@ class Sized:
         Raises:
             TofuError: it cannot be read.
         """
-        return cls(source, canonical_under(NO_RULES, without_data_folder(source.read()))[0].graph)
+        self.source = source
+        self.graph = canonical_under(NO_RULES, without_data_folder(source.read()))[0].graph
+        self.every_plan = EveryPlan(self.graph, source.descriptions)
 
     @cached_property
-    def computed_again(self) -> Sized | None:
-        """The model in which all is computed again that can be in repeated blocks; None where there is nothing."""
-        try:
-            found = Sized(self.source, self._form, Recompute("all"))
-        except UsageError:  # it has no backward pass
-            return None
-        return found if len(found.graph.ops) > len(self.graph.ops) else None
+    def whatever_is_again(self) -> EveryPlan:
+        """What all plans have in common, whichever activations they compute again."""
+        if not has_backward_pass(self.graph):
+            return self.every_plan
+        return self.every_plan.whatever_is_again(Activations(self.graph).all)
+
+    @cached_property
+    def leanest_again(self) -> frozenset[str]:
+        """The last set of the chain of those that may be computed again; empty where there is nothing."""
+        if not has_backward_pass(self.graph):
+            return frozenset()
+        # What it costs to make them again tells only how plans get there.
+        return chain_of_sets(self.graph, dict.fromkeys((op.name for op in self.graph.ops), 1))[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +86,7 @@ class Batches:
         Raises:
             TofuError: it cannot be read.
         """
-        self.given = Sized.read(source)
+        self.given = Sized(source)
         self.samples = samples
         self.why_fixed = why_fixed
         self._known = {} if samples is None else {samples.given: self.given}
@@ -104,7 +99,7 @@ class Batches:
         """
         assert self.samples is not None, "its batch can be changed"
         if batch not in self._known:
-            found = Sized.read(self.samples.at(batch))
+            found = Sized(self.samples.at(batch))
             if _form(found) != _form(self.given):
                 raise UnsupportedError(f"at a batch of {batch} the model has other ops")
             self._known[batch] = found
@@ -117,5 +112,5 @@ class Batches:
 
 def _form(sized: Sized) -> tuple[object, ...]:
     graph = sized.every_plan.planned
-    ops = tuple((op.op_type, len(op.inputs), tuple(map(bool, op.outputs))) for op in graph.ops)
+    ops = tuple((op.name, op.op_type, len(op.inputs), tuple(map(bool, op.outputs))) for op in graph.ops)
     return ops, len(graph.inputs), tuple(len(graph.tensors[name].shape) for name in graph.inputs)

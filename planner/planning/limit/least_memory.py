@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,10 +67,23 @@ class EveryPlan:
         self.planned = expand(graph, only_through_bodies(graph, descriptions)).graph
         self.ops = descriptions.bind_all(self.planned)
         self.residence = Residence(self.planned, self.ops)
+        self._leave_apart(again)
+
+    def _leave_apart(self, again: Collection[str]) -> None:
         # What is inside of a body is computed again with the op that the body stands for.
-        inside = self.planned.tensors.keys() - graph.tensors.keys() if again else frozenset[str]()
+        inside = self.planned.tensors.keys() - self._graph.tensors.keys() if again else frozenset[str]()
         self._apart = frozenset(again) | inside
         self.by_moment = self.residence.least(ELEMENTWISE, self._apart)
+
+    def whatever_is_again(self, again: Collection[str]) -> EveryPlan:
+        """The same of plans with any of some activations computed again, or none.
+
+        Args:
+            again: activations that may be computed again.
+        """
+        found = copy(self)
+        found._leave_apart(again)
+        return found
 
     def least(self, workers: int, *, through_bodies: bool = True) -> LeastMemory:
         """What every plan takes at least.
