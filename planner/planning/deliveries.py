@@ -213,12 +213,12 @@ class _Kept:
 
 
 def _better(best: Decided, found: Decided, searched: Decided) -> Decided:
-    """What was found if it costs less; else the best one known.
+    """The found plan if it costs less than the incumbent; else the incumbent.
 
     Args:
-        best: that is known.
-        found: of a search, with those deliveries alone that save bytes.
-        searched: the same with all deliveries, and with the bound of the search.
+        best: the incumbent.
+        found: the searched plan less the deliveries that save no bytes (``_without_idle``).
+        searched: the plan as the search left it: with every delivery that it was offered, and with its gap.
     """
     if found.cost < best.cost:
         return replace(found, certified_gap=_gap(found.cost, searched))

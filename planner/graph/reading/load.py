@@ -134,8 +134,9 @@ def refuse_unsupported(model: ModelProto, nodes: Iterable[NodeProto], operators:
     Args:
         model: its training information, sparse initializers and types of inputs and outputs are looked at.
         nodes: the graph's, and those of the local functions that it reaches.
-        operators: which operators can be planned. Those of other domains that cannot are told with the rest; where
-            they are all there is to be said, others say it better.
+        operators: which operators can be planned. Operators of other domains without a description are told beside
+            other findings. Alone they do not refuse the model here: ``fold`` does, and its error counts the ops that
+            are left once values are known, and says how an operator is described.
 
     Raises:
         UnsupportedError: control flow, sequences, optionals, strings, sparse tensors, training information.
