@@ -202,6 +202,7 @@ class Plan(Decision):
             "strategy": self.strategy,
             "moved_bytes": self.moved_bytes,
             "soybean_bytes": self.soybean_bytes,
+            # Members that few plans need are left out of the others; ``_plan`` takes an absent one for the usual.
             **({} if self.has_program else {"has_program": False}),
             "peak_bytes": list(self.peak_bytes),
             "estimated_seconds": self.estimated_seconds,
@@ -279,6 +280,7 @@ def _plan(data: Value) -> Plan:
         soybean_bytes=None if soybean is None else soybean.count(),
         peak_bytes=data["peak_bytes"].counts(),
         has_program=has_program is None or has_program.flag(),
+        # The file has one number of seconds, whichever it is by: beside an estimate it is not that of the tables.
         table_seconds=None if estimate is not None or seconds is None else seconds.number(),
         computing_bytes=data["computing_bytes"].count(),
         excess_bytes=data["excess_bytes"].count(),

@@ -225,6 +225,8 @@ def read_worker_model(model: ModelProto) -> WorkerModel:
             hint="worker models are written by `tofu plan --out DIR`",
         ) from None
     typed = {value.name: value.type for value in (*graph.input, *graph.output, *graph.value_info)}
+    # Large constants of one value are written as nodes, since a file should not hold their elements. They are
+    # constants again here, and no steps of the program.
     fills = fills_of([node for node in graph.node if is_fill_node(node)])
     constants = {
         **{tensor.name: stored_array(tensor, f"initializer {tensor.name!r}") for tensor in graph.initializer},

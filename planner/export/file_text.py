@@ -97,6 +97,7 @@ def jax_step(source: Source, constants_file: str) -> JaxStep:
             calls.step,
         ]
     )
+    # A form may take a constant's value and never its name: the file holds those that the text reads.
     constants = {name: value for name, value in writer.large.items() if f"CONSTANTS[{name!r}]" in body}
     moved = sum(one.moved_bytes for one in written)
     head = _head(source, predicted, moved, notes, bool(constants), constants_file, used)
@@ -222,6 +223,7 @@ class _Layout:
         def taken(name: str) -> str:
             return as_it_is(f"named[{name!a}]", name, "1")
 
+        # check_vma=False: to JAX the results of a switch or a gather differ between devices, also where P() is right.
         return f'''
 def local_step(state, data):
     """One iteration, as each device sees it: its own parts."""

@@ -113,6 +113,7 @@ class OpWriter:
             operands[f"in{slot}"] = Operand(self._read(text, name, label, variable, target))
             held[f"in{slot}"] = target
         if computed_before(self._graph.copies, op.name) is not None:
+            # XLA would find that a copy computes what its original has computed, keep that, and undo the recomputation.
             text.lines[:0] = [
                 f"{label} = lax.optimization_barrier({label})"
                 for name, label in parameters.items()
@@ -297,6 +298,7 @@ class OpWriter:
             if not fresh:
                 continue
             text.lines.append(f"def kind_{number}({', '.join(arguments)}):")
+            # lax.switch takes one shape from all forms: a worker without work makes a frame of zeros.
             if key is None:
                 shapes = {f"out{position}": one.frame for position, one in made.items()}
                 values = [

@@ -257,6 +257,8 @@ def _holding(graph: Graph, lowered: Lowered, runs: Sequence[_Run], kinds: Kinds,
         for name in taken:
             until[name] = max(until.get(name, 0), 2 * run.start)
     stop = runs[-1].stop if runs else 0
+    # An op may be the last to read the state that its result is written over; a fetch may not, for others read the
+    # state while it writes. Hence the half op more where the next state is made (odd times).
     over = {
         pair.following: pair.current
         for pair, is_over in zip(graph.state, kinds.is_over[kinds.of[worker]], strict=True)

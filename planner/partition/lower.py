@@ -174,6 +174,7 @@ class Lowering:
             cuttings, fetches = self._bring(op.name, needed, names, target, name)
             sliced += cuttings
             arriving += fetches
+        # Fetches may begin a new epoch, and what is cut out for an op belongs to the epoch of that op: in this order.
         self._place(arriving)
         epoch = self._epochs[-1]
         for worker, work in sliced:
@@ -234,6 +235,7 @@ class Lowering:
                         total = (before[part, worker], made) if (part, worker) in before else (made,)
                         epoch.work[worker].append(self._step(worker, op.name, label, todo, inputs, total))
                         before[part, worker] = made
+            # The chunk's contributions are joined beside the fetches for the next chunk: in no epoch of their own.
             arriving += home.joins.get(number, [])
         self._take_home(result, [*arriving, *home.last])
 

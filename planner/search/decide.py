@@ -230,6 +230,8 @@ def _decided(
     by_tensor = _bytes_by_tensor(ops, problem, found, whole.stands, tilings)
     moved = sum(by_tensor.values())
     again = recomputing(graph, ops, problem.tables)
+    # Cost and bound of a short graph, one of whose blocks stands for many, are not those of the whole graph. What
+    # moves in the whole is summed op by op, from the tables of the ops that stand for them.
     gap = None if whole.stands else _gap(found, again)
     charges = zip(problem.charges, problem.op_charges(found.tilings), strict=True)
     charged = {link.op_name: amount for link, amount in charges}

@@ -182,6 +182,8 @@ def analyse(outputs: tuple[Output, ...], present: tuple[bool, ...]) -> Analysis:
             extent = reduced_extent(reduction, number)
             if known is not None and known.extent != extent:
                 raise DescriptionError(f"reduction variable {var.name} has two extents")
+            # A reducer that joins parts is no use where a part computes something else: a position is counted from the
+            # part's beginning, and an opaque function wants the dim whole. So these two come after it, and win.
             reducer, obstacle = joined.get(var.name, (None, "its reduction is not the outermost operation"))
             if var.name in positional:
                 reducer, obstacle = None, "the result depends on the position itself"

@@ -313,6 +313,7 @@ def _inputs(model: ModelProto, initializers: Mapping[str, TensorProto], dims: Ma
         raise UnsupportedError("inputs of the model are of dtypes that cannot be planned", facts=tuple(unsupported))
     if faults:
         raise ModelError("inputs of the model have no usable shape", facts=tuple(faults))
+    # Sizes of symbolic dims are asked for last: a user who gives them should not then hear that no size helps.
     if open_shapes:
         count = f"{len(open_shapes)} inputs have" if len(open_shapes) > 1 else "1 input has"
         raise ModelError(

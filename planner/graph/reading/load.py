@@ -216,6 +216,8 @@ def convert_opset(model: ModelProto, initializers: dict[str, TensorProto], opset
     for name, tensor in initializers.items():
         if name in inputs:
             continue
+        # The converter rewrites ops by what small constants say (axes, scales). Weights go in as inputs: it copies what
+        # it gets, and takes no more than the 2 GiB of a protobuf.
         if tensor.data_location != TensorProto.EXTERNAL and tensor.ByteSize() <= _CONVERTER_DATA_BYTES:
             staged.graph.initializer.append(tensor)
         else:

@@ -64,6 +64,7 @@ def lower_randomness(graph: Graph) -> Graph:
         emitter = Emitter(free_prefix(f"{op.name}/", taken), known, graph.constants, graph.opset)
         made = LOWERINGS[op.op_type](Draw(emitter, op, clock))
         ops.extend(_named(emitter.ops, dict(zip(made, op.outputs, strict=False))))
+        # What a lowering makes last gets the name of the op's output, of which the graph has a tensor already.
         for name, output in zip(made, op.outputs, strict=False):
             if output:
                 del emitter.tensors[name]

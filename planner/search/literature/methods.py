@@ -159,6 +159,7 @@ def _spartan(ground: Ground) -> tuple[tuple[int, ...], Found]:
             choose(left.number)
     fixed = [options[variable.number][chosen[variable.number]] for variable in problem.variables]
 
+    # With one candidate left to each variable the search only counts: by the tables by which other plans are counted.
     def keep(variable: SearchVariable, candidates: Candidates) -> Candidates:
         return (fixed[variable.number],)
 

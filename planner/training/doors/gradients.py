@@ -163,6 +163,7 @@ def with_optimizer(
     initial: dict[str, np.ndarray | None] = {
         **graph.initial, rate: np.array(learning_rate, np.float32), **updates.initial,
     }  # fmt: skip
+    # Exporters hold parameters as initializers. A state is an input: the initializer becomes its first value.
     for name in sorted(held & graph.constants.keys()):
         initial[name] = graph.constants[name]
         builder.take(name)

@@ -188,6 +188,8 @@ def _unroll(
         kernel, recurrence, bias, peep = own
         assert kernel is not None, "W is required"
         assert recurrence is not None, "R is required"
+        # The input's share of the gates is one product for all time steps, with every bias that can be added ahead: a
+        # GRU's reset gate may multiply the state's bias, so that one waits for the time step.
         share = emit.matmul(x, emit.transpose(kernel, [1, 0]))
         recurrence_bias = None
         if bias is not None:
