@@ -79,6 +79,7 @@ def explain(
     in_place = tuple(_in_place_rows(plan.model, plan.form))
     state = _state_rows(plan.model)
     chosen = Selection(tensors, op_rows, in_place, state)
+    # A name of the model may look like a pattern (``conv[1]``): if the plan has the name, the name is meant.
     is_one = subject is not None and not (is_pattern(subject) and not chosen.has(subject))
     if subject is not None and is_one:
         subject, chosen = chosen.about(subject)

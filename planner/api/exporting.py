@@ -78,6 +78,7 @@ def export(
         )
     constants_file = None
     if jax is not None and step is not None:
+        # Constants before the step that loads them: where the second write fails, no step without constants is left.
         if step.constants:
             constants_file = jax.with_suffix(".npz")
             stream = io.BytesIO()

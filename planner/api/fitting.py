@@ -156,6 +156,7 @@ def fit(
     if plan is not None and len(asked) > 1:
         raise UsageError(f"--plan {plan}: on which topology?", hint="write one --topology")
     if plan is not None:
+        # The plan is taken from the answer for its count, so that count is answered, whether or not it is in --gpus.
         asked = [replace(one, counts=tuple(sorted({*one.counts, plan}))) for one in asked]
     destination = Destination(path_of(out) or Path(f"{path.stem}.tofu{plan}"), force, None, has_models=False)
     if plan is not None:

@@ -182,6 +182,7 @@ def plan(
             if sentence := cuda_changes(workers).sentence():
                 notice(sentence)
         warnings = (*warnings, *state_warnings(session.whole))
+        # Only now: the plans beside this one are searched for, too, and may be what the stop leaves out.
         complete = replace(complete, stopped_by=stop.stopped_by, warnings=warnings)
         if stop.stopped_by is not None:
             notice(_STOPPED[stop.stopped_by])

@@ -127,6 +127,7 @@ def profile(
     times = PartTimes(stopwatch, limit, progress)
     given = f" --topology {topology}" if topology is not None else f" --gpus {gpus}" if gpus is not None else ""
     so_far = partial(times.profile, graph.name, f"tofu profile {path.name}{given} --device {device}")
+    # Which composites a plan takes through their bodies is known after a search: composites and bodies are measured.
     least = expand(graph, only_through_bodies(graph, descriptions)).graph
     ops = descriptions.bind_all(least)
     times.measure("ops", least, _basic_strategies(ops, cuts_of_levels(levels)))

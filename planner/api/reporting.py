@@ -112,6 +112,8 @@ def report(
         try_file(file)
     progress("reading the plan")
     folder = open_folder(Path(directory) if directory is not None else newest_folder(Path()))
+    # Looked at twice: without an estimate there is no schedule, which is known before the program is read; whether
+    # the estimate can be made again, with this topology and profile, only after.
     if trace is not None and folder.plan.estimate is None:
         raise UsageError(
             f"--trace: the plan in {folder.path} is for no topology, and has no schedule",

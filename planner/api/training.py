@@ -144,6 +144,7 @@ def grad(
         made, proto = make(path, wishes), None
     graph = made.graph
     progress(f"writing {output}")
+    # A note of where external data lie is relative to the file that holds it: the new file gets one of its own.
     data_folder = data_folder_of(graph, file_of(path))
     if proto is None:
         proto = to_model(without_data_folder(graph))

@@ -81,6 +81,7 @@ def explain(
       tofu explain plan --memory
       tofu explain plan --memory --worker 3
     """
+    # Both arguments may be left out: one word alone that is no path is a tensor or op of the newest plan.
     if directory is not None and subject is None and not memory and not _is_a_path(directory):
         directory, subject = None, directory
     folder = None if directory is None else Path(directory)

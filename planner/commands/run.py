@@ -220,6 +220,7 @@ def run(
       tofu run plan --inputs batches/ --steps 1000 --lr cosine:0.1,0.001,1000 --checkpoint-dir ck --checkpoint-every 100
       tofu run plan --inputs batches/ --steps 1000 --checkpoint-dir ck --resume --export weights.safetensors
     """
+    # Before all imports: the process forks here, and a fork takes along no threads that a library has started.
     note = watched() if engine == "mpi" else None
     from planner.report import as_json, tables
     from planner.report.iteration_line import iteration_line
@@ -234,6 +235,7 @@ def run(
 
         def tell(report: StepReport) -> None:
             is_due = every is not None and (report.step % every == 0 or report.step == report.steps)
+            # An evaluation is told in a step that is not due, too: no later line has its numbers.
             if is_due or report.evaluation is not None:
                 line.note(iteration_line(report))
 

@@ -177,6 +177,7 @@ def explain(result: Explanation) -> dict[str, Any]:
         ],
         "bounds": bounds_json(result.distances),
         "steps": stepped_json(result.plan.strategies, (row.name for row in result.ops)),
+        # Told of one op, or in a short answer: an empty list would say in any other answer that there is nothing.
         **({"memory": [asdict(row) for row in result.memory]} if result.memory else {}),
         **({"causes": [reasons_json.cause(one) for one in result.causes]} if result.causes else {}),
         **({"kept": [reasons_json.kept(one) for one in result.kept]} if result.kept else {}),
@@ -203,6 +204,7 @@ def run(result: RunResult) -> dict[str, Any]:
         **({} if result.door is None else {"model_file": door_json(result.door)}),
         "first_step": result.first_step,
         "seconds": list(result.seconds),
+        # A worker's memory as the user counts it; the table tells copies between workers apart.
         "peak_bytes": [
             sum(parts) for parts in zip(result.arena_bytes, result.workspace_bytes, result.staging_bytes, strict=True)
         ],

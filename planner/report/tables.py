@@ -115,6 +115,7 @@ def run(result: RunResult, file: TextIO, *, is_told: bool = False) -> None:
         rows: list[tuple[str, ...]] = list(zip(numbers, list(map(format_loss, result.losses)), seconds, strict=True))
     else:
         columns, rows = ("step", "time"), list(zip(numbers, seconds, strict=True))
+    # This run has fetched nothing: further down, the bytes of no fetch would be called equal to the predicted ones.
     if not result.steps:
         facts = [("steps", f"{result.first_step - 1} were done already")]
         if result.exported:
@@ -260,6 +261,7 @@ def _profile(console: ReportConsole, profile: Profile) -> None:
         ]
     console.print_table(columns, rows, columns)
     console.print()
+    # A wait counts like work: a fetch that takes no time and waits long shows the worker that is late.
     longest = sorted(profile.steps, key=lambda step: -(step.seconds + step.wait_seconds))[:_SHOWN_STEPS]
     steps = [
         (
@@ -291,6 +293,7 @@ def compare(result: Comparison, file: TextIO) -> None:
     def amount(row: ComparisonRow) -> float:
         return (row.estimated_seconds if result.objective == "time" else row.cost) or 0
 
+    # Rows go by time wherever all plans have one, also after a search for bytes; ``amount`` is what was searched for.
     def order(row: ComparisonRow) -> tuple[bool, float]:
         return row.moved_bytes is None, (row.estimated_seconds if is_timed else row.cost) or 0
 

@@ -21,6 +21,7 @@ def already_done(plan: LoadedPlan, checkpoint: Checkpoint, loss: str, options: R
     """
     if checkpoint.step > options.steps:
         wish, asked, least = "--steps", str(options.steps), checkpoint.step + 1
+        # The caller has put steps in the place of epochs; who asked for epochs is answered in epochs.
         if options.epochs is not None:
             per_epoch = options.steps // options.epochs
             wish, asked, least = (

@@ -136,6 +136,8 @@ class Iterations:
                 raise self._diverged(f"the held-out loss is not finite after step {step}", unsound, "held-out data")
             if is_last:
                 break
+            # With verification the whole model's state goes on, so that errors do not add up from step to step. After
+            # an evaluation the workers hold the next state already: it was put back from what was kept.
             if options.verify:
                 hand_out_tiles(self._engine, self._whole, list(self._plan.states))
             elif self._kept is None:

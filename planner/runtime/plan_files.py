@@ -71,6 +71,8 @@ def load_plan(directory: Path, progress: Progress = silent, *, own: int | None =
     progress("reading the plan")
     folder = open_folder(directory)
     paths = tuple(folder.worker(worker) for worker in range(folder.plan.workers))
+    # The steps of all workers say who waits for whom, and how much moves. Functions and constants of the others are
+    # let go file by file: all together may be more than one machine of several holds.
     models = tuple(
         model if own in (None, worker) else replace(model, bodies={}, constants={})
         for worker, model in enumerate(_worker_models(paths, progress))

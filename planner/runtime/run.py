@@ -124,6 +124,8 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
             given = {**given, **feed.batch(first)}
         if options.inputs is not None:
             refuse_missing(graph, {*given, *supplied}, source=_source(options))
+        # Given arrays come before a checkpoint's, and a state among the inputs is that of step 1. It is taken out only
+        # after ``refuse_missing``, which judges what the user's file holds.
         if checkpoint is not None:
             given = {name: value for name, value in given.items() if not checkpoint.holds(name)}
         accuracy = accuracy_of(graph) if options.metric is not None else None

@@ -91,6 +91,8 @@ def columns(
         upper = operands[1] if weights is None else weights
         lower = next((one for one in operands if one != upper), upper)
         its = [bound]
+        # The products of the backward pass read an operand of the one that they are the gradients of. Two products with
+        # one operand find each other's: the first in the graph's order takes them, so that no byte counts twice.
         for tensor in operands:
             for reader in graph.consumers[tensor]:
                 if reader.name in products and reader.name not in forward and reader.name not in taken:

@@ -55,6 +55,8 @@ def packed(
         left_out, names = len(names) - len(chosen), [name for name in names if name in chosen]
     else:
         left_out = 0
+    # Names of equal layers differ in numbers alone: a form stands once, with the numbers and with runs of equal
+    # records, so that a deep network makes a page that is hardly larger.
     forms: dict[tuple[str, ...], list[str]] = {}
     numbers_of: dict[str, tuple[int, ...]] = {}
     for name in names:

@@ -80,6 +80,7 @@ class MessageEngine(Engine):
         post = messages(programs)[self._worker]
         neighbours = world.hosts.count(world.host)
         check_room([one for one in programs if world.hosts[world.ranks[one.worker]] == world.host])
+        # Each rank lays out memory for its own worker alone; whether there is room is asked for all ranks of the host.
         known = [one if one.worker == self._worker else _elsewhere(one) for one in programs]
         self._exchange = Exchange(known)
         if note is not None:

@@ -96,6 +96,7 @@ class SupervisedEngine(Engine):
                     for child in self._children
                 )
             )
+            # On GPUs, processes answer twice: all have made their device memory before any of them opens another's.
             if "lends" in answers[0]:
                 answers = self._ask({"lent": [answer["lends"] for answer in answers]})
             for child, answer in zip(self._children, answers, strict=True):
