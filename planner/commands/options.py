@@ -122,7 +122,8 @@ def check_one_form(*, json_wanted: bool, markdown_wanted: bool) -> None:
 
 STRATEGIES = [
     *("tofu", "tofu-recursion", "soybean", "soybean-levels", "layer-wise", "data", "model", "mixed", "hybrid"),
-    *("megatron", "fsdp", "fsdp-megatron", "context", "distcnn", "allrow-greedy", "spartan", "equalchop", "icml18"),
+    *("megatron", "fsdp", "fsdp-megatron", "context", "expert", "distcnn", "allrow-greedy", "spartan", "equalchop"),
+    "icml18",
 ]
 """Those of planner.search.literature.methods, which is not imported for its names alone."""
 JSON = click.option(

@@ -1,3 +1,3 @@
-"""Strategies of the literature that other networks than transformers have no plan by."""
+"""Strategies of the literature that other networks than transformers, or mixtures of experts, have no plan by."""
 
-OF_TRANSFORMERS = frozenset({"context", "fsdp-megatron", "megatron"})
+OF_TRANSFORMERS = frozenset({"context", "expert", "fsdp-megatron", "megatron"})

@@ -17,6 +17,7 @@ from planner.algebra.tiling import UNCUT
 from planner.cost.tables import Candidates
 from planner.search.literature import restrictions
 from planner.search.literature.context import ATTENTIONS, context_parallel
+from planner.search.literature.experts import expert_parallel
 from planner.search.literature.grids import processor_grids
 from planner.search.literature.layers import search_layers
 from planner.search.literature.levels import search_by_levels
@@ -105,6 +106,12 @@ def _fsdp_megatron(problem: Problem, cuts: int) -> list[Restriction]:
 def _context(problem: Problem, cuts: int) -> list[Restriction]:
     """Data parallelism across groups, positions divided within, of all group sizes from 2."""
     within = context_parallel(problem)
+    return [within, *grouped(data_parallel(problem), within, cuts, range(1, cuts))]
+
+
+def _expert(problem: Problem, cuts: int) -> list[Restriction]:
+    """Data parallelism across groups, experts divided within, of all group sizes from 2."""
+    within = expert_parallel(problem)
     return [within, *grouped(data_parallel(problem), within, cuts, range(1, cuts))]
 
 
@@ -210,6 +217,13 @@ _ALL = (
         _best_of(_context),
         True,
         through_bodies=ATTENTIONS,
+    ),
+    Method(
+        "expert",
+        "expert parallelism (GShard): experts divided in a group, data across",
+        _best_of(_expert),
+        True,
+        is_closed_form=True,
     ),
     Method("distcnn", "SPAA'21, section 2: products and convolutions on processor grids", _distcnn, with_nests=True),
     Method("allrow-greedy", "every tensor along its first dim (Tofu, section 7.3)", _recursive(first_dim)),
