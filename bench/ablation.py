@@ -27,6 +27,7 @@ become. Limits lie between what every plan takes at least and what the plan with
     prices    plans at prices of memory
     mixing    a plan that fits with parts of one that is cheaper
     last      ops in steps of the leanest plan that was found
+    each      deliveries shared one by one; without, as many as have room, by halving
 """
 
 from __future__ import annotations
@@ -55,10 +56,10 @@ from planner.graph.to_onnx import write_model
 from planner.partition.workspace import ELEMENTWISE
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.goal import Goal, least_cost
-from planner.planning.limit import fit
+from planner.planning.limit import fit, room
 from planner.planning.limit.fit import _Within
 from planner.planning.limit.in_steps import fitted_by_steps
-from planner.planning.limit.trial import Trial
+from planner.planning.limit.trial import Trial, judged_by_residence
 from planner.planning.machines import memory_limits, target_of
 from planner.planning.objective import Times
 from planner.planning.request import PlanRequest, source_of
@@ -195,8 +196,8 @@ class Bench:
         return f"| {name} | {effort_name}, {len(pairs)} plans | " + " | ".join(cells) + " |"
 
 
-WAYS = ("steps", "prices", "mixing", "last")
-"""To keep to a limit on memory, in the order in which they are gone."""
+WAYS = ("steps", "prices", "mixing", "last", "each")
+"""To keep to a limit on memory, in the order in which they are gone, then where deliveries are shared."""
 
 
 @contextlib.contextmanager
@@ -224,7 +225,12 @@ def _ways(off: frozenset[str], used: set[str]) -> Iterator[None]:
         used.update([name] if found is not None else [])
         return found
 
+    def halved(decided: Decided) -> bool:
+        used.add("each")
+        return "each" in off or judged_by_residence(decided)
+
     with (
+        mock.patch.object(room, "judged_by_residence", halved),
         mock.patch.object(fit, "at_prices", prices),
         mock.patch.object(_Within, "_mix", mixing),
         mock.patch.object(fit, "fitted_by_steps", stepped),

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from statistics import median
@@ -37,13 +38,9 @@ from planner.planning.bodies import decide_with_bodies
 from planner.planning.goal import least_cost
 from planner.planning.limit.fit import within
 from planner.planning.limit.trial import Trial, trial_of
-from planner.search.effort import HIGHEST_PRICE, NORMAL_BOUND
-from planner.search.memory.nearby import Nearby
+from planner.search.decide import decide
+from planner.search.effort import HIGHEST_PRICE
 from planner.search.memory.prices import cheapest_mixture
-from planner.search.model.found import Found
-from planner.search.model.problem import no_restriction
-from planner.search.moves.bounding import LowerBound
-from planner.search.moves.move import Ground, Known
 from planner.search.request import SearchRequest
 from planner.zoo import build
 
@@ -94,7 +91,6 @@ class Sweep:
     def bound(self, limit: int, found: Trial, most_solved: int) -> float | None:
         """What a plan moves at least whose residence is within a limit on all workers together."""
         plans = [self.first.decided, found.decided]
-        nearby = Nearby(plans, self.ask)
         tried: list[Mapping[int, Fraction]] = []
         best = Fraction(0)
         while len(tried) < most_solved and best < plans[1].cost * (1 - _TOLERANCE):
@@ -106,14 +102,11 @@ class Sweep:
             if prices in tried:
                 break
             tried.append(prices)
-            tables = PricedTables(self.tables, self.residence, prices)
-            problem = nearby.problem(tables)
-            start = nearby.tilings(nearby.solved(tables))
-            ground = Ground(problem, plans[0].cuts, lambda inner, cuts: no_restriction)
-            known = LowerBound(NORMAL_BOUND)(ground, Known((Found(start, problem.cost(start), 0),)))
-            if known.lower is not None:
-                best = max(best, known.lower - sum(prices.values(), Fraction(0)) * limit * self.workers)
-            plan = nearby.plan(known.best.tilings)
+            priced = replace(self.ask, tables=PricedTables(self.tables, self.residence, prices))
+            plan = decide(self.first.decided.graph, self.first.decided.ops, priced)
+            if plan.certified_gap is not None:
+                lower = Fraction(plan.cost) / (1 + Fraction(plan.certified_gap))
+                best = max(best, lower - sum(prices.values(), Fraction(0)) * limit * self.workers)
             plans.append(costed(plan.graph, plan.ops, plan, self.tables))
         return float(best) if best > 0 else None
 

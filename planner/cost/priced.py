@@ -28,25 +28,18 @@ _MOMENTS = 16
 class PricedTables(CostTables):
     """``CostTables`` that add a charge for each byte that lies on a worker at a moment that has a price."""
 
-    def __init__(
-        self,
-        plain: CostTables,
-        residence: Residence,
-        prices: Mapping[int, Fraction],
-        tilt: Fraction = Fraction(0),
-    ) -> None:
+    def __init__(self, plain: CostTables, residence: Residence, prices: Mapping[int, Fraction]) -> None:
         """Shares what the plain tables know.
 
         Args:
             plain: what moves.
             residence: of the graph that is planned.
             prices: by moment, the moved bytes that a byte is worth; not negative.
-            tilt: see ``Residence.weights``.
         """
         super().__init__(plain.rates)
         self._plain = plain
         self._residence = residence
-        weights = residence.weights(prices, tilt)
+        weights = residence.weights(prices)
         as_rounded: dict[Weights, Weights] = {
             one: (rounded(one[0]), rounded(one[1]), rounded(one[2])) for one in dict.fromkeys(weights.values())
         }

@@ -43,9 +43,6 @@ Port: TypeAlias = tuple[str, bool, int]
 Weights: TypeAlias = tuple[Fraction, Fraction, Fraction]
 """Prices of a byte that lies there: while the op runs, between ops, and always (as tiles of a graph input)."""
 
-_STEPS = 8
-"""Tilted prices change in 8 steps along the graph, so that equal layers within a step share their tables."""
-
 
 @dataclass(frozen=True, slots=True)
 class Stay:
@@ -231,12 +228,11 @@ class Residence:
         self._least_read[key] = prod(max(0, extent) for extent in extents)
         return self._least_read[key]
 
-    def weights(self, prices: Mapping[int, Fraction], tilt: Fraction = Fraction(0)) -> dict[Port, Weights]:
+    def weights(self, prices: Mapping[int, Fraction]) -> dict[Port, Weights]:
         """What a byte of each port's tables costs, where it costs something.
 
         Args:
             prices: of a byte, by moment.
-            tilt: the share by which a byte costs more at the last op's ports than at the first op's.
         """
         moments = sorted(prices)
         until = [Fraction(0), *itertools.accumulate(prices[moment] for moment in moments)]
@@ -245,12 +241,10 @@ class Residence:
         known: dict[tuple[object, ...], Weights] = {}
         for port, stay in self._stays.items():
             between = bisect_left(moments, stay.between.start), bisect_left(moments, stay.between.stop)
-            step = stay.moment * _STEPS // self.moments if tilt else 0
-            key = (prices.get(stay.moment), between, stay.counts_tiles, step)
+            key = (prices.get(stay.moment), between, stay.counts_tiles)
             if key not in known:
-                times = 1 + tilt * step / _STEPS
                 during, lying = prices.get(stay.moment, nothing), until[between[1]] - until[between[0]]
-                known[key] = (during * times, lying * times, until[-1] * times if stay.counts_tiles else nothing)
+                known[key] = (during, lying, until[-1] if stay.counts_tiles else nothing)
             if any(known[key]):
                 found[port] = known[key]
         return found

@@ -137,13 +137,8 @@ LOWEST_PRICE = Fraction(1, 1024)
 """The first price that is tried, in the same unit: it only chooses, among plans of one cost, the one of less memory."""
 MOST_TRIALS = 16
 """Plans that are searched for at the prices of one limit, at most. Doubled, up to twice the time where none fits."""
-EXPLORED_PRICES = 2
-"""Prices of one limit for which a plan is searched for from nothing; for the others it is solved for near those plans.
-Doubled, up to twice the time."""
-MOST_GIVEN_BACK = 8
-"""Parts of a cheaper plan that are tried one by one. Doubled, up to twice the programs that are made for it."""
-PRICE_TILTS = (Fraction(0), Fraction(1, 8), Fraction(-1, 8))
-"""How prices are tilted, one after the other: at even prices layers that are equal go one way all together."""
+FEWEST_TRIALS = 2
+"""As many are searched for at least, however large the graph is. Doubled, up to twice the time of large graphs."""
 EQUAL_AIMS = Fraction(1, 2000)
 """Share of a limit: two aims for memory that differ by less count as equal. Doubled, fewer trials."""
 

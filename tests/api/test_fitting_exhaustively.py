@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from planner import opdefs
-from planner.algebra.tiling import UNCUT
+from planner.algebra.tiling import UNCUT, Tiling
 from planner.cost.priced import PricedTables
 from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
@@ -23,13 +25,32 @@ from planner.planning.limit.trial import trial_of
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.effort import HIGHEST_PRICE
-from planner.search.memory.nearby import Nearby
 from planner.search.model.problem import Problem
 from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 from planner.zoo import mlp
 
 WORKERS = 2
+
+
+def problem_of(graph: Graph, ops: tuple[BoundOp, ...], tables: CostTables) -> Problem:
+    return Problem(graph, ops, WORKERS, False, with_partial_sums=True, with_nests=True, tables=tables)
+
+
+def plan_of(problem: Problem, tilings: Sequence[Tiling], like: Decided) -> Decided:
+    """The plan in which each variable is this, with the bytes that move."""
+    moves = dict.fromkeys(like.tilings, 0)
+    for link, amount in zip(problem.links, problem.link_bytes(tuple(tilings)), strict=True):
+        moves[link.name] += amount
+    return replace(
+        like,
+        tilings={name: tilings[problem.variable_of_tensor[name]] for name in like.tilings},
+        strategies={
+            name: replace(strategy, tiling=tilings[problem.variable_of_op[name]])
+            for name, strategy in like.strategies.items()
+        },
+        tensor_bytes=moves,
+    )
 
 
 def summed(problem: Problem) -> NDArray[np.int64]:
@@ -52,13 +73,12 @@ def summed(problem: Problem) -> NDArray[np.int64]:
 def frontier(graph: Graph, ops: tuple[BoundOp, ...], first: Decided) -> list[tuple[int, int]]:
     """Of all plans those that cost less than every plan of which a worker takes as little: the cost, and the peak."""
     tables, residence = CostTables(), Residence(graph, ops)
-    nearby = Nearby([first], SearchRequest(WORKERS))
-    problem = nearby.problem(tables)
+    problem = problem_of(graph, ops, tables)
     candidates = [problem.extensions(variable, UNCUT, WORKERS) for variable in problem.variables]
     costs = summed(problem)
     held = np.zeros_like(costs)
     for moment in range(residence.moments):
-        priced = summed(nearby.problem(PricedTables(tables, residence, {moment: Fraction(1)})))
+        priced = summed(problem_of(graph, ops, PricedTables(tables, residence, {moment: Fraction(1)})))
         np.maximum(held, priced - costs, out=held)
     found: list[tuple[int, int]] = []
     for place in np.argsort(costs, axis=None, kind="stable").tolist():
@@ -67,11 +87,7 @@ def frontier(graph: Graph, ops: tuple[BoundOp, ...], first: Decided) -> list[tup
             continue
         values = np.unravel_index(place, costs.shape)
         composites = tuple(own[value] for own, value in zip(candidates, values, strict=True))
-        plan = nearby.plan(composites)
-        moves = dict.fromkeys(plan.tilings, 0)
-        for link, amount in zip(problem.links, problem.link_bytes(composites), strict=True):
-            moves[link.name] += amount
-        object.__setattr__(plan, "tensor_bytes", moves)
+        plan = plan_of(problem, composites, first)
         peak = max(partition(graph, ops, plan, lean=True).program.peak_bytes)
         if not found or peak < found[-1][1]:
             found.append((int(costs[values]), peak))
@@ -101,15 +117,15 @@ def test_no_plan_within_a_limit_costs_less(sizes: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize("rates", [Rates(), Rates(1000.0, 0.001)], ids=["usual rates", "dear work"])
 def test_the_highest_price_is_more_than_a_byte_of_memory_saves(rates: Rates) -> None:
     """Of all plans the one that is best at that price takes the least, whatever it costs otherwise."""
-    graph, ask = mlp(1, 24, 40), SearchRequest(WORKERS, tables=CostTables(rates))
+    graph, tables = mlp(1, 24, 40), CostTables(rates)
     ops = opdefs.standard().bind_all(graph)
-    nearby, residence = Nearby([decide(graph, ops, ask)], ask), Residence(graph, ops)
-    costs = summed(nearby.problem(ask.tables))
+    residence = Residence(graph, ops)
+    costs = summed(problem_of(graph, ops, tables))
     dearest = Fraction(0)
     assert residence.moments > 1
     for moment in range(residence.moments):
-        priced = PricedTables(ask.tables, residence, {moment: Fraction(1)})
-        held = summed(nearby.problem(priced)) - costs
+        priced = PricedTables(tables, residence, {moment: Fraction(1)})
+        held = summed(problem_of(graph, ops, priced)) - costs
         amounts = np.unique(held)
         cheapest = [int(costs[held == amount].min()) for amount in amounts]
         saved = zip(amounts[1:].tolist(), cheapest[1:], strict=True)

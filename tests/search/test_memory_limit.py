@@ -24,7 +24,7 @@ def measured(point: Point, excess: int) -> Measured[Point]:
 def planner(points: Sequence[Point], needs: Sequence[int], limit: int, asked: list[Prices]) -> Planner[Point]:
     """The cheapest of some plans at prices; what the program of each needs is given."""
 
-    def plan_for(prices: Prices, tilt: Fraction) -> Measured[Point]:
+    def plan_for(prices: Prices) -> Measured[Point]:
         asked.append(prices)
 
         def charged(point: Point) -> tuple[Fraction, Point]:
@@ -61,7 +61,7 @@ points = st.lists(st.tuples(st.integers(0, 300), st.integers(1, 300)), min_size=
 def test_the_best_corner_that_fits_is_found(plans: list[Point], limit: int) -> None:
     asked: list[Prices] = []
     plan_for = planner(plans, [held for _, held in plans], limit, asked)
-    tried, _ = at_prices(plan_for({}, Fraction(0)), plan_for, 1)
+    tried, _ = at_prices(plan_for({}), plan_for, 1)
     assert len(asked) - 1 == len(tried) - 1 <= MOST_TRIALS
     fitting = [point for point in corners(plans) if point[1] <= limit]
     assert any(plan.is_fitting for plan in tried) == bool(fitting)
@@ -81,7 +81,7 @@ def test_the_program_decides_and_not_residence() -> None:
     # At the aim that residence suggests, the plan does not fit in truth: the aim is lowered.
     plans, needs = [(0, 100), (10, 60), (30, 40), (100, 5)], [50, 45, 20, 10]
     plan_for = planner(plans, needs, 30, [])
-    tried, _ = at_prices(plan_for({}, Fraction(0)), plan_for, 1)
+    tried, _ = at_prices(plan_for({}), plan_for, 1)
     assert best_of(tried).plan == (30, 40)
     assert max(plan.objective for plan in tried if plan.objective < 30) == 10, "the next cheaper one was tried, too"
 
@@ -89,7 +89,7 @@ def test_the_program_decides_and_not_residence() -> None:
 def test_a_plan_between_two_that_do_not_fit_is_found() -> None:
     plans, needs = [(0, 100), (10, 60), (30, 40), (100, 5)], [50, 20, 45, 40]
     plan_for = planner(plans, needs, 30, [])
-    assert best_of(at_prices(plan_for({}, Fraction(0)), plan_for, 1)[0]).plan == (10, 60)
+    assert best_of(at_prices(plan_for({}), plan_for, 1)[0]).plan == (10, 60)
 
 
 def test_of_plans_that_cost_the_same_the_one_that_takes_less() -> None:
@@ -104,6 +104,6 @@ def test_memory_has_a_price_at_every_moment_at_which_a_plan_is_fullest() -> None
     # What saves at one moment makes the other fullest; only a price at both leads to the third plan.
     plans = [(0, 100, 100), (5, 40, 100), (6, 100, 40), (12, 50, 50), (90, 30, 30)]
     plan_for = planner(plans, [max(point[1:]) for point in plans], 60, [])
-    tried, prices = at_prices(plan_for({}, Fraction(0)), plan_for, 1)
+    tried, prices = at_prices(plan_for({}), plan_for, 1)
     assert best_of(tried).plan == (12, 50, 50)
     assert set(prices) == {0, 1}

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +27,8 @@ from planner.planning.limit.refusal import does_not_fit
 from planner.planning.limit.trial import MOST_TIGHTENED, Trial, judged_by_residence, trial_of
 from planner.progress import silent
 from planner.search.decide import decide
-from planner.search.decided import Decided
-from planner.search.effort import EXPLORED_PRICES, MOST_TRIALS
+from planner.search.effort import FEWEST_TRIALS, MOST_TRIALS
 from planner.search.memory.limit import Measured, Prices, at_prices
-from planner.search.memory.nearby import Nearby
 from planner.search.request import SearchRequest
 from planner.stop import StoppedError
 from planner.units import format_bytes
@@ -174,28 +171,17 @@ class _Within:
         return Measured(trial, self._goal.of(trial), held, lacking)
 
     def _at_prices(self, start: Measured[Trial]) -> tuple[list[Measured[Trial]], Prices]:
-        """Plans at prices of memory: a few that are searched for from nothing, then those that are near them."""
-        ask, tables = self._ask, self._goal.tables
-        known = [start.plan.decided]
-        nearby: Nearby | None = None
+        """Plans at prices of memory, each searched for anew."""
+        ask, plain = self._ask, self._decided
 
-        def found_for(priced: PricedTables) -> Decided:
-            nonlocal nearby
-            if ask.strategy != "tofu" or len(known) <= EXPLORED_PRICES:
-                again = replace(ask, effort="quick", tables=priced, progress=silent, is_needed=not ask.stop.has_plan)
-                known.append(decide(self._decided.graph, self._decided.ops, again))
-                return known[-1]
-            if nearby is None:
-                nearby = Nearby(known, replace(ask, tables=tables))
-            return nearby.solved(priced)
-
-        def plan_for(prices: Prices, tilt: Fraction = Fraction(0)) -> Measured[Trial]:
+        def plan_for(prices: Prices) -> Measured[Trial]:
             self._end_if_due()
             ask.progress(f"{_DOING}: memory has a price at {len(prices)} moments")
-            priced = PricedTables(tables, self._residence, prices, tilt)
-            return self._measured(trial_of(found_for(priced), ask.tables, lean=True))
+            priced = PricedTables(self._goal.tables, self._residence, prices)
+            quick = replace(ask, effort="quick", tables=priced, progress=silent, is_needed=not ask.stop.has_plan)
+            return self._measured(trial_of(decide(plain.graph, plain.ops, quick), ask.tables, lean=True))
 
-        most = min(MOST_TRIALS, max(EXPLORED_PRICES, _MOST_OPS_TRIED // len(self._decided.ops)))
+        most = min(MOST_TRIALS, max(FEWEST_TRIALS, _MOST_OPS_TRIED // len(plain.ops)))
         return at_prices(start, plan_for, len(self._limits), self._goal.highest_price, most)
 
     def _mix(self, cheaper: Measured[Trial], best: Measured[Trial], prices: Prices) -> None:

@@ -16,7 +16,6 @@ from planner.artifacts.plan import OpStrategy
 from planner.cost.by_op import op_cost
 from planner.cost.tables import CostTables
 from planner.search.decided import Decided
-from planner.search.effort import MOST_GIVEN_BACK
 from planner.tdl.bind import BoundOp
 
 Strategies: TypeAlias = Mapping[str, OpStrategy]
@@ -114,23 +113,15 @@ def mixed(parts: Sequence[Part], is_fitting: Callable[[set[str]], bool]) -> set[
             not agree with the order of the parts, so every plan that fits is a candidate.
     """
 
-    def fits(chosen: Sequence[Part]) -> bool:
-        return is_fitting({name for names, _, _ in chosen for name in names})
+    def names_of(chosen: Sequence[Part]) -> set[str]:
+        return {name for names, _, _ in chosen for name in names}
 
     taken = sorted(parts, key=_rank)
     low, high = 0, len(taken)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if fits(taken[:middle]) else (middle, high)
-    taken = taken[:high]
-    # What one part too many saved may make another one needless: the dearest is given back first.
-    for part in sorted(taken, key=lambda part: -part[1])[:MOST_GIVEN_BACK]:
-        fewer = [other for other in taken if other is not part]
-        if part[1] <= 0 or not fewer:
-            break
-        if fits(fewer):
-            taken = fewer
-    return {name for names, _, _ in taken for name in names}
+        low, high = (low, middle) if is_fitting(names_of(taken[:middle])) else (middle, high)
+    return names_of(taken[:high])
 
 
 def _rank(part: Part) -> tuple[int, Fraction, int]:

@@ -20,7 +20,7 @@ from typing import Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.search.effort import EQUAL_AIMS, HIGHEST_PRICE, LOWEST_PRICE, MOST_TRIALS, PRICE_TILTS
+from planner.search.effort import EQUAL_AIMS, HIGHEST_PRICE, LOWEST_PRICE, MOST_TRIALS
 from planner.search.memory.prices import cheapest_mixture
 from planner.stop import StoppedError
 
@@ -56,8 +56,8 @@ class Measured(Generic[P]):
         return int(self.residence.max(initial=0))
 
 
-Planner: TypeAlias = Callable[[Prices, Fraction], Measured[P]]
-"""Makes and measures the plan for prices, and for how they are tilted (``Residence.weights``)."""
+Planner: TypeAlias = Callable[[Prices], Measured[P]]
+"""Makes and measures the plan for prices."""
 
 
 def at_prices(
@@ -83,7 +83,7 @@ def at_prices(
     if first.is_fitting:
         return [first], {}
     prices: Prices = {first.fullest: LOWEST_PRICE}
-    tried = [first, plan_for(prices, Fraction(0))]
+    tried = [first, plan_for(prices)]
     if not tried[-1].is_fitting:
         with contextlib.suppress(StoppedError):  # what was tried until then is there
             prices = _hunt(tried, plan_for, workers, highest_price, most_trials)
@@ -94,7 +94,7 @@ def _hunt(
     tried: list[Measured[P]], plan_for: Planner[P], workers: int, highest_price: Fraction, most_trials: int
 ) -> Prices:
     """Adds plans to those that were tried, aim by aim; the last prices of an aim at which a plan fits."""
-    known: list[tuple[Prices, Fraction]] = []
+    known: list[Prices] = []
     kept: Prices = {}
 
     def aim_of(plan: Measured[P]) -> int:
@@ -106,11 +106,10 @@ def _hunt(
     while True:
         while len(tried) <= most_trials:
             prices = _prices(tried, aim, highest_price)
-            tilt = next((tilt for tilt in PRICE_TILTS if (prices, tilt) not in known), None)
-            if tilt is None:
+            if prices in known:
                 break
-            known.append((prices, tilt))
-            tried.append(plan_for(prices, tilt))
+            known.append(prices)
+            tried.append(plan_for(prices))
         there = [one for one in tried if one.most_bytes <= aim]
         best = min(there, key=lambda one: (one.objective, one.excess_bytes), default=None)
         if best is not None and not best.is_fitting:

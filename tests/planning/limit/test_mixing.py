@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.planning.limit.mixing import components, mixed
-from planner.search.effort import MOST_GIVEN_BACK
 
 
 def test_components_are_what_hangs_together() -> None:
@@ -40,10 +39,3 @@ def test_mixing_fits_and_costs_no_more_than_the_plan_that_fits(sizes: list[tuple
     best = min(objective(subset) for subset in subsets if is_fitting(subset))
     # Taken in the order of their price, the fewest that fit: at most the last one is too much.
     assert best <= objective(found) <= best + max(moved for moved, _ in sizes)
-
-
-def test_what_one_part_too_many_saves_is_given_back() -> None:
-    # By price the small parts come first; the large one, which is needed, makes them needless.
-    saved = {**{str(number): 1 for number in range(MOST_GIVEN_BACK - 1)}, "large": 15}
-    every = [((name,), 20 if name == "large" else 1, size) for name, size in saved.items()]
-    assert mixed(every, lambda chosen: sum(saved[name] for name in chosen) >= 15) == {"large"}
