@@ -94,12 +94,16 @@ def owned_in(decided: Decided, graph: Graph) -> dict[str, int]:
 
 def _worth_owners(graph: Graph, plan: Decided, ask: SearchRequest) -> list[str]:
     """Lanes that cost more than what comes and goes when workers have some of them each."""
+    all_lanes = lanes_of(graph)
+    if not all_lanes:
+        return []
     tables = CostTables(ask.tables.rates)  # in bytes, whatever the search counts in
+    least = _LEAST_SHARE * costed(plan.graph, plan.ops, plan, tables).cost
     found = []
-    for lanes in lanes_of(graph):
+    for lanes in all_lanes:
         cost = _cost(lanes, plan, tables)
         saved = cost - min(_coming_and_going(lanes, graph, plan.cuts, is_free=not ask.partitioned_inputs), default=cost)
-        if saved > _LEAST_SHARE * costed(plan.graph, plan.ops, plan, tables).cost and not _is_ruled(lanes, ask.rules):
+        if saved > least and not _is_ruled(lanes, ask.rules):
             found.append(lanes.name)
     return found
 
