@@ -81,9 +81,20 @@ class DescriptionError(TofuError):
 
 
 class InfeasibleError(TofuError):
-    """No plan exists for what was asked."""
+    """No plan exists for what was asked.
+
+    Args:
+        what: as of every error.
+        facts: likewise.
+        hint: likewise.
+        lacking_bytes: where it is memory that there is too little of, what the worker lacks that lacks the most.
+    """
 
     exit_code = 1
+
+    def __init__(self, what: str, *, facts: tuple[str, ...] = (), hint: str = "", lacking_bytes: int = 0) -> None:
+        super().__init__(what, facts=facts, hint=hint)
+        self.lacking_bytes = lacking_bytes
 
 
 class DifferenceError(TofuError):

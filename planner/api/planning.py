@@ -16,6 +16,7 @@ from planner.counted import counts_told
 from planner.descriptions import UnknownOps
 from planner.graph.state_warnings import state_warnings
 from planner.machine.rates import Rates
+from planner.planning.capacity.smaller import saying_what_batch_fits
 from planner.planning.deliveries import Sharing
 from planner.planning.folder import Destination
 from planner.planning.limit.in_steps import OpSchedule
@@ -168,7 +169,8 @@ def plan(
     destination.try_it()
     with measured() as spent, counts_told(progress):
         session = Session(request)
-        planned = session.planned()
+        with saying_what_batch_fits(session):
+            planned = session.planned()
         progress("making a program for each worker")
         complete = session.complete(planned.trial)
         beside, warnings = session.beside(planned, complete)

@@ -156,9 +156,10 @@ class Session:
         Raises:
             TofuError: there is none, or none that was found fits into the memory there is.
         """
-        if self.request.limits is not None:
+        limits = self.request.limits
+        if limits is not None:
             self.request.progress("what every plan takes at least")
-            self._refuse_what_cannot_fit(self.request.limits)
+            self._refuse_what_cannot_fit(limits)
         plain, found = self._searched(self.request.rules)
         priced = self._priced(found)
         times = self._times() if self.request.is_timed else None
@@ -168,6 +169,21 @@ class Session:
         if self.request.op_schedule == "stepped":
             chosen = replace(chosen, decided=all_in_steps(chosen.decided))
         return Planned(chosen, priced, times, known, left_out)
+
+    def every_plan(self, model: Graph) -> EveryPlan:
+        """What all plans of a model have in common that are made as is asked for, with all computed again that may be.
+
+        Args:
+            model: as it was read: the session's own, or the same at another batch.
+
+        Raises:
+            UsageError: it has no backward pass, and activations are to be computed again.
+        """
+        form = canonical_under(self.request.rules, without_data_folder(model))[0].graph
+        operators = self.request.source.descriptions
+        if self._may_recompute:
+            return EveryPlan(form, operators, Activations(form).all)
+        return EveryPlan(recomputed(form, again_of(self.request.recompute, form, operators)), operators)
 
     def _refuse_what_cannot_fit(self, limits: tuple[int, ...]) -> None:
         """Refuses limits that no plan can keep to, whatever may be computed again.

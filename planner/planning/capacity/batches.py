@@ -8,7 +8,9 @@ one to which leads what that plan lacks, and then by halving.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -38,6 +40,37 @@ def looked_at(low: int, high: int) -> tuple[int, ...]:
     return tuple(sorted({low, high, *found}))
 
 
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What every plan takes at least at any batch, as two batches tell."""
+
+    small: int
+    """A batch."""
+    at_small: Ints
+    """By moment, bytes on all workers together at least."""
+    large: int
+    """A larger batch, or the same."""
+    at_large: Ints
+    """The same there."""
+
+    def largest(self, sizes: Sequence[int], room: int) -> int | None:
+        """The largest batch at which no more lies on all workers than there is room for; None if there is none.
+
+        Args:
+            sizes: batches, ascending.
+            room: in bytes.
+        """
+        width = max(1, self.large - self.small)
+
+        def fits(batch: int) -> bool:
+            return bool(
+                np.all((self.at_large - self.at_small) * (batch - self.small) <= (room - self.at_small) * width)
+            )
+
+        count = bisect_left(sizes, True, key=lambda batch: not fits(batch))
+        return sizes[count - 1] if count else None
+
+
 class LargestBatch:
     """Looks for the largest batch of a model, on one number of workers after the other."""
 
@@ -59,8 +92,10 @@ class LargestBatch:
         self._two = (given, ends[1] if ends[1] != given else ends[0])
         progress(f"reading the model at a batch of {self._two[1]}")
         self._again = batches.given.leanest_again
-        self._by_moment = tuple(zip(*map(self._least, self._two), strict=True))
-        """By what is computed again, nothing or the most, what every plan takes at least at the two batches."""
+        small, large = sorted(self._two)
+        vectors = zip(self._least(small), self._least(large), strict=True)
+        self._growths = [Growth(small, one, large, other) for one, other in vectors]
+        """By what is computed again: nothing, or the most."""
 
     def on(self, target: Target, limits: Sequence[int], known: int) -> int | None:
         """The largest batch for which a plan was found that fits; None if there is none.
@@ -110,19 +145,5 @@ class LargestBatch:
 
     def _largest(self, room: int) -> int | None:
         """The largest batch at which no more lies there at least than there is room for, as two batches tell."""
-        one, other = self._two
-        start, width = min(one, other), abs(other - one)
-
-        def fits(batch: int) -> bool:
-            for vectors in self._by_moment:
-                first, second = vectors if one < other else reversed(vectors)
-                if np.all((second - first) * (batch - start) <= (room - first) * max(1, width)):
-                    return True
-            return False
-
-        found = 0
-        for size in self._sizes:
-            if not fits(size):
-                break
-            found = size
-        return found or None
+        found = (growth.largest(self._sizes, room) for growth in self._growths)
+        return max((size for size in found if size is not None), default=None)

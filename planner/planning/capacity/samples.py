@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from planner.errors import UsageError
 from planner.graph.reading.load import load_model
@@ -15,8 +16,10 @@ from planner.training.doors.make import Wishes, make
 from planner.training.doors.read import file_of
 from planner.zoo import build, family_of
 
-_FIXED = (
-    "the file states its batch (a training graph of a symbolic batch, or a forward model with --loss and --optimizer, "
+STATED: Final = "the file states its batch"
+"""Why the batch of a training graph cannot be changed."""
+_FIXED: Final = (
+    f"{STATED} (a training graph of a symbolic batch, or a forward model with --loss and --optimizer, "
     "is read at others)"
 )
 
@@ -48,9 +51,9 @@ def batches_of_model(wanted: Wanted) -> Batches:
     stated = dict(source.dims or {})
     if symbol is not None and batch is not None and stated.setdefault(symbol, batch) != batch:
         raise UsageError(f"--batch {batch}, and --dim {symbol}={stated[symbol]}", hint="write one of them")
-    if symbol is not None and symbol in stated:
-        samples = Samples(stated[symbol], lambda size: _with_dims(source, training, {**stated, symbol: size}))
-        return Batches(samples.at(stated[symbol]), samples, "")
+    by_dim = samples_by_dim(replace(source, dims=stated), training)
+    if by_dim is not None:
+        return Batches(by_dim.at(by_dim.given), by_dim, "")
     if training is None:
         if batch is not None:
             raise UsageError(f"--batch {batch}: {_FIXED}", hint="write a range, or leave --batch out")
@@ -65,6 +68,19 @@ def batches_of_model(wanted: Wanted) -> Batches:
         return replace(source, make=lambda: make(source.model, replace(training, batch=size)).graph)
 
     return Batches(given, Samples(batch or count, at), "")
+
+
+def samples_by_dim(source: ModelSource, training: Wishes | None = None) -> Samples | None:
+    """How the batch is changed of a file that begins with a symbolic one, which has a size; None of other files.
+
+    Args:
+        source: how the file is read.
+        training: how it is trained, see ``Wanted``.
+    """
+    symbol, stated = _symbol_of_samples(source.model), dict(source.dims or {})
+    if symbol is None or symbol not in stated:
+        return None
+    return Samples(stated[symbol], lambda size: _with_dims(source, training, {**stated, symbol: size}))
 
 
 def _with_dims(source: ModelSource, training: Wishes | None, dims: Mapping[str, int]) -> ModelSource:

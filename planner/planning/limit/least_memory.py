@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost.residence import Residence
+from planner.cost.residence import Ints, Residence
 from planner.graph.bodies import expand
 from planner.graph.model import Graph
 from planner.graph.purposes import Purpose, purposes
@@ -85,6 +85,19 @@ class EveryPlan:
         found._leave_apart(again)
         return found
 
+    def at_moments(self, workers: int, *, through_bodies: bool = True) -> Ints:
+        """What every plan takes at least on all workers together, by moment; 0 where nothing is said.
+
+        Args:
+            workers: how many.
+            through_bodies: composite ops may be cut through their bodies.
+        """
+        if not through_bodies:
+            return self.by_moment
+        composite = {body.op.name for body in expand(self._graph, workers=workers).bodies}
+        said: Ints = np.where([op.name in composite for op in self.planned.ops], 0, self.by_moment)
+        return said
+
     def least(self, workers: int, *, through_bodies: bool = True) -> LeastMemory:
         """What every plan takes at least.
 
@@ -92,10 +105,7 @@ class EveryPlan:
             workers: how many.
             through_bodies: composite ops may be cut through their bodies.
         """
-        least = self.by_moment
-        if through_bodies:
-            composite = {body.op.name for body in expand(self._graph, workers=workers).bodies}
-            least = np.where([op.name in composite for op in self.planned.ops], 0, least)
+        least = self.at_moments(workers, through_bodies=through_bodies)
         if not least.any():
             return LeastMemory(0, "", {}, {})
         moment = int(np.argmax(least))

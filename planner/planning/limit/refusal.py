@@ -38,13 +38,14 @@ def does_not_fit(program: Program, graph: Graph, limits: Sequence[int], least: S
     facts += [f"{one.buffer} ({one.purpose.value}): {_size(one.size_bytes)}" for one in largest]
     enough = max(peaks)
     about = -(-workers * peaks[worker] // max(1, limit))
-    others = "so might a smaller batch, but no number of workers"
+    others = "no number of workers would"
     if about <= _MOST_TIMES_WORKERS * workers:
-        others = f"so might about {about} workers or a smaller batch"
+        others = f"so might about {about} workers"
     return InfeasibleError(
         f"no plan was found that fits: worker {worker} needs {_size(peaks[worker])} at least, and has {_size(limit)}",
         facts=tuple(facts),
         hint=f"{_size(enough)} for each of the {workers} workers would do (--memory {enough}B); {others}",
+        lacking_bytes=peaks[worker] - limit,
     )
 
 
@@ -76,7 +77,8 @@ def cannot_fit(
             f"of {_size(total)} on all workers together, while {op} runs: {_listing(sums)}",
             *(f"{name} ({meant[name].value}): {_size(size)}" for name, size in largest),
         ),
-        hint=f"no fewer than {-(-total // max(limits)):,} workers can hold it; a smaller batch takes less",
+        hint=f"no fewer than {-(-total // max(limits)):,} workers can hold it",
+        lacking_bytes=enough - sum(limits) // workers,
     )
 
 
@@ -97,8 +99,19 @@ def with_activations_again(refused: InfeasibleError, least: int, limits: Sequenc
     would = "would do, if a plan comes near to that" if least <= sum(limits) else "is too much as well"
     again = f"with activations computed again every plan takes {_size(each)} at least, which {would}"
     hint = "write --recompute auto" if least <= sum(limits) else refused.hint
-    return InfeasibleError(str(refused), facts=(*refused.facts, again), hint=hint)
+    return InfeasibleError(refused.what, facts=(*refused.facts, again), hint=hint, lacking_bytes=refused.lacking_bytes)
 
 
 def _size(count: int) -> str:
     return format_bytes(count, ByteUnit.BINARY)
+
+
+def with_batch(refused: InfeasibleError, batch: str) -> InfeasibleError:
+    """A refusal that says what a smaller batch would do.
+
+    Args:
+        refused: a plan.
+        batch: what it would do, in words.
+    """
+    hint = f"{refused.hint}; {batch}"
+    return InfeasibleError(refused.what, facts=refused.facts, hint=hint, lacking_bytes=refused.lacking_bytes)

@@ -66,5 +66,8 @@ def test_a_request_that_cannot_be_met_is_refused_before_any_search(
         api.plan(tmp_path / "m.onnx", gpus=2, memory="20KiB", out=tmp_path / "plan")
     assert no.value.facts[0].startswith("of ")
     assert "parameters" in no.value.facts[0]
-    assert no.value.hint == "no fewer than 6 workers can hold it; a smaller batch takes less"
+    assert (
+        no.value.hint
+        == "no fewer than 6 workers can hold it; a smaller batch takes less, but the file states its batch"
+    )
     assert not (tmp_path / "plan").exists()
