@@ -48,6 +48,7 @@ from planner.planning.objective import (
     timed,
 )
 from planner.planning.owners import decide_with_owners, even, is_even, owned_in
+from planner.planning.recomputation.bound import bound_of_all_sets
 from planner.planning.recomputation.offers import (
     Offers,
     best_of_sets,
@@ -405,7 +406,10 @@ class Session:
         is_large = judged_by_residence(plain)
         if self.request.is_free and goal.tables is self._tables:
             plans = [*plans, *self._of_the_literature(CLOSED_FORMS)]
-        found = fitted_by_copies(offers, plans, limits, self._ask, makes_program=self.makes_program)
+        lower = None
+        if is_large and goal.tables is self._tables:
+            lower = bound_of_all_sets(offers, sum(limits), self._ask)
+        found = fitted_by_copies(offers, plans, limits, self._ask, lower, makes_program=self.makes_program)
         if found is not None:
             self.request.stop.plan_is_there(is_fitting=True)
         elif is_large:

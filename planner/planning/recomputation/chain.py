@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from itertools import combinations, pairwise
+from itertools import chain, combinations, pairwise
 from typing import NamedTuple, TypeAlias
 
 from planner.graph.dependence import computed_from
@@ -83,6 +83,8 @@ def chain_of_sets(graph: Graph, work: Mapping[str, int]) -> tuple[frozenset[str]
         UsageError: the graph has no backward pass.
     """
     activations = Activations(graph)
+    if len(activations.held) <= _FEW_HELD:
+        return _every_set(activations, work)
     steps = []
     known: _Frontiers = {}
     for number, block in enumerate(_blocks(graph, activations)):
@@ -98,11 +100,15 @@ def chain_of_sets(graph: Graph, work: Mapping[str, int]) -> tuple[frozenset[str]
     for _, number, tensors in sorted(steps, key=lambda step: step[:2]):
         chosen[number] = tensors
         found.append(frozenset().union(*chosen.values()))
-    if len(activations.held) <= _FEW_HELD:  # every set, by its work
-        held = activations.held
-        sets = [frozenset(one) for count in range(len(held) + 1) for one in combinations(held, count)]
-        return tuple(sorted(sets, key=lambda one: sum(work[activations.all[name].name] for name in one)))
     return tuple(found) if len(found) > _FEW_SETS else tuple(_refined(found, list(activations.all)))
+
+
+def _every_set(activations: Activations, work: Mapping[str, int]) -> tuple[frozenset[str], ...]:
+    """Every set of what the backward pass reads, with what lies on the way to it alone, by its work."""
+    held = activations.held
+    chosen = chain.from_iterable(combinations(held, count) for count in range(len(held) + 1))
+    sets = dict.fromkeys(frozenset(activations.closed(one)) for one in chosen)
+    return tuple(sorted(sets, key=lambda one: sum(work[name] for name in {activations.all[name].name for name in one})))
 
 
 def _refined(sets: Sequence[frozenset[str]], order: Sequence[str]) -> Iterator[frozenset[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -12,7 +12,7 @@ from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, UsageError
 from planner.graph.bodies import expand
 from planner.graph.model import Graph
-from planner.graph.rewriting.recomputation import recomputable, recomputed
+from planner.graph.rewriting.recomputation import Activations, recomputable, recomputed
 from planner.planning.goal import Goal
 from planner.planning.limit.least_memory import EveryPlan
 from planner.planning.limit.trial import MOST_TIGHTENED, Trial, fullest, trial_of
@@ -51,21 +51,48 @@ class Offers:
         """The chain (``chain_of_sets``); of a model without a backward pass the empty set alone."""
         if not has_backward_pass(self.form):
             return (frozenset(),)
-        form, like, tables = self.form, self.like, self.goal.tables
-        inside = {
-            op.name: body.op.name
-            for body in expand(
-                form, frozenset(op.name for op in form.ops if op.name not in like.strategies), workers=like.workers
-            ).bodies
-            for op in body.ops
-        }
-        work = dict.fromkeys((op.name for op in form.ops), 0)
+        like, tables = self.like, self.goal.tables
+        work = self._computing(tables)
         for bound in like.ops:
-            name = inside.get(bound.op.name, bound.op.name)
+            name = self.inside.get(bound.op.name, bound.op.name)
+            if name in work:
+                work[name] += op_cost(like.graph, bound, like.strategies, like.tilings, tables)
+        return chain_of_sets(self.form, work)
+
+    @cached_property
+    def activations(self) -> Activations:
+        """Of the model."""
+        return Activations(self.form)
+
+    @cached_property
+    def inside(self) -> dict[str, str]:
+        """By op of a body through which an op is planned, that op."""
+        like = self.like
+        through = frozenset(op.name for op in self.form.ops if op.name not in like.strategies)
+        bodies = expand(self.form, through, workers=like.workers).bodies
+        return {op.name: body.op.name for body in bodies for op in body.ops}
+
+    def _computing(self, tables: CostTables) -> dict[str, int]:
+        """By op, what it costs one device to compute it."""
+        work = dict.fromkeys((op.name for op in self.form.ops), 0)
+        for bound in self.like.ops:
+            name = self.inside.get(bound.op.name, bound.op.name)
             if name in work:
                 work[name] += tables.computing(bound)
-                work[name] += op_cost(like.graph, bound, like.strategies, like.tilings, tables)
-        return chain_of_sets(form, work)
+        return work
+
+    @cached_property
+    def _work(self) -> dict[str, int]:
+        return self._computing(self.tables)
+
+    def work_of(self, again: Collection[str]) -> int:
+        """What it costs at least, in bytes, to compute a set of activations again: what does so for one device.
+
+        Args:
+            again: a set of the chain.
+        """
+        makers = {self.activations.all[name].name for name in self.activations.copied(again)}
+        return sum(self._work[name] for name in makers)
 
     def taken_by(self, plain: Decided, number: int) -> Decided:
         """A plan of the model with a set of the chain computed again, copies divided as what they copy."""
@@ -106,7 +133,13 @@ class Offers:
 
 
 def fitted_by_copies(
-    offers: Offers, plans: Sequence[Trial], limits: Sequence[int], ask: SearchRequest, *, makes_program: bool
+    offers: Offers,
+    plans: Sequence[Trial],
+    limits: Sequence[int],
+    ask: SearchRequest,
+    lower: int | None = None,
+    *,
+    makes_program: bool,
 ) -> tuple[int, Trial] | None:
     """The best of some plans of a large graph, each with as little computed again as makes it fit; None if none fits.
 
@@ -118,6 +151,7 @@ def fitted_by_copies(
         plans: of the model without copies and without shared deliveries.
         limits: the memory there is, one entry for each worker, in any order.
         ask: what plans were asked for.
+        lower: what no plan costs less than in bytes, whichever set it computes again; None: no bound is known.
         makes_program: else what lies there op by op has the last word.
 
     Returns:
@@ -139,7 +173,8 @@ def fitted_by_copies(
             if number is None:
                 continue
             begin[place] = number
-            trial = trial_of(offers.taken_by(plain, number), limit_bytes=min(limits))
+            taken = _with_gap(offers.taken_by(plain, number), lower)
+            trial = trial_of(taken, limit_bytes=min(limits))
             if best is None or goal.of(trial) < goal.of(best[1]):
                 best = (number, trial)
         if best is None or not makes_program or best[1].lacking_by_program(limits) <= 0:
@@ -210,8 +245,15 @@ def best_of_sets(
     if goal.tables is not offers.tables or len(bounds) < len(possible):
         return best
     # No plan with one of these sets costs less than the least of their bounds; the others can keep to no limit.
-    gap = max(0.0, trial.decided.cost / max(1, min(bounds)) - 1)
-    return number, replace(trial, decided=replace(trial.decided, certified_gap=gap, gap_of="bytes"))
+    return number, replace(trial, decided=_with_gap(trial.decided, min(bounds)))
+
+
+def _with_gap(decided: Decided, lower: int | None) -> Decided:
+    """A plan with its gap to a bound in bytes; as it is where none is known."""
+    if lower is None:
+        return decided
+    # A bound is rounded.
+    return replace(decided, certified_gap=max(0.0, decided.cost / max(1, lower) - 1), gap_of="bytes")
 
 
 def _spread(numbers: Sequence[int], most: int) -> list[int]:

@@ -1,0 +1,46 @@
+"""Tables of bytes in which some ops are brought some tensors for nothing: less than any plan that makes them again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from planner.cost.tables import CostTables, Request, Table
+from planner.graph.model import DType
+from planner.tdl.bind import BoundOp
+
+
+class FreeReads(CostTables):
+    """``CostTables`` in which it moves nothing that some ops read some tensors."""
+
+    def __init__(self, plain: CostTables, is_free: Callable[[str, str], bool]) -> None:
+        """Shares what the plain tables know, and goes on to find out.
+
+        Args:
+            plain: what moves else.
+            is_free: of an op and a tensor, by name, whether the op is brought it for nothing.
+        """
+        self.__dict__.update(plain.__dict__)
+        self._is_free = is_free
+
+    def _free(self, bound: BoundOp, is_input: bool, position: int) -> bool:
+        return is_input and self._is_free(bound.op.name, bound.op.inputs[position])
+
+    def kind(self, bound: BoundOp, is_input: bool, position: int, dtype: DType) -> tuple[object, ...]:
+        """As of plain tables; what is brought for nothing is of one kind."""
+        return ("free",) if self._free(bound, is_input, position) else super().kind(bound, is_input, position, dtype)
+
+    def of_place(self, bound: BoundOp) -> tuple[object, ...]:
+        """Which of an op's inputs are brought for nothing."""
+        return tuple(slot for slot, _ in enumerate(bound.op.inputs) if self._free(bound, True, slot))
+
+    def bytes_of(self, requests: Sequence[Request]) -> list[Table]:
+        """What moves; each of shape [tilings, strategies]."""
+        charged = iter(super().bytes_of([one for one in requests if not self._free(*one[:3])]))
+        return [self._nothing(one) if self._free(*one[:3]) else next(charged) for one in requests]
+
+    def _nothing(self, request: Request) -> Table:
+        shape = len(request.tilings), len(request.strategies)
+        lists = request.tilings, request.strategies
+        return self._once(("free",), lists, lambda: np.zeros(shape, dtype=np.int64))
