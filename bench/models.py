@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from planner import api
-from planner.artifacts.plan_folder import PLAN
+from planner.artifacts.place import PLAN
 from planner.graph.to_onnx import write_model
 from planner.search.effort import EffortName
 from planner.zoo import mlp

@@ -14,8 +14,9 @@ from itertools import chain
 from pathlib import Path
 
 from planner.algebra.tiling import Only, Tiling
+from planner.artifacts.place import PLAN
 from planner.artifacts.plan import digest
-from planner.artifacts.plan_folder import PLAN, write_folder
+from planner.artifacts.plan_folder import write_folder
 from planner.cost.by_op import op_bytes
 from planner.cost.tables import CostTables
 from planner.descriptions import in_force

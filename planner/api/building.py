@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from planner.api.arguments import AnyPath, checked, path_of
 from planner.api.opened import Opened, opened
-from planner.artifacts.plan_folder import PLAN, add_models, newest_folder, open_folder
+from planner.artifacts.place import PLAN
+from planner.artifacts.plan_folder import add_models, open_folder
 from planner.artifacts.program import Program
 from planner.collection import without_collection
 from planner.counted import counts_told
@@ -47,8 +46,8 @@ def build(
             planner.build("plan")
     """
     progress("reading the plan")
-    where = path_of(directory) or newest_folder(Path())
-    folder = open_folder(where, with_models=False)
+    folder = open_folder(path_of(directory), with_models=False)
+    where = folder.path
     if folder.has_models and not force:
         raise UsageError(f"{where} has the models of its workers", hint="make them anew with --force")
     try_folder(where)

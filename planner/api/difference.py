@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from planner.api.arguments import AnyPath, checked, path_of
-from planner.artifacts.plan_folder import MANIFEST, PLAN, PlanFolder, open_folder
+from planner.artifacts.place import MANIFEST, PLAN
+from planner.artifacts.plan_folder import PlanFolder, open_folder
 from planner.artifacts.planned_form import planned_form
 from planner.descriptions import in_force
 from planner.errors import UsageError

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from planner.artifacts.plan import Decision, DescriptionFile
-from planner.artifacts.plan_folder import PlanFolder, newest_folder, open_folder
+from planner.artifacts.plan_folder import PlanFolder, open_folder
 from planner.artifacts.planned_form import planned_form
 from planner.descriptions import in_force
 from planner.errors import UsageError
@@ -52,8 +52,7 @@ def opened(directory: Path | None, opdefs: Path | None, *, with_models: bool = T
     Raises:
         TofuError: there is no plan, or it does not fit.
     """
-    where = directory if directory is not None else newest_folder(Path())
-    folder = open_folder(where, with_models=with_models)
+    folder = open_folder(directory, with_models=with_models)
     model = read_model(folder.model, operators=EVERY_OPERATOR)
     planned = planned_form(folder, model)
     descriptions, source = in_force(opdefs, "replicate")

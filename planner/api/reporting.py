@@ -20,7 +20,7 @@ from planner.api.occupancy import memory_of_page
 from planner.api.opened import Opened, opened
 from planner.artifacts.measured import MeasuredRun, read_measured
 from planner.artifacts.plan import Plan
-from planner.artifacts.plan_folder import newest_folder, open_folder
+from planner.artifacts.plan_folder import open_folder
 from planner.artifacts.program import Program
 from planner.artifacts.waits import levels
 from planner.collection import without_collection
@@ -47,6 +47,7 @@ from planner.report.page.facts import Beside, Made, PlanFacts
 from planner.report.page.page import page
 from planner.report.page.strip import Picture, Strip
 from planner.report.page.trace import trace as traced
+from planner.report.wanted import wanted_files
 from planner.results import ReportResult
 from planner.search.request import SearchRequest
 from planner.whole import try_file, whole_file
@@ -102,16 +103,10 @@ def report(
     """
     output, svg, trace = path_of(output), path_of(svg), path_of(trace)
     profile, opdefs = path_of(profile), path_of(opdefs)
-    written = [file for file in (output, svg, trace) if file is not None]
-    if not written:
-        raise UsageError(
-            "report: what is to be written?",
-            hint="write -o plan.html, --svg FILE or --trace FILE; in Python, output=, svg= or trace=",
-        )
-    for file in written:
+    for file in wanted_files(output, svg, trace):
         try_file(file)
     progress("reading the plan")
-    folder = open_folder(Path(directory) if directory is not None else newest_folder(Path()))
+    folder = open_folder(path_of(directory))
     # Looked at twice: without an estimate there is no schedule, which is known before the program is read; whether
     # the estimate can be made again, with this topology and profile, only after.
     if trace is not None and folder.plan.estimate is None:

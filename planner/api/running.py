@@ -10,7 +10,8 @@ from typing import Literal
 from planner.api.arguments import AnyPath, checked, path_of
 from planner.api.given_arrays import AnyInputs, inputs_of
 from planner.artifacts.measured import MeasuredRun, MeasuredStep
-from planner.artifacts.plan_folder import lacks_models, newest_folder
+from planner.artifacts.place import newest_folder
+from planner.artifacts.plan_folder import lacks_models
 from planner.errors import UsageError
 from planner.graph.model import Tensor
 from planner.installed import require_runtime, runtime_notes

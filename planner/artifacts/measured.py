@@ -6,7 +6,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.artifacts.plan_folder import MEASURED, PLAN
+from planner.artifacts.place import PLAN
+from planner.artifacts.plan_folder import MEASURED
 from planner.errors import ModelError
 from planner.regular_file import digest_of
 from planner.strict_json import JsonError, Value, read_json

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Protocol
 
 from planner.artifacts.making import USUAL, Making
+from planner.artifacts.place import MANIFEST, PLAN, require_plan
 from planner.artifacts.plan import Plan, digest
 from planner.artifacts.source_file import SourceFile
 from planner.errors import ModelError, TofuError, UsageError
@@ -31,8 +32,6 @@ from planner.regular_file import digest_of, read_regular
 from planner.strict_json import JsonError, Value, read_json
 from planner.whole import try_folder, whole_file, whole_folder
 
-PLAN = "plan.json"
-MANIFEST = "manifest.json"
 MODEL = "model.onnx"
 MEASURED = "measured.json"
 SCHEMA_VERSION = 1
@@ -196,20 +195,19 @@ def _manifest_text(manifest: Mapping[str, object]) -> bytes:
     return (json.dumps(manifest, indent=1) + "\n").encode()
 
 
-def open_folder(directory: Path, *, with_models: bool = True) -> PlanFolder:
+def open_folder(directory: Path | None, *, with_models: bool = True) -> PlanFolder:
     """Reads a plan's folder and checks every file's digest.
 
     Args:
-        directory: the folder.
+        directory: the folder; None: the newest in the working directory.
         with_models: the workers' models are looked at, if they are there.
 
     Raises:
         UsageError: it is no plan's folder.
         ModelError: files are missing, or are not those of this plan; all of them at once.
     """
+    directory = require_plan(directory)
     manifest_file = directory / MANIFEST
-    if not manifest_file.is_file():
-        raise UsageError(f"{directory} holds no plan", hint="write one with `tofu plan`")
     try:
         manifest = read_json(manifest_file)
         version = manifest["schema_version"].integer()
@@ -275,15 +273,3 @@ def _fault(directory: Path, name: str, wanted: str) -> str:
     except OSError as error:
         return f"{name} cannot be read: {error.strerror}"
     return "" if found == wanted else f"{name} is not the file that was planned: its digest differs"
-
-
-def newest_folder(where: Path) -> Path:
-    """The plan folder in a directory that was written last.
-
-    Raises:
-        UsageError: there is none.
-    """
-    found = [manifest.parent for manifest in where.glob(f"*/{MANIFEST}") if (manifest.parent / PLAN).is_file()]
-    if not found:
-        raise UsageError("there is no plan in this directory", hint="name the plan's folder, or run `tofu plan` first")
-    return max(found, key=lambda folder: ((folder / MANIFEST).stat().st_mtime, folder.name))

@@ -28,6 +28,9 @@ def build(directory: Path | None, force: bool, opdefs: Path | None, json_wanted:
       tofu build plan
       tofu build plan --force
     """
+    from planner.artifacts.place import require_plan
+
+    require_plan(directory)
     from planner import api
     from planner.report import as_json, built
 

@@ -67,6 +67,9 @@ def compare(
       tofu compare train.onnx --topology dgx-h100 --profile h100.yaml
     """
     check_count("compare", gpus, topology)
+    from planner.graph.reading.named_file import require_model
+
+    require_model(model)
     from planner import api
     from planner.report import as_json, tables
 

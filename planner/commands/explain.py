@@ -85,9 +85,6 @@ def explain(
     if directory is not None and subject is None and not memory and not _is_a_path(directory):
         directory, subject = None, directory
     folder = None if directory is None else Path(directory)
-    from planner import api
-    from planner.report import as_json, occupancy, tables
-
     if memory:
         rows = {
             "tensor or op": subject,
@@ -98,6 +95,15 @@ def explain(
             "--bounds": bounds,
         }
         _refuse_beside_memory([name for name, value in rows.items() if value])
+    elif worker is not None:
+        raise UsageError("--worker: of one worker, memory is told", hint="add --memory")
+    from planner.artifacts.place import require_plan
+
+    require_plan(folder)
+    from planner import api
+    from planner.report import as_json, occupancy, tables
+
+    if memory:
         show(
             lambda line: api.memory(folder, worker=worker, opdefs=opdefs, progress=line),
             occupancy.memory_json,
@@ -106,8 +112,6 @@ def explain(
             "reading the plan",
         )
         return EXIT_DONE
-    if worker is not None:
-        raise UsageError("--worker: of one worker, memory is told", hint="add --memory")
     show(
         lambda _line: api.explain(
             folder,

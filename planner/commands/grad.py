@@ -67,6 +67,9 @@ def grad(
       tofu grad artifacts/ -o train.onnx
       tofu grad net.onnx --loss mse --optimizer adam --format training-info -o net.training.onnx
     """
+    from planner.graph.reading.named_file import require_model
+
+    require_model(model)
     from planner import api
     from planner.report import as_json, tables
 

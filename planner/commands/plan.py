@@ -222,6 +222,9 @@ def plan(
       tofu plan vad.onnx --gpus 2 --dim batch=8 --value sr=16000
     """
     check_count("plan", gpus, topology)
+    from planner.graph.reading.named_file import require_model
+
+    require_model(model)
     stated: dict[str, Any] = {} if state is None else {"state": state}
     from planner.report import as_json, tables
 

@@ -66,6 +66,9 @@ def profile(
       tofu profile train.onnx --topology dgx-h100 --device cuda --out h100.json
       tofu plan train.onnx --topology dgx-h100 --objective time --profile h100.json
     """
+    from planner.graph.reading.named_file import require_model
+
+    require_model(model)
     from planner import api
     from planner.report import device_profile
 

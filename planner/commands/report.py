@@ -52,6 +52,11 @@ def report(
       tofu report plan --trace trace.json
       tofu report plan --trace trace.json --topology cluster.yaml --profile device.json
     """
+    from planner.artifacts.place import require_plan
+    from planner.report.wanted import wanted_files
+
+    wanted_files(output, svg, trace)
+    require_plan(directory)
     from planner import api
     from planner.report import as_json, tables
 

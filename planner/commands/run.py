@@ -222,6 +222,10 @@ def run(
     """
     # Before all imports: the process forks here, and a fork takes along no threads that a library has started.
     note = watched() if engine == "mpi" else None
+    if engine != "mpi":  # ranks tell each other which of them lacks the plan
+        from planner.artifacts.place import require_plan
+
+        require_plan(directory)
     from planner.report import as_json, tables
     from planner.report.iteration_line import iteration_line
 

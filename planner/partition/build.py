@@ -8,8 +8,9 @@ from typing import Any
 
 from onnx import FunctionProto
 
+from planner.artifacts.place import PLAN
 from planner.artifacts.plan import Decision, Plan
-from planner.artifacts.plan_folder import MODEL, PLAN, worker_file
+from planner.artifacts.plan_folder import MODEL, worker_file
 from planner.artifacts.program import Fetch, Program, Segment
 from planner.artifacts.worker_model import WorkerModels
 from planner.graph.model import Graph

@@ -10,7 +10,8 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 from onnx import ModelProto
 
 from planner.artifacts.estimate import TimeEstimate
-from planner.artifacts.plan_folder import PLAN, open_folder
+from planner.artifacts.place import PLAN
+from planner.artifacts.plan_folder import open_folder
 from planner.artifacts.planned_form import check_named
 from planner.artifacts.program import Program
 from planner.artifacts.source_file import SourceFile

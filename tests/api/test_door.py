@@ -18,7 +18,7 @@ import onnx
 import pytest
 
 import planner
-from command_line import ROOT, model_file
+from command_line import ROOT, model_file, take_as_there
 from planner import api
 from planner.api.arguments import checked
 from planner.commands import main as cli
@@ -88,6 +88,7 @@ def called(line: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         raise CalledError("called")
 
     monkeypatch.setattr(api, command, note)
+    take_as_there(monkeypatch)
     assert cli.main(line.split()) == 2
     assert found, f"{line} calls no function"
     return found

@@ -10,12 +10,16 @@ import pytest
 
 import planner
 import planner.report
-from command_line import COMMANDS, Door
+from command_line import COMMANDS, Door, take_as_there
 
 
 @pytest.fixture
 def door(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Door:
-    """``planner.api``, ``report.as_json`` and ``report.tables`` replaced for one test; tracebacks go to its folder."""
+    """``planner.api``, ``report.as_json`` and ``report.tables`` replaced for one test; tracebacks go to its folder.
+
+    Models and plans that lines name are taken to be there.
+    """
+    take_as_there(monkeypatch)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     door = Door()
     api, as_json, tables, gate = (types.ModuleType(name) for name in ("api", "as_json", "tables", "gate"))

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +27,28 @@ print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)
     assert done.stderr.endswith("[]\n"), done.stderr
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("plan nofile.onnx --gpus 2", "nofile.onnx: no such file"),
+        ("run nodir", "nodir holds no plan"),
+        ("explain ./nodir", "nodir holds no plan"),
+        ("report nodir -o page.html", "nodir holds no plan"),
+        ("report nodir", "report: what is to be written?"),
+    ],
+)
+def test_what_is_not_there_is_refused_early(line: str, says: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "planner", *line.split()]
+    done = subprocess.run(command, cwd=tmp_path, text=True, capture_output=True, timeout=300)
+    lines = done.stderr.splitlines()
+    imported = [text.rpartition("|")[2].strip() for text in lines if text.startswith("import time:")]
+    said = [text for text in lines if not text.startswith("import time:")]
+    assert (done.returncode, said[0]) == (2, f"error: {says}")
+    assert len(imported) <= 180
+    assert "planner.commands.main" in imported
+    assert not {"onnx", "onnxruntime", "rich", "numpy"} & set(imported)
+
+
 def test_imports_only_the_layer_below() -> None:
     files = [ROOT / "cli.py", *sorted((ROOT / "planner" / "commands").glob("*.py"))]
     imported = set()
@@ -39,10 +62,12 @@ def test_imports_only_the_layer_below() -> None:
         "planner.api",
         "planner.api.operators",
         "planner.api.operators.Operators",
+        "planner.artifacts.place.require_plan",
         "planner.errors.TofuError",
         "planner.errors.UsageError",
         "planner.errors.did_you_mean",
         "planner.errors.out_of_memory",
+        "planner.graph.reading.named_file.require_model",
         "planner.installed.versions",
         "planner.report.annotation",
         "planner.report.as_json",
@@ -60,6 +85,7 @@ def test_imports_only_the_layer_below() -> None:
         "planner.report.tables",
         "planner.printable.printable",
         "planner.report.tone.toned_lines",
+        "planner.report.wanted.wanted_files",
         "planner.results.PlanResult",
         "planner.runtime.run_report.RunResult",
         "planner.runtime.run_report.StepReport",

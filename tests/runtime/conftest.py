@@ -13,8 +13,9 @@ from onnx import FunctionProto, NodeProto, helper
 from planner import opdefs
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
+from planner.artifacts.place import PLAN
 from planner.artifacts.plan import Plan, digest
-from planner.artifacts.plan_folder import MODEL, PLAN, worker_file, write_folder
+from planner.artifacts.plan_folder import MODEL, worker_file, write_folder
 from planner.artifacts.program import Buffer, Fetch, Piece, Program, Segment, Source, Step, WorkerProgram
 from planner.artifacts.worker_model import WorkerModel, WorkerModels, make_body
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor

@@ -47,6 +47,12 @@ class Door:
         return answer
 
 
+def take_as_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has commands take models and plans that lines name to be there, for one test."""
+    monkeypatch.setattr("planner.graph.reading.named_file.require_model", lambda file: None)
+    monkeypatch.setattr("planner.artifacts.place.require_plan", lambda directory: directory)
+
+
 def raises(error: BaseException) -> Callable[[], object]:
     """An answer of the door that is an error."""
 

@@ -32,8 +32,8 @@ import numpy as np
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from planner import api
+from planner.artifacts.place import MANIFEST, PLAN
 from planner.artifacts.plan import digest
-from planner.artifacts.plan_folder import MANIFEST, PLAN
 from planner.errors import DifferenceError, TofuError
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.to_onnx import write_model

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from planner import api, zoo
-from planner.artifacts.plan_folder import MANIFEST
+from planner.artifacts.place import MANIFEST
 from planner.graph.to_onnx import write_model
 
 MODELS = Path(__file__).parents[1] / "models"

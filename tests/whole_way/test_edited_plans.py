@@ -15,7 +15,7 @@ from onnx import ModelProto
 import edited_plans
 from fast_suite import draws
 from planner import api
-from planner.artifacts.plan_folder import MANIFEST, PLAN
+from planner.artifacts.place import MANIFEST, PLAN
 from planner.errors import ModelError
 
 

@@ -13,8 +13,8 @@ from onnx import save_model
 import spellings
 from fast_suite import spread
 from planner import api
+from planner.artifacts.place import MANIFEST, PLAN
 from planner.artifacts.plan import Plan, digest
-from planner.artifacts.plan_folder import MANIFEST, PLAN
 from planner.commands import main as cli
 from planner.errors import ModelError
 from planner.graph.model import Graph

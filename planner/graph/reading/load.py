@@ -15,6 +15,7 @@ from planner.graph.folding.microsoft_forms import FORMS
 from planner.graph.folding.sequences import SEQUENCE_OPS
 from planner.graph.protos import refused_forms
 from planner.graph.reading.foreign import Operators
+from planner.graph.reading.named_file import require_model
 from planner.graph.reading.older_forms import restated
 from planner.graph.reading.undescribed import qualified
 from planner.graph.subgraph import CONTROL_FLOW, graphs_of, obstacle
@@ -60,8 +61,7 @@ def load_model(path: str | os.PathLike[str]) -> ModelProto:
     file = Path(path)
     if file.is_dir():
         raise ModelError(f"{file}: is a directory, not an ONNX file")
-    if not file.exists():
-        raise ModelError(f"{file}: no such file")
+    require_model(file)
     if not file.is_file():
         raise ModelError(f"{file}: is not a regular file")
     try:

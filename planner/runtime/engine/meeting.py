@@ -8,8 +8,8 @@ from importlib import metadata
 from pathlib import Path
 
 from planner import __version__
+from planner.artifacts.place import MANIFEST, PLAN
 from planner.artifacts.plan import Plan, digest
-from planner.artifacts.plan_folder import MANIFEST, PLAN
 from planner.errors import UsageError
 from planner.runtime.engine.ranks import check_equal, check_hosts, check_size, ranks_of
 from planner.runtime.engine.world import World

@@ -1,0 +1,37 @@
+"""Where a plan's folder is, found before anything heavy is imported: commands ask here first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from planner.errors import UsageError
+
+PLAN = "plan.json"
+MANIFEST = "manifest.json"
+
+
+def require_plan(directory: Path | None) -> Path:
+    """The folder of the plan that is meant: one with a manifest, whatever that says.
+
+    Args:
+        directory: the folder; None: the newest in the working directory.
+
+    Raises:
+        UsageError: it holds no plan, or there is none.
+    """
+    where = newest_folder(Path()) if directory is None else directory
+    if not (where / MANIFEST).is_file():
+        raise UsageError(f"{where} holds no plan", hint="write one with `tofu plan`")
+    return where
+
+
+def newest_folder(where: Path) -> Path:
+    """The plan folder in a directory that was written last.
+
+    Raises:
+        UsageError: there is none.
+    """
+    found = [manifest.parent for manifest in where.glob(f"*/{MANIFEST}") if (manifest.parent / PLAN).is_file()]
+    if not found:
+        raise UsageError("there is no plan in this directory", hint="name the plan's folder, or run `tofu plan` first")
+    return max(found, key=lambda folder: ((folder / MANIFEST).stat().st_mtime, folder.name))
