@@ -141,8 +141,12 @@ class _Counts:
         least = least_of([*fast, *lean, *again], limits)
         row = _with_least(row, least)
         is_between = not last and least.lacking_bytes <= 0 and fastest.held_bytes > sum(limits)
-        rungs = [*fast, *lean, *(ladder.between(fastest) if is_between else ())]
-        judged = fitting(ladder, rungs, offers, limits, confirmed=not self._is_confirmed)
+        leaner = [*lean, *(ladder.between(fastest) if is_between else ())]
+        # Of a graph that takes long, lean plans are looked at only where no fast one fits.
+        for rungs in ([*fast, *leaner],) if quick else (fast, leaner):
+            judged = fitting(ladder, rungs, offers, limits, confirmed=not self._is_confirmed) if rungs else None
+            if judged is not None:
+                break
         if judged is None and quick:
             judged = self._as_planned(target, limits, offers)
         if judged is None:
