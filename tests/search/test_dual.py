@@ -82,3 +82,19 @@ def test_a_part_of_the_values_is_bounded_by_itself(problem: Sum, data: st.DataOb
     assert part.lower <= least + NEAR
     assert cost(problem, tuple(guess)) >= least
     assert all(np.array_equal(one, other) for one, other in zip(before, dual.at_least(), strict=True))
+
+
+@given(sums(most_variables=5, below=20), st.data())
+def test_other_costs_of_the_same_values_are_bounded_anew(problem: Sum, data: st.DataObject) -> None:
+    """Whatever passes over the costs before have given."""
+    dual = Dual(*problem)
+    dual.forward()
+    dual.backward()
+    draws = [st.lists(st.integers(0, 20), min_size=len(own), max_size=len(own)) for own in problem[0]]
+    other = ([np.array(data.draw(draw), dtype=float) for draw in draws], problem[1])
+    dual.reprice(other[0])
+    best = min(cost(other, values) for values in all_values(other))
+    dual.forward()
+    dual.backward()
+    assert dual.lower <= best + NEAR
+    assert min(dual.cost(values) for values in all_values(other)) == best
