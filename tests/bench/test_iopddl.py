@@ -145,7 +145,7 @@ def test_the_command_ends_with_2_for_what_is_no_instance_and_with_1_for_what_has
     monkeypatch.setattr("sys.argv", ["iopddl.py", str(tmp_path), "X", "--seconds", "1", "--solutions", str(tmp_path)])
     path = written(tmp_path, problem())
     assert iopddl.main() == 0
-    assert json.loads((tmp_path / "row.txt").read_text()) == [0, 1, 0]
+    assert json.loads((tmp_path / "row.txt").read_text()) == [0, 1, 1]
     written(tmp_path, problem(limit=19))
     assert iopddl.main() == 1
     assert "X: no plan: at time 2 nodes take at least 20, 1 more than the limit" in capsys.readouterr().out
