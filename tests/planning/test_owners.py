@@ -94,6 +94,7 @@ def test_experts_of_a_loop_cost_what_stacked_ones_do() -> None:
     chosen = 2 * 2 * moves * tokens * width * 4
     seats = moves * tokens * 8 * 128 * 4
     aims = (everything, everything, chosen + seats, chosen + seats)
+    assert len(aims) == len(SPELLINGS)
     for spelling, least in zip(SPELLINGS, aims, strict=True):
         graph = canonical(mixture(spelling, LARGE)).graph
         found = decide_with_owners(graph, STANDARD, SearchRequest(8, effort="quick"))

@@ -270,6 +270,7 @@ def test_steps_take_the_time_that_the_gpu_needs(training: Any, monkeypatch: pyte
     with engine_of(training.plan, (0, 1, 2)) as engine:
         engine.push()
         found = engine.iterate(timed=True)
+    assert found.timings
     for program, steps in zip((model.program for model in training.plan.models), found.timings, strict=True):
         assert len(steps) == len(program.steps)
         fetches = [took for step, (_, took) in zip(program.steps, steps, strict=True) if isinstance(step, Fetch)]

@@ -74,6 +74,7 @@ class _Finder:
         self._taken: set[str] = set()
         """Names of ops that are in lanes."""
         self._place = {op.name: number for number, op in enumerate(graph.ops)}
+        self._outputs = frozenset(graph.outputs)
 
     def seeds(self) -> Iterator[tuple[Op, ...]]:
         """Equal products of which none depends on another, in execution order.
@@ -170,10 +171,10 @@ class _Finder:
         """The ops that make tensors beside each other, where nobody else reads these."""
         makers = [self._graph.producer.get(name) for name in beside]
         found = tuple(op for op in makers if op is not None and op.name not in growth.members)
-        alone = not any(name in self._graph.outputs for name in beside) and all(
-            reader.name in growth.members for name in beside for reader in self._graph.consumers[name]
-        )
-        if len(found) == len(beside) and alone and len({self._same(op) for op in found}) == 1:
+        if len(found) < len(beside) or not self._outputs.isdisjoint(beside):
+            return
+        alone = all(reader.name in growth.members for name in beside for reader in self._graph.consumers[name])
+        if alone and len({self._same(op) for op in found}) == 1:
             yield found
 
     def _join(self, growth: _Growth, ops: tuple[Op, ...]) -> bool:
@@ -249,9 +250,14 @@ class _Growth:
         own = {one for one in found if len(set(one)) > 1}
         if len({name for one in own for name in one}) < len(own) * self._count:
             return None  # a tensor would be of two lanes, or of one lane at two places
-        shared = self._shared | {one[0] for one in found if one not in own}
-        made = {name for op in ops for name in op.outputs}
-        if not shared.isdisjoint({name for one in own for name in one} | made | self._lane.keys()):
+        shared = {one[0] for one in found if one not in own}
+        fresh = {name for one in own for name in one} | {name for op in ops for name in op.outputs}
+        # Each is looked up in what there is: of what there is, none is shared and one lane's own.
+        if (
+            not fresh.isdisjoint(shared)
+            or not fresh.isdisjoint(self._shared)
+            or any(name in self._lane for name in shared)
+        ):
             return None  # what all lanes read would be one lane's
         if not own:
             return None
