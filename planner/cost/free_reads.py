@@ -24,16 +24,17 @@ class FreeReads(CostTables):
         self.__dict__.update(plain.__dict__)
         self._is_free = is_free
 
-    def _free(self, bound: BoundOp, is_input: bool, position: int) -> bool:
-        return is_input and self._is_free(bound.op.name, bound.op.inputs[position])
+    def _free(self, op: BoundOp, is_input: bool, position: int) -> bool:
+        return is_input and self._is_free(op.op.name, op.op.inputs[position])
 
-    def kind(self, bound: BoundOp, is_input: bool, position: int, dtype: DType) -> tuple[object, ...]:
+    def kind(self, op: BoundOp, is_input: bool, position: int, dtype: DType) -> tuple[object, ...]:
         """As of plain tables; what is brought for nothing is of one kind."""
-        return ("free",) if self._free(bound, is_input, position) else super().kind(bound, is_input, position, dtype)
+        return ("free",) if self._free(op, is_input, position) else super().kind(op, is_input, position, dtype)
 
-    def of_place(self, bound: BoundOp) -> tuple[object, ...]:
+    def of_place(self, op: BoundOp) -> tuple[object, ...]:
         """Which of an op's inputs are brought for nothing."""
-        return tuple(slot for slot, _ in enumerate(bound.op.inputs) if self._free(bound, True, slot))
+        free = (slot for slot, _ in enumerate(op.op.inputs) if self._free(op, True, slot))
+        return *super().of_place(op), *free
 
     def bytes_of(self, requests: Sequence[Request]) -> list[Table]:
         """What moves; each of shape [tilings, strategies]."""
