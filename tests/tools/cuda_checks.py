@@ -164,6 +164,11 @@ def onnx_cases() -> Mapping[str, Any]:
         options.intra_op_num_threads = 1
         return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
+    def alike(found: Any, right: Any) -> bool:
+        return found.dtype == right.dtype and np.allclose(
+            found.astype(np.float64), right.astype(np.float64), rtol=2e-3, atol=1e-5, equal_nan=True
+        )
+
     def plain_cuda(model: Any) -> bool:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
@@ -230,11 +235,9 @@ def onnx_cases() -> Mapping[str, Any]:
             forms["compared"] += 1
             if any(not isinstance(one, np.ndarray) for one in before):
                 continue
-            for one, other, _ in zip(before, after, outputs, strict=False):
-                is_alike = one.dtype == other.dtype and np.allclose(
-                    one.astype(np.float64), other.astype(np.float64), rtol=2e-3, atol=1e-5, equal_nan=True
-                )
-                if not is_alike:
+            for one, other, stated in zip(before, after, outputs, strict=False):
+                # ONNX Runtime writes masked scores as the lowest number where ONNX says minus infinity.
+                if not any(alike(other, right) for right in (one, np.asarray(stated))):
                     forms["other numbers"].append(case.name)
     return {"table": table, "forms": forms}
 
