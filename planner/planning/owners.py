@@ -19,7 +19,7 @@ from planner.artifacts.plan import Plan
 from planner.cost.by_op import costed, op_cost
 from planner.cost.tables import CostTables
 from planner.graph.model import Graph, Op, Role
-from planner.graph.rewriting.lanes import Lanes, lanes_of, with_lanes
+from planner.graph.rewriting.lanes import Lanes, lanes_of, marked
 from planner.planning.bodies import decide_with_bodies, with_gap_of
 from planner.progress import in_part
 from planner.reasons import Cause
@@ -53,19 +53,19 @@ def decide_with_owners(
     found = decide_with_bodies(graph, descriptions, ask, through_bodies=through_bodies)
     if ask.strategy != "tofu" or ask.workers == 1:
         return found
-    names = _worth_owners(graph, found, ask)
-    if not names or ask.stop.leaves_out(_OWNERS):
+    chosen = _worth_owners(graph, found, ask)
+    if not chosen or ask.stop.leaves_out(_OWNERS):
         return found
-    marked = with_lanes(graph, names)
+    owned = marked(graph, chosen)
     told = in_part(ask.progress, "planning again: with owners of equal ops beside each other")
     again = replace(ask, progress=told, is_needed=False)
     try:
-        first = decide_with_bodies(marked, descriptions, replace(again, effort="quick"), through_bodies=through_bodies)
+        first = decide_with_bodies(owned, descriptions, replace(again, effort="quick"), through_bodies=through_bodies)
         if first.cost >= found.cost:
             return found
         best = first
         if ask.effort != "quick":
-            best = decide_with_bodies(marked, descriptions, again, through_bodies=through_bodies)
+            best = decide_with_bodies(owned, descriptions, again, through_bodies=through_bodies)
     except StoppedError:
         ask.stop.leaves_out(_OWNERS)
         return found
@@ -92,20 +92,18 @@ def owned_in(decided: Decided, graph: Graph) -> dict[str, int]:
     }
 
 
-def _worth_owners(graph: Graph, plan: Decided, ask: SearchRequest) -> list[str]:
+def _worth_owners(graph: Graph, plan: Decided, ask: SearchRequest) -> list[Lanes]:
     """Lanes that cost more than what comes and goes when workers have some of them each."""
-    all_lanes = lanes_of(graph)
-    if not all_lanes:
-        return []
     tables = CostTables(ask.tables.rates)  # in bytes, whatever the search counts in
-    least = _LEAST_SHARE * costed(plan.graph, plan.ops, plan, tables).cost
     found = []
-    for lanes in all_lanes:
-        cost = _cost(lanes, plan, tables)
-        saved = cost - min(_coming_and_going(lanes, graph, plan.cuts, is_free=not ask.partitioned_inputs), default=cost)
-        if saved > least and not _is_ruled(lanes, ask.rules):
-            found.append(lanes.name)
-    return found
+    for lanes in lanes_of(graph):
+        _, saved = _cost_and_saved(lanes, graph, plan, tables, is_free=not ask.partitioned_inputs)
+        if saved > 0 and not _is_ruled(lanes, ask.rules):
+            found.append((lanes, saved))
+    if not found:
+        return []
+    least = _LEAST_SHARE * costed(plan.graph, plan.ops, plan, tables).cost
+    return [lanes for lanes, saved in found if saved > least]
 
 
 def planned_apart(graph: Graph, decided: Decided, plan: Plan) -> tuple[Cause, ...]:
@@ -123,10 +121,10 @@ def planned_apart(graph: Graph, decided: Decided, plan: Plan) -> tuple[Cause, ..
     rules = Rules(plan.asked.pins, plan.asked.forbidden, names=frozenset(graph.tensors))
     found = []
     for lanes in lanes_of(graph):
-        cost = 0 if lanes.name in plan.owned else _cost(lanes, decided, tables)
+        if lanes.name in plan.owned:
+            continue
+        cost, saved = _cost_and_saved(lanes, graph, decided, tables, is_free=not plan.asked.partitioned_inputs)
         if cost:
-            is_free = not plan.asked.partitioned_inputs
-            saved = cost - min(_coming_and_going(lanes, graph, plan.cuts, is_free=is_free), default=cost)
             why = _why_apart(plan, saved / decided.cost, is_ruled=_is_ruled(lanes, rules))
             found.append(Cause("op", tuple(op.name for op in lanes.ops[0]), cost, cost / decided.cost, why))
     return tuple(sorted(found, key=lambda cause: (-cause.cost_bytes, cause.names)))
@@ -148,11 +146,14 @@ def _why_apart(plan: Plan, saved: float, *, is_ruled: bool) -> str:
     return "a plan with owners of them was looked for, and costs no less"
 
 
-def _cost(lanes: Lanes, plan: Decided, tables: CostTables) -> int:
-    """What moves because of lanes' ops in a plan, and their excess."""
+def _cost_and_saved(
+    lanes: Lanes, graph: Graph, plan: Decided, tables: CostTables, *, is_free: bool
+) -> tuple[int, float]:
+    """What moves because of lanes' ops in a plan, and their excess; and how much less comes to owners and goes."""
     members = {op.name for ops in lanes.ops for op in ops}
     own = (bound for bound in plan.ops if bound.op.name in members)
-    return sum(op_cost(plan.graph, bound, plan.strategies, plan.tilings, tables) for bound in own)
+    cost = sum(op_cost(plan.graph, bound, plan.strategies, plan.tilings, tables) for bound in own)
+    return cost, cost - min(_coming_and_going(lanes, graph, plan.cuts, is_free=is_free), default=cost)
 
 
 def _is_ruled(lanes: Lanes, rules: Rules) -> bool:

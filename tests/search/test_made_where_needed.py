@@ -69,6 +69,13 @@ def written(text: str, opset: int) -> Path:
     return path
 
 
+def planned(text: str, *, partitioned_inputs: bool = False) -> Decided:
+    """A quick plan for eight workers."""
+    graph = canonical(read_model(written(text, 21))).graph
+    ask = SearchRequest(8, effort="quick", partitioned_inputs=partitioned_inputs)
+    return decide_with_bodies(graph, opdefs.standard(), ask)
+
+
 def of_positions(plan: Decided) -> dict[str, int]:
     """By tensor that no input has a part in, what moves of it."""
     found: dict[str, int] = {}
@@ -88,8 +95,7 @@ def test_a_mask_is_made_where_it_is_needed(mask: str, tmp_path: Path, monkeypatc
         weights = Softmax(masked)
         y = MatMul(weights, v)
     }}"""
-    graph = canonical(read_model(written(text, 21))).graph
-    plan = decide_with_bodies(graph, opdefs.standard(), SearchRequest(8, effort="quick"))
+    plan = planned(text)
     assert "mask" in of_positions(plan)
     assert not any(of_positions(plan).values())
     assert plan.moved_bytes == 0
@@ -113,8 +119,7 @@ def test_rotary_tables_are_made_where_they_are_needed(
         weights = Softmax(scores)
         y = MatMul(weights, v)
     }}"""
-    graph = canonical(read_model(written(text, 21))).graph
-    plan = decide_with_bodies(graph, opdefs.standard(), SearchRequest(8, effort="quick"))
+    plan = planned(text)
     assert not any(plan.tensor_bytes[name] for name in ("cosine", "sine", "both"))
     assert not any(of_positions(plan).values())
     table = 2 * length * 64 * 4
@@ -139,8 +144,7 @@ def test_ones_are_made_where_they_are_needed(
         ones = OneHot(position, depth, values)
         y = MatMul(ones, w)
     }}"""
-    graph = canonical(read_model(written(text, 21))).graph
-    plan = decide_with_bodies(graph, opdefs.standard(), SearchRequest(8, effort="quick", partitioned_inputs=True))
+    plan = planned(text, partitioned_inputs=True)
     assert plan.tensor_bytes["ones"] == 0
 
 

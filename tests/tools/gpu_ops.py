@@ -15,15 +15,15 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import onnx
-from onnx.backend.test.loader import load_model_tests
 
+from cuda_checks import node_cases
 from planner.graph.model import DType
 from planner.graph.protos import dtype_of, elem_type_of
+from planner.graph.rewriting.randomness import LOWERINGS
 from planner.graph.to_onnx import to_model
 from planner.runtime.engine.cuda import plain
 from planner.runtime.engine.cuda_form import cuda_form
@@ -32,24 +32,13 @@ from planner.runtime.engine.sessions import carried, carried_name, cuda_session,
 from planner.verify.cases.examples import all_cases, execute_case
 from planner.verify.execute import ExecutionError
 
-NEWEST: Final = 25
-"""The latest opset that ONNX Runtime 1.31 has."""
-_DRAWN: Final = frozenset({"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli",
-                           "Multinomial", "Dropout"})  # fmt: skip
-"""Operators that draw numbers; another device draws others."""
-
-
 _KEPT: Final[list[Any]] = []
 """Sessions and their streams: ONNX Runtime crashes where either is given back before the process ends."""
 
 
 def cases() -> Iterator[tuple[str, onnx.ModelProto, dict[str, np.ndarray]]]:
     """Names, models and inputs."""
-    for case in load_model_tests(kind="node"):
-        model = onnx.load(str(Path(case.model_dir) / "model.onnx")) if case.model_dir else case.model
-        opsets = {one.domain: one.version for one in model.opset_import}
-        if opsets.get("", 99) > NEWEST or any(node.domain for node in model.graph.node) or model.functions:
-            continue
+    for case, model, _ in node_cases():
         for inputs, _ in case.data_sets or ():
             arrays = dict(zip((value.name for value in model.graph.input), inputs, strict=False))
             if all(isinstance(array, np.ndarray) for array in arrays.values()):
@@ -178,7 +167,7 @@ def main() -> None:
             continue
         if any(node.op_type in options.without for node in model.graph.node):
             continue
-        if any(node.op_type in _DRAWN for node in model.graph.node):
+        if any(node.op_type in LOWERINGS for node in model.graph.node):
             told["drawn"] += 1
             continue
         kind = getattr(onnx.TensorProto, options.dtype.upper()) if options.dtype else 0

@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -187,6 +187,18 @@ class Group:
         return work_list(self.fetches, WORKER, self.locate, address_of)
 
 
+def items_of(work: WorkList, numbers: Mapping[Kind, int]) -> np.ndarray:
+    """The items of a work list for a kernel that was made for more kinds of boxes.
+
+    Args:
+        work: the list.
+        numbers: of the kernel's kinds.
+    """
+    items = work.items.copy()
+    items[:, kernel.Word.KIND] = np.array([numbers[kind] for kind in work.kinds])[items[:, kernel.Word.KIND]]
+    return items
+
+
 class Emulation:
     """The running program; a context manager that ends it.
 
@@ -219,8 +231,7 @@ class Emulation:
             AssertionError: a sanitizer found something.
         """
         work = group.work()
-        items = work.items.copy()
-        items[:, kernel.Word.KIND] = np.array([self._numbers[kind] for kind in work.kinds])[items[:, kernel.Word.KIND]]
+        items = items_of(work, self._numbers)
         arrays = [one.tile.array for one in group.buffers.values()]
         assert all(array.flags.c_contiguous for array in arrays)
         parts = [struct.pack("q", len(arrays))]

@@ -46,8 +46,7 @@ class OnGpu:
             AssertionError: something beside a buffer was written.
         """
         work = group.work()
-        items = work.items.copy()
-        items[:, kernel.Word.KIND] = np.array([self._numbers[kind] for kind in work.kinds])[items[:, kernel.Word.KIND]]
+        items = emulation.items_of(work, self._numbers)
         starts, end = [], _GUARD
         for one in group.buffers.values():
             starts.append(-(-end // 16) * 16 + one.phase)

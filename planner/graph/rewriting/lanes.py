@@ -13,7 +13,7 @@ A graph whose ops are marked as lanes' (``Graph.lanes``) offers that to the sear
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Final, TypeAlias
@@ -299,17 +299,28 @@ class _Growth:
 
 
 def with_lanes(graph: Graph, names: Collection[str]) -> Graph:
-    """The graph with equal ops beside each other marked, so that workers may have some of them whole.
+    """The graph with lanes marked that are told by their names: see ``marked``.
 
     Args:
         graph: is left as it is.
         names: of the lanes (``Lanes.name``) that are marked; what is no name of lanes is passed over.
     """
-    marked = {
-        op.name: Lane(number, lanes.count, ops[0].name)
-        for lanes in (lanes_of(graph) if names else ())
-        if lanes.name in names
-        for ops in lanes.ops
-        for number, op in enumerate(ops)
-    }
-    return replace(graph, lanes=marked)
+    return marked(graph, [lanes for lanes in (lanes_of(graph) if names else ()) if lanes.name in names])
+
+
+def marked(graph: Graph, chosen: Iterable[Lanes]) -> Graph:
+    """The graph with equal ops beside each other marked, so that workers may have some of them whole.
+
+    Args:
+        graph: is left as it is.
+        chosen: lanes of the graph (``lanes_of``).
+    """
+    return replace(
+        graph,
+        lanes={
+            op.name: Lane(number, lanes.count, ops[0].name)
+            for lanes in chosen
+            for ops in lanes.ops
+            for number, op in enumerate(ops)
+        },
+    )

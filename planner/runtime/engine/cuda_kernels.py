@@ -132,14 +132,10 @@ def _number(attributes: Mapping[str, AttributeProto], name: str) -> int:
 
 def _refused(node: NodeProto) -> bool:
     attributes = _attributes(node)
-
-    def number(name: str) -> int:
-        return _number(attributes, name)
-
     if node.op_type == "BatchNormalization":
-        return number("training_mode") == 1
+        return _number(attributes, "training_mode") == 1
     if node.op_type in ("ArgMax", "ArgMin"):
-        return number("select_last_index") == 1
+        return _number(attributes, "select_last_index") == 1
     if node.op_type == "ConvTranspose":
         return "auto_pad" in attributes and attributes["auto_pad"].s != b"NOTSET"
     if node.op_type in _RECURRENT:
@@ -148,8 +144,8 @@ def _refused(node: NodeProto) -> bool:
         return (
             any(name != usual[place % len(usual)] for place, name in enumerate(named))
             or bool(attributes.keys() & {"activation_alpha", "activation_beta", "clip"})
-            or (node.op_type == "GRU" and number("linear_before_reset") == 0)
-            or (node.op_type == "LSTM" and (number("input_forget") == 1 or any(node.input[7:8])))
-            or number("layout") == 1
+            or (node.op_type == "GRU" and _number(attributes, "linear_before_reset") == 0)
+            or (node.op_type == "LSTM" and (_number(attributes, "input_forget") == 1 or any(node.input[7:8])))
+            or _number(attributes, "layout") == 1
         )
     return False

@@ -47,12 +47,13 @@ def onnxruntime() -> ModuleType:
         UsageError: it is not installed, or not all of it.
     """
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-    if "onnxruntime" not in sys.modules:
+    is_new = "onnxruntime" not in sys.modules
+    if is_new:
         require_runtime()
-        import onnxruntime as module
-
-        module.set_default_logger_severity(_FATAL)  # it warns of each session on a GPU that no plugin knows the GPU
     import onnxruntime as module
+
+    if is_new:
+        module.set_default_logger_severity(_FATAL)  # it warns of each session on a GPU that no plugin knows the GPU
 
     return module  # type: ignore[no-any-return]
 
