@@ -16,16 +16,26 @@ Figures are of the source's text alone: nothing of it is run.
     conditions on effort        comparisons and look-ups by an effort or its name, in planner, outside of these two and
                                 of decide.py, which looks the effort up
     most parameters             of a function of planner; but of planner/api and planner/commands, which are the doors
+    lines of code               of planner: without blank lines, docstrings, comments
+    largest class               in lines of code
+    comments in functions       for each line of their code
+    files of the engines        in the largest room below planner/runtime/engine
+    lines of schemas by hand    of planner/schemas; none where ``make schemas`` writes them
+    near-equal passages         pairs of ten lines and more in two rooms (passages.py)
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import io
 import itertools
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
+
+from passages import code_lines, passages, spoken
 
 ROOT = Path(__file__).parents[2]
 _EXEMPT_ROOMS = ("rules", "opdefs")
@@ -124,6 +134,56 @@ def parameters(path: Path) -> Iterator[tuple[int, str]]:
             yield len([one for one in own if one.arg not in ("self", "cls")]), node.name
 
 
+def coded(path: Path) -> set[int]:
+    """Lines of code of a file."""
+    return set(code_lines(path.read_text(), everywhere=True))
+
+
+def class_sizes(path: Path) -> Iterator[tuple[int, str]]:
+    """How many lines of code each class has."""
+    lines = coded(path)
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ClassDef):
+            yield len(lines.intersection(range(node.lineno, (node.end_lineno or node.lineno) + 1))), node.name
+
+
+def comments(path: Path) -> tuple[int, int]:
+    """Comments in functions, those to tools not, and the lines of code of functions."""
+    text = path.read_text()
+    inside = spoken(ast.parse(text))
+    said = sum(
+        token.type == tokenize.COMMENT
+        and token.start[0] in inside
+        and not re.match(r"# (noqa|type:|fmt:)", token.string)
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+    )
+    return said, len(code_lines(text))
+
+
+def of_the_whole(root: Path, planner: dict[str, Path]) -> Iterator[tuple[str, object, list[str]]]:
+    """Rows about all of planner."""
+    yield "lines of code", sum(len(coded(path)) for path in planner.values()), []
+    classes = sorted(
+        ((size, f"{path.relative_to(root)} {name}") for path in planner.values() for size, name in class_sizes(path)),
+        reverse=True,
+    )
+    yield "largest class", classes[0][0], [f"{size} {name}" for size, name in classes[:5]]
+    said, lines = (sum(counts) for counts in zip(*map(comments, planner.values()), strict=True))
+    yield "comments in functions, a line of code", f"{said / lines:.4f}", []
+    engine = root / "planner/runtime/engine"
+    rooms = [
+        (sum(path.suffix == ".py" and path.name != "__init__.py" for path in folder.iterdir()), folder.name)
+        for folder in (engine, *(path for path in engine.iterdir() if path.is_dir()))
+    ]
+    yield "files of the engines, in the largest room", max(rooms)[0], [f"{name} {count}" for count, name in rooms]
+    schemas = list((root / "planner/schemas").glob("*.json"))
+    derived = re.search(r"^schemas:", (root / "Makefile").read_text(), re.MULTILINE)
+    by_hand = 0 if derived else sum(len(path.read_text().splitlines()) for path in schemas)
+    yield "lines of schemas by hand", by_hand, []
+    pairs = sorted(passages(root, 10), reverse=True)
+    yield "near-equal passages of two rooms", len(pairs), [f"{one.lines} {one.first} {one.second}" for one in pairs]
+
+
 def main() -> None:
     """Prints the figures."""
     parser = argparse.ArgumentParser(description="The house in numbers.")
@@ -180,6 +240,7 @@ def main() -> None:
         reverse=True,
     )
     rows.append(("most parameters", wide[0][0], [f"{count} {name}" for count, name in wide if count > 8]))
+    rows.extend(of_the_whole(root, planner))
     for what, figure, listed in rows:
         print(f"{what:<50} {figure}")
         if chosen.list:
