@@ -33,10 +33,10 @@ from rich.console import Console
 from rich.table import Table
 
 from planner.artifacts.program import Fetch, Segment
-from planner.runtime.engine.cuda import CudaBackend
-from planner.runtime.engine.exchange import Exchange, as_seen_by
-from planner.runtime.engine.executor import Executor, Orders, orders_of
-from planner.runtime.engine.shared_peers import SharedPeers
+from planner.runtime.engine.core.exchange import Exchange, as_seen_by
+from planner.runtime.engine.core.executor import Executor, Orders, orders_of
+from planner.runtime.engine.gpu.cuda import CudaBackend
+from planner.runtime.engine.process.shared_peers import SharedPeers
 from planner.runtime.plan_files import LoadedPlan, load_plan
 
 TOOLS = Path(__file__).parent.parent / "tests" / "tools"

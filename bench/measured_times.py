@@ -24,8 +24,8 @@ from rich.console import Console
 from rich.table import Table
 
 from planner import api
-from planner.runtime.engine.interface import InProcessEngine
-from planner.runtime.engine.sessions import cores
+from planner.runtime.engine.core.interface import InProcessEngine
+from planner.runtime.engine.core.sessions import cores
 from planner.runtime.measure.profile import profile_of
 from planner.runtime.plan_files import LoadedPlan, load_plan
 from planner.runtime.values.state import starting_values

@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.table import Table
 
 from planner.partition.occupancy import occupancy
-from planner.runtime.engine.supervisor import SupervisedEngine
+from planner.runtime.engine.process.supervisor import SupervisedEngine
 from planner.runtime.judge.whole import WholeModel
 from planner.runtime.plan_files import LoadedPlan, load_plan
 from planner.runtime.values.state import starting_values

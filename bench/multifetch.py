@@ -23,10 +23,10 @@ from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Buffer, Fetch, Piece, Source, WorkerProgram
 from planner.graph.model import DType
-from planner.runtime.engine.cuda import plain, stored
-from planner.runtime.engine.cuda_fetch import MultiFetchTransport, connect
-from planner.runtime.engine.devices import probe_cuda
-from planner.runtime.engine.transport import NumpyTransport, Tile
+from planner.runtime.engine.core.transport import NumpyTransport, Tile
+from planner.runtime.engine.gpu.cuda import plain, stored
+from planner.runtime.engine.gpu.devices import probe_cuda
+from planner.runtime.engine.gpu.fetches.cuda_fetch import MultiFetchTransport, connect
 
 ROUNDS = 20
 """Of which the median counts."""

@@ -22,7 +22,7 @@ from models import MODELS, planned
 from rich.console import Console
 from rich.table import Table
 
-from planner.runtime.engine.supervisor import SupervisedEngine
+from planner.runtime.engine.process.supervisor import SupervisedEngine
 from planner.runtime.judge.whole import WholeModel
 from planner.runtime.measure.profile import profile_of
 from planner.runtime.plan_files import load_plan

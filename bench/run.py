@@ -37,8 +37,8 @@ from swapping import SwappingModel, largest_op_bytes
 from planner.errors import InfeasibleError, UsageError
 from planner.graph.model import Graph
 from planner.graph.reading.from_onnx import read_model
-from planner.runtime.engine.devices import require_cuda
-from planner.runtime.engine.supervisor import SupervisedEngine
+from planner.runtime.engine.gpu.devices import require_cuda
+from planner.runtime.engine.process.supervisor import SupervisedEngine
 from planner.runtime.plan_files import load_plan
 from planner.runtime.values.state import starting_values
 from planner.runtime.values.tiles import load_tiles

@@ -25,7 +25,7 @@ from strategies import line
 from planner import api
 from planner.artifacts.program import Fetch
 from planner.graph.to_onnx import write_model
-from planner.runtime.engine.supervisor import SupervisedEngine
+from planner.runtime.engine.process.supervisor import SupervisedEngine
 from planner.runtime.plan_files import load_plan
 from planner.runtime.values.state import starting_values
 from planner.runtime.values.tiles import load_tiles

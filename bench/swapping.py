@@ -27,7 +27,7 @@ from planner.errors import InfeasibleError
 from planner.graph.model import Graph, Op
 from planner.graph.protos import numpy_dtype
 from planner.graph.to_onnx import to_model
-from planner.runtime.engine.sessions import SessionMaker, bind, carried, cores
+from planner.runtime.engine.core.sessions import SessionMaker, bind, carried, cores
 from planner.runtime.judge.whole import require_constants
 
 

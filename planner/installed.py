@@ -22,7 +22,7 @@ _NAMES: Final = {"onnx": ("onnx",), _RUNTIME_PACKAGE: ("onnxruntime", "ort"), "c
 """How the distributions of a package are called, at the beginning."""
 _TITLES: Final = {"onnx": "onnx", _RUNTIME_PACKAGE: "ONNX Runtime", "cupy": "CuPy"}
 RUNTIME_VERSION: Final = (1, 31)
-"""Its major and minor version, the one whose kernels ``planner/runtime/engine/cuda_kernels.txt`` tells."""
+"""Its major and minor version, the one whose kernels ``planner/runtime/engine/gpu/cuda_kernels.txt`` tells."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from planner import api, installed
 from planner.errors import UsageError
 from planner.installed import Distribution, distributions_of, require_runtime, runtime_for, runtime_notes, versions
-from planner.runtime.engine import devices
+from planner.runtime.engine.gpu import devices
 
 ROOT = Path(__file__).parents[1]
 GPU, CPU = Distribution("onnxruntime-gpu", "1.31.1"), Distribution("onnxruntime", "1.32.0")

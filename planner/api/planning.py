@@ -28,7 +28,7 @@ from planner.planning.result import result_of
 from planner.planning.session import Session
 from planner.progress import Progress, silent
 from planner.results import PlanResult
-from planner.runtime.engine.cuda_changes import cuda_changes
+from planner.runtime.engine.gpu.cuda_changes import cuda_changes
 from planner.search.effort import EffortName
 from planner.search.user_rules.rules import Replication, Rules
 from planner.spent import measured

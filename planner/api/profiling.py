@@ -45,8 +45,8 @@ from planner.planning.objective import LITERATURE, Times, of_the_literature, tim
 from planner.planning.request import source_of
 from planner.progress import Progress, silent
 from planner.results import ProfileResult
-from planner.runtime.engine.devices import require_cuda
-from planner.runtime.engine.sessions import cores
+from planner.runtime.engine.core.sessions import cores
+from planner.runtime.engine.gpu.devices import require_cuda
 from planner.runtime.measure.ops import CpuStopwatch, CudaStopwatch, Stopwatch
 from planner.runtime.values.results import write_bytes
 from planner.search.decided import Decided

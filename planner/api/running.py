@@ -17,7 +17,7 @@ from planner.graph.model import Tensor
 from planner.installed import require_runtime, runtime_notes
 from planner.opdefs import load_file
 from planner.progress import Progress, silent
-from planner.runtime.engine.patience import PATIENCE_SECONDS
+from planner.runtime.engine.process.patience import PATIENCE_SECONDS
 from planner.runtime.measure.profile import Profile
 from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
@@ -134,7 +134,7 @@ def run(
         steps = taken if epochs is None else None
         world = None
         if engine == "mpi":
-            from planner.runtime.engine.mpi import joined
+            from planner.runtime.engine.mpi.mpi_channel import joined
 
             world = stack.enter_context(joined(patience, notice))
         require_runtime()

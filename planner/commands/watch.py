@@ -44,7 +44,7 @@ def watched() -> int | None:
     """In a process that a launcher has started: goes on in a child of it, and waits for that one here.
 
     Returns:
-        In the child, a file in which it may note where it is (``planner.runtime.engine.message_engine``); where no
+        In the child, a file in which it may note where it is (``planner.runtime.engine.mpi.message_engine``); where no
         launcher is, None, and nothing has happened.
     """
     if not any(name in os.environ for name in _LAUNCHED):

@@ -17,7 +17,7 @@ from planner.algebra.region import Region
 from planner.graph.model import Graph, StatePair
 from planner.progress import Progress
 from planner.runtime.accuracy import Accuracy, share_of
-from planner.runtime.engine.interface import Engine
+from planner.runtime.engine.core.interface import Engine
 from planner.runtime.run_report import Evaluation
 from planner.runtime.values.feed import Feed
 from planner.runtime.values.state import not_finite

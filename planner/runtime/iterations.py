@@ -14,8 +14,8 @@ from planner.errors import DivergedError
 from planner.graph.model import Graph
 from planner.graph.protos import numpy_dtype
 from planner.runtime.accuracy import Accuracy, share_of
-from planner.runtime.engine.executor import Iteration
-from planner.runtime.engine.interface import Engine
+from planner.runtime.engine.core.executor import Iteration
+from planner.runtime.engine.core.interface import Engine
 from planner.runtime.evaluation import Evaluator, HeldOut, Kept, begin_from, keep_next_state
 from planner.runtime.judge.compare import StepComparison, worst
 from planner.runtime.judge.door import DoorVerdict, ReadGraph, check_source

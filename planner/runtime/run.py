@@ -14,11 +14,11 @@ from planner.graph.data_folder import Followed
 from planner.graph.model import Graph
 from planner.runtime.accuracy import accuracy_of
 from planner.runtime.already_done import already_done
-from planner.runtime.engine.interface import Engine, InProcessEngine
-from planner.runtime.engine.meeting import agree, agree_on_start
-from planner.runtime.engine.message_engine import MessageEngine
-from planner.runtime.engine.supervisor import SupervisedEngine
-from planner.runtime.engine.transport import Transport
+from planner.runtime.engine.core.interface import Engine, InProcessEngine
+from planner.runtime.engine.core.transport import Transport
+from planner.runtime.engine.mpi.meeting import agree, agree_on_start
+from planner.runtime.engine.mpi.message_engine import MessageEngine
+from planner.runtime.engine.process.supervisor import SupervisedEngine
 from planner.runtime.evaluation import HeldOut
 from planner.runtime.iterations import Iterations
 from planner.runtime.judge.foreign import check_kernels, check_libraries
@@ -293,7 +293,7 @@ def _engine(
         make_backend = None
         if device_map is not None:
             # A run on CPUs loads nothing that is for GPUs.
-            from planner.runtime.engine.cuda_messages import gpu_of_rank
+            from planner.runtime.engine.gpu.cuda_messages import gpu_of_rank
 
             make_backend = gpu_of_rank(options.world, device_map, options.libraries)
         return MessageEngine(

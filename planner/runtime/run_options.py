@@ -10,8 +10,8 @@ import numpy as np
 
 from planner.errors import UsageError
 from planner.progress import Progress, silent
-from planner.runtime.engine.patience import PATIENCE_SECONDS
-from planner.runtime.engine.world import World
+from planner.runtime.engine.mpi.world import World
+from planner.runtime.engine.process.patience import PATIENCE_SECONDS
 from planner.runtime.judge.reference import ForeignReference
 from planner.runtime.run_log import try_log
 from planner.runtime.run_report import StepReport

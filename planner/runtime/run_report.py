@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from planner.errors import DifferenceError
-from planner.runtime.engine.cuda_changes import OnGpus
+from planner.runtime.engine.gpu.cuda_changes import OnGpus
 from planner.runtime.judge.compare import FarTensor, StepComparison, TensorComparison, difference, worst_tensor
 from planner.runtime.judge.door import DoorVerdict
 from planner.runtime.measure.fetch_bytes import FetchBytes

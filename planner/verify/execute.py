@@ -12,7 +12,7 @@ from planner.errors import TofuError
 from planner.graph.model import DType, Op
 from planner.graph.protos import dtype_of, dtype_of_array, elem_type_of, op_to_node
 from planner.graph.reading.load import MAX_IR_VERSION, MAX_OPSET
-from planner.runtime.engine.sessions import onnxruntime
+from planner.runtime.engine.core.sessions import onnxruntime
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import LocalNode, LocalOp
 

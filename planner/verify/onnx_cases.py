@@ -19,7 +19,7 @@ from onnx import ModelProto, TensorProto, numpy_helper
 
 from planner.graph.protos import dtype_of
 from planner.graph.reading.load import MAX_IR_VERSION, MAX_OPSET
-from planner.runtime.engine.sessions import onnxruntime
+from planner.runtime.engine.core.sessions import onnxruntime
 
 _RELATIVE: Final = {"bfloat16": 2.0**-6, "float16": 2.0**-9}
 """Two units in the last place, where that is more than a case's own tolerance. ONNX's runner does so for bfloat16."""

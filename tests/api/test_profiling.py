@@ -17,7 +17,7 @@ from planner.errors import UsageError
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.to_onnx import write_model
 from planner.machine.device_profile import load_profile
-from planner.runtime.engine.devices import probe_cuda
+from planner.runtime.engine.gpu.devices import probe_cuda
 from planner.verify.strategies import enumerate_strategies
 from planner.zoo import build
 

@@ -21,7 +21,7 @@ from command_line import ROOT
 from planner import api
 from planner.commands import main as cli
 from planner.report import as_json
-from planner.runtime.engine.cuda_changes import CudaChanges, OnGpus
+from planner.runtime.engine.gpu.cuda_changes import CudaChanges, OnGpus
 
 SCHEMAS = {file.stem: json.loads(file.read_text()) for file in sorted((ROOT / "planner" / "schemas").glob("*.json"))}
 LINES: dict[str, tuple[str, ...]] = {

@@ -18,7 +18,7 @@ from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.rewriting.randomness import STEP, lower_randomness
 from planner.graph.rewriting.recomputation import Activations, originals, recomputable, recomputed
 from planner.graph.to_onnx import to_model
-from planner.runtime.engine.sessions import SessionMaker
+from planner.runtime.engine.core.sessions import SessionMaker
 from planner.runtime.values.samples import sample
 
 BY_HAND = """<ir_version: 10, opset_import: ["" : 21]>

@@ -20,7 +20,7 @@ from planner.partition.memory import live_spans
 from planner.partition.packing import ALIGNMENT, Span, best_fit, least_bytes
 from planner.partition.segments import Partitioned
 from planner.partition.workspace import is_in_place_body, workspace_bytes
-from planner.runtime.engine.check import check_programs
+from planner.runtime.engine.core.check import check_programs
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.model.problem import Problem

@@ -13,7 +13,7 @@ from planner.partition.build import partition
 from planner.partition.memory import live_spans
 from planner.planning.deliveries import with_savings
 from planner.planning.paid_again import Saving, paid_for_twice, savings
-from planner.runtime.engine.check import check_programs
+from planner.runtime.engine.core.check import check_programs
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest

@@ -11,8 +11,8 @@ import pytest
 
 from planner.artifacts.program import Fetch
 from planner.artifacts.waits import needs
-from planner.runtime.engine.interface import InProcessEngine
-from planner.runtime.engine.transport import BoundFetch, NumpyTransport
+from planner.runtime.engine.core.interface import InProcessEngine
+from planner.runtime.engine.core.transport import BoundFetch, NumpyTransport
 from planner.runtime.run import run_plan
 from planner.zoo import mlp
 

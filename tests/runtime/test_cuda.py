@@ -18,12 +18,12 @@ from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Fetch, Piece
 from planner.errors import InfeasibleError, UsageError, WorkerError
-from planner.runtime.engine.cuda import CudaBackend, devices_of
-from planner.runtime.engine.cuda_fetch import fetch_is_right
-from planner.runtime.engine.cuda_form import CudaForm
-from planner.runtime.engine.devices import probe_cuda, require_cuda
-from planner.runtime.engine.exchange import Exchange
-from planner.runtime.engine.interface import InProcessEngine
+from planner.runtime.engine.core.exchange import Exchange
+from planner.runtime.engine.core.interface import InProcessEngine
+from planner.runtime.engine.gpu.cuda import CudaBackend, devices_of
+from planner.runtime.engine.gpu.cuda_form import CudaForm
+from planner.runtime.engine.gpu.devices import probe_cuda, require_cuda
+from planner.runtime.engine.gpu.fetches.cuda_fetch import fetch_is_right
 from planner.runtime.plan_files import load_plan
 from planner.runtime.run import run_plan
 from planner.runtime.values.state import starting_values

@@ -11,9 +11,9 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from planner.errors import UsageError
 from planner.graph.model import DType, Graph, Op, Tensor
-from planner.runtime.engine.cuda_form import CudaForm, cuda_form, with_copies
-from planner.runtime.engine.cuda_kernels import has_cuda_kernel
-from planner.runtime.engine.sessions import SessionMaker
+from planner.runtime.engine.core.sessions import SessionMaker
+from planner.runtime.engine.gpu.cuda_form import CudaForm, cuda_form, with_copies
+from planner.runtime.engine.gpu.cuda_kernels import has_cuda_kernel
 from planner.runtime.judge.foreign import check_kernels
 
 T = TensorProto
@@ -49,7 +49,7 @@ def lacking(form: CudaForm) -> list[str]:
     """Ops of the form that have no CUDA kernel."""
     import onnx
 
-    from planner.runtime.engine.halves import kinds_of
+    from planner.runtime.engine.core.halves import kinds_of
 
     kinds = kinds_of(onnx.shape_inference.infer_shapes(form.model))
     opsets = {one.domain: one.version for one in form.model.opset_import}

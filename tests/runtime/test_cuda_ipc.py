@@ -17,13 +17,13 @@ import pytest
 import five_models
 from engine_results import are_right, results_of
 from fake_cupy import FakeCupy, fake_session
-from planner.runtime.engine.cuda import CudaBackend
-from planner.runtime.engine.cuda_ipc import Apart, Lent
-from planner.runtime.engine.exchange import Exchange, as_seen_by
-from planner.runtime.engine.executor import Executor, Iteration, orders_of
-from planner.runtime.engine.interface import Engine
-from planner.runtime.engine.shared_peers import SharedPeers
-from planner.runtime.engine.supervisor import SupervisedEngine
+from planner.runtime.engine.core.exchange import Exchange, as_seen_by
+from planner.runtime.engine.core.executor import Executor, Iteration, orders_of
+from planner.runtime.engine.core.interface import Engine
+from planner.runtime.engine.gpu.cuda import CudaBackend
+from planner.runtime.engine.gpu.cuda_ipc import Apart, Lent
+from planner.runtime.engine.process.shared_peers import SharedPeers
+from planner.runtime.engine.process.supervisor import SupervisedEngine
 from planner.runtime.plan_files import load_plan
 from planner.runtime.run import run_plan
 from planner.zoo import mlp

@@ -19,11 +19,12 @@ from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Fetch
 from planner.errors import UsageError
 from planner.graph.model import Graph
-from planner.runtime.engine import cuda_messages, devices, sessions
-from planner.runtime.engine.cuda import CudaBackend
-from planner.runtime.engine.cuda_messages import StagedBackend, gpu_of_rank
-from planner.runtime.engine.message_engine import MessageEngine
-from planner.runtime.engine.messages import messages
+from planner.runtime.engine.core import sessions
+from planner.runtime.engine.gpu import cuda_messages, devices
+from planner.runtime.engine.gpu.cuda import CudaBackend
+from planner.runtime.engine.gpu.cuda_messages import StagedBackend, gpu_of_rank
+from planner.runtime.engine.mpi.message_engine import MessageEngine
+from planner.runtime.engine.mpi.messages import messages
 from planner.runtime.plan_files import LoadedPlan, load_plan
 from planner.runtime.values.state import Values
 from planner.runtime.values.tiles import fill_tiles, hand_out_tiles

@@ -16,7 +16,7 @@ import cuda_stand_in
 import five_models
 from planner import api
 from planner.graph.to_onnx import write_model
-from planner.runtime.engine.devices import LIBRARIES
+from planner.runtime.engine.gpu.devices import LIBRARIES
 from planner.zoo import build, mlp
 
 pytestmark = [

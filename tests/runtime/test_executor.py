@@ -14,9 +14,9 @@ from onnx import helper
 from planner.artifacts.program import Fetch, Piece, Source
 from planner.artifacts.worker_model import make_body
 from planner.errors import ModelError, WorkerError
-from planner.runtime.engine.backend import BodyDigests
-from planner.runtime.engine.interface import InProcessEngine
-from planner.runtime.engine.transport import BoundFetch, NumpyTransport
+from planner.runtime.engine.core.backend import BodyDigests
+from planner.runtime.engine.core.interface import InProcessEngine
+from planner.runtime.engine.core.transport import BoundFetch, NumpyTransport
 from planner.runtime.values.state import starting_values
 from planner.runtime.values.tiles import load_tiles
 

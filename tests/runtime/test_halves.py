@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from fast_suite import examples
 from planner.graph.protos import dtype_of, numpy_dtype
-from planner.runtime.engine.halves import in_float32
-from planner.runtime.engine.sessions import SessionMaker
+from planner.runtime.engine.core.halves import in_float32
+from planner.runtime.engine.core.sessions import SessionMaker
 
 node = helper.make_node
 KINDS = {"float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16}

@@ -11,9 +11,9 @@ from onnx import ModelProto, TensorProto, helper
 
 from planner.graph.model import DType
 from planner.graph.protos import numpy_dtype
-from planner.runtime.engine.cuda_form import CudaForm
-from planner.runtime.engine.devices import probe_cuda, require_cuda
-from planner.runtime.engine.sessions import SessionMaker, bind
+from planner.runtime.engine.core.sessions import SessionMaker, bind
+from planner.runtime.engine.gpu.cuda_form import CudaForm
+from planner.runtime.engine.gpu.devices import probe_cuda, require_cuda
 from planner.runtime.measure.ops import CpuStopwatch, CudaStopwatch, MeasureError, Stopwatch, Timing, made_up
 
 

@@ -13,7 +13,7 @@ from planner import opdefs, zoo
 from planner.artifacts.program import Fetch, WorkerProgram
 from planner.artifacts.waits import joined_waits
 from planner.partition.build import partition
-from planner.runtime.engine.messages import Post, messages, with_arrivals
+from planner.runtime.engine.mpi.messages import Post, messages, with_arrivals
 from planner.search.model.problem import Problem
 from random_plans import random_plan
 

@@ -21,11 +21,11 @@ from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Fetch, Piece, Source
 from planner.errors import UnsupportedError
 from planner.graph.model import DType
-from planner.runtime.engine import fetch_kernel as kernel
-from planner.runtime.engine.devices import probe_cuda
-from planner.runtime.engine.fetch_kernel import Kind, kernel_source
-from planner.runtime.engine.multifetch import ITEM_UNITS, joined_dims
-from planner.runtime.engine.transport import Tile
+from planner.runtime.engine.core.transport import Tile
+from planner.runtime.engine.gpu.devices import probe_cuda
+from planner.runtime.engine.gpu.fetches import fetch_kernel as kernel
+from planner.runtime.engine.gpu.fetches.fetch_kernel import Kind, kernel_source
+from planner.runtime.engine.gpu.fetches.multifetch import ITEM_UNITS, joined_dims
 
 ARCHITECTURES = ("75", "80", "90", "100")
 COPY, SUM = Kind(16), Kind(16, DType.FLOAT32, Reducer.SUM)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from planner.runtime.engine import patience
-from planner.runtime.engine.patience import PatientLines, StallError
+from planner.runtime.engine.process import patience
+from planner.runtime.engine.process.patience import PatientLines, StallError
 
 TICKS = 10
 """The patience, in looks at the pipes; a look takes a tick of the clock."""

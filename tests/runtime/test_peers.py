@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.runtime.engine.peers import StoppedError, ThreadCounts, ThreadPeers
+from planner.runtime.engine.core.peers import StoppedError, ThreadCounts, ThreadPeers
 
 SECONDS = 120.0
 

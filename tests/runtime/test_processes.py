@@ -17,10 +17,10 @@ from planner import api
 from planner.errors import UsageError, WorkerError
 from planner.graph.model import Graph
 from planner.graph.to_onnx import write_model
-from planner.runtime.engine import shared_peers
-from planner.runtime.engine.devices import probe_cuda
-from planner.runtime.engine.exchange import Exchange, as_seen_by
-from planner.runtime.engine.supervisor import SupervisedEngine
+from planner.runtime.engine.core.exchange import Exchange, as_seen_by
+from planner.runtime.engine.gpu.devices import probe_cuda
+from planner.runtime.engine.process import shared_peers
+from planner.runtime.engine.process.supervisor import SupervisedEngine
 from planner.runtime.plan_files import load_plan
 from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions

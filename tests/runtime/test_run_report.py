@@ -12,8 +12,8 @@ import pytest
 
 from planner.errors import DifferenceError
 from planner.report import as_json, tables
-from planner.runtime.engine.cuda_changes import CudaChanges, OnGpus
-from planner.runtime.engine.interface import InProcessEngine
+from planner.runtime.engine.core.interface import InProcessEngine
+from planner.runtime.engine.gpu.cuda_changes import CudaChanges, OnGpus
 from planner.runtime.judge.compare import FarTensor, compare_step
 from planner.runtime.run import run_plan
 from planner.runtime.run_report import RunResult

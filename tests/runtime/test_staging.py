@@ -9,7 +9,7 @@ from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Buffer, Fetch, Piece, Source, WorkerProgram
 from planner.graph.model import DType
-from planner.runtime.engine.staging import span_bytes, staging_of
+from planner.runtime.engine.gpu.fetches.staging import span_bytes, staging_of
 
 FRAME = Region((2, 1, 0), (7, 5, 6))
 """Of a buffer of 5 x 4 x 6 elements."""

@@ -18,7 +18,7 @@ import pytest
 from harmed_child import HARM, is_gone
 from planner.artifacts.program import Arena
 from planner.errors import InfeasibleError, ModelError, WorkerError
-from planner.runtime.engine.supervisor import SupervisedEngine
+from planner.runtime.engine.process.supervisor import SupervisedEngine
 from planner.runtime.plan_files import load_plan
 from planner.runtime.values.state import starting_values
 from planner.runtime.values.tiles import load_tiles
@@ -119,7 +119,7 @@ def test_the_child_goes_when_its_supervisor_is_killed(training: Any, tmp_path: P
 import sys, time
 from pathlib import Path
 from planner.runtime.plan_files import load_plan
-from planner.runtime.engine.supervisor import SupervisedEngine
+from planner.runtime.engine.process.supervisor import SupervisedEngine
 plan = load_plan(Path({str(directory)!r}))
 engine = SupervisedEngine(plan.paths, plan.program.workers, plan.program.state)
 print(engine.process_ids[0], flush=True)

@@ -9,7 +9,7 @@ import pytest
 from planner.algebra.region import Region
 from planner.artifacts.program import Arena, Buffer, Fetch, Piece, Segment, Source, Step, WorkerProgram
 from planner.graph.model import DType
-from planner.runtime.engine.together import launches
+from planner.runtime.engine.core.together import launches
 
 ROW = Region((0,), (4,))
 FAR = Source(1, "x")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Fetch, Piece, Source
-from planner.runtime.engine.transport import NumpyTransport, Tile
+from planner.runtime.engine.core.transport import NumpyTransport, Tile
 
 HERE, THERE = 0, 1
 

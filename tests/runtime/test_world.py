@@ -12,9 +12,9 @@ import pytest
 
 from fake_channel import AbortedError, PostOffice
 from planner.errors import UsageError, WorkerError
-from planner.runtime.engine.message_peers import FIRST_TAG
-from planner.runtime.engine.ranks import check_equal, check_hosts, check_size, ranks_of
-from planner.runtime.engine.world import World
+from planner.runtime.engine.mpi.message_peers import FIRST_TAG
+from planner.runtime.engine.mpi.ranks import check_equal, check_hosts, check_size, ranks_of
+from planner.runtime.engine.mpi.world import World
 
 SECONDS = 120.0
 

@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 
 from fake_cupy import FakeCupy, FakeDevice, FakeKernel, FakePointer, FakeRuntime, FakeStream, fake_session
-from planner.runtime.engine import child, devices, sessions
+from planner.runtime.engine.core import sessions
+from planner.runtime.engine.gpu import devices
+from planner.runtime.engine.process import child
 
 GPUS = 2
 FOLDER = Path(sys.argv[-1])

@@ -1,8 +1,8 @@
 """Writes which operators have a CUDA kernel, for which types: ``python tests/tools/cuda_kernel_table.py``.
 
-The table is ``planner/runtime/engine/cuda_kernels.txt``. It is the registry of ONNX Runtime's CUDA provider itself, as
-``get_all_opkernel_def`` tells it: the provider is loaded over stand-ins (``cuda_stand_in.py``), in a copy of the
-package whose TensorRT provider, which asks for libraries of its own, is replaced (``kernel_registry.cpp``).
+The table is ``planner/runtime/engine/gpu/cuda_kernels.txt``. It is the registry of ONNX Runtime's CUDA provider
+itself, as ``get_all_opkernel_def`` tells it: the provider is loaded over stand-ins (``cuda_stand_in.py``), in a copy of
+the package whose TensorRT provider, which asks for libraries of its own, is replaced (``kernel_registry.cpp``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final
 import cuda_stand_in
 from planner.graph.model import DType
 
-TABLE: Final = cuda_stand_in.ROOT / "planner" / "runtime" / "engine" / "cuda_kernels.txt"
+TABLE: Final = cuda_stand_in.ROOT / "planner" / "runtime" / "engine" / "gpu" / "cuda_kernels.txt"
 _ASK: Final = """
 import json, sys
 import onnxruntime

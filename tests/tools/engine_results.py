@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from planner.errors import DifferenceError
-from planner.runtime.engine.interface import Engine
+from planner.runtime.engine.core.interface import Engine
 from planner.runtime.values.state import starting_values
 from planner.runtime.values.tiles import gather_tiles, load_tiles
 

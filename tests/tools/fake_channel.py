@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from planner.runtime.engine.channel import ANYBODY, Channel, Pending
+from planner.runtime.engine.mpi.channel import ANYBODY, Channel, Pending
 
 
 class AbortedError(BaseException):

@@ -21,9 +21,9 @@ import numpy as np
 from multifetch_emulation import all_kinds
 from planner.algebra.tiling import Reducer
 from planner.graph.model import DType
-from planner.runtime.engine.cuda_form import CudaForm
-from planner.runtime.engine.fetch_kernel import ARRAY_WORDS, Kind, Word
-from planner.runtime.engine.sessions import SessionMaker
+from planner.runtime.engine.core.sessions import SessionMaker
+from planner.runtime.engine.gpu.cuda_form import CudaForm
+from planner.runtime.engine.gpu.fetches.fetch_kernel import ARRAY_WORDS, Kind, Word
 
 
 class FakeStream:

@@ -6,8 +6,8 @@ import os
 
 HARM = """
 import os, signal, threading, time
-from planner.runtime.engine import child
-from planner.runtime.engine import worker_executor as executor
+from planner.runtime.engine.process import child
+from planner.runtime.engine.core import worker_executor as executor
 from planner.artifacts.program import Segment
 
 prepare = executor.WorkerExecutor._segment

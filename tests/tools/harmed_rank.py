@@ -36,7 +36,7 @@ def main() -> int:
     """Runs the command line with a harmed worker."""
     worker, step, kind = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     from planner.commands import main as cli
-    from planner.runtime.engine import worker_executor
+    from planner.runtime.engine.core import worker_executor
 
     prepare = worker_executor.WorkerExecutor._prepare
     count = 0

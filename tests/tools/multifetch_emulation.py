@@ -33,10 +33,10 @@ from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Fetch, Piece, Source
 from planner.graph.model import DType
-from planner.runtime.engine import fetch_kernel as kernel
-from planner.runtime.engine.fetch_kernel import Kind, joinable, kernel_source
-from planner.runtime.engine.multifetch import ITEM_UNITS, WorkList, work_list
-from planner.runtime.engine.transport import NumpyTransport, Tile
+from planner.runtime.engine.core.transport import NumpyTransport, Tile
+from planner.runtime.engine.gpu.fetches import fetch_kernel as kernel
+from planner.runtime.engine.gpu.fetches.fetch_kernel import Kind, joinable, kernel_source
+from planner.runtime.engine.gpu.fetches.multifetch import ITEM_UNITS, WorkList, work_list
 
 WORKER: Final = 0
 """That assembles."""

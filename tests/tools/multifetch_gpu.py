@@ -19,9 +19,9 @@ import numpy as np
 
 import multifetch_emulation as emulation
 from planner.artifacts.program import Source
-from planner.runtime.engine import fetch_kernel as kernel
-from planner.runtime.engine.fetch_kernel import Kind, kernel_source
-from planner.runtime.engine.multifetch import WorkList
+from planner.runtime.engine.gpu.fetches import fetch_kernel as kernel
+from planner.runtime.engine.gpu.fetches.fetch_kernel import Kind, kernel_source
+from planner.runtime.engine.gpu.fetches.multifetch import WorkList
 
 _GUARD: Final = 64
 _MARK: Final = 0xA5

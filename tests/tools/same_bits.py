@@ -48,8 +48,8 @@ from planner.planning.recomputation.with_copies import with_copies
 from planner.planning.recomputing import Recompute, again_of
 from planner.planning.request import ModelSource, PlanRequest
 from planner.planning.session import Session
-from planner.runtime.engine import sessions
-from planner.runtime.engine.backend import CpuBackend
+from planner.runtime.engine.core import sessions
+from planner.runtime.engine.core.backend import CpuBackend
 from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions

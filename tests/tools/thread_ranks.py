@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from fake_channel import FakeChannel, PostOffice
-from planner.runtime.engine.interface import InProcessEngine
-from planner.runtime.engine.message_engine import MakeBackend, MessageEngine
-from planner.runtime.engine.world import World
+from planner.runtime.engine.core.interface import InProcessEngine
+from planner.runtime.engine.mpi.message_engine import MakeBackend, MessageEngine
+from planner.runtime.engine.mpi.world import World
 from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.values.state import Values
 from planner.runtime.values.tiles import fill_tiles, gather_tiles

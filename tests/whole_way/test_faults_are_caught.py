@@ -18,7 +18,7 @@ from planner.artifacts.program import Fetch, Segment
 from planner.errors import DifferenceError
 from planner.graph.model import Graph
 from planner.graph.to_onnx import write_model
-from planner.runtime.engine.transport import BoundFetch, Locate, NumpyTransport, Part
+from planner.runtime.engine.core.transport import BoundFetch, Locate, NumpyTransport, Part
 from planner.runtime.judge import references as judge
 from planner.runtime.judge.reference import NoReferenceError
 from planner.runtime.plan_files import LoadedPlan, load_plan

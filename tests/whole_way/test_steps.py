@@ -21,7 +21,7 @@ from planner.partition import stepping
 from planner.partition.build import complete_plan, partition, told_by_program
 from planner.planning.limit.in_steps import choices
 from planner.report import as_json
-from planner.runtime.engine.transport import NumpyTransport
+from planner.runtime.engine.core.transport import NumpyTransport
 from planner.runtime.run import run_plan
 from planner.runtime.run_report import RunResult
 from planner.search.decide import decide

@@ -31,7 +31,7 @@ from planner.graph.reading.values import fixed_inputs, values_of
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.to_onnx import to_model
 from planner.graph.wellformed import every_node
-from planner.runtime.engine.sessions import SessionMaker, bind, carried, carried_name, cores
+from planner.runtime.engine.core.sessions import SessionMaker, bind, carried, carried_name, cores
 from planner.runtime.judge.compare import Noise, TensorComparison, compare_tensor, errors
 from planner.runtime.judge.foreign import first_line
 from planner.runtime.judge.precision import coarsest_eps

@@ -13,8 +13,8 @@ from planner.graph.model import Graph, Op
 from planner.graph.protos import elem_type_of, numpy_dtype, op_to_node
 from planner.graph.reading.undescribed import qualified
 from planner.graph.to_onnx import to_model
-from planner.runtime.engine.cuda_kernels import has_cuda_kernel, is_of_runtime
-from planner.runtime.engine.sessions import SessionMaker, bind, carried, onnxruntime
+from planner.runtime.engine.core.sessions import SessionMaker, bind, carried, onnxruntime
+from planner.runtime.engine.gpu.cuda_kernels import has_cuda_kernel, is_of_runtime
 
 
 def check_libraries(paths: Sequence[Path]) -> None:

@@ -14,7 +14,7 @@ from planner.errors import ModelError
 from planner.graph.model import Graph
 from planner.graph.protos import numpy_dtype
 from planner.graph.to_onnx import to_model
-from planner.runtime.engine.sessions import SessionMaker, bind, carried, cores
+from planner.runtime.engine.core.sessions import SessionMaker, bind, carried, cores
 
 _MOST_CONSTANT_BYTES: Final = 2**30
 """A file holds no more than 2 GiB, ops included."""

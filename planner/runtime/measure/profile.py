@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from planner.artifacts.estimate import TimeEstimate
 from planner.artifacts.program import Fetch, Program
-from planner.runtime.engine.executor import Iteration
+from planner.runtime.engine.core.executor import Iteration
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from planner.errors import ModelError
 from planner.graph.model import DType, Graph, StatePair, Tensor
 from planner.graph.protos import numpy_dtype
 from planner.regular_file import digest_of
-from planner.runtime.engine.world import World
+from planner.runtime.engine.mpi.world import World
 from planner.runtime.values.feed import Feed
 from planner.runtime.values.npz import read_npz
 from planner.runtime.values.results import write_arrays

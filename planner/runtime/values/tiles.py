@@ -11,7 +11,7 @@ from planner.algebra.region import Region, index_space
 from planner.artifacts.program import Buffer
 from planner.errors import DifferenceError
 from planner.graph.model import DType
-from planner.runtime.engine.interface import Engine
+from planner.runtime.engine.core.interface import Engine
 from planner.runtime.values.state import part_of
 
 _LAST_BITS: Final = 64.0

@@ -25,9 +25,9 @@ from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Fetch, Source
 from planner.errors import UnsupportedError
 from planner.graph.model import DType
-from planner.runtime.engine import fetch_kernel as kernel
-from planner.runtime.engine.fetch_kernel import Kind, Word
-from planner.runtime.engine.transport import Locate
+from planner.runtime.engine.core.transport import Locate
+from planner.runtime.engine.gpu.fetches import fetch_kernel as kernel
+from planner.runtime.engine.gpu.fetches.fetch_kernel import Kind, Word
 
 ITEM_UNITS: Final = 2 * kernel.UNROLL * kernel.THREADS
 """What a block moves at most: every thread goes round its loop twice."""

@@ -11,8 +11,8 @@ from planner import __version__
 from planner.artifacts.place import MANIFEST, PLAN
 from planner.artifacts.plan import Plan, digest
 from planner.errors import UsageError
-from planner.runtime.engine.ranks import check_equal, check_hosts, check_size, ranks_of
-from planner.runtime.engine.world import World
+from planner.runtime.engine.mpi.ranks import check_equal, check_hosts, check_size, ranks_of
+from planner.runtime.engine.mpi.world import World
 from planner.strict_json import JsonError, read_json
 
 

@@ -12,12 +12,12 @@ import numpy as np
 from planner.artifacts.program import WorkerProgram
 from planner.artifacts.worker_model import WorkerModel
 from planner.graph.model import StatePair
-from planner.runtime.engine.backend import Backend
-from planner.runtime.engine.cuda_changes import OnGpus
-from planner.runtime.engine.exchange import Exchange
-from planner.runtime.engine.executor import Executor, Iteration
-from planner.runtime.engine.transport import Transport
-from planner.runtime.engine.world import World
+from planner.runtime.engine.core.backend import Backend
+from planner.runtime.engine.core.exchange import Exchange
+from planner.runtime.engine.core.executor import Executor, Iteration
+from planner.runtime.engine.core.transport import Transport
+from planner.runtime.engine.gpu.cuda_changes import OnGpus
+from planner.runtime.engine.mpi.world import World
 
 
 class Engine(ABC):

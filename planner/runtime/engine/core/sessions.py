@@ -28,8 +28,8 @@ from onnx import FunctionProto, ModelProto, NodeProto, helper
 from planner.graph.model import DType, Shape
 from planner.graph.protos import dtype_of, elem_type_of
 from planner.installed import require_runtime
-from planner.runtime.engine.cuda_form import CudaForm, with_copies
-from planner.runtime.engine.halves import in_float32
+from planner.runtime.engine.core.halves import in_float32
+from planner.runtime.engine.gpu.cuda_form import CudaForm, with_copies
 
 _PROVIDERS: Final = ["CPUExecutionProvider"]
 _LEFT_OUT: Final = ["NchwcTransformer"]

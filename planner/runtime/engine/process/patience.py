@@ -11,8 +11,8 @@ from typing import IO, Final
 from planner.artifacts.program import WorkerProgram
 from planner.artifacts.waits import joined_waits
 from planner.errors import WorkerError
-from planner.runtime.engine.check import describe
-from planner.runtime.engine.exchange import IDLE
+from planner.runtime.engine.core.check import describe
+from planner.runtime.engine.core.exchange import IDLE
 
 PATIENCE_SECONDS: Final = 300.0
 """How long workers may take for a step, if nobody says otherwise."""

@@ -35,7 +35,7 @@ class _Kernel(NamedTuple):
 def _kernels() -> Mapping[tuple[str, str], tuple[_Kernel, ...]]:
     """By domain and operator."""
     found: dict[tuple[str, str], list[_Kernel]] = {}
-    text = resources.files("planner.runtime.engine").joinpath("cuda_kernels.txt").read_text(encoding="ascii")
+    text = resources.files("planner.runtime.engine.gpu").joinpath("cuda_kernels.txt").read_text(encoding="ascii")
     for line in text.splitlines():
         if line.startswith("#"):
             continue

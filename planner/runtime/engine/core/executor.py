@@ -21,12 +21,12 @@ from planner.artifacts.worker_model import WorkerModel
 from planner.errors import WorkerError
 from planner.graph.model import StatePair
 from planner.progress import Progress, silent
-from planner.runtime.engine.backend import Backend, CpuBackend
-from planner.runtime.engine.check import check_programs
-from planner.runtime.engine.exchange import Exchange
-from planner.runtime.engine.peers import Peers, StoppedError, ThreadCounts, ThreadPeers
-from planner.runtime.engine.transport import Transport
-from planner.runtime.engine.worker_executor import Timing, WorkerExecutor, failure
+from planner.runtime.engine.core.backend import Backend, CpuBackend
+from planner.runtime.engine.core.check import check_programs
+from planner.runtime.engine.core.exchange import Exchange
+from planner.runtime.engine.core.peers import Peers, StoppedError, ThreadCounts, ThreadPeers
+from planner.runtime.engine.core.transport import Transport
+from planner.runtime.engine.core.worker_executor import Timing, WorkerExecutor, failure
 
 _PATIENCE_SECONDS: Final = 1.0
 """How long the others may take to stop after one has failed."""

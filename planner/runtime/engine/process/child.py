@@ -1,4 +1,4 @@
-"""The process that runs the workers: ``python -m planner.runtime.engine.child``, started by ``supervisor.py``.
+"""The process that runs the workers: ``python -m planner.runtime.engine.process.child``, started by ``supervisor.py``.
 
 It runs all workers of a plan, or one of them. It reads one JSON object per line from stdin and answers each with one on
 stdout:
@@ -48,12 +48,12 @@ from planner.errors import TofuError, out_of_memory
 from planner.graph.model import StatePair
 from planner.progress import Progress
 from planner.regular_file import read_regular
-from planner.runtime.engine.cuda import CudaBackend, devices_of
-from planner.runtime.engine.cuda_ipc import Apart, Lent
-from planner.runtime.engine.exchange import Exchange
-from planner.runtime.engine.executor import Executor, Orders
-from planner.runtime.engine.sessions import fix_cublas_workspace, sessions_on
-from planner.runtime.engine.shared_peers import SharedPeers
+from planner.runtime.engine.core.exchange import Exchange
+from planner.runtime.engine.core.executor import Executor, Orders
+from planner.runtime.engine.core.sessions import fix_cublas_workspace, sessions_on
+from planner.runtime.engine.gpu.cuda import CudaBackend, devices_of
+from planner.runtime.engine.gpu.cuda_ipc import Apart, Lent
+from planner.runtime.engine.process.shared_peers import SharedPeers
 
 
 def main() -> NoReturn:
@@ -144,7 +144,7 @@ def _start(
     libraries = [Path(path) for path in request.get("libraries", ())]
     backend: CudaBackend | None = None
     if request.get("devices") is not None:
-        from planner.runtime.engine.devices import require_cuda
+        from planner.runtime.engine.gpu.devices import require_cuda
 
         fix_cublas_workspace()
         wanted = request["devices"] or None

@@ -22,8 +22,8 @@ from onnx import ModelProto, NodeProto, TensorProto, defs, helper, inliner, nump
 
 from planner.graph.protos import dtype_of
 from planner.graph.reading.defaults import state_operator_defaults
-from planner.runtime.engine.cuda_kernels import fails_when_run, has_cuda_kernel, is_of_runtime
-from planner.runtime.engine.halves import Widening, has_halves, kinds_of, with_nodes
+from planner.runtime.engine.core.halves import Widening, has_halves, kinds_of, with_nodes
+from planner.runtime.engine.gpu.cuda_kernels import fails_when_run, has_cuda_kernel, is_of_runtime
 
 _MOVES: Final = frozenset(
     {

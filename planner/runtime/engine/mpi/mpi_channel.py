@@ -13,8 +13,8 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from planner.errors import UsageError
-from planner.runtime.engine.channel import ANYBODY, Channel, Pending
-from planner.runtime.engine.world import World
+from planner.runtime.engine.mpi.channel import ANYBODY, Channel, Pending
+from planner.runtime.engine.mpi.world import World
 
 _INSTALL: Final = "pip install mpi4py mpich, or mpi4py alone beside the MPI of the machine"
 _LAUNCH: Final = "mpiexec -n WORKERS tofu run PLAN --engine mpi"

@@ -21,13 +21,13 @@ from planner.artifacts.program import WorkerProgram
 from planner.errors import TofuError
 from planner.graph.model import StatePair
 from planner.progress import Progress, silent
-from planner.runtime.engine.child_process import COMMAND, ChildProcess
-from planner.runtime.engine.cuda_changes import CudaChanges, OnGpus
-from planner.runtime.engine.exchange import Exchange, as_seen_by, check_room
-from planner.runtime.engine.executor import Iteration, Orders, orders_of
-from planner.runtime.engine.interface import Engine
-from planner.runtime.engine.patience import PATIENCE_SECONDS, PatientLines, StallError, stall
-from planner.runtime.engine.shared_peers import require_futexes
+from planner.runtime.engine.core.exchange import Exchange, as_seen_by, check_room
+from planner.runtime.engine.core.executor import Iteration, Orders, orders_of
+from planner.runtime.engine.core.interface import Engine
+from planner.runtime.engine.gpu.cuda_changes import CudaChanges, OnGpus
+from planner.runtime.engine.process.child_process import COMMAND, ChildProcess
+from planner.runtime.engine.process.patience import PATIENCE_SECONDS, PatientLines, StallError, stall
+from planner.runtime.engine.process.shared_peers import require_futexes
 
 
 class SupervisedEngine(Engine):

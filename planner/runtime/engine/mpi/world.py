@@ -20,7 +20,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from planner.errors import TofuError, WorkerError, out_of_memory
-from planner.runtime.engine.channel import ANYBODY, Channel, Pending
+from planner.runtime.engine.mpi.channel import ANYBODY, Channel, Pending
 
 _LENGTH, _TEXT, _REPORT = 0, 1, 2
 """Tags."""

@@ -17,10 +17,10 @@ from typing import IO, Any, Final
 
 from planner.artifacts.program import WorkerProgram
 from planner.errors import WorkerError
-from planner.runtime.engine.check import describe
-from planner.runtime.engine.executor import Orders
+from planner.runtime.engine.core.check import describe
+from planner.runtime.engine.core.executor import Orders
 
-COMMAND: Final = (sys.executable, "-P", "-m", "planner.runtime.engine.child")
+COMMAND: Final = (sys.executable, "-P", "-m", "planner.runtime.engine.process.child")
 """-P: a file called numpy.py in the working directory is not ours."""
 _FAREWELL_SECONDS: Final = 2.0
 _TAIL_BYTES: Final = 65536
@@ -43,7 +43,7 @@ class ChildProcess:
         self.name = "the workers' process" if orders is None else f"worker {workers[0]}'s process"
         # In place of a pipe, which nobody would empty while the child runs.
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 -- it lives as long as the child
-        home = str(Path(__file__).resolve().parents[3])
+        home = str(Path(__file__).resolve().parents[4])
         known = os.environ.get("PYTHONPATH")
         with _handed_over(orders) as self.orders:
             self._process = subprocess.Popen(

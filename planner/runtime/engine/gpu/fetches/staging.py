@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from planner.algebra.region import Region
 from planner.artifacts.program import Buffer, Fetch, Source, WorkerProgram
-from planner.runtime.engine.exchange import ALIGNMENT, aligned
+from planner.runtime.engine.core.exchange import ALIGNMENT, aligned
 
 
 @dataclass(frozen=True, slots=True)

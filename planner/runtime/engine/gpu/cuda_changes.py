@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 
 from planner.artifacts.program import Segment
 from planner.artifacts.worker_model import WorkerModel
-from planner.runtime.engine.backend import BodyDigests, segment_model
-from planner.runtime.engine.cuda_form import CudaForm, cuda_form
+from planner.runtime.engine.core.backend import BodyDigests, segment_model
+from planner.runtime.engine.gpu.cuda_form import CudaForm, cuda_form
 
 
 @dataclass(frozen=True, slots=True)

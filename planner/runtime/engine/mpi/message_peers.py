@@ -23,10 +23,10 @@ import numpy as np
 
 from planner.artifacts.program import Fetch, Source, WorkerProgram
 from planner.graph.protos import numpy_dtype
-from planner.runtime.engine.channel import Channel, Pending
-from planner.runtime.engine.messages import Message, Post
-from planner.runtime.engine.peers import Peers
-from planner.runtime.engine.transport import BoundFetch, Locate, Part, Transport, direct
+from planner.runtime.engine.core.peers import Peers
+from planner.runtime.engine.core.transport import BoundFetch, Locate, Part, Transport, direct
+from planner.runtime.engine.mpi.channel import Channel, Pending
+from planner.runtime.engine.mpi.messages import Message, Post
 
 FIRST_TAG: Final = 16
 """Of messages between workers; the tags below are the engine's own."""

@@ -19,12 +19,12 @@ from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Buffer, Fetch, Piece, Source, WorkerProgram
 from planner.artifacts.waits import Waits, joined_waits
 from planner.graph.model import DType
-from planner.runtime.engine import fetch_kernel
-from planner.runtime.engine.fetch_kernel import Kind
-from planner.runtime.engine.multifetch import work_list
-from planner.runtime.engine.staging import Staging, staging_of
-from planner.runtime.engine.together import launches
-from planner.runtime.engine.transport import BoundFetch, Locate, Tile, Transport
+from planner.runtime.engine.core.together import launches
+from planner.runtime.engine.core.transport import BoundFetch, Locate, Tile, Transport
+from planner.runtime.engine.gpu.fetches import fetch_kernel
+from planner.runtime.engine.gpu.fetches.fetch_kernel import Kind
+from planner.runtime.engine.gpu.fetches.multifetch import work_list
+from planner.runtime.engine.gpu.fetches.staging import Staging, staging_of
 
 
 def connect(cupy: Any, devices: Collection[int]) -> frozenset[tuple[int, int]]:

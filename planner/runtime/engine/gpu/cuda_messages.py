@@ -29,14 +29,14 @@ import numpy as np
 
 from planner.artifacts.program import Arena, Buffer, Fetch, Piece, Source, WorkerProgram
 from planner.artifacts.waits import Waits
-from planner.runtime.engine.cuda import CudaBackend, MakeSession, devices_of
-from planner.runtime.engine.exchange import Exchange, aligned, arena_of
-from planner.runtime.engine.message_peers import Places
-from planner.runtime.engine.messages import Message, Post
-from planner.runtime.engine.sessions import cuda_session, fix_cublas_workspace, sessions_on
-from planner.runtime.engine.together import launches
-from planner.runtime.engine.transport import BoundFetch, Locate, Tile, Transport
-from planner.runtime.engine.world import World
+from planner.runtime.engine.core.exchange import Exchange, aligned, arena_of
+from planner.runtime.engine.core.sessions import cuda_session, fix_cublas_workspace, sessions_on
+from planner.runtime.engine.core.together import launches
+from planner.runtime.engine.core.transport import BoundFetch, Locate, Tile, Transport
+from planner.runtime.engine.gpu.cuda import CudaBackend, MakeSession, devices_of
+from planner.runtime.engine.mpi.message_peers import Places
+from planner.runtime.engine.mpi.messages import Message, Post
+from planner.runtime.engine.mpi.world import World
 
 _Run = Callable[[], tuple[int, ...]]
 
@@ -265,7 +265,7 @@ def gpu_of_rank(world: World, device_map: Sequence[int], libraries: Sequence[Pat
     Raises:
         UsageError: there is no such GPU, or it cannot be used.
     """
-    from planner.runtime.engine.devices import require_cuda
+    from planner.runtime.engine.gpu.devices import require_cuda
 
     fix_cublas_workspace()
     place = [rank for rank, host in enumerate(world.hosts) if host == world.host].index(world.rank)

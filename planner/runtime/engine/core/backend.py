@@ -18,9 +18,9 @@ from onnx import FunctionProto
 
 from planner.artifacts.program import Segment
 from planner.artifacts.worker_model import IR_VERSION, WorkerModel
-from planner.runtime.engine.exchange import Exchange
-from planner.runtime.engine.sessions import SessionMaker, bind, body_model, cores
-from planner.runtime.engine.transport import NumpyTransport, Transport
+from planner.runtime.engine.core.exchange import Exchange
+from planner.runtime.engine.core.sessions import SessionMaker, bind, body_model, cores
+from planner.runtime.engine.core.transport import NumpyTransport, Transport
 
 
 class Backend(ABC):

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from planner.errors import UsageError
-from planner.runtime.engine.peers import Peers
+from planner.runtime.engine.core.peers import Peers
 
 _FUTEX: Final = 202
 """The system call's number on x86-64."""

@@ -20,7 +20,7 @@ import numpy as np
 from planner.artifacts.program import Arena, Fetch, WorkerProgram
 from planner.errors import InfeasibleError
 from planner.graph.protos import numpy_dtype
-from planner.runtime.engine.check import inconsistent
+from planner.runtime.engine.core.check import inconsistent
 
 ALIGNMENT: Final = 64
 """Bytes; a cache line. Kernels that peel unaligned elements would give other bits at other addresses."""

@@ -21,14 +21,14 @@ from planner.artifacts.worker_model import WorkerModel
 from planner.errors import InfeasibleError, UsageError
 from planner.graph.model import DType
 from planner.graph.protos import elem_type_of, numpy_dtype
-from planner.runtime.engine.backend import Backend, BodyDigests, segment_model
-from planner.runtime.engine.cuda_changes import CudaChanges, OnGpus
-from planner.runtime.engine.cuda_fetch import MultiFetchTransport, blind_pairs, connect
-from planner.runtime.engine.cuda_form import CudaForm, cuda_form
-from planner.runtime.engine.cuda_ipc import Apart, lent, opened_block, opened_event, own_block, own_event
-from planner.runtime.engine.exchange import Exchange, arena_of
-from planner.runtime.engine.sessions import carried_name, cuda_session
-from planner.runtime.engine.transport import BoundFetch, Locate, Transport
+from planner.runtime.engine.core.backend import Backend, BodyDigests, segment_model
+from planner.runtime.engine.core.exchange import Exchange, arena_of
+from planner.runtime.engine.core.sessions import carried_name, cuda_session
+from planner.runtime.engine.core.transport import BoundFetch, Locate, Transport
+from planner.runtime.engine.gpu.cuda_changes import CudaChanges, OnGpus
+from planner.runtime.engine.gpu.cuda_form import CudaForm, cuda_form
+from planner.runtime.engine.gpu.cuda_ipc import Apart, lent, opened_block, opened_event, own_block, own_event
+from planner.runtime.engine.gpu.fetches.cuda_fetch import MultiFetchTransport, blind_pairs, connect
 
 MakeSession = Callable[[CudaForm, int, int], Any]
 """Makes a session of a model on a GPU (its number) and a stream (its address)."""

@@ -23,18 +23,18 @@ from planner.errors import TofuError
 from planner.graph.model import StatePair
 from planner.graph.protos import numpy_dtype
 from planner.progress import Progress, silent
-from planner.runtime.engine.backend import Backend, CpuBackend
-from planner.runtime.engine.check import describe
-from planner.runtime.engine.exchange import IDLE, Exchange, arena_of, check_room
-from planner.runtime.engine.executor import Iteration, orders_of
-from planner.runtime.engine.interface import Engine
-from planner.runtime.engine.message_peers import Inbox, InboxTransport, MessagePeers, Places, sent_boxes
-from planner.runtime.engine.messages import Post, messages, with_arrivals
-from planner.runtime.engine.worker_executor import WorkerExecutor, failure
-from planner.runtime.engine.world import World
+from planner.runtime.engine.core.backend import Backend, CpuBackend
+from planner.runtime.engine.core.check import describe
+from planner.runtime.engine.core.exchange import IDLE, Exchange, arena_of, check_room
+from planner.runtime.engine.core.executor import Iteration, orders_of
+from planner.runtime.engine.core.interface import Engine
+from planner.runtime.engine.core.worker_executor import WorkerExecutor, failure
+from planner.runtime.engine.mpi.message_peers import Inbox, InboxTransport, MessagePeers, Places, sent_boxes
+from planner.runtime.engine.mpi.messages import Post, messages, with_arrivals
+from planner.runtime.engine.mpi.world import World
 
 if TYPE_CHECKING:  # a run on CPUs loads nothing that is for GPUs
-    from planner.runtime.engine.cuda_messages import StagedBackend
+    from planner.runtime.engine.gpu.cuda_messages import StagedBackend
 
 MakeBackend: TypeAlias = "Callable[[Sequence[WorkerProgram], int, Post, Waits, Exchange], StagedBackend]"
 """Makes the GPU of a worker: of all programs, where those of others are empty, and the worker's number, messages, waits

@@ -16,12 +16,12 @@ from planner.artifacts.waits import Waits
 from planner.artifacts.worker_model import WorkerModel
 from planner.errors import WorkerError
 from planner.graph.model import StatePair
-from planner.runtime.engine.backend import Backend
-from planner.runtime.engine.check import describe
-from planner.runtime.engine.exchange import IDLE, Exchange
-from planner.runtime.engine.peers import Peers
-from planner.runtime.engine.together import launches
-from planner.runtime.engine.transport import Locate, Tile
+from planner.runtime.engine.core.backend import Backend
+from planner.runtime.engine.core.check import describe
+from planner.runtime.engine.core.exchange import IDLE, Exchange
+from planner.runtime.engine.core.peers import Peers
+from planner.runtime.engine.core.together import launches
+from planner.runtime.engine.core.transport import Locate, Tile
 
 Timing = tuple[float, float]
 """Seconds that a step waited, and that it took."""
