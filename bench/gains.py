@@ -17,7 +17,6 @@ import importlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 from unittest import mock
 
@@ -25,7 +24,8 @@ from rich.console import Console
 from strategies import line
 
 from planner.descriptions import in_force
-from planner.graph.model import Graph
+from planner.graph.decompositions.registry import Decomposition, Purpose, decomposition
+from planner.graph.model import Graph, Op
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.randomness import lower_randomness
 from planner.partition.build import unplaced
@@ -42,7 +42,7 @@ from planner.zoo.catalogue import names
 HEADS = ("model", "workers", "moved", "now", "cost", "now", "gap", "now", "MB a worker", "now", "steps", "s", "now")
 WIDTHS = (16, 7, 12, 12, 12, 12, 7, 7, 11, 9, 9, 7, 7)
 _TIMES = (1, 2, 4, 8)
-bodies = importlib.import_module("planner.graph.bodies.expand")
+bodies = importlib.import_module("planner.graph.decompositions.expand")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,10 @@ def before() -> Iterator[None]:
     def plain(*given: Any, **named: Any) -> Problem:
         return Problem(*given, **{**named, "with_nests": False})
 
-    without = MappingProxyType({name: body for name, body in bodies.BODIES.items() if name != "Conv"})
-    with mock.patch.object(decide, "Problem", plain), mock.patch.object(bodies, "BODIES", without):
+    def without(purpose: Purpose, op: Op) -> Decomposition | None:
+        return None if op.op_type == "Conv" else decomposition(purpose, op)
+
+    with mock.patch.object(decide, "Problem", plain), mock.patch.object(bodies, "decomposition", without):
         yield
 
 

@@ -16,7 +16,7 @@ from planner.descriptions import UnknownOps, in_force
 from planner.errors import UsageError
 from planner.gate.baseline import Baseline, ModelCosts, PlanCost, model_costs, op_type_at
 from planner.gate.verdict import CheckResult, judge
-from planner.graph.bodies import expand
+from planner.graph.decompositions import expand
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.randomness import lower_randomness

@@ -11,7 +11,7 @@ from planner.artifacts.plan_folder import PlanFolder
 from planner.cost.distance import distances
 from planner.cost.tables import CostTables
 from planner.errors import UsageError
-from planner.graph.bodies import expand
+from planner.graph.decompositions import expand
 from planner.graph.model import Graph
 from planner.graph.notes import evidence_of
 from planner.graph.reading.undescribed import qualified

@@ -32,7 +32,7 @@ from planner.cost.seconds.parts import different_parts
 from planner.cost.tables import CostTables
 from planner.descriptions import UnknownOps
 from planner.errors import UsageError
-from planner.graph.bodies import expand
+from planner.graph.decompositions import expand
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.installed import require_runtime, runtime_notes

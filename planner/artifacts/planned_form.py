@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from planner.artifacts.plan_folder import PlanFolder
 from planner.errors import ModelError, UsageError
-from planner.graph.bodies import planned_graph
+from planner.graph.decompositions import planned_graph
 from planner.graph.deliveries import with_deliveries
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import Canonical, canonical

@@ -33,13 +33,21 @@ class Emitter:
         known: tensors of the graph that may be read.
         values: of the graph's constants.
         opset: version of the default operator domain.
+        workers: how many a plan is for; 1 where it is not known.
     """
 
     def __init__(
-        self, prefix: str, known: Mapping[str, Tensor], values: Mapping[str, np.ndarray | None], opset: int
+        self,
+        prefix: str,
+        known: Mapping[str, Tensor],
+        values: Mapping[str, np.ndarray | None],
+        opset: int,
+        *,
+        workers: int = 1,
     ) -> None:
         self.prefix = prefix
         self.opset = opset
+        self.workers = workers
         self.tensors: dict[str, Tensor] = {}
         """What is new."""
         self.constants: dict[str, np.ndarray] = {}
@@ -157,6 +165,21 @@ class Emitter:
         if self.dtype(x) is dtype:
             return x
         return self.emit("Cast", (x,), part, self.shape(x), dtype, {"to": ELEM_TYPES[dtype]})
+
+    def standing_for(self, op: Op, made: Sequence[str]) -> tuple[Op, ...]:
+        """The emitted ops that an op's outputs need, the last ones under the names of the outputs.
+
+        Args:
+            op: which they stand for.
+            made: an emitted tensor for each output, in order; those of outputs that are absent do not matter.
+        """
+        outputs = {name: output for name, output in zip(made, op.outputs, strict=False) if output}
+        wanted, live = set(outputs), list[Op]()
+        for one in reversed(self.ops):
+            if not wanted.isdisjoint(one.outputs):
+                wanted.update(one.inputs)
+                live.append(one.renamed(outputs))
+        return tuple(reversed(live))
 
     def _name(self, part: str) -> str:
         name = f"{self.prefix}{part}"

@@ -10,8 +10,9 @@ from __future__ import annotations
 import enum
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -143,6 +144,9 @@ Attribute: TypeAlias = (
 )
 
 
+_NO_NAMES: Mapping[str, str] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class Op:
     """One operator application of the graph."""
@@ -175,6 +179,14 @@ class Op:
             if key == name:
                 return value
         return default
+
+    def renamed(self, names: Mapping[str, str], reads: Mapping[str, str] = _NO_NAMES) -> Op:
+        """The op with other names of tensors: ``names`` wherever they stand, ``reads`` where they are read."""
+        return replace(
+            self,
+            inputs=tuple(names.get(name) or reads.get(name, name) for name in self.inputs),
+            outputs=tuple(names.get(name, name) for name in self.outputs),
+        )
 
 
 @dataclass(frozen=True, slots=True)

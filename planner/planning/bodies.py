@@ -16,8 +16,9 @@ from planner.algebra.tiling import Replicate, Shard, Tiling
 from planner.artifacts.plan import OpStrategy
 from planner.cost.by_op import costed, op_bytes, op_cost
 from planner.cost.tables import CostTables
-from planner.graph.bodies import Body, Expanded, expand, has_body
-from planner.graph.bodies.expand import NO_BETTER_THAN_PARTS, fused, without_copies
+from planner.graph.decompositions import Body, Expanded, expand, has_body
+from planner.graph.decompositions.expand import fused, without_copies
+from planner.graph.decompositions.registry import Purpose, decomposition
 from planner.graph.model import Graph
 from planner.graph.reading.undescribed import qualified
 from planner.search.bound.certify import BOUND
@@ -172,7 +173,8 @@ def only_through_bodies(graph: Graph, descriptions: Descriptions) -> frozenset[s
     return frozenset(
         op.name
         for op in graph.ops
-        if ((op.domain, op.op_type) not in descriptions or qualified(op.domain, op.op_type) in NO_BETTER_THAN_PARTS)
+        if (found := decomposition(Purpose.PARTS, op)) is not None
+        and ((op.domain, op.op_type) not in descriptions or found.is_better)
         and has_body(graph, op)
     )
 

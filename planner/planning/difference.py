@@ -16,8 +16,8 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 from planner.artifacts.plan import Plan
 from planner.cost.by_op import op_charge
 from planner.cost.tables import CostTables
-from planner.graph.bodies import expand, planned_graph
 from planner.graph.counterparts import Counterparts
+from planner.graph.decompositions import expand, planned_graph
 from planner.graph.deliveries import with_deliveries
 from planner.graph.model import Graph, Shape
 from planner.graph.patterns import without_numbers

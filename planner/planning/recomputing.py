@@ -10,7 +10,7 @@ from planner.artifacts.recomputed import Recomputed
 from planner.cost.excess import computing
 from planner.cost.residence import Residence
 from planner.errors import UsageError, did_you_mean
-from planner.graph.bodies import expand, planned_graph
+from planner.graph.decompositions import expand, planned_graph
 from planner.graph.deliveries import SharedDelivery, with_deliveries
 from planner.graph.model import Graph, Role
 from planner.graph.rewriting.recomputation import Activations

@@ -274,7 +274,7 @@ class GraphBuilder:
         """
         wanted = set(outputs)
         live: list[Op] = []
-        for op in reversed([self._settled(op) for op in self._ops]):
+        for op in reversed([op.renamed(self._final) for op in self._ops]):
             if any(name in wanted for name in op.outputs if name):
                 wanted.update(name for name in op.inputs if name)
                 live.append(op)
@@ -295,17 +295,6 @@ class GraphBuilder:
             state=tuple(state),
             opset=opset,
             notes=dict(notes),
-        )
-
-    def _settled(self, op: Op) -> Op:
-        names = self._final
-        return Op(
-            op.name,
-            op.op_type,
-            tuple(names.get(name, name) for name in op.inputs),
-            tuple(names.get(name, name) for name in op.outputs),
-            op.attributes,
-            op.domain,
         )
 
     def _named(self, op: Op) -> Op:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from planner.errors import TofuError
-from planner.graph.bodies import body_text
+from planner.graph.decompositions import body_text
 from planner.graph.reading.load import MAX_OPSET
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import Shard, Tiling
 from planner.errors import TofuError, UsageError, did_you_mean
-from planner.graph.bodies import body_text, expand
+from planner.graph.decompositions import body_text, expand
 from planner.graph.model import Shape
 from planner.tdl.analyse import Variable
 from planner.tdl.bind import BoundOp

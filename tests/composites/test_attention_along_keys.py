@@ -14,8 +14,8 @@ from attentions import DRAWN, graph_of
 from fast_suite import chosen
 from planner import api, opdefs, zoo
 from planner.artifacts.worker_model import WorkerModel
-from planner.graph.bodies import expand
 from planner.graph.check import check_graph
+from planner.graph.decompositions import expand
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.to_onnx import write_model

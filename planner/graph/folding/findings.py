@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from planner.errors import ModelError, UnsupportedError
-from planner.graph.bodies import BODIES
+from planner.graph.decompositions.registry import Purpose, decomposition
 from planner.graph.folding.microsoft_forms import FORMS
 from planner.graph.folding.sequences import SEQUENCE_OPS
 from planner.graph.model import Op
@@ -118,4 +118,4 @@ def _is_replaced(op: Op) -> bool:
     """Whether an op needs no description: others stand for it before a plan is made, or it is said why not."""
     if op.domain:
         return (op.domain, op.op_type) in FORMS
-    return op.op_type in BODIES or op.op_type in LOWERINGS or op.op_type in SEQUENCE_OPS
+    return decomposition(Purpose.PARTS, op) is not None or op.op_type in LOWERINGS or op.op_type in SEQUENCE_OPS

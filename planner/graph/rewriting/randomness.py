@@ -11,7 +11,7 @@ after 2^32 steps.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -54,7 +54,7 @@ def lower_randomness(graph: Graph) -> Graph:
     shared = Emitter(free_prefix(f"{step}/", taken), {**graph.tensors, step: counter}, graph.constants, graph.opset)
     clock = make_clock(shared, step)
     emitters = [shared]
-    ops = _named(shared.ops, {clock.following: following})
+    ops = [op.renamed({clock.following: following}) for op in shared.ops]
     shared.tensors[following] = replace(shared.tensors.pop(clock.following), name=following)
     for op in graph.ops:
         if op.name not in names:
@@ -63,11 +63,11 @@ def lower_randomness(graph: Graph) -> Graph:
         known = {**graph.tensors, **shared.tensors}
         emitter = Emitter(free_prefix(f"{op.name}/", taken), known, graph.constants, graph.opset)
         made = LOWERINGS[op.op_type](Draw(emitter, op, clock))
-        ops.extend(_named(emitter.ops, dict(zip(made, op.outputs, strict=False))))
+        outputs = {name: output for name, output in zip(made, op.outputs, strict=False) if output}
+        ops.extend(inner.renamed(outputs) for inner in emitter.ops)
         # What a lowering makes last gets the name of the op's output, of which the graph has a tensor already.
-        for name, output in zip(made, op.outputs, strict=False):
-            if output:
-                del emitter.tensors[name]
+        for name in outputs:
+            del emitter.tensors[name]
         emitters.append(emitter)
     new = {name: tensor for emitter in emitters for name, tensor in emitter.tensors.items()}
     constants = {name: value for emitter in emitters for name, value in emitter.constants.items()}
@@ -111,18 +111,6 @@ def _obstacle(graph: Graph, op: Op) -> str:
     if max(inner_and_outer(tensor.shape)[1:]) > MAX_INDEX:
         return f"{tensor.elements} elements are more than its counters can tell apart"
     return ""
-
-
-def _named(ops: Sequence[Op], outputs: Mapping[str, str]) -> list[Op]:
-    names = {made: output for made, output in outputs.items() if output}
-    return [
-        replace(
-            op,
-            inputs=tuple(names.get(name, name) for name in op.inputs),
-            outputs=tuple(names.get(name, name) for name in op.outputs),
-        )
-        for op in ops
-    ]
 
 
 def _random_normal(draw: Draw) -> tuple[str, ...]:

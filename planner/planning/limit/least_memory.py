@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.cost.residence import Ints, Residence
-from planner.graph.bodies import expand
+from planner.graph.decompositions import expand
 from planner.graph.model import Graph
 from planner.graph.purposes import Purpose, purposes
 from planner.partition.workspace import ELEMENTWISE

@@ -4,7 +4,7 @@ An op without a CUDA kernel that works (``cuda_kernels.py``) is changed, in this
 
     - widened: with 16-bit floats it computes in float32 and rounds, as on CPUs (``halves.py``); one that only moves
       elements of a small type moves them in a larger one
-    - expanded: into the ops that the operator's specification gives for it, or that are given here
+    - expanded: into the ops that the operator's specification gives for it, or ``graph/decompositions/cuda.py``
     - otherwise it runs on the CPU: ONNX Runtime copies what it reads to the host, and what it makes back
 
 What was done is told with the model, since it costs time.
@@ -12,15 +12,17 @@ What was done is told with the model, since it costs time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
 import onnx
-from onnx import ModelProto, NodeProto, TensorProto, defs, helper, inliner, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, defs, helper, inliner
 
-from planner.graph.protos import dtype_of
+from planner.graph.decompositions.registry import Purpose, decomposition
+from planner.graph.emitter import Emitter
+from planner.graph.model import Op, Tensor, TensorAttribute
+from planner.graph.protos import dtype_of, op_of, op_to_node
 from planner.graph.reading.defaults import state_operator_defaults
 from planner.runtime.engine.core.halves import Widening, has_halves, kinds_of, with_nodes
 from planner.runtime.engine.gpu.cuda_kernels import fails_when_run, has_cuda_kernel, is_of_runtime
@@ -234,11 +236,13 @@ class _Changer:
         self._kinds, self._opsets = kinds, opsets
         self._widening = Widening(model, kinds)
         graph = inferred.graph
-        self._shapes = {
-            value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        shapes = {
+            value.name: tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
             for value in (*graph.input, *graph.value_info, *graph.output)
             if value.type.tensor_type.HasField("shape")
-        } | {tensor.name: list(tensor.dims) for tensor in graph.initializer}
+        } | {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+        dtypes = {name: dtype_of(kinds[name]) for name in shapes.keys() & kinds.keys()}
+        self._tensors = {name: Tensor(name, shapes[name], dtype) for name, dtype in dtypes.items() if dtype is not None}
 
     def widened(self, node: NodeProto) -> list[NodeProto] | None:
         """The node on larger types; None if that does not help."""
@@ -278,13 +282,18 @@ class _Changer:
 
     def expanded(self, node: NodeProto) -> list[NodeProto] | None:
         """The node as ops that have kernels; None if nothing is known here."""
-        expand = _EXPANSIONS.get((node.domain, node.op_type))
-        if expand is None or not _is_meant(node, self._opsets[""]):
+        op = op_of(node, node.name)
+        found = decomposition(Purpose.CUDA, op)
+        if found is None or not all(name in self._tensors for name in op.inputs if name):
             return None
-        writer = _Writer(self._widening.name, node, self._opsets[""])
-        first = node.input[0]
-        expand(writer, node, self._kinds[first], self._shapes.get(first, []))
-        return writer.nodes
+        prefix = f"{self._widening.name(f'{next(filter(None, op.outputs))}/')}"
+        emitter = Emitter(prefix, self._tensors, {}, self._opsets[""])
+        made = found(emitter, op)
+        if made is None:
+            return None
+        given = (Op(name, "Constant", (), (name,), (("value", TensorAttribute(value)),))
+                 for name, value in emitter.constants.items())  # fmt: skip
+        return [op_to_node(one) for one in (*given, *emitter.standing_for(op, made))]
 
 
 def _moved(node: NodeProto) -> list[str]:
@@ -295,101 +304,3 @@ def _moved(node: NodeProto) -> list[str]:
     if node.op_type in ("Pad", "ScatterElements", "ScatterND"):
         return [operands[0], *operands[2:3]]
     return operands if node.op_type == "Concat" else operands[:1]
-
-
-def _is_meant(node: NodeProto, opset: int) -> bool:
-    """Whether the expansions below are of this form of the operator."""
-    if node.op_type == "BatchNormalization":
-        return any(attribute.name == "training_mode" and attribute.i == 1 for attribute in node.attribute)
-    if node.op_type == "FusedGemm":
-        names = {attribute.name: attribute.s for attribute in node.attribute}
-        return names.get("activation") in (b"LeakyRelu", b"Relu", b"Sigmoid", b"Tanh")
-    return node.op_type != "Hardmax" or opset >= 13
-
-
-class _Writer:
-    """Ops that stand for a node."""
-
-    def __init__(self, fresh: Callable[[str], str], node: NodeProto, opset: int) -> None:
-        self._fresh, self._prefix, self._opset = fresh, next(name for name in node.output if name), opset
-        self.nodes: list[NodeProto] = []
-
-    def op(self, op_type: str, *inputs: str, into: str = "", **attributes: Any) -> str:
-        """Adds an op; returns its result, which gets the given name if there is one."""
-        made = into or self._fresh(f"{self._prefix}.{op_type}")
-        self.nodes.append(helper.make_node(op_type, list(inputs), [made], **attributes))
-        return made
-
-    def constant(self, value: Any, kind: int) -> str:
-        """Adds a constant."""
-        array = np.asarray(value).astype(helper.tensor_dtype_to_np_dtype(kind))
-        return self.op("Constant", value=numpy_helper.from_array(array))
-
-    def mean(self, x: str, axes: Sequence[int]) -> str:
-        """The mean along some dims, which stay with an extent of 1."""
-        if self._opset < 18:
-            return self.op("ReduceMean", x, axes=list(axes), keepdims=1)
-        return self.op("ReduceMean", x, self.constant(axes, TensorProto.INT64), keepdims=1)
-
-    def reshaped(self, x: str, shape: Sequence[int], into: str = "") -> str:
-        """Laid out anew."""
-        return self.op("Reshape", x, self.constant(shape, TensorProto.INT64), into=into)
-
-
-def _batch_normalization(writer: _Writer, node: NodeProto, kind: int, shape: Sequence[int]) -> None:
-    """In training: with the statistics of the batch, which it also mixes into the running ones."""
-    attributes = {attribute.name: attribute.f for attribute in node.attribute}
-    epsilon, momentum = attributes.get("epsilon", 1e-5), attributes.get("momentum", 0.9)
-    x, scale, bias, *running = node.input
-    column, axes = [1, shape[1], *(1 for _ in shape[2:])], [dim for dim in range(len(shape)) if dim != 1]
-    op = writer.op
-    centred = op("Sub", x, mean := writer.mean(x, axes))
-    variance = writer.mean(op("Mul", centred, centred), axes)
-    deviation = op("Sqrt", op("Add", variance, writer.constant(epsilon, kind)))
-    normal = op("Div", centred, deviation)
-    scaled = op("Mul", normal, writer.reshaped(scale, column))
-    op("Add", scaled, writer.reshaped(bias, column), into=node.output[0])
-    for before, found, after in zip(running, (mean, variance), node.output[1:], strict=False):
-        if after:
-            kept = op("Mul", before, writer.constant(momentum, kind))
-            fresh = op("Mul", writer.reshaped(found, [shape[1]]), writer.constant(1 - momentum, kind))
-            op("Add", kept, fresh, into=after)
-
-
-def _mean(writer: _Writer, node: NodeProto, kind: int, shape: Sequence[int]) -> None:
-    total = writer.op("Sum", *node.input)
-    writer.op("Div", total, writer.constant(len(node.input), kind), into=node.output[0])
-
-
-def _fused_gemm(writer: _Writer, node: NodeProto, kind: int, shape: Sequence[int]) -> None:
-    """A product of the optimizer's, which it makes for CPUs alone, and the function that it is followed by."""
-    attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-    after = attributes["activation"].decode()
-    parameters = {"alpha": attributes["activation_alpha"]} if after == "LeakyRelu" else {}
-    of_product = {name: value for name, value in attributes.items() if not name.startswith("activation")}
-    product = writer.op("Gemm", *node.input, **of_product)
-    writer.op(after, product, into=node.output[0], **parameters)
-
-
-def _tan(writer: _Writer, node: NodeProto, kind: int, shape: Sequence[int]) -> None:
-    (x,) = node.input
-    writer.op("Div", writer.op("Sin", x), writer.op("Cos", x), into=node.output[0])
-
-
-def _hardmax(writer: _Writer, node: NodeProto, kind: int, shape: Sequence[int]) -> None:
-    """1 where the first largest element along the axis is, 0 elsewhere."""
-    (x,) = node.input
-    axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), -1) % len(shape)
-    largest = writer.op("ArgMax", x, axis=axis, keepdims=1)
-    places = writer.constant(np.arange(shape[axis]).reshape(-1, *(1 for _ in shape[axis + 1 :])), TensorProto.INT64)
-    writer.op("Cast", writer.op("Equal", places, largest), into=node.output[0], to=kind)
-
-
-_EXPANSIONS: Final[Mapping[tuple[str, str], Callable[[_Writer, NodeProto, int, Sequence[int]], None]]] = {
-    ("", "BatchNormalization"): _batch_normalization,
-    ("", "Hardmax"): _hardmax,
-    ("", "Mean"): _mean,
-    ("", "Tan"): _tan,
-    ("com.microsoft", "FusedGemm"): _fused_gemm,
-}
-"""By domain and operator, what has no ops in its specification; of operands that all have one dtype."""

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-from planner.graph.bodies.blocks import are_worth_blocks, in_blocks, merged, numbered
-from planner.graph.bodies.softmax import axis_of
+from planner.graph.decompositions.parts.blocks import are_worth_blocks, in_blocks, merged, numbered
+from planner.graph.decompositions.parts.softmax import axis_of
+from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.emitter import Emitter
 from planner.graph.model import Attribute, DType, Op
 
@@ -17,7 +18,8 @@ _RANKED = (
 """Dtypes that the runtime ranks and fills up, those of 16 bits by way of float32."""
 
 
-def top_k(emitter: Emitter, op: Op, workers: int) -> tuple[str, ...] | None:
+@stands_for("TopK", purpose=Purpose.PARTS)
+def top_k(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """The k largest (or smallest) of each worker's block, and of these candidates the k largest, with their places.
 
     Of equal ones the first of a block comes first, and an earlier block's before a later one's, as in the whole. None
@@ -27,12 +29,12 @@ def top_k(emitter: Emitter, op: Op, workers: int) -> tuple[str, ...] | None:
     x, dim = op.inputs[0], axis_of(emitter, op, -1)
     shape, dtype = emitter.shape(x), emitter.dtype(x)
     stated = emitter.value(op.inputs[1]) if op.has_input(1) else None
-    if stated is None or emitter.opset < 11 or dtype not in _RANKED or not are_worth_blocks(emitter, x, dim, workers):
+    if stated is None or emitter.opset < 11 or dtype not in _RANKED or not are_worth_blocks(emitter, x, dim):
         return None
     count = int(stated.reshape(()).item())
-    if count * workers >= shape[dim] or (count > 1 and not op.attribute("sorted", 1)):
+    if count * emitter.workers >= shape[dim] or (count > 1 and not op.attribute("sorted", 1)):
         return None
-    blocks = in_blocks(emitter, x, dim, workers, _last(dtype, is_largest=bool(op.attribute("largest", 1))))
+    blocks = in_blocks(emitter, x, dim, _last(dtype, is_largest=bool(op.attribute("largest", 1))))
 
     def ranked(operand: str, axis: int, few: int, part: str) -> tuple[str, ...]:
         before = emitter.shape(operand)

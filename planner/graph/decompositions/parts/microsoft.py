@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.graph.bodies.normalization import layer_normalization, rms_normalization
+from planner.graph.decompositions.parts.normalization import layer_normalization, rms_normalization
+from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.emitter import Emitter
 from planner.graph.model import Op
 
@@ -29,6 +30,7 @@ def _normalised(op: Op, made: tuple[str, ...] | None, total: str) -> tuple[str, 
     return None if made is None or any(op.outputs[1:3]) else (made[0], "", "", total)
 
 
+@stands_for("com.microsoft.SkipLayerNormalization", purpose=Purpose.PARTS, is_better=True)
 def skip_layer_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """LayerNormalization of input, skip and bias together."""
     total = _sum(emitter, op, 4)
@@ -36,12 +38,14 @@ def skip_layer_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None
     return _normalised(op, layer_normalization(emitter, _plain(op, total, op.inputs[2], shift)), total)
 
 
+@stands_for("com.microsoft.SkipSimplifiedLayerNormalization", purpose=Purpose.PARTS, is_better=True)
 def skip_simplified_layer_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """RMSNormalization of input, skip and bias together."""
     total = _sum(emitter, op, 3)
     return _normalised(op, rms_normalization(emitter, _plain(op, total, op.inputs[2])), total)
 
 
+@stands_for("SimplifiedLayerNormalization", purpose=Purpose.PARTS)
 def simplified_layer_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """RMSNormalization; None where one over the root is wanted, too."""
     return None if any(op.outputs[1:]) else rms_normalization(emitter, op)

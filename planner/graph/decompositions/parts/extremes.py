@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.graph.bodies.softmax import axis_of
+from planner.graph.decompositions.parts.softmax import axis_of
+from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.emitter import Emitter
 from planner.graph.model import DType, Op
 
@@ -17,16 +18,19 @@ _COMPARED = (DType.FLOAT32, DType.FLOAT64, DType.FLOAT16, DType.BFLOAT16, DType.
 """Dtypes that the runtime compares and reduces, those of 16 bits by way of float32."""
 
 
+@stands_for("ArgMax", purpose=Purpose.PARTS)
 def arg_max(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """The first place of the maximum, or the last: of the places where it stands the least, or the largest."""
     return _place(emitter, op, "ReduceMax")
 
 
+@stands_for("ArgMin", purpose=Purpose.PARTS)
 def arg_min(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """The first place of the minimum, or the last."""
     return _place(emitter, op, "ReduceMin")
 
 
+@stands_for("Hardmax", purpose=Purpose.PARTS)
 def hardmax(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """1 at the first place of the maximum, 0 elsewhere (opset 13 and later); all 0 where no number is the maximum."""
     axis, dtype = axis_of(emitter, op, -1), emitter.dtype(op.inputs[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.emitter import Emitter
 from planner.graph.model import DType, Op
 
@@ -9,6 +10,7 @@ _STEPS = 255.0
 """A byte has so many steps from its least to its greatest number."""
 
 
+@stands_for("DynamicQuantizeLinear", purpose=Purpose.PARTS)
 def dynamic_quantize_linear(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """Scale and zero point from the extremes of all elements and zero, then QuantizeLinear (ONNX: its function body).
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.graph.bodies.weighted_sums import (
+from planner.graph.decompositions.parts.weighted_sums import (
     by_head,
     in_groups,
     scores_of,
@@ -19,6 +19,7 @@ from planner.graph.bodies.weighted_sums import (
     weighted_sum,
     where_seen,
 )
+from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.emitter import Emitter
 from planner.graph.model import DType, Op
 
@@ -26,6 +27,7 @@ _FILTER = -10000.0
 """What is added to the scores of keys that a mask leaves out, unless the op says otherwise."""
 
 
+@stands_for("com.microsoft.MultiHeadAttention", purpose=Purpose.PARTS)
 def multi_head_attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """softmax(scale * Q K' + added + mask) V.
 
@@ -86,6 +88,7 @@ class _Step:
     """Of positions."""
 
 
+@stands_for("com.microsoft.GroupQueryAttention", purpose=Purpose.PARTS)
 def group_query_attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """softmax(cap(scale * Q K') + added) V over the keys up to each query's own, in a window if there is one; keys and
     values are those of the cache, the new ones put where they belong.

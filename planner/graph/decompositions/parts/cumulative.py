@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.graph.bodies.blocks import are_worth_blocks, in_blocks, joined
+from planner.graph.decompositions.parts.blocks import are_worth_blocks, in_blocks, joined
+from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.emitter import Emitter
 from planner.graph.model import Attribute, Op
 
 
-def cum_sum(emitter: Emitter, op: Op, workers: int) -> tuple[str, ...] | None:
+@stands_for("CumSum", purpose=Purpose.PARTS)
+def cum_sum(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """The running sum of each worker's block, and to it the total of the blocks before (or after) it."""
-    return _cumulative(emitter, op, workers, total="ReduceSum", join="Add", neutral=0.0)
+    return _cumulative(emitter, op, total="ReduceSum", join="Add", neutral=0.0)
 
 
-def cum_prod(emitter: Emitter, op: Op, workers: int) -> tuple[str, ...] | None:
+@stands_for("CumProd", purpose=Purpose.PARTS)
+def cum_prod(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """The running product of each worker's block, times the total of the blocks before (or after) it."""
-    return _cumulative(emitter, op, workers, total="ReduceProd", join="Mul", neutral=1.0)
+    return _cumulative(emitter, op, total="ReduceProd", join="Mul", neutral=1.0)
 
 
-def _cumulative(
-    emitter: Emitter, op: Op, workers: int, *, total: str, join: str, neutral: float
-) -> tuple[str, ...] | None:
+def _cumulative(emitter: Emitter, op: Op, *, total: str, join: str, neutral: float) -> tuple[str, ...] | None:
     x, stated = op.inputs[0], emitter.value(op.inputs[1])
     if stated is None:
         return None
     dim = int(stated.reshape(()).item()) % emitter.rank(x)
     size, dtype = emitter.shape(x)[dim], emitter.dtype(x)
-    if not are_worth_blocks(emitter, x, dim, workers):
+    if not are_worth_blocks(emitter, x, dim):
         return None
-    blocks = in_blocks(emitter, x, dim, workers, neutral)
+    blocks = in_blocks(emitter, x, dim, neutral)
 
     def running(operand: str, axis: int, part: str, **attributes: Attribute) -> str:
         operands = (operand, emitter.constant(np.array(axis, np.int64), f"{part}.axis"))

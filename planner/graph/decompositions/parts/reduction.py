@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.emitter import Emitter
 from planner.graph.model import DType, Op
 
@@ -25,6 +26,7 @@ def _shaped(emitter: Emitter, op: Op, value: str) -> tuple[str, ...]:
     return (emitter.reshape(value, emitter.shape(op.outputs[0]), "shaped"),)
 
 
+@stands_for("ReduceL2", purpose=Purpose.PARTS)
 def reduce_l2(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """The square root of the sum of squares."""
     axes = _axes(emitter, op)
@@ -34,6 +36,7 @@ def reduce_l2(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     return _shaped(emitter, op, emitter.each("Sqrt", "root", total))
 
 
+@stands_for("ReduceLogSum", purpose=Purpose.PARTS)
 def reduce_log_sum(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """The logarithm of the sum."""
     axes = _axes(emitter, op)
@@ -42,6 +45,7 @@ def reduce_log_sum(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     return _shaped(emitter, op, emitter.each("Log", "log", emitter.reduce("ReduceSum", op.inputs[0], axes, "sum")))
 
 
+@stands_for("ReduceLogSumExp", purpose=Purpose.PARTS)
 def reduce_log_sum_exp(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """The logarithm of the sum of exponentials, the maximum taken out; an infinite one is left in."""
     axes, x = _axes(emitter, op), op.inputs[0]

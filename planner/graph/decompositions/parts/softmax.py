@@ -6,6 +6,7 @@ the parts of the sum are of one scale.
 
 from __future__ import annotations
 
+from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.emitter import Emitter
 from planner.graph.model import Op
 
@@ -37,6 +38,7 @@ def softmax_of(emitter: Emitter, x: str, axis: int) -> str:
     return emitter.each("Div", "softmax", raised, total)
 
 
+@stands_for("Softmax", purpose=Purpose.PARTS)
 def softmax(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """Softmax along one axis (opset 13 and later)."""
     if emitter.opset < 13:
@@ -44,6 +46,7 @@ def softmax(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     return (softmax_of(emitter, op.inputs[0], axis_of(emitter, op, -1)),)
 
 
+@stands_for("LogSoftmax", purpose=Purpose.PARTS)
 def log_softmax(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """LogSoftmax along one axis (opset 13 and later)."""
     if emitter.opset < 13:

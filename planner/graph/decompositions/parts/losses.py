@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.graph.bodies.softmax import log_softmax_of
+from planner.graph.decompositions.parts.softmax import log_softmax_of
+from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.emitter import Emitter
 from planner.graph.model import DType, Op
 
 
+@stands_for("SoftmaxCrossEntropyLoss", purpose=Purpose.PARTS)
 def softmax_cross_entropy_loss(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """NegativeLogLikelihoodLoss of LogSoftmax over dim 1; the logarithms are its second output."""
     log_p = log_softmax_of(emitter, op.inputs[0], 1)
     return (_negative_log_likelihood(emitter, op, log_p), log_p)
 
 
+@stands_for("NegativeLogLikelihoodLoss", purpose=Purpose.PARTS)
 def negative_log_likelihood_loss(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """- weight[label] * x[label], summed, averaged by weight, or neither."""
     return (_negative_log_likelihood(emitter, op, op.inputs[0]),)

@@ -13,13 +13,13 @@ _FEW_POSITIONS = 32
 """A dim of no more elements than this is not divided into blocks."""
 
 
-def are_worth_blocks(emitter: Emitter, x: str, dim: int, count: int) -> bool:
-    """Whether a tensor's dim is long enough for blocks: longer than there are rows along it.
+def are_worth_blocks(emitter: Emitter, x: str, dim: int) -> bool:
+    """Whether there are several workers, and a tensor's dim is long enough: longer than there are rows along it.
 
     Of many rows, as many as the dim is long, each worker takes some: a search for blocks would find nothing better.
     """
-    shape = emitter.shape(x)
-    return shape[dim] > max(_FEW_POSITIONS, count) and prod(shape) < shape[dim] ** 2
+    shape, count = emitter.shape(x), emitter.workers
+    return count > 1 and shape[dim] > max(_FEW_POSITIONS, count) and prod(shape) < shape[dim] ** 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +34,16 @@ class Blocks:
     """How many a block has. All but the last block hold as many elements; what the last one lacks is a fill value."""
 
 
-def in_blocks(emitter: Emitter, x: str, dim: int, count: int, fill: float) -> Blocks:
-    """The blocks of a tensor's dim.
+def in_blocks(emitter: Emitter, x: str, dim: int, fill: float) -> Blocks:
+    """The blocks of a tensor's dim, one for each worker.
 
     Args:
         emitter: gets the ops.
         x: the tensor.
         dim: to be divided.
-        count: how many blocks.
-        fill: what stands behind the last element, where the size is no multiple of the count.
+        fill: what stands behind the last element, where the size is no multiple of their count.
     """
-    shape, dtype = emitter.shape(x), emitter.dtype(x)
+    shape, dtype, count = emitter.shape(x), emitter.dtype(x), emitter.workers
     places = -(-shape[dim] // count)
     missing = count * places - shape[dim]
     if missing:

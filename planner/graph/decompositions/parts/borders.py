@@ -6,6 +6,7 @@ between: a Pad would be cut nowhere. A slice is a box by itself, and is brought 
 
 from __future__ import annotations
 
+from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.emitter import Emitter
 from planner.graph.model import Op
 
@@ -13,6 +14,7 @@ _BEFORE_FIRST = -(2**63 - 1)
 """Where a Slice backwards ends that goes to the first element."""
 
 
+@stands_for("Pad", purpose=Purpose.PARTS)
 def pad(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """Modes wrap, reflect and edge (ONNX, Pad), one dim after the other, as NumPy has them.
 

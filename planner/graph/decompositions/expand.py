@@ -2,83 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import Final, TypeAlias
 
 import numpy as np
 
 from planner.algebra.lane import Lane
-from planner.graph.bodies import (
-    attention,
-    borders,
-    cumulative,
-    extremes,
-    losses,
-    microsoft,
-    microsoft_attention,
-    normalization,
-    quantised,
-    ranking,
-    reduction,
-    softmax,
-    strided,
-)
+from planner.graph.decompositions.registry import Purpose, decomposition, decompositions
 from planner.graph.emitter import Emitter, free_prefix
 from planner.graph.model import Graph, Op, Tensor
 from planner.graph.reading.undescribed import qualified
-
-BodyFunction: TypeAlias = Callable[[Emitter, Op], "tuple[str, ...] | None"]
-"""Emits a body and names what becomes of each output, in order; None: this op has no body."""
-BlocksFunction: TypeAlias = Callable[[Emitter, Op, int], "tuple[str, ...] | None"]
-"""Likewise, of a number of workers, at least 2."""
-
-BODIES: Final[Mapping[str, BodyFunction]] = MappingProxyType(
-    {
-        "ArgMax": extremes.arg_max,
-        "ArgMin": extremes.arg_min,
-        "Attention": attention.attention,
-        "BatchNormalization": normalization.batch_normalization,
-        "Conv": strided.conv,
-        "DynamicQuantizeLinear": quantised.dynamic_quantize_linear,
-        "GroupNormalization": normalization.group_normalization,
-        "Hardmax": extremes.hardmax,
-        "InstanceNormalization": normalization.instance_normalization,
-        "LayerNormalization": normalization.layer_normalization,
-        "LogSoftmax": softmax.log_softmax,
-        "LpNormalization": normalization.lp_normalization,
-        "MeanVarianceNormalization": normalization.mean_variance_normalization,
-        "NegativeLogLikelihoodLoss": losses.negative_log_likelihood_loss,
-        "Pad": borders.pad,
-        "RMSNormalization": normalization.rms_normalization,
-        "ReduceL2": reduction.reduce_l2,
-        "ReduceLogSum": reduction.reduce_log_sum,
-        "ReduceLogSumExp": reduction.reduce_log_sum_exp,
-        "SimplifiedLayerNormalization": microsoft.simplified_layer_normalization,
-        "Softmax": softmax.softmax,
-        "SoftmaxCrossEntropyLoss": losses.softmax_cross_entropy_loss,
-        "com.microsoft.GroupQueryAttention": microsoft_attention.group_query_attention,
-        "com.microsoft.MultiHeadAttention": microsoft_attention.multi_head_attention,
-        "com.microsoft.SkipLayerNormalization": microsoft.skip_layer_normalization,
-        "com.microsoft.SkipSimplifiedLayerNormalization": microsoft.skip_simplified_layer_normalization,
-    }
-)
-"""By op type, with its domain if that is not ONNX's own."""
-
-NO_BETTER_THAN_PARTS: Final = frozenset(
-    {"com.microsoft.SkipLayerNormalization", "com.microsoft.SkipSimplifiedLayerNormalization"}
-)
-"""Kernels that do several things one after another, of which each is cut by itself."""
-
-BODIES_IN_BLOCKS: Final[Mapping[str, BlocksFunction]] = MappingProxyType(
-    {
-        "CumProd": cumulative.cum_prod,
-        "CumSum": cumulative.cum_sum,
-        "TopK": ranking.top_k,
-    }
-)
-"""Likewise, of ops along a dim that become ops of as many blocks as there are workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +41,8 @@ class Expanded:
 
 def body_text(domain: str, op_type: str) -> str:
     """What the body of an operator computes, in words; "" if it has none."""
-    function = BODIES.get(qualified(domain, op_type)) or BODIES_IN_BLOCKS.get(qualified(domain, op_type))
-    return "" if function is None else " ".join((function.__doc__ or "").partition("\n\n")[0].split())
+    found = decompositions(Purpose.PARTS).get(qualified(domain, op_type))
+    return "" if found is None else found.text
 
 
 def has_body(graph: Graph, op: Op) -> bool:
@@ -158,7 +91,7 @@ def without_copies(expanded: Expanded, planned: Collection[str]) -> Graph:
         sources = {copy.outputs[0]: copy.inputs[0] for copy in dropped}
         found[body.op.name] = replace(
             body,
-            ops=tuple(_renamed(op, sources, {}) for op in body.ops if op not in dropped),
+            ops=tuple(op.renamed({}, sources) for op in body.ops if op not in dropped),
             copies=tuple(copy for copy in body.copies if copy not in dropped),
             tensors={name: tensor for name, tensor in body.tensors.items() if name not in sources},
         )
@@ -228,43 +161,35 @@ def _names(graph: Graph) -> tuple[str, ...]:
 
 
 def _body(graph: Graph, op: Op, taken: Sequence[str], workers: int) -> Body | None:
-    kind = qualified(op.domain, op.op_type)
-    if kind not in BODIES and (kind not in BODIES_IN_BLOCKS or workers < 2):
+    found = decomposition(Purpose.PARTS, op)
+    if found is None:
         return None
-    emitter = Emitter(free_prefix(f"{op.name}/", taken), graph.tensors, graph.constants, graph.opset)
-    made = BODIES[kind](emitter, op) if kind in BODIES else BODIES_IN_BLOCKS[kind](emitter, op, workers)
+    emitter = Emitter(free_prefix(f"{op.name}/", taken), graph.tensors, graph.constants, graph.opset, workers=workers)
+    made = found(emitter, op)
     if made is None or len(made) < len(op.outputs):
         return None
-    outputs = {name: output for name, output in zip(made, op.outputs, strict=False) if output}
-    if len(outputs) < sum(map(bool, op.outputs)) or not all(name in emitter.tensors for name in outputs):
+    outputs = [name for name, output in zip(made, op.outputs, strict=False) if output]
+    if len(set(outputs)) < len(outputs) or not all(name in emitter.tensors for name in outputs):
         return None
-    wanted = set(outputs)
-    live: list[Op] = []
-    for inner in reversed(emitter.ops):
-        if not wanted.isdisjoint(inner.outputs):
-            wanted.update(inner.inputs, inner.outputs)
-            live.append(inner)
-    live.reverse()
-    copies = _copies(graph, emitter, live)
+    live = emitter.standing_for(op, made)
+    copies = _copies(graph, op, emitter, live)
     sources = {copy.inputs[0]: copy.outputs[0] for copy in copies}
+    ops = (*copies, *(inner.renamed({}, sources) for inner in live))
+    named = {name for inner in ops for name in (*inner.inputs, *inner.outputs)}
     return Body(
         op,
-        (*copies, *(_renamed(inner, sources, outputs) for inner in live)),
+        ops,
         copies,
-        {
-            name: tensor
-            for name, tensor in emitter.tensors.items()
-            if (name in wanted or name in sources.values()) and name not in outputs
-        },
-        {name: value for name, value in emitter.constants.items() if name in wanted},
+        {name: tensor for name, tensor in emitter.tensors.items() if name in named},
+        {name: value for name, value in emitter.constants.items() if name in named},
     )
 
 
-def _copies(graph: Graph, emitter: Emitter, ops: Sequence[Op]) -> tuple[Op, ...]:
+def _copies(graph: Graph, composite: Op, emitter: Emitter, ops: Sequence[Op]) -> tuple[Op, ...]:
     readers: dict[str, set[str]] = {}
     for op in ops:
         for name in op.inputs:
-            if name in graph.tensors and name not in graph.constants:
+            if name in graph.tensors and name not in graph.constants and name not in composite.outputs:
                 readers.setdefault(name, set()).add(op.name)
     several = [name for name, names in readers.items() if len(names) > 1]
     found = []
@@ -273,13 +198,3 @@ def _copies(graph: Graph, emitter: Emitter, ops: Sequence[Op]) -> tuple[Op, ...]
         emitter.tensors[copy] = replace(graph.tensors[name], name=copy)
         found.append(Op(copy, "Identity", (name,), (copy,)))
     return tuple(found)
-
-
-def _renamed(op: Op, inputs: Mapping[str, str], tensors: Mapping[str, str]) -> Op:
-    """The op with other names: ``tensors`` wherever they stand, ``inputs`` where they are read."""
-    both = {**inputs, **tensors}
-    return replace(
-        op,
-        inputs=tuple(both.get(name, name) for name in op.inputs),
-        outputs=tuple(tensors.get(name, name) for name in op.outputs),
-    )

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from planner.graph.bodies.weighted_sums import (
+from planner.graph.decompositions.parts.weighted_sums import (
     by_head,
     in_groups,
     scores_of,
@@ -18,6 +18,7 @@ from planner.graph.bodies.weighted_sums import (
     weighted_sum,
     where_seen,
 )
+from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.emitter import ELEM_TYPES, Emitter
 from planner.graph.model import DType, Op
 
@@ -26,6 +27,7 @@ _WINDOWS = ("left_window_size", "right_window_size")
 _DTYPES = MappingProxyType({number: dtype for dtype, number in ELEM_TYPES.items()})
 
 
+@stands_for("Attention", purpose=Purpose.PARTS)
 def attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """softmax(cap(scale * Q K') + mask) V, for heads that share keys, too, and with the keys and values joined to
     those of a cache.

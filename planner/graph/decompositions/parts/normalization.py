@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.graph.bodies.softmax import axis_of
+from planner.graph.decompositions.parts.softmax import axis_of
+from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.emitter import Emitter
 from planner.graph.model import DType, Op
 
@@ -65,6 +66,7 @@ def _slot(op: Op, slot: int) -> str:
     return op.inputs[slot] if slot < len(op.inputs) else ""
 
 
+@stands_for("LayerNormalization", purpose=Purpose.PARTS)
 def layer_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """Over the dims from axis on; also the mean and the inverse deviation, in the precision of normalising."""
     dtype = emitter.dtype(op.inputs[0])
@@ -78,6 +80,7 @@ def layer_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     return (y, *statistics)
 
 
+@stands_for("RMSNormalization", purpose=Purpose.PARTS)
 def rms_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """Over the dims from axis on, without subtracting the mean."""
     dtype = emitter.dtype(op.inputs[0])
@@ -88,6 +91,7 @@ def rms_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     return (_learned(emitter, emitter.cast(normal, dtype, "narrow"), op.inputs[1], ""),)
 
 
+@stands_for("InstanceNormalization", purpose=Purpose.PARTS)
 def instance_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """Over the spatial dims of each sample and channel."""
     x = op.inputs[0]
@@ -99,6 +103,7 @@ def instance_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     return (_learned(emitter, normal, scale, bias),)
 
 
+@stands_for("GroupNormalization", purpose=Purpose.PARTS)
 def group_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """Over the spatial dims and the channels of each group; scale and bias by group (opset 18) or by channel (21)."""
     groups = op.attribute("num_groups")
@@ -123,6 +128,7 @@ def group_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     return (emitter.reshape(learned, shape, "flat"),)
 
 
+@stands_for("MeanVarianceNormalization", purpose=Purpose.PARTS)
 def mean_variance_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """(x - mean) / (deviation + 1e-9) over axes."""
     x = op.inputs[0]
@@ -135,6 +141,7 @@ def mean_variance_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | N
     return (emitter.each("Div", "normal", centred, safe),)
 
 
+@stands_for("BatchNormalization", purpose=Purpose.PARTS)
 def batch_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """In training mode, by the statistics of the batch; running ones take (1 - momentum) of them (opset 14)."""
     if not op.attribute("training_mode", 0):
@@ -164,6 +171,7 @@ def batch_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     return (y, *running)
 
 
+@stands_for("LpNormalization", purpose=Purpose.PARTS)
 def lp_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """X divided by its 1-norm or 2-norm along axis; zeros stay."""
     x = op.inputs[0]

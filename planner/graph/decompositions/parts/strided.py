@@ -6,6 +6,7 @@ the boxes of what workers read hold all of it; so the rest would move with it.
 
 from __future__ import annotations
 
+from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.emitter import Emitter
 from planner.graph.model import Attribute, Op
 
@@ -13,6 +14,7 @@ _END = (1 << 63) - 1
 """Where a Slice ends that goes to the end of a dim."""
 
 
+@stands_for("Conv", purpose=Purpose.PARTS)
 def conv(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """Along dims with windows of one element a Slice with the stride as its step, and the convolution of what it picks.
 

@@ -1,0 +1,91 @@
+"""What stands for an operator: every operator that is rewritten in simpler ones, by what it is rewritten for."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from planner.graph.model import Op
+from planner.graph.reading.undescribed import qualified
+
+Function: TypeAlias = Callable[[Any, Op], "tuple[str, ...] | None"]
+"""Emits what stands for an op through a writer, and names what becomes of each output, in order ("" for one that is
+not made). None: this op stays as it is. Raises UnsupportedError for forms that it does not take."""
+
+
+class Purpose(enum.Enum):
+    """What an operator is rewritten for; the value is the folder or file here that has the functions."""
+
+    READING = "reading"
+    """ONNX Runtime's composites, before a plan is made. Writer: ``Emitter``."""
+    PARTS = "parts"
+    """Composites in ops whose partial results can be joined, where a plan is better so. Writer: ``Emitter``."""
+    CUDA = "cuda"
+    """Operators that CUDA has no kernel for. Writer: ``Emitter``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decomposition:
+    """How some operators are rewritten for one purpose."""
+
+    purpose: Purpose
+    names: tuple[str, ...]
+    """Op types, with their domains where that is not ONNX's own."""
+    function: Function
+    is_better: bool
+    """Whether it is taken wherever it can be: the operator's kernel does no more than its parts one after another."""
+
+    def __call__(self, writer: Any, op: Op) -> tuple[str, ...] | None:
+        """Emits what stands for an op, see ``Function``."""
+        return self.function(writer, op)
+
+    @property
+    def text(self) -> str:
+        """What is computed, in words: the first paragraph of the function's docstring."""
+        return " ".join((self.function.__doc__ or "").partition("\n\n")[0].split())
+
+
+def stands_for(*names: str, purpose: Purpose, is_better: bool = False) -> Callable[[Function], Decomposition]:
+    """Makes a function the decomposition of some operators.
+
+    Args:
+        names: op types, with their domains where that is not ONNX's own: ``com.microsoft.Attention``.
+        purpose: what they are rewritten for; the function's module is where that is looked for.
+        is_better: see ``Decomposition``.
+    """
+    return lambda function: Decomposition(purpose, names, function, is_better)
+
+
+@cache
+def decompositions(purpose: Purpose) -> Mapping[str, Decomposition]:
+    """All of a purpose, by op type, with its domain where that is not ONNX's own.
+
+    The modules are imported at the first call: a plan that takes no gradient reads none of those for gradients.
+
+    Raises:
+        AssertionError: an operator has two for one purpose.
+    """
+    found: dict[str, Decomposition] = {}
+    for module in _modules(f"{__package__}.{purpose.value}"):
+        for one in vars(import_module(module)).values():
+            if isinstance(one, Decomposition) and one.purpose is purpose:
+                for name in one.names:
+                    assert found.setdefault(name, one) is one, f"{name} has two decompositions for {purpose.value}"
+    return MappingProxyType(dict(sorted(found.items())))
+
+
+def decomposition(purpose: Purpose, op: Op) -> Decomposition | None:
+    """What stands for an op of this type; None where nothing does."""
+    return decompositions(purpose).get(qualified(op.domain, op.op_type))
+
+
+def _modules(name: str) -> list[str]:
+    """A module, or all those of a package."""
+    paths = getattr(import_module(name), "__path__", None)
+    return [name] if paths is None else [f"{name}.{file.name}" for file in iter_modules(paths)]
