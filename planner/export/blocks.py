@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from planner.graph.repeats import most_saving, numbered
+
 _SHORTEST: Final = 5
 """Calls of a run that is worth a function."""
 _MOST_BLOCKS: Final = 40
@@ -45,10 +47,15 @@ def folded(calls: Sequence[Call], kept: Sequence[str]) -> tuple[list[Call], list
     """
     current, blocks = list(calls), list[Block]()
     while len(blocks) < _MOST_BLOCKS:
-        found = _most_saving(current)
+        # An expression's form may be that of a function: both say how many tensors they take and give.
+        found = most_saving(
+            numbered((call.form, len(call.inputs), len(call.outputs)) for call in current),
+            [(*call.inputs, *call.outputs) for call in current],
+            shortest=_SHORTEST,
+        )
         if found is None:
             break
-        starts, length = found
+        starts, length = found.starts, found.length
         name = f"block_{len(blocks) + 1}"
         made = [_outputs(current, start, length) for start in starts]
         used = _used_outside(current, starts, length, kept)
@@ -64,55 +71,6 @@ def folded(calls: Sequence[Call], kept: Sequence[str]) -> tuple[list[Call], list
             at = start + length
         current = replaced + current[at:]
     return current, blocks
-
-
-def _most_saving(calls: Sequence[Call]) -> tuple[list[int], int] | None:
-    """Where equal runs begin, and how long they are, so that the fewest calls are left; None if there are none."""
-    makers = {name: number for number, call in enumerate(calls) for name in call.outputs}
-    grams: dict[tuple[str, ...], list[int]] = {}
-    for number in range(len(calls) - _SHORTEST + 1):
-        grams.setdefault(tuple(call.form for call in calls[number : number + _SHORTEST]), []).append(number)
-    best: tuple[int, list[int], int] | None = None
-    ends: dict[int, int] = {}
-    """By distance, up to where a pair of runs has been looked at."""
-    for number in range(len(calls) - _SHORTEST + 1):
-        gram = tuple(call.form for call in calls[number : number + _SHORTEST])
-        places = grams[gram]
-        following = next((place for place in places if place >= number + _SHORTEST), None)
-        if following is None or ends.get(following - number, 0) > number:
-            continue
-        length = _common(calls, makers, number, following, following - number)
-        ends[following - number] = number + max(length, 1)
-        if length < _SHORTEST:
-            continue
-        starts = [number]
-        for place in places:
-            if place >= starts[-1] + length and _common(calls, makers, number, place, length) == length:
-                starts.append(place)
-        saved = (len(starts) - 1) * length
-        if best is None or saved > best[0]:
-            best = saved, starts, length
-    return None if best is None else best[1:]
-
-
-def _common(calls: Sequence[Call], makers: dict[str, int], first: int, second: int, most: int) -> int:
-    """How many calls from two places on are the same, and tied to each other in the same way."""
-    there: dict[str, str] = {}
-    back: dict[str, str] = {}
-    for offset in range(min(most, len(calls) - second)):
-        one, other = calls[first + offset], calls[second + offset]
-        if (one.form, len(one.outputs)) != (other.form, len(other.outputs)):
-            return offset
-        for mine, its in zip(one.inputs, other.inputs, strict=True):
-            is_inner = makers.get(mine, -1) >= first
-            if is_inner != (makers.get(its, -1) >= second):
-                return offset
-            if there.setdefault(mine, its) != its or back.setdefault(its, mine) != mine:
-                return offset
-        for mine, its in zip(one.outputs, other.outputs, strict=True):
-            if there.setdefault(mine, its) != its or back.setdefault(its, mine) != mine:
-                return offset
-    return min(most, len(calls) - second)
 
 
 def _outputs(calls: Sequence[Call], start: int, length: int) -> list[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from planner.counted import counted
 from planner.graph.model import Graph
+from planner.graph.repeats import numbered
 from planner.partition.local_work import LocalWork
 from planner.partition.lowered import Lowered, sources_read
 
@@ -45,33 +46,28 @@ def kinds_of(graph: Graph, lowered: Lowered) -> Kinds:
         lowered: its program, op by op.
     """
     every = range(len(lowered.buffers))
-    known: dict[Hashable, int] = {}
-
-    def number(of: Hashable) -> int:
-        return known.setdefault(of, len(known))
-
     forms = _Forms(lowered)
     told: list[list[int]] = [[] for _ in every]
     for epoch in counted(lowered.epochs, "making programs: comparing epoch", len(every)):
+        targets = numbered(tuple([fetch.target for fetch in epoch.fetches[worker]]) for worker in every)
+        works = numbered(forms.of(epoch.work[worker]) for worker in every)
         for worker in every:
-            targets = tuple([fetch.target for fetch in epoch.fetches[worker]])
-            told[worker] += [number(targets), number(forms.of(epoch.work[worker]))]
+            told[worker] += [targets[worker], works[worker]]
     taken: list[list[frozenset[str]]] = [[] for _ in every]
     for read in sources_read(lowered.epochs):
         for worker in every:
             taken[worker].append(frozenset(read[worker]))
-    found: dict[Hashable, int] = {}
-    of: list[int] = []
-    kept: list[tuple[tuple[frozenset[str], ...], tuple[bool, ...]]] = []
+    is_over = []
+    alike: list[Hashable] = []
     for worker, buffers in enumerate(lowered.buffers):
         names = tuple(["" if name in forms.constants else name for name in buffers])
         pairs = [(buffers.region(pair.current), buffers.region(pair.following)) for pair in graph.state]
-        is_over = tuple([now is not None and now == then for now, then in pairs])
-        key = (tuple(told[worker]), names, buffers.shapes, tuple(taken[worker]), lowered.collected[worker], is_over)
-        of.append(found.setdefault(key, len(found)))
-        if of[-1] == len(kept):
-            kept.append((tuple(taken[worker]), is_over))
-    return Kinds(tuple(of), tuple(one for one, _ in kept), tuple(one for _, one in kept))
+        is_over.append(tuple([now is not None and now == then for now, then in pairs]))
+        parts = (names, buffers.shapes, tuple(taken[worker]), lowered.collected[worker], is_over[worker])
+        alike.append((tuple(told[worker]), *parts))
+    of = numbered(alike)
+    first = [of.index(kind) for kind in range(max(of) + 1)]
+    return Kinds(tuple(of), tuple(tuple(taken[worker]) for worker in first), tuple(is_over[worker] for worker in first))
 
 
 class _Forms:

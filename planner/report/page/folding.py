@@ -11,6 +11,8 @@ import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
+from planner.graph.repeats import most_saving, numbered
+
 _LONGEST_BLOCK = 64
 """Columns."""
 _SEPARATOR = re.compile(r"[./_:\-]+$")
@@ -46,38 +48,19 @@ def folded(kinds: Sequence[Hashable], names: Sequence[str]) -> tuple[Block, ...]
         kinds: of the columns; equal for equal columns.
         names: of the columns.
     """
-    numbers: dict[Hashable, int] = {}
-    row = [numbers.setdefault(kind, len(numbers)) for kind in kinds]
+    row = numbered(kinds)
     found: list[Block] = []
-    at = alone = 0
-    while at < len(row):
-        best = _longest(row, at)
-        if best is None:
-            at += 1
+    waiting = [(0, len(row))]
+    while waiting:
+        start, end = waiting.pop()
+        equal = most_saving(row[start:end], longest=_LONGEST_BLOCK)
+        if equal is None:
+            found += _single(names, start, end)
             continue
-        best = _as_named(row, names, best)
-        found += _single(names, alone, best.first)
-        found.append(best)
-        at = alone = best.end
-    return (*found, *_single(names, alone, len(row)))
-
-
-def _longest(row: Sequence[int], at: int) -> Block | None:
-    """What repeats from a column on and saves the most columns; None if nothing does."""
-    best: Block | None = None
-    for length in range(1, min(_LONGEST_BLOCK, (len(row) - at) // 2) + 1):
-        times = _times(row, at, length)
-        if times > 1 and (best is None or (times - 1) * length > (best.times - 1) * best.length):
-            best = Block(at, length, times)
-    return best
-
-
-def _times(row: Sequence[int], at: int, length: int) -> int:
-    """How often the columns from one on follow each other."""
-    end = at
-    while end + length < len(row) and row[end] == row[end + length]:
-        end += 1
-    return (end - at) // length + 1
+        block = _as_named(row[:end], names, Block(start + equal.starts[0], equal.length, len(equal.starts)))
+        waiting += [(block.end, end), (start, block.first)]
+        found.append(block)
+    return tuple(sorted(found, key=lambda block: block.first))
 
 
 def _as_named(row: Sequence[int], names: Sequence[str], block: Block) -> Block:
@@ -88,6 +71,14 @@ def _as_named(row: Sequence[int], names: Sequence[str], block: Block) -> Block:
     ]
     likely = [one for one in readings if one.times > 1 and one.times >= block.times - 1]
     return max(likely, key=lambda one: (_common(names, one), -one.first))
+
+
+def _times(row: Sequence[int], at: int, length: int) -> int:
+    """How often the columns from one on follow each other."""
+    end = at
+    while end + length < len(row) and row[end] == row[end + length]:
+        end += 1
+    return (end - at) // length + 1
 
 
 def _common(names: Sequence[str], block: Block) -> int:
@@ -120,5 +111,5 @@ def block_name(names: Sequence[str]) -> str:
     ('group1.block2', 'stem.conv.weight')
     """
     common = _prefix(names)
-    numbered = re.match(r".*\d", common, re.DOTALL)
-    return numbered[0] if numbered is not None else _SEPARATOR.sub("", common) or names[0]
+    up_to_number = re.match(r".*\d", common, re.DOTALL)
+    return up_to_number[0] if up_to_number is not None else _SEPARATOR.sub("", common) or names[0]

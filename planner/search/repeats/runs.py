@@ -9,11 +9,12 @@ of a recurrent network (section 5.1), which share their weights; blocks here hav
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from planner.graph.model import Graph
+from planner.graph.repeats import numbered
 from planner.search.effort import BLOCKS_OF_A_RUN, OPS_OF_A_BLOCK, RUN_SEEDS
 from planner.tdl.bind import BoundOp
 
@@ -21,11 +22,11 @@ _PLAIN = (bool, int, float, str, bytes, tuple)
 """Attributes that are what they look like."""
 
 
-OfPlace: TypeAlias = Callable[[BoundOp], object]
+OfPlace: TypeAlias = Callable[[BoundOp], Hashable]
 """What tells ops apart that are equal but for where they are."""
 
 
-def nothing(bound: BoundOp) -> object:
+def nothing(bound: BoundOp) -> Hashable:
     """Nothing does."""
     return None
 
@@ -90,8 +91,7 @@ class Wiring:
         self.producer: dict[str, int] = {}
         self.readers: dict[str, list[tuple[int, int]]] = {}
         self.levels: list[int] = []
-        numbers: dict[object, int] = {}
-        self.kinds = [numbers.setdefault((id(bound.content), of_place(bound)), len(numbers)) for bound in ops]
+        kinds: list[Hashable] = [(id(bound.content), of_place(bound)) for bound in ops]
         constants, level_of, readers = graph.constants, dict[str, int](), self.readers
         for number, (inputs, outputs) in enumerate(zip(self.inputs, self.outputs, strict=True)):
             level = 0
@@ -107,13 +107,13 @@ class Wiring:
         following = {pair.current: pair.following for pair in graph.state}
         for number, name in enumerate(graph.inputs, start=len(ops)):
             tensor = graph.tensors[name]
-            kind = (tensor.shape, tensor.dtype, graph.roles[name])
-            self.kinds.append(numbers.setdefault(kind, len(numbers)))
+            kinds.append((tensor.shape, tensor.dtype, graph.roles[name]))
             self.outputs.append((name,))
             self.producer[name] = number
             self.inputs.append((following[name],) if name in following else ())
             if name in following:
                 readers.setdefault(following[name], []).append((number, 0))
+        self.kinds = numbered(kinds)
 
 
 def find_runs(wiring: Wiring, *, is_in_order: bool = False) -> list[Run] | None:

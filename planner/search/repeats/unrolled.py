@@ -22,6 +22,7 @@ import numpy as np
 
 from planner.graph.deliveries import is_delivery
 from planner.graph.model import Graph, Role
+from planner.graph.repeats import numbered
 from planner.search.effort import FEWEST_COPIES
 from planner.tdl.bind import BoundOp
 
@@ -115,8 +116,7 @@ class _Closure:
         self._ops = ops
         self._roles = graph.roles
         self.is_contradicted = False
-        numbers: dict[Hashable, int] = {}
-        self._kinds = [numbers.setdefault(_kind(bound), len(numbers)) for bound in ops]
+        self._kinds = numbered(map(_kind, ops))
         self._op_root = list(range(len(ops)))
         self._op_members = [[number] for number in range(len(ops))]
         names = [name for name in graph.tensors if name not in graph.constants]
