@@ -88,13 +88,13 @@ def explain(
     held = recomputable(plan.form.graph) if role == HELD else ()
     chosen = chosen.of_role(role, held).of_type(op).sorted_by(sort)
     shown = {row.name for row in chosen.ops if bounds or (is_one and row.name == subject)}
-    wanted = [bound for bound in plan.ops if bound.op.name in shown]
+    wanted = [one for one in plan.ops if one.op.name in shown]
     tables = CostTables()
     found = tuple(distances(plan.graph, wanted, folder.plan.strategies, folder.plan.tilings, tables))
     memory = tuple(
-        op_memory(plan.graph, bound, folder.plan.strategies[bound.op.name], folder.plan.tilings, tables)
-        for bound in wanted
-        if is_one and bound.op.name == subject and found
+        op_memory(plan.graph, one, folder.plan.strategies[one.op.name], folder.plan.tilings, tables)
+        for one in wanted
+        if is_one and one.op.name == subject and found
     )
     is_brief = subject is None and role is None and op is None and not every and not bounds
     why, answers = None, None
@@ -170,7 +170,7 @@ def _why(plan: Opened, answers: Answers, subject: str, runners_up: int) -> Why |
     """The answer; None of what the plan decides nothing of."""
     if subject in plan.folder.plan.tilings:
         return answers.why("tensor", subject, runners_up)
-    if any(bound.op.name == subject for bound in plan.ops):
+    if any(op.op.name == subject for op in plan.ops):
         return answers.why("op", subject, runners_up)
     return None
 
@@ -227,29 +227,27 @@ def _state_rows(model: Graph) -> tuple[StateRow, ...]:
 
 def _op_rows(folder: PlanFolder, model: Graph, ops: Sequence[BoundOp]) -> Iterator[OpRow]:
     """A row for every op of the planned form; one that was planned through its body stands before the ops of that."""
-    unplanned = frozenset(op.name for op in model.ops if op.name not in folder.plan.strategies)
+    unplanned = frozenset(one.name for one in model.ops if one.name not in folder.plan.strategies)
     composites = expand(model, unplanned, workers=folder.plan.workers).bodies
-    owner = {op.name: body.op for body in composites for op in body.ops}
+    owner = {one.name: body.op for body in composites for one in body.ops}
     shown = set()
-    for bound in ops:
-        composite = owner.get(bound.op.name)
+    for op in ops:
+        composite = owner.get(op.op.name)
         if composite is not None and composite.name not in shown:
             shown.add(composite.name)
             inputs, outputs = tuple(filter(None, composite.inputs)), tuple(filter(None, composite.outputs))
             yield OpRow(composite.name, composite.op_type, "through its body", (), inputs, outputs)
-        yield _op_row(folder, bound)
+        yield _op_row(folder, op)
 
 
-def _op_row(folder: PlanFolder, bound: BoundOp) -> OpRow:
-    strategy = folder.plan.strategies[bound.op.name]
-    extents = tuple(
-        f"{variable.name}={extent}" for variable, extent in zip(bound.variables, bound.extents, strict=True)
-    )
+def _op_row(folder: PlanFolder, op: BoundOp) -> OpRow:
+    strategy = folder.plan.strategies[op.op.name]
+    extents = tuple(f"{variable.name}={extent}" for variable, extent in zip(op.variables, op.extents, strict=True))
     return OpRow(
-        name=bound.op.name,
-        op_type=qualified(bound.op.domain, bound.op.op_type),
+        name=op.op.name,
+        op_type=qualified(op.op.domain, op.op.op_type),
         strategy=str(strategy),
         variables=extents or strategy.variables,
-        inputs=tuple(name for name in bound.op.inputs if name),
-        outputs=tuple(name for name in bound.op.outputs if name),
+        inputs=tuple(name for name in op.op.inputs if name),
+        outputs=tuple(name for name in op.op.outputs if name),
     )

@@ -36,7 +36,7 @@ class _Job:
     """A part that is to be measured."""
 
     graph: Graph
-    bound: BoundOp
+    op: BoundOp
     strategy: Tiling
     part: DifferentPart
 
@@ -69,13 +69,13 @@ class PartTimes:
             How many were new.
         """
         jobs: dict[tuple[Signature, LocalShapes], _Job] = {}
-        for bound, strategy in strategies:
-            for part in different_parts(bound, strategy):
+        for op, strategy in strategies:
+            for part in different_parts(op, strategy):
                 key = (part.signature, part.shapes)
                 if key not in self._measured and key not in self._unmeasured:
-                    jobs.setdefault(key, _Job(graph, bound, strategy, part))
+                    jobs.setdefault(key, _Job(graph, op, strategy, part))
         for number, (key, job) in enumerate(jobs.items(), start=1):
-            self._progress(f"{what}: {number} of {len(jobs)}, {job.part.signature.op} of {job.bound.op.name}")
+            self._progress(f"{what}: {number} of {len(jobs)}, {job.part.signature.op} of {job.op.op.name}")
             try:
                 self._measured[key] = self._run(job)
             except TofuError as error:
@@ -101,9 +101,9 @@ class PartTimes:
         known = {signature for signature, _ in self._measured}
         return tuple(dict.fromkeys(signature.op for signature, _ in self._unmeasured if signature not in known))
 
-    def whole_seconds(self, bound: BoundOp) -> float | None:
+    def whole_seconds(self, op: BoundOp) -> float | None:
         """What the whole op takes; None where that could not be measured."""
-        (part,) = different_parts(bound, Tiling((), ()))
+        (part,) = different_parts(op, Tiling((), ()))
         measured = self._measured.get((part.signature, part.shapes))
         return None if measured is None else measured.seconds
 
@@ -132,11 +132,11 @@ def _held_bytes(part: DifferentPart) -> int:
 
 def _model(job: _Job) -> tuple[ModelProto, dict[str, np.ndarray], dict[str, tuple[Shape, DType]]]:
     """A model of a part, numbers to run it on, and shape and dtype of what it makes."""
-    bound, graph = job.bound, job.graph
+    op, graph = job.op, job.graph
     worker = job.part.workers[0]
-    ranges = bound.ranges(job.strategy)
-    part = bound.part(ranges, bound.reads(ranges), worker)
-    local = bound.local_op(part)
+    ranges = op.ranges(job.strategy)
+    part = op.part(ranges, op.reads(ranges), worker)
+    local = op.local_op(part)
     read = {name for node in local.nodes for name in node.inputs}
     made = {name for node in local.nodes for name in node.outputs}
     given: dict[str, np.ndarray] = {}
@@ -145,12 +145,12 @@ def _model(job: _Job) -> tuple[ModelProto, dict[str, np.ndarray], dict[str, tupl
         name, region = f"in{slot}", part.inputs[slot]
         if kind is None or shape is None or region is None or name not in read:
             continue
-        value = bound.node.constants[slot]
+        value = op.node.constants[slot]
         if value is not None:
             whole = Region.whole(value.shape)
             constants[name] = value.reshape(whole.shape)[region.within(whole)].reshape(shape)
         else:
-            given[name] = made_up(shape, kind[0], indexed_size(graph, bound.op, slot))
+            given[name] = made_up(shape, kind[0], indexed_size(graph, op.op, slot))
     outputs = {
         f"out{position}": (shape, kind[0])
         for position, (kind, shape) in enumerate(zip(job.part.signature.outputs, job.part.shapes.outputs, strict=True))

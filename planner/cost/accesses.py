@@ -31,23 +31,23 @@ many elements of each dim go with one value of it; and how results are joined al
 class Tiled:
     """What an op reads or makes by its variables alone: strategies divide it by tilings."""
 
-    def __init__(self, bound: BoundOp, shape: tuple[int, ...], form: Form) -> None:
+    def __init__(self, op: BoundOp, shape: tuple[int, ...], form: Form) -> None:
         """Takes note of how.
 
         Args:
-            bound: the op, or any other of this form.
+            op: the op, or any other of this form.
             shape: of what it reads or makes.
             form: all of one form are divided alike, whatever their shapes.
         """
         self.shape = shape
         self.form = form
         self.is_input, self._dims, self._steps, _ = form
-        self._bound = bound
+        self._op = op
 
     def tilings(self, strategies: Sequence[Tiling]) -> tuple[Tiling, ...]:
         """The tilings in which strategies need it, or make it."""
         concatenated = (None,) * len(strategies[0].ways)
-        reducers = [concatenated if self.is_input else self._bound.reducers(strategy) for strategy in strategies]
+        reducers = [concatenated if self.is_input else self._op.reducers(strategy) for strategy in strategies]
         return tuple(
             [
                 made_tiling(strategy, self._dims, how, self._steps)
@@ -61,12 +61,12 @@ class Regions:
 
     is_input = True
 
-    def __init__(self, bound: BoundOp, slot: int, shape: tuple[int, ...]) -> None:
+    def __init__(self, op: BoundOp, slot: int, shape: tuple[int, ...]) -> None:
         """Knows no strategy yet."""
         self.shape = shape
-        self._bound, self._slot = bound, slot
-        self._along = bound.read_along(slot)
-        self._dim_by_dim = _Intervals.of(bound, slot)
+        self._op, self._slot = op, slot
+        self._along = op.read_along(slot)
+        self._dim_by_dim = _Intervals.of(op, slot)
         self._by_read: dict[Tiling, int] = {}
         """By what ``_as_read`` leaves of a strategy the division that workers need."""
 
@@ -83,9 +83,9 @@ class Regions:
         alike = [self._as_read(strategy) for strategy in strategies]
         new = [strategy for strategy in dict.fromkeys(alike) if strategy not in self._by_read]
         if new:
-            ranges = [self._bound.ranges(strategy) for strategy in new]
+            ranges = [self._op.ranges(strategy) for strategy in new]
             together = Boxes(np.concatenate([r.lo for r in ranges]), np.concatenate([r.hi for r in ranges]))
-            read = self._bound.reads(together, self._slot)[self._slot].boxes
+            read = self._op.reads(together, self._slot)[self._slot].boxes
             pieces = zip(np.split(read.lo, len(new)), np.split(read.hi, len(new)), strict=True)
             numbers = [divisions.number_of(Boxes(lo, hi)) for lo, hi in pieces]
             self._by_read.update(zip(new, numbers, strict=True))
@@ -93,7 +93,7 @@ class Regions:
 
     def _as_read(self, strategy: Tiling) -> Tiling:
         """The strategy without its cuts along variables that the input is not read along, if none is idle by them."""
-        extents, workers = self._bound.extents, strategy.workers
+        extents, workers = self._op.extents, strategy.workers
         return Tiling(
             tuple(
                 Replicate()
@@ -111,12 +111,12 @@ class _Intervals:
     So it is found once for all strategies that divide those alike. Every worker has a part.
     """
 
-    def __init__(self, bound: BoundOp, read: Read, plain: Sequence[int | None]) -> None:
-        shape = bound.node.input_shapes[read.slot]
+    def __init__(self, op: BoundOp, read: Read, plain: Sequence[int | None]) -> None:
+        shape = op.node.input_shapes[read.slot]
         assert shape is not None, "an absent input is never read"
-        self._bound = bound
+        self._op = op
         self._sizes = index_space(shape)
-        numbers = {variable.name: number for number, variable in enumerate(bound.variables)}
+        numbers = {variable.name: number for number, variable in enumerate(op.variables)}
         self._once = tuple(numbers[name] for name in read.once)
         self._dims: list[tuple[Interval | None, tuple[int, ...]]] = []
         self._is_plain: list[bool] = []
@@ -134,15 +134,15 @@ class _Intervals:
         """By dim and how groups divide its variables, what is needed for each combination of groups."""
 
     @classmethod
-    def of(cls, bound: BoundOp, slot: int) -> _Intervals | None:
+    def of(cls, op: BoundOp, slot: int) -> _Intervals | None:
         """Of an input; None if several places of it are read."""
-        reads = [(read, plain) for read, plain in bound.plain_dims if read.slot == slot]
-        return cls(bound, *reads[0]) if len(reads) == 1 and 0 not in bound.extents else None
+        reads = [(read, plain) for read, plain in op.plain_dims if read.slot == slot]
+        return cls(op, *reads[0]) if len(reads) == 1 and 0 not in op.extents else None
 
     def number(self, divisions: Divisions, strategy: Tiling) -> int | None:
         """The number of the division that workers need; None if some worker has no part."""
         divided = cuts_along(strategy)
-        if any(shortest_piece(self._bound.extents[variable], how) <= 0 for variable, _, how in divided):
+        if any(shortest_piece(self._op.extents[variable], how) <= 0 for variable, _, how in divided):
             return None
         along = {variable: (cuts, how) for variable, cuts, how in divided}
         return divisions.number_of_ways(
@@ -173,7 +173,7 @@ class _Intervals:
             groups = tuple([ways[cut] for cut in along])
             ranges = {}
             for variable, one in cuts.items():
-                starts, ends = pieces(self._bound.extents[variable], one[1] if one else ())
+                starts, ends = pieces(self._op.extents[variable], one[1] if one else ())
                 piece = piece_of(groups, tuple(map(along.index, one[0])) if one else ())
                 ranges[variable] = starts[piece], ends[piece]
             known = self._of_groups[key] = self._read(dim, interval, prod(groups), ranges)
@@ -188,7 +188,7 @@ class _Intervals:
         if interval is not None:
             ends: dict[Symbol, Ints] = {}
             for number, (lo, hi) in ranges.items():
-                name = self._bound.variables[number].name
+                name = self._op.variables[number].name
                 ends[Symbol(name, End.FIRST)], ends[Symbol(name, End.LAST)] = lo, hi - 1
             first, last = interval.integers(ends)
             low, high = (np.minimum(np.maximum(end + low, 0), size) for end in (first, last))

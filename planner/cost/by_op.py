@@ -17,7 +17,7 @@ D = TypeVar("D", bound=Decision)
 
 def op_bytes(
     graph: Graph,
-    bound: BoundOp,
+    op: BoundOp,
     strategies: Mapping[str, OpStrategy],
     tilings: Mapping[str, Tiling],
     tables: CostTables,
@@ -26,34 +26,34 @@ def op_bytes(
 
     Args:
         graph: that the op is of.
-        bound: the op.
+        op: the op.
         strategies: the plan's, by op.
         tilings: the plan's, by tensor.
         tables: to count with.
 
     Over all ops of a plan these are the bytes that it moves.
     """
-    requests = list(_requests(graph, bound, strategies, tilings, tables))
+    requests = list(_requests(graph, op, strategies, tilings, tables))
     for request, table in zip(requests, tables.bytes_of(requests), strict=True):
         yield request.tensor.name, int(table[0, 0])
 
 
 def _requests(
     graph: Graph,
-    bound: BoundOp,
+    op: BoundOp,
     strategies: Mapping[str, OpStrategy],
     tilings: Mapping[str, Tiling],
     tables: CostTables,
 ) -> Iterator[Request]:
     """The tables of an op's inputs and outputs, of one entry each; arguments as for ``op_bytes``."""
-    strategy = tables.alone(strategies[bound.op.name].tiling)
-    for slot, first in bound.delivered_slots.items():
-        name = bound.op.inputs[slot]
+    strategy = tables.alone(strategies[op.op.name].tiling)
+    for slot, first in op.delivered_slots.items():
+        name = op.op.inputs[slot]
         if slot == first and name not in graph.constants:
-            yield Request(bound, True, slot, graph.tensors[name], tables.alone(tilings[name]), strategy)
-    for position, name in enumerate(bound.op.outputs):
+            yield Request(op, True, slot, graph.tensors[name], tables.alone(tilings[name]), strategy)
+    for position, name in enumerate(op.op.outputs):
         if name and is_used(graph, name):
-            yield Request(bound, False, position, graph.tensors[name], tables.alone(tilings[name]), strategy)
+            yield Request(op, False, position, graph.tensors[name], tables.alone(tilings[name]), strategy)
 
 
 def costed(graph: Graph, ops: Iterable[BoundOp], plan: D, tables: CostTables) -> D:
@@ -68,16 +68,16 @@ def costed(graph: Graph, ops: Iterable[BoundOp], plan: D, tables: CostTables) ->
     moved = dict.fromkeys(plan.tilings, 0)
     excess = repeated = computing = 0
     ops = tuple(ops)
-    requests = [one for bound in ops for one in _requests(graph, bound, plan.strategies, plan.tilings, tables)]
+    requests = [one for op in ops for one in _requests(graph, op, plan.strategies, plan.tilings, tables)]
     for request, table in zip(requests, tables.bytes_of(requests), strict=True):
         moved[request.tensor.name] += int(table[0, 0])
     again = recomputing(graph, ops, tables)
-    for bound in ops:
-        computing += tables.computing(bound)
-        strategy = plan.strategies[bound.op.name].tiling
-        if charge := op_charge(bound, strategy, tables):
+    for op in ops:
+        computing += tables.computing(op)
+        strategy = plan.strategies[op.op.name].tiling
+        if charge := op_charge(op, strategy, tables):
             excess += charge
-            repeated += tables.repeated(bound, strategy)
+            repeated += tables.repeated(op, strategy)
     return replace(
         plan,
         tensor_bytes=moved,
@@ -96,21 +96,21 @@ def recomputing(graph: Graph, ops: Iterable[BoundOp], tables: CostTables) -> int
         ops: of the graph.
         tables: to count with.
     """
-    return sum(tables.computing(bound) for bound in ops if bound.op.name in graph.copies) if graph.copies else 0
+    return sum(tables.computing(op) for op in ops if op.op.name in graph.copies) if graph.copies else 0
 
 
 def op_cost(
     graph: Graph,
-    bound: BoundOp,
+    op: BoundOp,
     strategies: Mapping[str, OpStrategy],
     tilings: Mapping[str, Tiling],
     tables: CostTables,
 ) -> int:
     """What moves because of an op, and its charge; arguments as for ``op_bytes``."""
-    moved = sum(amount for _, amount in op_bytes(graph, bound, strategies, tilings, tables))
-    return moved + op_charge(bound, strategies[bound.op.name].tiling, tables)
+    moved = sum(amount for _, amount in op_bytes(graph, op, strategies, tilings, tables))
+    return moved + op_charge(op, strategies[op.op.name].tiling, tables)
 
 
-def op_charge(bound: BoundOp, strategy: Tiling, tables: CostTables) -> int:
+def op_charge(op: BoundOp, strategy: Tiling, tables: CostTables) -> int:
     """What an op costs beside what moves, with this strategy."""
-    return int(tables.charges(bound, tables.alone(strategy))[0])
+    return int(tables.charges(op, tables.alone(strategy))[0])

@@ -28,60 +28,60 @@ _ALIASES: Final = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqu
 """Operators whose result is another view of the elements that they read: executing them takes no time."""
 
 
-def is_alias(bound: BoundOp) -> bool:
+def is_alias(op: BoundOp) -> bool:
     """Whether executing an op takes no time."""
-    return not bound.op.domain and bound.op.op_type in _ALIASES
+    return not op.op.domain and op.op.op_type in _ALIASES
 
 
-def excess(bound: BoundOp, strategies: Sequence[Tiling], rates: Rates, whole: float) -> NDArray[np.int64]:
+def excess(op: BoundOp, strategies: Sequence[Tiling], rates: Rates, whole: float) -> NDArray[np.int64]:
     """What each strategy of an op costs beside what it moves, in whole bytes, shape [strategies].
 
     Args:
-        bound: the op.
+        op: the op.
         strategies: for the same number of workers.
         rates: of the devices.
         whole: how long one device computes the op, ``computing``.
     """
-    if is_alias(bound):
+    if is_alias(op):
         return np.zeros(len(strategies), dtype=np.int64)
-    each = [bound.unlike_ranges(strategy) for strategy in strategies]
+    each = [op.unlike_ranges(strategy) for strategy in strategies]
     counts = [ranges.workers for ranges in each]
     together = Boxes(np.concatenate([one.lo for one in each]), np.concatenate([one.hi for one in each]))
-    slowest = np.maximum.reduceat(_times(bound, together, rates), np.cumsum([0, *counts[:-1]]))
+    slowest = np.maximum.reduceat(_times(op, together, rates), np.cumsum([0, *counts[:-1]]))
     workers = math.prod(strategies[0].ways)
-    if bound.lane is not None:
+    if op.lane is not None:
         # While a worker does this lane's op, others do those of theirs: what counts is how many a worker has.
-        slowest = slowest * [bound.lane.most_of_a_worker(one) / bound.lane.count for one in strategies]
+        slowest = slowest * [op.lane.most_of_a_worker(one) / op.lane.count for one in strategies]
     found: NDArray[np.int64] = np.rint(np.maximum(0.0, workers * slowest - whole)).astype(np.int64)
     return found
 
 
-def repeated(bound: BoundOp, strategy: Tiling, rates: Rates, whole: float) -> int:
+def repeated(op: BoundOp, strategy: Tiling, rates: Rates, whole: float) -> int:
     """What all workers do together for an op beyond the op once.
 
     What its excess is more than that is time in which workers wait for the slowest one.
 
     Args:
-        bound: the op.
+        op: the op.
         strategy: its.
         rates: of the devices.
         whole: how long one device computes the op, ``computing``.
     """
-    done = float(_times(bound, bound.ranges(strategy), rates).sum())
+    done = float(_times(op, op.ranges(strategy), rates).sum())
     return max(0, round(done - whole))
 
 
-def computing(bound: BoundOp, rates: Rates) -> float:
+def computing(op: BoundOp, rates: Rates) -> float:
     """How long one device computes a whole op, in bytes of its link."""
-    if is_alias(bound):
+    if is_alias(op):
         return 0.0
-    return float(_times(bound, bound.ranges(UNCUT), rates)[0])
+    return float(_times(op, op.ranges(UNCUT), rates)[0])
 
 
-def _times(bound: BoundOp, ranges: Boxes, rates: Rates) -> NDArray[np.float64]:
+def _times(op: BoundOp, ranges: Boxes, rates: Rates) -> NDArray[np.float64]:
     """How long parts take, in bytes of a link, shape [parts]."""
-    operations, touched = amounts(bound, ranges, bound.reads(ranges))
-    if computes_in((*bound.node.input_dtypes, *bound.node.output_dtypes)) is None:
+    operations, touched = amounts(op, ranges, op.reads(ranges))
+    if computes_in((*op.node.input_dtypes, *op.node.output_dtypes)) is None:
         operations = np.zeros_like(operations)
     times: NDArray[np.float64] = np.maximum(operations / rates.operations, touched / rates.touched_bytes)
     return times

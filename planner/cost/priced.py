@@ -46,21 +46,21 @@ class PricedTables(CostTables):
         self._weights = {port: as_rounded[one] for port, one in weights.items()}
         self.lists, self.local = plain.lists, plain.local
 
-    def kind(self, bound: BoundOp, is_input: bool, position: int, dtype: DType) -> tuple[object, ...]:
+    def kind(self, op: BoundOp, is_input: bool, position: int, dtype: DType) -> tuple[object, ...]:
         """As of plain tables; ops that are equal differ if they run at moments of different prices."""
-        port = (bound.op.name, is_input, position)
+        port = (op.op.name, is_input, position)
         weights = self._weights.get(port)
         if weights is None:
-            return self._plain.kind(bound, is_input, position, dtype)
-        return is_input, position, bound.content, dtype, weights, self._residence.kind(port)
+            return self._plain.kind(op, is_input, position, dtype)
+        return is_input, position, op.content, dtype, weights, self._residence.kind(port)
 
-    def of_place(self, bound: BoundOp) -> tuple[object, ...]:
+    def of_place(self, op: BoundOp) -> tuple[object, ...]:
         """The weights of an op's ports: ops that run far from moments that have a price have the same."""
-        name, op = bound.op.name, bound.op
-        ports = [(name, True, slot) for slot in range(len(op.inputs))]
-        ports += [(name, False, position) for position in range(len(op.outputs))]
+        name = op.op.name
+        ports = [(name, True, slot) for slot in range(len(op.op.inputs))]
+        ports += [(name, False, position) for position in range(len(op.op.outputs))]
         weights = tuple((place, self._weights[port]) for place, port in enumerate(ports) if port in self._weights)
-        return (*super().of_place(bound), *weights)
+        return (*super().of_place(op), *weights)
 
     def impossible(self, most_bytes: int) -> int:
         """What stands for an impossible entry in sums of these tables: more than a plan takes with all charges.
@@ -70,25 +70,25 @@ class PricedTables(CostTables):
         most = max((sum(weights) for weights in dict.fromkeys(self._weights.values())), default=Fraction(0))
         return self._plain.impossible(most_bytes) + most_bytes * ceil(most)
 
-    def charges(self, bound: BoundOp, strategies: Candidates) -> Table:
+    def charges(self, op: BoundOp, strategies: Candidates) -> Table:
         """As of plain tables."""
-        return self._plain.charges(bound, strategies)
+        return self._plain.charges(op, strategies)
 
-    def charge_kind(self, bound: BoundOp) -> tuple[object, ...]:
+    def charge_kind(self, op: BoundOp) -> tuple[object, ...]:
         """As of plain tables."""
-        return self._plain.charge_kind(bound)
+        return self._plain.charge_kind(op)
 
-    def most_charged(self, bound: BoundOp, workers: int) -> int:
+    def most_charged(self, op: BoundOp, workers: int) -> int:
         """As of plain tables."""
-        return self._plain.most_charged(bound, workers)
+        return self._plain.most_charged(op, workers)
 
-    def computing(self, bound: BoundOp) -> int:
+    def computing(self, op: BoundOp) -> int:
         """As of plain tables."""
-        return self._plain.computing(bound)
+        return self._plain.computing(op)
 
-    def repeated(self, bound: BoundOp, strategy: Tiling) -> int:
+    def repeated(self, op: BoundOp, strategy: Tiling) -> int:
         """As of plain tables."""
-        return self._plain.repeated(bound, strategy)
+        return self._plain.repeated(op, strategy)
 
     def bytes_of(self, requests: Sequence[Request]) -> list[Table]:
         """What moves, and the charge; each of shape [tilings, strategies]."""
@@ -96,13 +96,13 @@ class PricedTables(CostTables):
         return [self._charged(request, table) for request, table in zip(requests, moved, strict=True)]
 
     def _charged(self, request: Request, moved: Table) -> Table:
-        bound, is_input, position, tensor, tilings, strategies = request
-        weights = self._weights.get((bound.op.name, is_input, position))
+        op, is_input, position, tensor, tilings, strategies = request
+        weights = self._weights.get((op.op.name, is_input, position))
         if weights is None:
             return moved
 
         def make() -> Table:
-            there = self._residence.tables(bound, is_input, position, tensor, tilings, strategies)
+            there = self._residence.tables(op, is_input, position, tensor, tilings, strategies)
             table = moved.copy()
             for held, price in zip(there, weights, strict=True):
                 if price:
@@ -111,7 +111,7 @@ class PricedTables(CostTables):
             # What is impossible stays what it is: a charge does not make it dearer, nor anything possible impossible.
             return np.where(moved < IMPOSSIBLE, np.minimum(table, IMPOSSIBLE - 1), moved)
 
-        return self._once(self.kind(bound, is_input, position, tensor.dtype), (tilings, strategies), make)
+        return self._once(self.kind(op, is_input, position, tensor.dtype), (tilings, strategies), make)
 
 
 def payable(price: Fraction, residence: Residence, workers: int) -> Fraction:

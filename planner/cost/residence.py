@@ -95,43 +95,43 @@ class Residence:
     def _find_stays(self) -> Iterator[tuple[Port, Stay]]:
         graph = self._graph
         readers: dict[str, list[int]] = {}
-        for number, bound in enumerate(self._ops):
-            for _, name in _inputs(graph, bound):
+        for number, op in enumerate(self._ops):
+            for _, name in _inputs(graph, op):
                 readers.setdefault(name, []).append(number)
         following = {pair.following for pair in graph.state} - set(graph.inputs)
         seen: set[str] = set()
-        for number, bound in enumerate(self._ops):
-            last_ports = {name: slot for slot, name in _inputs(graph, bound)}
-            for slot, name in _inputs(graph, bound):
+        for number, op in enumerate(self._ops):
+            last_ports = {name: slot for slot, name in _inputs(graph, op)}
+            for slot, name in _inputs(graph, op):
                 times, is_input, is_result = readers[name], name in graph.inputs, name in graph.outputs
                 is_last = times[-1] == number and last_ports[name] == slot and not is_input and name not in following
                 between = range(times[0], self.moments if is_result else number) if is_last else range(0)
                 first = is_input and name not in seen
                 seen.add(name)
                 is_kept = is_input or is_result or times[-1] != number
-                yield (bound.op.name, True, slot), Stay(number, between, is_kept, first, is_result, False)
-            for position, name in _outputs(graph, bound):
+                yield (op.op.name, True, slot), Stay(number, between, is_kept, first, is_result, False)
+            for position, name in _outputs(graph, op):
                 until = readers[name][0] if name in readers else self.moments
                 between = range(0) if name in following else range(number + 1, until)
                 is_next = name in following
-                yield (bound.op.name, False, position), Stay(number, between, False, False, False, is_next)
+                yield (op.op.name, False, position), Stay(number, between, False, False, False, is_next)
 
     def of(self, plan: Decision) -> Ints:
         """Bytes on all workers together, by moment."""
         change = np.zeros(self.moments + 1, dtype=np.int64)
         now = np.zeros(self.moments, dtype=np.int64)
-        for bound in self._ops:
-            strategy = plan.strategies[bound.op.name].tiling
-            ports = [(True, slot, name) for slot, name in _inputs(self._graph, bound)]
-            ports += [(False, position, name) for position, name in _outputs(self._graph, bound)]
+        for op in self._ops:
+            strategy = plan.strategies[op.op.name].tiling
+            ports = [(True, slot, name) for slot, name in _inputs(self._graph, op)]
+            ports += [(False, position, name) for position, name in _outputs(self._graph, op)]
             read: dict[str, int] = {}
             """Of tensors that lie there for this op alone, the most of all its places: one tile may serve them all."""
             for is_input, position, name in ports:
-                stay = self._stays[bound.op.name, is_input, position]
+                stay = self._stays[op.op.name, is_input, position]
                 tensor, tiling = self._graph.tensors[name], plan.tilings[name]
-                key = (bound.content, is_input, position, tensor.dtype, stay.kind, tiling, strategy)
+                key = (op.content, is_input, position, tensor.dtype, stay.kind, tiling, strategy)
                 if key not in self._known:
-                    tables = self._counted(bound, is_input, position, tensor, (tiling,), (strategy,))
+                    tables = self._counted(op, is_input, position, tensor, (tiling,), (strategy,))
                     self._known[key] = (int(tables[0][0, 0]), int(tables[1][0, 0]), int(tables[2][0, 0]))
                 during, between, tiles = self._known[key]
                 if is_input and not stay.is_kept:
@@ -186,12 +186,12 @@ class Residence:
         """Of its last reader, by tensor."""
         most: dict[str, int] = {}
         """Of the reader that needs the most: what is made of a tensor at least."""
-        for bound in reversed(self._ops):
+        for op in reversed(self._ops):
             there: dict[str, int] = {}
             """Of tensors that lie there for this op alone, the most of all its places: one tile may serve them all."""
-            for slot, name in reversed(_inputs(self._graph, bound)):
-                stay, tensor = self._stays[bound.op.name, True, slot], self._graph.tensors[name]
-                read = self._needed(bound, slot) * tensor.dtype.item_bytes
+            for slot, name in reversed(_inputs(self._graph, op)):
+                stay, tensor = self._stays[op.op.name, True, slot], self._graph.tensors[name]
+                read = self._needed(op, slot) * tensor.dtype.item_bytes
                 needed.setdefault(name, read)  # its last reader comes first here
                 most[name] = max(read, most.get(name, 0))
                 whole = tensor.elements * tensor.dtype.item_bytes
@@ -202,26 +202,26 @@ class Residence:
                     yield name, stay.between, whole if stay.is_result else read
                 if stay.counts_tiles:
                     yield name, range(self.moments), whole
-            for position, name in _outputs(self._graph, bound):
-                stay, tensor = self._stays[bound.op.name, False, position], self._graph.tensors[name]
+            for position, name in _outputs(self._graph, op):
+                stay, tensor = self._stays[op.op.name, False, position], self._graph.tensors[name]
                 whole = tensor.elements * tensor.dtype.item_bytes
                 made = whole if name in self._graph.outputs else min(whole, most.get(name, 0))
-                is_over = bound.op.op_type in over and made in there.values()
+                is_over = op.op.op_type in over and made in there.values()
                 if not stay.is_next and not is_over:
                     yield name, range(stay.moment, stay.moment + 1), made
                 if stay.between:
                     yield name, stay.between, needed.get(name, made)
 
-    def _needed(self, bound: BoundOp, slot: int) -> int:
+    def _needed(self, op: BoundOp, slot: int) -> int:
         """Elements of an input that an op reads, whatever divides it: no more than the points that it reads at."""
-        key = (bound.content, slot)
+        key = (op.content, slot)
         if key in self._least_read:
             return self._least_read[key]
-        whole = self._there(bound, True, slot, UNCUT)
+        whole = self._there(op, True, slot, UNCUT)
         extents = (whole.hi - whole.lo)[0].tolist()
-        reads = [read for read in bound.sized_reads if read.slot == slot]
+        reads = [read for read in op.sized_reads if read.slot == slot]
         if len(reads) == 1:
-            size = dict(zip((variable.name for variable in bound.variables), bound.extents, strict=True))
+            size = dict(zip((variable.name for variable in op.variables), op.extents, strict=True))
             for dim, interval in enumerate(reads[0].dims):
                 if interval is not None and interval.alone is None and interval.along:
                     extents[dim] = min(extents[dim], prod(size[name] for name in interval.along))
@@ -255,7 +255,7 @@ class Residence:
 
     def tables(
         self,
-        bound: BoundOp,
+        op: BoundOp,
         is_input: bool,
         position: int,
         tensor: Tensor,
@@ -263,26 +263,26 @@ class Residence:
         strategies: Candidates,
     ) -> tuple[Table, Table, Table]:
         """Bytes over all workers while the op runs, between ops, and of the tiles; each [tilings, strategies]."""
-        stay = self._stays[bound.op.name, is_input, position]
-        key = (bound.content, is_input, position, tensor.dtype, stay.kind, id(tilings), id(strategies))
+        stay = self._stays[op.op.name, is_input, position]
+        key = (op.content, is_input, position, tensor.dtype, stay.kind, id(tilings), id(strategies))
         known = self._tables.get(key)
         if known is None:
-            found = self._counted(bound, is_input, position, tensor, tilings, strategies)
+            found = self._counted(op, is_input, position, tensor, tilings, strategies)
             # The lists are kept with the tables: an identity means something only while its object lives.
             known = self._tables[key] = (found, (tilings, strategies))
         return known[0]
 
     def _counted(
         self,
-        bound: BoundOp,
+        op: BoundOp,
         is_input: bool,
         position: int,
         tensor: Tensor,
         tilings: Candidates,
         strategies: Candidates,
     ) -> tuple[Table, Table, Table]:
-        stay = self._stays[bound.op.name, is_input, position]
-        lo, hi = (one[None] for one in _stacked([self._there(bound, is_input, position, one) for one in strategies]))
+        stay = self._stays[op.op.name, is_input, position]
+        lo, hi = (one[None] for one in _stacked([self._there(op, is_input, position, one) for one in strategies]))
         own_lo, own_hi = (one[:, None] for one in _stacked([self._owned(tensor.shape, one) for one in tilings]))
         there, tile = _elements(lo, hi), _elements(own_lo, own_hi)
         both = _elements(np.maximum(lo, own_lo), np.minimum(hi, own_hi))
@@ -299,18 +299,18 @@ class Residence:
         item = tensor.dtype.item_bytes
         return during.sum(axis=2) * item, between.sum(axis=2) * item, tiles.sum(axis=2) * item
 
-    def _there(self, bound: BoundOp, is_input: bool, position: int, strategy: Tiling) -> Boxes:
+    def _there(self, op: BoundOp, is_input: bool, position: int, strategy: Tiling) -> Boxes:
         """What an op reads or makes on each worker."""
-        key = (bound.content, is_input, position, strategy)
+        key = (op.content, is_input, position, strategy)
         found = self._boxes.get(key)
         if found is None:
             if is_input:
-                found = bound.reads(bound.ranges(strategy), position)[position].boxes
+                found = op.reads(op.ranges(strategy), position)[position].boxes
             else:
-                dims = bound.analysis.outputs[position]
+                dims = op.analysis.outputs[position]
                 assert dims is not None, "an absent output has no table"
-                made = made_tiling(strategy, dims, bound.reducers(strategy), bound.analysis.steps_of(position))
-                shape = bound.node.output_shapes[position]
+                made = made_tiling(strategy, dims, op.reducers(strategy), op.analysis.steps_of(position))
+                shape = op.node.output_shapes[position]
                 assert shape is not None, "an absent output has no table"
                 found = made.boxes(index_space(shape))
             self._boxes[key] = found
@@ -333,14 +333,14 @@ def _elements(lo: Ints, hi: Ints) -> Ints:
     return found
 
 
-def _inputs(graph: Graph, bound: BoundOp) -> list[tuple[int, str]]:
+def _inputs(graph: Graph, op: BoundOp) -> list[tuple[int, str]]:
     """Positions and names of what an op has delivered."""
     return [
-        (slot, bound.op.inputs[slot])
-        for slot, first in bound.delivered_slots.items()
-        if slot == first and bound.op.inputs[slot] not in graph.constants
+        (slot, op.op.inputs[slot])
+        for slot, first in op.delivered_slots.items()
+        if slot == first and op.op.inputs[slot] not in graph.constants
     ]
 
 
-def _outputs(graph: Graph, bound: BoundOp) -> list[tuple[int, str]]:
-    return [(position, name) for position, name in enumerate(bound.op.outputs) if name and is_used(graph, name)]
+def _outputs(graph: Graph, op: BoundOp) -> list[tuple[int, str]]:
+    return [(position, name) for position, name in enumerate(op.op.outputs) if name and is_used(graph, name)]

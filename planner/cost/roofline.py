@@ -51,17 +51,17 @@ class Roofline:
         """What the devices do not say and some op so far has asked for."""
         return tuple(self._assumed)
 
-    def seconds(self, bound: BoundOp, strategy: Tiling) -> NDArray[np.float64]:
+    def seconds(self, op: BoundOp, strategy: Tiling) -> NDArray[np.float64]:
         """Of an op on each worker, shape [workers]."""
-        key = (bound.content, strategy)
+        key = (op.content, strategy)
         if key not in self._known:
-            self._known[key] = self._computed(bound, strategy)
+            self._known[key] = self._computed(op, strategy)
         return self._known[key]
 
-    def _computed(self, bound: BoundOp, strategy: Tiling) -> NDArray[np.float64]:
-        ranges = bound.ranges(strategy)
-        operations, touched = amounts(bound, ranges, bound.reads(ranges))
-        dtype = computes_in((*bound.node.input_dtypes, *bound.node.output_dtypes))
+    def _computed(self, op: BoundOp, strategy: Tiling) -> NDArray[np.float64]:
+        ranges = op.ranges(strategy)
+        operations, touched = amounts(op, ranges, op.reads(ranges))
+        dtype = computes_in((*op.node.input_dtypes, *op.node.output_dtypes))
         by_kind = np.array([self._longer(speeds, dtype, operations, touched) for speeds in self._speeds])
         found: NDArray[np.float64] = by_kind[self._kind, np.arange(ranges.workers)]
         return found
@@ -109,7 +109,7 @@ def says_speed(device: Device) -> bool:
 
 
 def amounts(
-    bound: BoundOp, ranges: Boxes, reads: Mapping[int, InputBoxes]
+    op: BoundOp, ranges: Boxes, reads: Mapping[int, InputBoxes]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Operations of each worker's part of an op, and the bytes that it touches; both of shape [workers].
 
@@ -117,24 +117,24 @@ def amounts(
     scatter copies all of its data.
 
     Args:
-        bound: the op.
+        op: the op.
         ranges: the workers' parts of the iteration space.
         reads: what they read.
     """
-    if is_delivery(bound.op):
+    if is_delivery(op.op):
         return np.zeros(ranges.workers), np.zeros(ranges.workers)
-    operations = bound.operations(ranges)
+    operations = op.operations(ranges)
     touched = np.zeros(ranges.workers)
     for slot, read in reads.items():
-        dtype = bound.node.input_dtypes[slot]
+        dtype = op.node.input_dtypes[slot]
         assert dtype is not None, "an absent input is never read"
         elements = read.boxes.elements
-        if not bound.looked_up.isdisjoint(bound.read_along(slot)):
-            elements = np.minimum(elements, bound.picked(ranges))
+        if not op.looked_up.isdisjoint(op.read_along(slot)):
+            elements = np.minimum(elements, op.picked(ranges))
         touched += elements * dtype.item_bytes
-    for position, dtype in enumerate(bound.node.output_dtypes):
-        if dtype is not None and bound.analysis.outputs[position] is not None:
-            touched += bound.makes(ranges, position).elements * dtype.item_bytes
+    for position, dtype in enumerate(op.node.output_dtypes):
+        if dtype is not None and op.analysis.outputs[position] is not None:
+            touched += op.makes(ranges, position).elements * dtype.item_bytes
     return operations, touched
 
 

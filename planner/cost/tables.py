@@ -32,7 +32,7 @@ Table: TypeAlias = NDArray[np.int64]
 class Request(NamedTuple):
     """A table that is asked for, of an op's input or output."""
 
-    bound: BoundOp
+    op: BoundOp
     is_input: bool
     position: int
     tensor: Tensor
@@ -113,8 +113,8 @@ class CostTables(TableMemo):
         asked: dict[tuple[Access, int, int, int], Request] = {}
         new: list[Movements] = []
         for request in requests:
-            bound, is_input, position, tensor, tilings, strategies = request
-            access = self._access(bound, is_input, position)
+            op, is_input, position, tensor, tilings, strategies = request
+            access = self._access(op, is_input, position)
             key = (access, tensor.dtype.item_bytes, id(tilings), id(strategies))
             keys.append(key)
             if key not in self._tables and key not in asked:
@@ -124,85 +124,81 @@ class CostTables(TableMemo):
             self._remember((access, item_bytes), (request.tilings, request.strategies), elements * item_bytes)
         return [self._tables[key][0] for key in keys]
 
-    def input_bytes(
-        self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
-    ) -> Table:
+    def input_bytes(self, op: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates) -> Table:
         """What moves so that an op can read an input, shape [tilings, strategies]."""
-        return self.bytes_of([Request(bound, True, slot, tensor, tilings, strategies)])[0]
+        return self.bytes_of([Request(op, True, slot, tensor, tilings, strategies)])[0]
 
     def output_bytes(
-        self, bound: BoundOp, position: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
+        self, op: BoundOp, position: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
     ) -> Table:
         """What moves so that an output arrives where it is owned, shape [tilings, strategies]."""
-        return self.bytes_of([Request(bound, False, position, tensor, tilings, strategies)])[0]
+        return self.bytes_of([Request(op, False, position, tensor, tilings, strategies)])[0]
 
-    def kind(self, bound: BoundOp, is_input: bool, position: int, dtype: DType) -> tuple[object, ...]:
+    def kind(self, op: BoundOp, is_input: bool, position: int, dtype: DType) -> tuple[object, ...]:
         """What tells the tables of ops' inputs and outputs apart: equal kinds have equal tables for equal lists."""
-        return self._access(bound, is_input, position), dtype.item_bytes
+        return self._access(op, is_input, position), dtype.item_bytes
 
-    def charges(self, bound: BoundOp, strategies: Candidates) -> Table:
+    def charges(self, op: BoundOp, strategies: Candidates) -> Table:
         """What an op's strategies cost beside what moves, shape [strategies]; see ``planner.cost.excess``."""
-        return self._once(("excess", self.charge_kind(bound)), (strategies,), lambda: self._excess(bound, strategies))
+        return self._once(("excess", self.charge_kind(op)), (strategies,), lambda: self._excess(op, strategies))
 
-    def _excess(self, bound: BoundOp, strategies: Candidates) -> Table:
+    def _excess(self, op: BoundOp, strategies: Candidates) -> Table:
         """Counted once for strategies of equal parts: which cut comes first says which worker has which."""
-        known = self._charges.setdefault((self.charge_kind(bound), prod(strategies[0].ways)), {})
+        known = self._charges.setdefault((self.charge_kind(op), prod(strategies[0].ways)), {})
         of_each = [parts(strategy) for strategy in strategies]
         new = {key: strategy for key, strategy in zip(of_each, strategies, strict=True) if key not in known}
         if new:
-            known.update(
-                zip(new, excess(bound, tuple(new.values()), self.rates, self._whole(bound)).tolist(), strict=True)
-            )
+            known.update(zip(new, excess(op, tuple(new.values()), self.rates, self._whole(op)).tolist(), strict=True))
         return np.array([known[key] for key in of_each], dtype=np.int64)
 
-    def most_charged(self, bound: BoundOp, workers: int) -> int:
+    def most_charged(self, op: BoundOp, workers: int) -> int:
         """What an op is charged at most: where all workers execute all of it."""
-        return workers * ceil(self._whole(bound))
+        return workers * ceil(self._whole(op))
 
-    def repeated(self, bound: BoundOp, strategy: Tiling) -> int:
+    def repeated(self, op: BoundOp, strategy: Tiling) -> int:
         """What of an op's charge is work that is done more than once; the rest is unevenly divided."""
-        key = (self.charge_kind(bound), strategy)
+        key = (self.charge_kind(op), strategy)
         if key not in self._repeated:
-            charge = int(self._excess(bound, (strategy,))[0])
-            again = repeated(bound, strategy, self.rates, self._whole(bound)) if charge else 0
+            charge = int(self._excess(op, (strategy,))[0])
+            again = repeated(op, strategy, self.rates, self._whole(op)) if charge else 0
             self._repeated[key] = min(charge, again)
         return self._repeated[key]
 
-    def computing(self, bound: BoundOp) -> int:
+    def computing(self, op: BoundOp) -> int:
         """What an op costs one device, in the unit of its charge."""
-        return round(self._whole(bound))
+        return round(self._whole(op))
 
-    def _whole(self, bound: BoundOp) -> float:
-        key = self.charge_kind(bound)
+    def _whole(self, op: BoundOp) -> float:
+        key = self.charge_kind(op)
         if key not in self._computing:
-            self._computing[key] = computing(bound, self.rates)
+            self._computing[key] = computing(op, self.rates)
         return self._computing[key]
 
-    def charge_kind(self, bound: BoundOp) -> tuple[object, ...]:
+    def charge_kind(self, op: BoundOp) -> tuple[object, ...]:
         """What tells the charges of ops apart: equal kinds have equal ones for equal lists."""
-        return bound.content, is_alias(bound), bound.lane
+        return op.content, is_alias(op), op.lane
 
-    def _access(self, bound: BoundOp, is_input: bool, position: int) -> Access:
+    def _access(self, op: BoundOp, is_input: bool, position: int) -> Access:
         """How an op has an input or an output: one object for all that have it alike."""
-        key = (bound.content, is_input, position)
+        key = (op.content, is_input, position)
         access = self._accesses.get(key)
         if access is None:
-            shape = (bound.node.input_shapes if is_input else bound.node.output_shapes)[position]
+            shape = (op.node.input_shapes if is_input else op.node.output_shapes)[position]
             assert shape is not None, "an absent input or output has no table"
-            dims = bound.plain_read(position) if is_input else bound.analysis.outputs[position]
+            dims = op.plain_read(position) if is_input else op.analysis.outputs[position]
             if dims is None:
-                access = Regions(bound, position, shape)
+                access = Regions(op, position, shape)
             else:
                 # Most ops read by their variables alone: then only how these are laid out matters.
-                reducers = () if is_input else tuple(variable.reducer for variable in bound.variables)
-                form = (is_input, dims, () if is_input else bound.analysis.steps_of(position), reducers)
-                access = self._accesses.setdefault((shape, form), Tiled(bound, shape, form))
+                reducers = () if is_input else tuple(variable.reducer for variable in op.variables)
+                form = (is_input, dims, () if is_input else op.analysis.steps_of(position), reducers)
+                access = self._accesses.setdefault((shape, form), Tiled(op, shape, form))
             self._accesses[key] = access
         return access
 
-    def of_place(self, bound: BoundOp) -> tuple[object, ...]:
+    def of_place(self, op: BoundOp) -> tuple[object, ...]:
         """What tells apart equal ops whose tables differ, or what they may be: here, equal ones beside each other."""
-        return () if bound.lane is None else (bound.lane,)
+        return () if op.lane is None else (op.lane,)
 
     def impossible(self, most_bytes: int) -> int:
         """What stands for an impossible entry in sums of these tables: more than a possible plan takes.

@@ -60,7 +60,7 @@ def decide_with_bodies(
     undescribed = only_through_bodies(graph, descriptions)
     least = ask.once("least", (graph,), lambda: expand(graph, undescribed))
     ops = ask.once("ops", (least.graph,), lambda: descriptions.bind_all(least.graph))
-    whole = {bound.op.name: bound for bound in ops}
+    whole = {one.op.name: one for one in ops}
     if ask.strategy != "tofu":
         operators = METHODS[ask.strategy].through_bodies
         named = {op.name for op in graph.ops if qualified(op.domain, op.op_type) in operators}
@@ -116,15 +116,15 @@ def decide_with_bodies(
     )
 
 
-def _most_saved(bound: BoundOp, graph: Graph, ask: SearchRequest) -> int:
+def _most_saved(op: BoundOp, graph: Graph, ask: SearchRequest) -> int:
     """By how much the best plan through a composite op's body can cost less than the best one with the op as it is.
 
     The op can be executed whole by every worker, whatever its neighbours' tilings are: what it reads is joined, and
     brought to all; and what it makes can be joined and brought elsewhere. In bytes.
     """
-    names = [name for name in (*bound.op.inputs, *bound.op.outputs) if name]
+    names = [name for name in (*op.op.inputs, *op.op.outputs) if name]
     size = sum(graph.tensors[name].size_bytes for name in names)
-    return 2 * (ask.workers - 1) * size + ask.tables.most_charged(bound, ask.workers)
+    return 2 * (ask.workers - 1) * size + ask.tables.most_charged(op, ask.workers)
 
 
 def _put_back(
@@ -138,12 +138,12 @@ def _put_back(
     if not expanded.bodies:
         return plan
     graph = expanded.graph
-    bound = {one.op.name: one for one in plan.ops}
+    by_name = {one.op.name: one for one in plan.ops}
     strategies = dict(plan.strategies)
     unsplit = set(plan.unsplit)
     names = []
     for body in expanded.bodies:
-        inner = [bound[op.name] for op in body.ops]
+        inner = [by_name[op.name] for op in body.ops]
         cost = sum(op_cost(graph, one, strategies, plan.tilings, tables) for one in inner)
         original = whole.get(body.op.name)
         found = None if original is None else _best_whole(body, original, inner, plan, tables)
@@ -159,7 +159,7 @@ def _put_back(
         for body in kept.bodies
         for copy in body.copies
         if plan.tilings[copy.inputs[0]] == plan.tilings[copy.outputs[0]]
-        and not any(amount for _, amount in op_bytes(graph, bound[copy.name], strategies, plan.tilings, tables))
+        and not any(amount for _, amount in op_bytes(graph, by_name[copy.name], strategies, plan.tilings, tables))
     }
     final = without_copies(kept, planned)
     put_back = replace(plan, graph=final, ops=descriptions.bind_all(final))
@@ -194,8 +194,8 @@ def counted_again(
     kept = replace(
         decided,
         tilings={name: decided.tilings[name] for name in graph.tensors if name not in graph.constants},
-        strategies={bound.op.name: strategies[bound.op.name] for bound in ops},
-        unsplit=tuple(bound.op.name for bound in ops if bound.op.name in unsplit),
+        strategies={op.op.name: strategies[op.op.name] for op in ops},
+        unsplit=tuple(op.op.name for op in ops if op.op.name in unsplit),
     )
     return costed(graph, ops, kept, tables)
 
@@ -259,11 +259,11 @@ def _candidates(body: Body, original: BoundOp, inner: list[BoundOp], plan: Decid
     return tuple(found)
 
 
-def _directions(bound: BoundOp) -> Iterator[tuple[str, tuple[int | None, ...]]]:
+def _directions(op: BoundOp) -> Iterator[tuple[str, tuple[int | None, ...]]]:
     """By output and input of an op the index variable that each dim goes with."""
-    for position, (name, numbers) in enumerate(zip(bound.op.outputs, bound.analysis.outputs, strict=True)):
-        if name and numbers is not None and not bound.analysis.steps_of(position):
+    for position, (name, numbers) in enumerate(zip(op.op.outputs, op.analysis.outputs, strict=True)):
+        if name and numbers is not None and not op.analysis.steps_of(position):
             yield name, numbers
-    alone = {Interval.variable(variable.name): number for number, variable in enumerate(bound.variables)}
-    for read in bound.analysis.reads:
-        yield bound.op.inputs[read.slot], tuple(None if dim is None else alone.get(dim) for dim in read.dims)
+    alone = {Interval.variable(variable.name): number for number, variable in enumerate(op.variables)}
+    for read in op.analysis.reads:
+        yield op.op.inputs[read.slot], tuple(None if dim is None else alone.get(dim) for dim in read.dims)

@@ -22,22 +22,22 @@ def undescribed_ops(decided: Decided, is_unknown: Callable[[BoundOp], bool]) -> 
     graph = decided.graph
     tables = CostTables()
     found = []
-    for bound in decided.ops:
-        if not is_unknown(bound):
+    for op in decided.ops:
+        if not is_unknown(op):
             continue
-        strategy = (decided.strategies[bound.op.name].tiling,)
+        strategy = (decided.strategies[op.op.name].tiling,)
         moved_bytes = 0
-        for slot, first in bound.delivered_slots.items():
-            name = bound.op.inputs[slot]
+        for slot, first in op.delivered_slots.items():
+            name = op.op.inputs[slot]
             if slot == first and name not in graph.constants:
-                table = tables.input_bytes(bound, slot, graph.tensors[name], (decided.tilings[name],), strategy)
+                table = tables.input_bytes(op, slot, graph.tensors[name], (decided.tilings[name],), strategy)
                 moved_bytes += int(table[0, 0])
-        repeated = _work(bound, graph) * (decided.workers - 1)
-        found.append(UndescribedOp(bound.op.name, qualified(bound.op.domain, bound.op.op_type), moved_bytes, repeated))
+        repeated = _work(op, graph) * (decided.workers - 1)
+        found.append(UndescribedOp(op.op.name, qualified(op.op.domain, op.op.op_type), moved_bytes, repeated))
     return tuple(found)
 
 
-def _work(bound: BoundOp, graph: Graph) -> int:
+def _work(op: BoundOp, graph: Graph) -> int:
     """The larger of an op's operations and the elements that it touches."""
-    names = (*bound.op.inputs, *bound.op.outputs)
-    return max(bound.flop, sum(graph.tensors[name].elements for name in names if name))
+    names = (*op.op.inputs, *op.op.outputs)
+    return max(op.flop, sum(graph.tensors[name].elements for name in names if name))

@@ -76,9 +76,9 @@ class Descriptions:
         """By (domain, op type), why an operator has no description."""
         return self._reasons
 
-    def is_unknown(self, bound: BoundOp) -> bool:
+    def is_unknown(self, op: BoundOp) -> bool:
         """True if an op has no description and is executed whole."""
-        return not is_delivery(bound.op) and (bound.op.domain, bound.op.op_type) not in self._by_type
+        return not is_delivery(op.op) and (op.op.domain, op.op.op_type) not in self._by_type
 
     def implied_outputs(
         self, op: Op, tensors: Mapping[str, Tensor], constants: Mapping[str, np.ndarray | None], opset: int
@@ -127,7 +127,7 @@ class Descriptions:
         unknown = [op for op in graph.ops if not (self.takes(op.domain, op.op_type) or is_delivery(op))]
         if unknown:
             raise undescribed_error(unknown, self._reasons)
-        there = {bound.op.name: bound for bound in known}
+        there = {one.op.name: one for one in known}
         return tuple(
             there[op.name] if op.name in there and there[op.name].op == op else self.bind(op, graph) for op in graph.ops
         )

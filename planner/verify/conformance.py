@@ -231,22 +231,22 @@ def _judge(case: OnnxCase, stock: Sequence[Value], planned: _Planned, names: tup
     count = in_steps = 0
     is_alone = len(decided.ops) == 1 and decided.graph.ops == planned.graph.ops
     if is_alone and not _is_known(planned.graph, planned.graph.ops[0]):
-        (bound,) = decided.ops
-        chosen = _pieces(bound, plan.strategies[bound.op.name].tiling)
-        for candidate in enumerate_strategies(bound, planned.workers):
+        (op,) = decided.ops
+        chosen = _pieces(op, plan.strategies[op.op.name].tiling)
+        for candidate in enumerate_strategies(op, planned.workers):
             if candidate.veto:
                 continue
             others = []
-            if _pieces(bound, candidate.strategy) == chosen:
+            if _pieces(op, candidate.strategy) == chosen:
                 other = decided
             else:
-                held = {bound.op.name: candidate.strategy}
+                held = {op.op.name: candidate.strategy}
                 other = decide(planned.graph, decided.ops, SearchRequest(planned.workers, held=held))
                 others.append(other)
-            stepped = list(_in_steps(other, bound))
+            stepped = list(_in_steps(other, op))
             for one in (*others, *stepped):
                 _, faults = _run(case, stock, planned.graph, planned.graph, decided.ops, one)
-                findings += [f"{one.strategies[bound.op.name]}: {fault}" for fault in faults]
+                findings += [f"{one.strategies[op.op.name]}: {fault}" for fault in faults]
                 count += not faults
             in_steps += len(stepped)
     is_cut = _is_cut(decided.graph, decided.ops, plan, program)
@@ -263,15 +263,15 @@ def _judge(case: OnnxCase, stock: Sequence[Value], planned: _Planned, names: tup
     )
 
 
-def _in_steps(plan: Decided, bound: BoundOp) -> Iterator[Decided]:
+def _in_steps(plan: Decided, op: BoundOp) -> Iterator[Decided]:
     """A plan of one op with that in two steps along each variable that allows it."""
-    for number in step_variables(bound):
+    for number in step_variables(op):
         known = choices(plan, along=number)
         yield from (with_steps(plan, known, known) for _ in known)
 
 
-def _pieces(bound: BoundOp, strategy: Tiling) -> tuple[bytes, bytes]:
-    ranges = bound.ranges(strategy)
+def _pieces(op: BoundOp, strategy: Tiling) -> tuple[bytes, bytes]:
+    ranges = op.ranges(strategy)
     return ranges.lo.tobytes(), ranges.hi.tobytes()
 
 
@@ -312,9 +312,9 @@ def _is_cut(graph: Graph, ops: Sequence[BoundOp], plan: Decision, program: Progr
     busy = sum(any(isinstance(step, Segment) for step in worker.steps) for worker in program.workers)
     split = any(
         isinstance(placement, Shard)
-        for bound in ops
-        if not _is_known(graph, bound.op)
-        for placement in plan.strategies[bound.op.name].tiling.placements
+        for op in ops
+        if not _is_known(graph, op.op)
+        for placement in plan.strategies[op.op.name].tiling.placements
     )
     return split and busy > 1
 
@@ -322,16 +322,16 @@ def _is_cut(graph: Graph, ops: Sequence[BoundOp], plan: Decision, program: Progr
 def _why_not_cut(graph: Graph, ops: Sequence[BoundOp], workers: int) -> str:
     """In words: what keeps the ops that compute from being split."""
     reasons: dict[str, None] = {}
-    for bound in ops:
-        if _is_known(graph, bound.op):
+    for op in ops:
+        if _is_known(graph, op.op):
             continue
-        long = [variable for variable, extent in zip(bound.variables, bound.extents, strict=True) if extent >= workers]
-        vetoes = [candidate.veto for candidate in enumerate_strategies(bound, workers) if candidate.veto]
+        long = [variable for variable, extent in zip(op.variables, op.extents, strict=True) if extent >= workers]
+        vetoes = [candidate.veto for candidate in enumerate_strategies(op, workers) if candidate.veto]
         obstacles = [variable.obstacle for variable in long if variable.obstacle]
         if not long:
             reasons["every index variable has too few values to be split"] = None
         for reason in (*obstacles, *vetoes):
-            reasons[f"{bound.op.op_type}: {reason}"] = None
+            reasons[f"{op.op.op_type}: {reason}"] = None
     return "; ".join(reasons) or "its results are known when it is planned"
 
 

@@ -155,28 +155,28 @@ class _Kind:
 
 
 def _kind(cases: Sequence[Case], descriptions: Descriptions) -> _Kind:
-    bound = []
+    ops = []
     for case in cases:
         try:
-            bound.append(bind_case(case, descriptions)[0])
+            ops.append(bind_case(case, descriptions)[0])
         except TofuError:
             continue  # the verifier says what is wrong with it
-    if not bound:
+    if not ops:
         return _Kind(OperatorClass.AFFINE)
-    opaque = any(one.analysis.is_opaque for one in bound)
-    reductions = any(variable.kind is VarKind.REDUCTION for one in bound for variable in one.variables)
-    if all(one.analysis.is_elementwise for one in bound) and any(one.read_slots for one in bound):
+    opaque = any(one.analysis.is_opaque for one in ops)
+    reductions = any(variable.kind is VarKind.REDUCTION for one in ops for variable in one.variables)
+    if all(one.analysis.is_elementwise for one in ops) and any(one.read_slots for one in ops):
         kind = OperatorClass.ELEMENTWISE
     elif reductions:
         kind = OperatorClass.REDUCTION
     else:
         kind = OperatorClass.OPAQUE if opaque else OperatorClass.AFFINE
-    return _Kind(kind, opaque, reductions, why_none(bound))
+    return _Kind(kind, opaque, reductions, why_none(ops))
 
 
-def why_none(bound: Sequence[BoundOp]) -> str:
+def why_none(ops: Sequence[BoundOp]) -> str:
     """Why none of these ops can be cut; "" if one can."""
-    if any(not variable.obstacle for one in bound for variable in one.variables):
+    if any(not variable.obstacle for one in ops for variable in one.variables):
         return ""
-    obstacles = sorted({variable.obstacle for one in bound for variable in one.variables})
+    obstacles = sorted({variable.obstacle for one in ops for variable in one.variables})
     return "; ".join(obstacles) or "its result is one number, known from the shapes"

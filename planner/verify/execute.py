@@ -21,12 +21,11 @@ class ExecutionError(TofuError):
     """Neither the runtime nor the reference evaluator can execute a local op."""
 
 
-def whole_op(bound: BoundOp) -> LocalOp:
+def whole_op(op: BoundOp) -> LocalOp:
     """The unsplit op, with every input given."""
-    op = bound.op
-    inputs = tuple(f"in{slot}" if name else "" for slot, name in enumerate(op.inputs))
-    outputs = tuple(f"out{position}" if name else "" for position, name in enumerate(op.outputs))
-    return LocalOp((LocalNode(op.op_type, inputs, outputs, dict(op.attributes), op.domain),))
+    inputs = tuple(f"in{slot}" if name else "" for slot, name in enumerate(op.op.inputs))
+    outputs = tuple(f"out{position}" if name else "" for position, name in enumerate(op.op.outputs))
+    return LocalOp((LocalNode(op.op.op_type, inputs, outputs, dict(op.op.attributes), op.op.domain),))
 
 
 def to_model(

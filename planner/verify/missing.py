@@ -55,39 +55,39 @@ def missing_strategies(case: Case, descriptions: Descriptions) -> tuple[Gap, ...
     Raises:
         ExecutionError: the whole op cannot be executed.
     """
-    bound, arrays, whole = bind_case(case, descriptions, seed=0)
+    op, arrays, whole = bind_case(case, descriptions, seed=0)
     _, others, other_whole = bind_case(case, descriptions, seed=1)
-    admitted = [variable for number, variable in enumerate(bound.variables) if _is_admitted(bound, number, variable)]
+    admitted = [variable for number, variable in enumerate(op.variables) if _is_admitted(op, number, variable)]
     found = []
-    for choice in _choices(bound, arrays):
-        outputs = _joins(bound, choice, arrays, whole)
+    for choice in _choices(op, arrays):
+        outputs = _joins(op, choice, arrays, whole)
         if outputs is None:
             continue
-        again = _joins(bound, choice, others, other_whole)
+        again = _joins(op, choice, others, other_whole)
         if again is None:
             continue
         labels = {position: outputs[position] & again[position] for position in outputs}
         if not all(labels.values()) or all(None in cuts for cuts in labels.values()):
             continue
-        if not any(_explains(bound, variable, choice, labels) for variable in admitted):
+        if not any(_explains(op, variable, choice, labels) for variable in admitted):
             found.append(Gap(str(case), _inputs_text(choice), _outputs_text(labels)))
     return tuple(found)
 
 
-def _is_admitted(bound: BoundOp, number: int, variable: Variable) -> bool:
-    if variable.obstacle or bound.extents[number] < WAYS:
+def _is_admitted(op: BoundOp, number: int, variable: Variable) -> bool:
+    if variable.obstacle or op.extents[number] < WAYS:
         return False
     blocks = (1, *variable.blocks)
     return any(
-        not bound.veto(bound.ranges(Tiling((Shard(number, block),), (WAYS,))))
+        not op.veto(op.ranges(Tiling((Shard(number, block),), (WAYS,))))
         for block in blocks
-        if bound.extents[number] > block or block == 1
+        if op.extents[number] > block or block == 1
     )
 
 
-def _choices(bound: BoundOp, arrays: Mapping[str, np.ndarray]) -> Iterator[dict[int, int]]:
+def _choices(op: BoundOp, arrays: Mapping[str, np.ndarray]) -> Iterator[dict[int, int]]:
     """Choices of a dim for some of the inputs, all dims of one size."""
-    shapes = {slot: arrays[name].shape for slot, name in enumerate(bound.op.inputs) if name in arrays}
+    shapes = {slot: arrays[name].shape for slot, name in enumerate(op.op.inputs) if name in arrays}
     for size in sorted({size for shape in shapes.values() for size in shape if size >= WAYS}):
         options = {slot: [None, *(d for d, own in enumerate(shape) if own == size)] for slot, shape in shapes.items()}
         slots = sorted(options)
@@ -100,22 +100,22 @@ def _choices(bound: BoundOp, arrays: Mapping[str, np.ndarray]) -> Iterator[dict[
 
 
 def _joins(
-    bound: BoundOp, choice: Mapping[int, int], arrays: Mapping[str, np.ndarray], whole: Mapping[int, np.ndarray]
+    op: BoundOp, choice: Mapping[int, int], arrays: Mapping[str, np.ndarray], whole: Mapping[int, np.ndarray]
 ) -> dict[int, set[Cut]] | None:
     """For each output the ways to join its pieces that give the whole; None if a piece cannot be executed."""
     pieces: list[dict[int, np.ndarray]] = []
     for worker in range(WAYS):
         given = {}
-        for slot, name in enumerate(bound.op.inputs):
+        for slot, name in enumerate(op.op.inputs):
             array = arrays.get(name)
-            known = bound.node.constants[slot]
+            known = op.node.constants[slot]
             array = known if array is None else array
             if array is not None:
                 dim = choice.get(slot)
                 given[f"in{slot}"] = array if dim is None else np.array_split(array, WAYS, axis=dim)[worker]
-        wanted = {f"out{p}": dtype for p, dtype in enumerate(bound.node.output_dtypes) if dtype is not None}
+        wanted = {f"out{p}": dtype for p, dtype in enumerate(op.node.output_dtypes) if dtype is not None}
         try:
-            made = execute(whole_op(bound), given, wanted, bound.node.opset)
+            made = execute(whole_op(op), given, wanted, op.node.opset)
         except ExecutionError:
             return None
         pieces.append({int(name.removeprefix("out")): array for name, array in made.items()})
@@ -148,12 +148,12 @@ def _same(result: np.ndarray, whole: np.ndarray) -> bool:
     return result.shape == whole.shape and normwise_error(result, whole) <= tolerance(whole.dtype)
 
 
-def _explains(bound: BoundOp, variable: Variable, choice: Mapping[int, int], labels: Mapping[int, set[Cut]]) -> bool:
+def _explains(op: BoundOp, variable: Variable, choice: Mapping[int, int], labels: Mapping[int, set[Cut]]) -> bool:
     """True if a cut along the variable joins every output in one of the ways found."""
-    number = bound.variable_number(variable.name)
+    number = op.variable_number(variable.name)
     does_something = False
     for position, cuts in labels.items():
-        numbers = bound.analysis.outputs[position] or ()
+        numbers = op.analysis.outputs[position] or ()
         cut: Cut = numbers.index(number) if number in numbers else variable.reducer
         if cut not in cuts:
             return False
@@ -161,7 +161,7 @@ def _explains(bound: BoundOp, variable: Variable, choice: Mapping[int, int], lab
     if variable.reducer is None:
         return does_something
     alone = Interval.variable(variable.name)
-    read = {(read.slot, dim) for read in bound.analysis.reads for dim, there in enumerate(read.dims) if there == alone}
+    read = {(read.slot, dim) for read in op.analysis.reads for dim, there in enumerate(read.dims) if there == alone}
     return does_something and any(place in read for place in choice.items())
 
 

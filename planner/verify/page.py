@@ -95,16 +95,16 @@ def operator_page(op_type: str, descriptions: Descriptions, cases: Sequence[Case
     seen: set[tuple[str, ...]] = set()
     for case in by_type(tuple(cases)).get(qualified(*key), ()):
         try:
-            bound, _, _ = bind_case(case, descriptions)
+            op, _, _ = bind_case(case, descriptions)
         except TofuError:
             continue  # the verifier says what is wrong with it
         if not parts_of:
             parts, parts_of = _parts(case, descriptions), str(case)
-        mathematics = render(bound.description, bound.node)
+        mathematics = render(op.description, op.node)
         if mathematics in seen:
             continue
         seen.add(mathematics)
-        lines = tuple(_variable_line(bound, number, variable) for number, variable in enumerate(bound.variables))
+        lines = tuple(_variable_line(op, number, variable) for number, variable in enumerate(op.variables))
         examples.append(Example(str(case), mathematics, lines))
         if len(examples) == MOST_EXAMPLES:
             break
@@ -137,11 +137,11 @@ def _parts(case: Case, descriptions: Descriptions) -> tuple[PartLine, ...]:
     lines = []
     # Of two workers each sends its part of what the other joins, and then what it has joined.
     for op in made:
-        bound = descriptions.bind(op, expanded.graph)
+        described = descriptions.bind(op, expanded.graph)
         output = expanded.graph.tensors[op.outputs[0]]
         joined = tuple(
             f"{variable.reducer.value} along {variable.name} of {extent}: {format_bytes(2 * output.size_bytes)}"
-            for variable, extent in zip(bound.variables, bound.extents, strict=True)
+            for variable, extent in zip(described.variables, described.extents, strict=True)
             if variable.reducer is not None and not variable.obstacle and extent > 1
         )
         reads = tuple(names.get(name, name) for name in op.inputs if name not in expanded.graph.constants)
@@ -149,8 +149,8 @@ def _parts(case: Case, descriptions: Descriptions) -> tuple[PartLine, ...]:
     return tuple(lines)
 
 
-def _variable_line(bound: BoundOp, number: int, variable: Variable) -> VariableLine:
-    kind, extent = variable.kind.value, bound.extents[number]
+def _variable_line(op: BoundOp, number: int, variable: Variable) -> VariableLine:
+    kind, extent = variable.kind.value, op.extents[number]
     if variable.obstacle:
         return VariableLine(variable.name, extent, kind, f"not cut: {variable.obstacle}", ())
     if variable.reducer is None:
@@ -163,16 +163,16 @@ def _variable_line(bound: BoundOp, number: int, variable: Variable) -> VariableL
         how += f", in blocks of {' or '.join(map(str, variable.blocks))}"
     if extent < 2:
         return VariableLine(variable.name, extent, kind, how, ())
-    ranges = bound.ranges(Tiling((Shard(number),), (2,)))
-    veto = bound.veto(ranges)
+    ranges = op.ranges(Tiling((Shard(number),), (2,)))
+    veto = op.veto(ranges)
     if veto:
         return VariableLine(variable.name, extent, kind, f"{how} (not everywhere: {veto})", ())
-    return VariableLine(variable.name, extent, kind, how, tuple(_reads(bound, ranges, variable.kind is VarKind.OUTPUT)))
+    return VariableLine(variable.name, extent, kind, how, tuple(_reads(op, ranges, variable.kind is VarKind.OUTPUT)))
 
 
-def _reads(bound: BoundOp, ranges: Boxes, with_halos: bool) -> Iterator[str]:
-    for slot, boxes in sorted(bound.reads(ranges).items()):
-        shape: Shape = bound.node.input_shapes[slot] or ()
+def _reads(op: BoundOp, ranges: Boxes, with_halos: bool) -> Iterator[str]:
+    for slot, boxes in sorted(op.reads(ranges).items()):
+        shape: Shape = op.node.input_shapes[slot] or ()
         parts = []
         for worker in range(ranges.workers):
             region = boxes.boxes.region(worker)

@@ -88,20 +88,20 @@ class Candidate:
     """Why some worker's part has no local op; "" if every part has one."""
 
 
-def strategy_text(bound: BoundOp, strategy: Tiling) -> str:
+def strategy_text(op: BoundOp, strategy: Tiling) -> str:
     """A strategy by the names of index variables, e.g. ``co/2 y0,block 16/3 R/2``."""
     parts = []
     for placement, ways in zip(strategy.placements, strategy.ways, strict=True):
         if isinstance(placement, Shard):
             block = f",block {placement.block}" if placement.block != 1 else ""
             nest = f"@{placement.nest}" if placement.nest else ""
-            parts.append(f"{bound.variables[placement.dim].name}{block}{nest}/{ways}")
+            parts.append(f"{op.variables[placement.dim].name}{block}{nest}/{ways}")
         else:
             parts.append(f"{placement}/{ways}")
     return " ".join(parts)
 
 
-def enumerate_strategies(bound: BoundOp, *ways: int) -> tuple[Candidate, ...]:
+def enumerate_strategies(op: BoundOp, *ways: int) -> tuple[Candidate, ...]:
     """All strategies that the analysis admits, one cut for each number of ways, outermost first.
 
     Every variable without an obstacle, in blocks of 1 and as the description proposes; strategies that divide the
@@ -109,7 +109,7 @@ def enumerate_strategies(bound: BoundOp, *ways: int) -> tuple[Candidate, ...]:
     """
     choices = [
         Shard(number, block)
-        for number, variable in enumerate(bound.variables)
+        for number, variable in enumerate(op.variables)
         if not variable.obstacle
         for block in (1, *variable.blocks)
     ]
@@ -117,47 +117,47 @@ def enumerate_strategies(bound: BoundOp, *ways: int) -> tuple[Candidate, ...]:
     found = []
     for placements in product(choices, repeat=len(ways)):
         strategy = Tiling(placements, ways)
-        ranges = bound.ranges(strategy)
+        ranges = op.ranges(strategy)
         key = (ranges.lo.tobytes(), ranges.hi.tobytes())
         if key in seen or int(ranges.elements.min()) == 0:
             continue
         seen.add(key)
-        found.append(Candidate(strategy, strategy_text(bound, strategy), bound.veto(ranges)))
+        found.append(Candidate(strategy, strategy_text(op, strategy), op.veto(ranges)))
     return tuple(found)
 
 
-def run_whole(bound: BoundOp, inputs: Mapping[str, np.ndarray]) -> dict[int, np.ndarray]:
+def run_whole(op: BoundOp, inputs: Mapping[str, np.ndarray]) -> dict[int, np.ndarray]:
     """What the unsplit op makes, by output position.
 
     Args:
-        bound: the op.
+        op: the op.
         inputs: the arrays of its inputs by tensor name; constants may be left out.
 
     Raises:
         ExecutionError: it cannot be executed.
     """
-    given = {f"in{slot}": array for slot, array in _arrays(bound, inputs).items()}
-    outputs = {f"out{position}": dtype for position, dtype in enumerate(bound.node.output_dtypes) if dtype is not None}
-    made = execute(whole_op(bound), given, outputs, bound.node.opset)
+    given = {f"in{slot}": array for slot, array in _arrays(op, inputs).items()}
+    outputs = {f"out{position}": dtype for position, dtype in enumerate(op.node.output_dtypes) if dtype is not None}
+    made = execute(whole_op(op), given, outputs, op.node.opset)
     return {int(name.removeprefix("out")): array for name, array in made.items()}
 
 
-def enumerate_steps(bound: BoundOp, strategy: Tiling, *counts: int) -> Iterator[Steps]:
+def enumerate_steps(op: BoundOp, strategy: Tiling, *counts: int) -> Iterator[Steps]:
     """The steps that an op which sums products can run in: along each of its variables that allow it.
 
     Args:
-        bound: the op.
+        op: the op.
         strategy: how it is divided among workers.
         counts: how many steps; left out where a worker has not as much of the variable.
     """
-    for number in step_variables(bound):
-        ranges = bound.ranges(strategy)
+    for number in step_variables(op):
+        ranges = op.ranges(strategy)
         least = int((ranges.hi - ranges.lo)[list(strategy.busy), number].min())
         yield from (Steps(number, count) for count in counts if count <= least)
 
 
 def verify_strategy(
-    bound: BoundOp,
+    op: BoundOp,
     strategy: Tiling,
     inputs: Mapping[str, np.ndarray],
     *,
@@ -167,23 +167,23 @@ def verify_strategy(
     """Executes one strategy and compares it with the whole op.
 
     Args:
-        bound: the op.
+        op: the op.
         strategy: one cut or several; a placement's dim is an index variable.
         inputs: the arrays of the op's inputs by tensor name; constants may be left out.
         whole: what ``run_whole`` returned, where it is known already.
         steps: run it so, chunk by chunk; None: at once.
     """
-    expected = whole if whole is not None else run_whole(bound, inputs)
-    text = strategy_text(bound, strategy)
+    expected = whole if whole is not None else run_whole(op, inputs)
+    text = strategy_text(op, strategy)
     if steps is not None:
-        text += f" in {steps.count} steps along {bound.variables[steps.variable].name}"
+        text += f" in {steps.count} steps along {op.variables[steps.variable].name}"
     findings: list[Finding] = []
     try:
-        arrays = _arrays(bound, inputs)
+        arrays = _arrays(op, inputs)
         if steps is None:
-            made = _run_workers(bound, strategy, arrays, findings)
+            made = _run_workers(op, strategy, arrays, findings)
         else:
-            made = _run_in_steps(bound, strategy, steps, arrays)
+            made = _run_in_steps(op, strategy, steps, arrays)
     except NotLocalError as error:
         return Verdict(strategy, text, (Finding(Kind.VETOED, str(error)),))
     except ExecutionError as error:
@@ -192,7 +192,7 @@ def verify_strategy(
         return Verdict(strategy, text, tuple(findings))
     bit_equal, largest = True, 0.0
     for position, array in sorted(expected.items()):
-        joined = _join(bound, strategy, made, position, array, findings)
+        joined = _join(op, strategy, made, position, array, findings)
         difference = normwise_error(joined, array)
         bit_equal = bit_equal and joined.tobytes() == array.tobytes()
         largest = max(largest, difference)
@@ -202,16 +202,16 @@ def verify_strategy(
     return Verdict(strategy, text, tuple(findings), bit_equal, largest)
 
 
-def _arrays(bound: BoundOp, inputs: Mapping[str, np.ndarray]) -> dict[int, np.ndarray]:
+def _arrays(op: BoundOp, inputs: Mapping[str, np.ndarray]) -> dict[int, np.ndarray]:
     found: dict[int, np.ndarray] = {}
-    for slot, name in enumerate(bound.op.inputs):
-        constant = bound.node.constants[slot]
+    for slot, name in enumerate(op.op.inputs):
+        constant = op.node.constants[slot]
         if name in inputs:
             found[slot] = inputs[name]
         elif constant is not None:
             found[slot] = constant
         elif name:
-            raise TofuError(f"input {name} of op {bound.op.name} is not given")
+            raise TofuError(f"input {name} of op {op.op.name} is not given")
     return found
 
 
@@ -219,26 +219,26 @@ Made = dict[int, dict[int, tuple[Region, np.ndarray]]]
 """By worker and output position: the region and its array."""
 
 
-def _run_workers(bound: BoundOp, strategy: Tiling, arrays: Mapping[int, np.ndarray], findings: list[Finding]) -> Made:
-    ranges = bound.ranges(strategy)
-    reads = bound.reads(ranges)
+def _run_workers(op: BoundOp, strategy: Tiling, arrays: Mapping[int, np.ndarray], findings: list[Finding]) -> Made:
+    ranges = op.ranges(strategy)
+    reads = op.reads(ranges)
     made: Made = {}
     for worker in range(ranges.workers):
         if ranges.elements[worker] == 0:
             continue
-        part = bound.part(ranges, reads, worker)
-        local = bound.local_op(part)
+        part = op.part(ranges, reads, worker)
+        local = op.local_op(part)
         given = {
             f"in{slot}": _sliced(arrays[slot], region) for slot, region in enumerate(part.inputs) if region is not None
         }
-        wanted = {f"out{p}": dtype for p, dtype in enumerate(bound.node.output_dtypes) if dtype is not None}
-        results = execute(local, given, wanted, bound.node.opset)
+        wanted = {f"out{p}": dtype for p, dtype in enumerate(op.node.output_dtypes) if dtype is not None}
+        results = execute(local, given, wanted, op.node.opset)
         made[worker] = {}
         for position, region in enumerate(part.outputs):
             if region is None:
                 continue
             array = results[f"out{position}"]
-            shape = () if bound.node.output_shapes[position] == () else region.shape
+            shape = () if op.node.output_shapes[position] == () else region.shape
             if array.shape != shape:
                 message = f"worker {worker}, output {position}: made {list(array.shape)}, not {list(shape)}"
                 findings.append(Finding(Kind.SHAPE, message))
@@ -246,25 +246,25 @@ def _run_workers(bound: BoundOp, strategy: Tiling, arrays: Mapping[int, np.ndarr
     return made
 
 
-def _run_in_steps(bound: BoundOp, strategy: Tiling, steps: Steps, arrays: Mapping[int, np.ndarray]) -> Made:
+def _run_in_steps(op: BoundOp, strategy: Tiling, steps: Steps, arrays: Mapping[int, np.ndarray]) -> Made:
     """What workers make of the one output of an op that sums products, a chunk after the other."""
-    division = SteppedDivision.of(bound, strategy, steps)
-    wanted = {f"out{p}": dtype for p, dtype in enumerate(bound.node.output_dtypes) if dtype is not None}
+    division = SteppedDivision.of(op, strategy, steps)
+    wanted = {f"out{p}": dtype for p, dtype in enumerate(op.node.output_dtypes) if dtype is not None}
     parts: dict[int, dict[int, np.ndarray]] = {worker: {} for worker in division.busy}
     for chunk in division.chunks:
         for part, work in chunk.work.items():
             for worker, todo in work.items():
                 given = {f"in{slot}": _sliced(arrays[slot], region) for slot, region in todo.reads.items()}
-                result = execute(todo.local, given, wanted, bound.node.opset)["out0"]
+                result = execute(todo.local, given, wanted, op.node.opset)["out0"]
                 parts[worker][part] = parts[worker][part] + result if part in parts[worker] else result
-    regions = tuple(bound.makes(bound.ranges(strategy), 0))
+    regions = tuple(op.makes(op.ranges(strategy), 0))
     made: Made = {}
     for worker, results in parts.items():
         array = np.zeros(regions[worker].shape, dtype=next(iter(results.values())).dtype)
         for part, result in results.items():
             where = division.parts.regions[part][worker].within(regions[worker])
             array[where] = result.reshape(array[where].shape)
-        made[worker] = {0: (regions[worker], array if bound.node.output_shapes[0] else array.reshape(()))}
+        made[worker] = {0: (regions[worker], array if op.node.output_shapes[0] else array.reshape(()))}
     return made
 
 
@@ -276,10 +276,10 @@ def _sliced(array: np.ndarray, region: Region) -> np.ndarray:
 
 
 def _join(
-    bound: BoundOp, strategy: Tiling, made: Made, position: int, like: np.ndarray, findings: list[Finding]
+    op: BoundOp, strategy: Tiling, made: Made, position: int, like: np.ndarray, findings: list[Finding]
 ) -> np.ndarray:
     """Reduces within each group that shares a reduction, then places what the groups have."""
-    reducers = bound.reducers(strategy)
+    reducers = op.reducers(strategy)
     groups: dict[tuple[int, ...], tuple[Region, np.ndarray]] = {}
     for worker, place in enumerate(coordinates(strategy.ways)):
         if worker not in made:
@@ -328,6 +328,6 @@ def normwise_error(result: np.ndarray, expected: np.ndarray) -> float:
     return difference / largest if largest else (0.0 if difference == 0.0 else float("inf"))
 
 
-def replicated(bound: BoundOp, ways: int) -> Tiling:
+def replicated(op: BoundOp, ways: int) -> Tiling:
     """The strategy in which every worker does all of the op."""
     return Tiling((Replicate(),), (ways,))

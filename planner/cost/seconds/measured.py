@@ -70,25 +70,25 @@ class Measured:
             return ()
         return self._roofline.assumptions
 
-    def seconds(self, bound: BoundOp, strategy: Tiling) -> NDArray[np.float64]:
+    def seconds(self, op: BoundOp, strategy: Tiling) -> NDArray[np.float64]:
         """Of an op on each worker, shape [workers].
 
         Raises:
             UsageError: the profile has no such op, and the topology does not say how fast its devices are.
         """
-        return self.told(bound, strategy)[0]
+        return self.told(op, strategy)[0]
 
-    def told(self, bound: BoundOp, strategy: Tiling) -> tuple[NDArray[np.float64], From]:
+    def told(self, op: BoundOp, strategy: Tiling) -> tuple[NDArray[np.float64], From]:
         """The same, and where the least sure of these times comes from."""
-        key = (bound.content, constants_text(bound), strategy)
+        key = (op.content, constants_text(op), strategy)
         if key not in self._told:
-            self._told[key] = self._tell(bound, strategy)
+            self._told[key] = self._tell(op, strategy)
         return self._told[key]
 
-    def _tell(self, bound: BoundOp, strategy: Tiling) -> tuple[NDArray[np.float64], From]:
+    def _tell(self, op: BoundOp, strategy: Tiling) -> tuple[NDArray[np.float64], From]:
         found = np.zeros(strategy.workers)
         least = From.MEASURED
-        for part in different_parts(bound, strategy):
+        for part in different_parts(op, strategy):
             key = (part.signature, part.shapes)
             if key not in self._known:
                 self._known[key] = self._part(part)

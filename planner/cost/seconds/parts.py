@@ -44,20 +44,20 @@ class DifferentPart:
         return max(self.operations, self.touched_bytes)
 
 
-def different_parts(bound: BoundOp, strategy: Tiling) -> tuple[DifferentPart, ...]:
+def different_parts(op: BoundOp, strategy: Tiling) -> tuple[DifferentPart, ...]:
     """The parts of an op that differ in shape, by their first workers; idle workers have none, nor has a delivery.
 
     Args:
-        bound: the op.
+        op: the op.
         strategy: how it is divided.
     """
-    if is_delivery(bound.op):
+    if is_delivery(op.op):
         return ()
-    ranges = bound.ranges(strategy)
-    reads = bound.reads(ranges)
-    made = bound.all_made(ranges)
-    operations, touched = amounts(bound, ranges, reads)
-    inputs = [reads[slot].boxes if slot in reads else None for slot in range(len(bound.node.input_shapes))]
+    ranges = op.ranges(strategy)
+    reads = op.reads(ranges)
+    made = op.all_made(ranges)
+    operations, touched = amounts(op, ranges, reads)
+    inputs = [reads[slot].boxes if slot in reads else None for slot in range(len(op.node.input_shapes))]
     idle = ranges.elements == 0
     sizes = [_extents(boxes) for boxes in (*inputs, *made) if boxes is not None]
     rows = np.concatenate(sizes, axis=1)
@@ -65,16 +65,16 @@ def different_parts(bound: BoundOp, strategy: Tiling) -> tuple[DifferentPart, ..
     for worker, row in enumerate(rows):
         if not idle[worker]:
             alike.setdefault(row.tobytes(), []).append(worker)
-    attributes, constants = _attributes(bound.op), constants_text(bound)
+    attributes, constants = _attributes(op.op), constants_text(op)
     found = []
     for workers in alike.values():
         worker = workers[0]
         signature, shapes = named(
-            f"{bound.op.domain}.{bound.op.op_type}" if bound.op.domain else bound.op.op_type,
+            f"{op.op.domain}.{op.op.op_type}" if op.op.domain else op.op.op_type,
             attributes,
             constants,
-            _places(bound.node.input_dtypes, bound.node.input_shapes, inputs, worker),
-            _places(bound.node.output_dtypes, bound.node.output_shapes, made, worker),
+            _places(op.node.input_dtypes, op.node.input_shapes, inputs, worker),
+            _places(op.node.output_dtypes, op.node.output_shapes, made, worker),
         )
         found.append(
             DifferentPart(
@@ -114,12 +114,12 @@ def _attribute(value: Attribute) -> str:
     return str(list(value)) if isinstance(value, tuple) else str(value)
 
 
-def constants_text(bound: BoundOp) -> str:
+def constants_text(op: BoundOp) -> str:
     """Known inputs that are no data, and single numbers: an exponent decides what a power takes."""
     return ", ".join(
         f"{slot}={_array(value)}"
-        for slot, value in enumerate(bound.node.constants)
-        if value is not None and (slot not in bound.read_slots or value.size == 1)
+        for slot, value in enumerate(op.node.constants)
+        if value is not None and (slot not in op.read_slots or value.size == 1)
     )
 
 

@@ -86,52 +86,50 @@ class TimeTables(TableMemo):
         """What the topology does not say, and what was taken instead."""
         return self._computes.assumptions
 
-    def input_table(
-        self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
-    ) -> Table:
+    def input_table(self, op: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates) -> Table:
         """Picoseconds until an op can read an input, shape [tilings, strategies]."""
         return self._once(
-            ("in", slot, bound.content, tensor.dtype, bound.lane),
+            ("in", slot, op.content, tensor.dtype, op.lane),
             (tilings, strategies),
-            lambda: self._inputs(bound, slot, tensor, tilings, strategies),
+            lambda: self._inputs(op, slot, tensor, tilings, strategies),
         )
 
     def output_table(
-        self, bound: BoundOp, position: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
+        self, op: BoundOp, position: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
     ) -> Table:
         """Picoseconds until an output is where it is owned, shape [tilings, strategies]."""
         return self._once(
-            ("out", position, bound.content, tensor.dtype, bound.lane),
+            ("out", position, op.content, tensor.dtype, op.lane),
             (tilings, strategies),
-            lambda: self._outputs(bound, position, tensor, tilings, strategies),
+            lambda: self._outputs(op, position, tensor, tilings, strategies),
         )
 
-    def op_table(self, bound: BoundOp, strategies: Candidates) -> Table:
+    def op_table(self, op: BoundOp, strategies: Candidates) -> Table:
         """Picoseconds that an op computes on the slowest worker, shape [strategies]."""
-        return self._once(("op", bound.content, bound.lane), (strategies,), lambda: self._computing(bound, strategies))
+        return self._once(("op", op.content, op.lane), (strategies,), lambda: self._computing(op, strategies))
 
-    def _inputs(self, bound: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates) -> Table:
+    def _inputs(self, op: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates) -> Table:
         shape = index_space(tensor.shape)
-        reads = [bound.reads(bound.ranges(strategy), slot)[slot].boxes for strategy in strategies]
+        reads = [op.reads(op.ranges(strategy), slot)[slot].boxes for strategy in strategies]
         taken = _arriving(reads, list(tilings), shape).swapaxes(0, 1)
         waiting = self._waiting(taken * tensor.dtype.item_bytes)
-        table = _whole(np.where(_wait_in_turn(bound, tilings, strategies), waiting.mean(axis=2), waiting.max(axis=2)))
+        table = _whole(np.where(_wait_in_turn(op, tilings, strategies), waiting.mean(axis=2), waiting.max(axis=2)))
         wrong = impossible_reads(tilings, strategies)
         if wrong is not None:
             table[wrong] = IMPOSSIBLE
         return table
 
     def _outputs(
-        self, bound: BoundOp, position: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
+        self, op: BoundOp, position: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
     ) -> Table:
-        dims = bound.analysis.outputs[position]
+        dims = op.analysis.outputs[position]
         assert dims is not None, "an absent output has no table"
         shape = index_space(tensor.shape)
-        steps = bound.analysis.steps_of(position)
-        made = [made_tiling(strategy, dims, bound.reducers(strategy), steps) for strategy in strategies]
+        steps = op.analysis.steps_of(position)
+        made = [made_tiling(strategy, dims, op.reducers(strategy), steps) for strategy in strategies]
         item_bytes = tensor.dtype.item_bytes
         seconds = np.zeros((len(tilings), len(strategies)))
-        in_turn = _wait_in_turn(bound, tilings, strategies)
+        in_turn = _wait_in_turn(op, tilings, strategies)
         whole = [number for number, source in enumerate(made) if not source.has_partial]
         if whole:
             owned = [tiling.boxes(shape) for tiling in tilings]
@@ -157,14 +155,14 @@ class TimeTables(TableMemo):
             self._joined[key] = sum(float(self._waiting(phase * item_bytes).max()) for phase in phases)
         return self._joined[key]
 
-    def _computing(self, bound: BoundOp, strategies: Candidates) -> Table:
-        lane, bound = bound.lane, self._alike.setdefault(bound.content, bound)
+    def _computing(self, op: BoundOp, strategies: Candidates) -> Table:
+        lane, op = op.lane, self._alike.setdefault(op.content, op)
         found = []
         for strategy in strategies:
             whole, later = strategy, self._cuts[len(strategy.ways) :]
             for ways in later:
                 whole = whole.extend(Replicate(), ways)
-            seconds = float(self._computes.seconds(bound, whole).max()) / prod(later)
+            seconds = float(self._computes.seconds(op, whole).max()) / prod(later)
             # Others do their lanes' ops meanwhile.
             found.append(seconds if lane is None else seconds * lane.most_of_a_worker(strategy) / lane.count)
         return _whole(np.array(found))
@@ -206,12 +204,12 @@ def _arriving(needed: Sequence[Boxes], held: Sequence[Tiling], shape: tuple[int,
     return found
 
 
-def _wait_in_turn(bound: BoundOp, tilings: Candidates, strategies: Candidates) -> NDArray[np.bool_]:
+def _wait_in_turn(op: BoundOp, tilings: Candidates, strategies: Candidates) -> NDArray[np.bool_]:
     """Where a lane's tensor comes to its owners or from them, shape [tilings, strategies].
 
     Other lanes' go to other workers and from them meanwhile: each waits as long as all do on average.
     """
-    if bound.lane is None:
+    if op.lane is None:
         return np.zeros((len(tilings), len(strategies)), dtype=bool)
     rows, columns = (np.array([has_owners(one) for one in both]) for both in (tilings, strategies))
     found: NDArray[np.bool_] = rows[:, None] | columns

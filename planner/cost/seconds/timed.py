@@ -26,9 +26,9 @@ class TimedTables(CostTables):
         self._times = times
         self.lists, self.local = plain.lists, plain.local
 
-    def kind(self, bound: BoundOp, is_input: bool, position: int, dtype: DType) -> tuple[object, ...]:
+    def kind(self, op: BoundOp, is_input: bool, position: int, dtype: DType) -> tuple[object, ...]:
         """Times depend on all that an op is."""
-        return is_input, position, bound.content, dtype, bound.lane
+        return is_input, position, op.content, dtype, op.lane
 
     def impossible(self, most_bytes: int) -> int:
         """What stands for an impossible entry in sums of these tables: 20 hours."""
@@ -41,27 +41,27 @@ class TimedTables(CostTables):
         return [self._picoseconds(request) for request in requests]
 
     def _picoseconds(self, request: Request) -> Table:
-        bound, is_input, position, tensor, tilings, strategies = request
+        op, is_input, position, tensor, tilings, strategies = request
         if is_input:
-            return self._times.input_table(bound, position, tensor, tilings, strategies)
-        return self._times.output_table(bound, position, tensor, tilings, strategies)
+            return self._times.input_table(op, position, tensor, tilings, strategies)
+        return self._times.output_table(op, position, tensor, tilings, strategies)
 
-    def charges(self, bound: BoundOp, strategies: Candidates) -> Table:
+    def charges(self, op: BoundOp, strategies: Candidates) -> Table:
         """Picoseconds that an op computes, shape [strategies]."""
-        return self._times.op_table(bound, strategies)
+        return self._times.op_table(op, strategies)
 
-    def charge_kind(self, bound: BoundOp) -> tuple[object, ...]:
+    def charge_kind(self, op: BoundOp) -> tuple[object, ...]:
         """Times depend on all that an op is."""
-        return bound.content, bound.op.op_type, bound.lane
+        return op.content, op.op.op_type, op.lane
 
-    def most_charged(self, bound: BoundOp, workers: int) -> int:
+    def most_charged(self, op: BoundOp, workers: int) -> int:
         """Nothing: what stands for impossible entries is more than any time."""
         return 0
 
-    def computing(self, bound: BoundOp) -> int:
+    def computing(self, op: BoundOp) -> int:
         """Nothing: charges are whole times here, and no excess."""
         return 0
 
-    def repeated(self, bound: BoundOp, strategy: Tiling) -> int:
+    def repeated(self, op: BoundOp, strategy: Tiling) -> int:
         """Nothing: what of its time an op computes again is not told apart."""
         return 0

@@ -92,7 +92,7 @@ class Forward:
         self._cuts = cuts
         self._rates = _rates(int(np.prod(cuts, dtype=np.int64)))
         self._ops = _forward_ops(problem)
-        self.layers = list(dict.fromkeys(problem.variable_of_op[bound.op.name] for bound in self._ops))
+        self.layers = list(dict.fromkeys(problem.variable_of_op[op.op.name] for op in self._ops))
         self._number = {variable: number for number, variable in enumerate(self.layers)}
         known: dict[int, Candidates] = {}
         self._configurations: list[Candidates] = []
@@ -106,13 +106,13 @@ class Forward:
         """t_C and t_S of each layer, in picoseconds, by configuration."""
         known: dict[tuple[object, ...], Costs] = {}
         costs: list[Costs] = [np.zeros(len(values), dtype=np.int64) for values in self._configurations]
-        for bound in self._ops:
-            number = self._of(bound)
-            states = tuple(slot for slot in bound.delivered_slots if self._is_state(bound.op.inputs[slot]))
-            key = (bound.content, states, id(self._configurations[number]))
+        for op in self._ops:
+            number = self._of(op)
+            states = tuple(slot for slot in op.delivered_slots if self._is_state(op.op.inputs[slot]))
+            key = (op.content, states, id(self._configurations[number]))
             if key not in known:
                 known[key] = _picoseconds(
-                    np.array([self._layer_seconds(bound, states, tiling) for tiling in self._configurations[number]])
+                    np.array([self._layer_seconds(op, states, tiling) for tiling in self._configurations[number]])
                 )
             costs[number] = costs[number] + known[key]
         for (first, second), transfers in self._transfers().items():
@@ -126,74 +126,74 @@ class Forward:
 
     def _transfers(self) -> dict[tuple[int, int], Costs]:
         problem, graph = self._problem, self._problem.graph
-        maker = {name: bound for bound in self._ops for name in bound.op.outputs if name}
+        maker = {name: op for op in self._ops for name in op.op.outputs if name}
         found: dict[tuple[int, int], Costs] = {}
         known: dict[tuple[object, ...], Costs] = {}
-        for bound in self._ops:
-            for slot, first in bound.delivered_slots.items():
-                name = bound.op.inputs[slot]
+        for op in self._ops:
+            for slot, first in op.delivered_slots.items():
+                name = op.op.inputs[slot]
                 source = maker.get(name)
                 if slot != first or source is None:
                     continue
                 position = source.op.outputs.index(name)
-                ends = self._of(source), self._of(bound)
+                ends = self._of(source), self._of(op)
                 lists = self._configurations[ends[0]], self._configurations[ends[1]]
-                key = (source.content, position, bound.content, slot, id(lists[0]), id(lists[1]))
+                key = (source.content, position, op.content, slot, id(lists[0]), id(lists[1]))
                 if key not in known:
                     made = [_kept(source, position, tiling) for tiling in lists[0]]
                     different = list(dict.fromkeys(made))
                     tilings = problem.intern(tuple(different))
-                    moved = problem.tables.input_bytes(bound, slot, graph.tensors[name], tilings, lists[1])
+                    moved = problem.tables.input_bytes(op, slot, graph.tensors[name], tilings, lists[1])
                     rows = [different.index(tiling) for tiling in made]
                     known[key] = _picoseconds(2 * moved[rows] / self._rates.bytes_per_s)
                 pair, costs = (ends, known[key]) if ends[0] <= ends[1] else (ends[::-1], known[key].T)
                 found[pair] = found[pair] + costs if pair in found else costs
         return found
 
-    def _layer_seconds(self, bound: BoundOp, states: Sequence[int], tiling: Tiling) -> float:
-        computing = PASSES_OF_TRAINING * float(self._rates.roofline.seconds(bound, tiling).max())
-        reads = bound.reads(bound.ranges(tiling))
-        synchronised = self._joined_bytes(bound, tiling)
+    def _layer_seconds(self, op: BoundOp, states: Sequence[int], tiling: Tiling) -> float:
+        computing = PASSES_OF_TRAINING * float(self._rates.roofline.seconds(op, tiling).max())
+        reads = op.reads(op.ranges(tiling))
+        synchronised = self._joined_bytes(op, tiling)
         for slot in states:
-            tensor = self._problem.graph.tensors[bound.op.inputs[slot]]
+            tensor = self._problem.graph.tensors[op.op.inputs[slot]]
             copies = int(reads[slot].boxes.elements.sum()) - tensor.elements
             synchronised += 2 * max(0, copies) * tensor.dtype.item_bytes
         return computing + synchronised / self._rates.bytes_per_s
 
-    def _joined_bytes(self, bound: BoundOp, tiling: Tiling) -> int:
+    def _joined_bytes(self, op: BoundOp, tiling: Tiling) -> int:
         """What moves so that every device has the whole of results that are partial."""
-        if not any(bound.reducers(tiling)):
+        if not any(op.reducers(tiling)):
             return 0
         problem, moved = self._problem, 0
-        for position, name in enumerate(bound.op.outputs):
+        for position, name in enumerate(op.op.outputs):
             if name and is_used(problem.graph, name):
-                kept, strategy = problem.intern((_kept(bound, position, tiling),)), problem.intern((tiling,))
+                kept, strategy = problem.intern((_kept(op, position, tiling),)), problem.intern((tiling,))
                 tensor = problem.graph.tensors[name]
-                moved += int(problem.tables.output_bytes(bound, position, tensor, kept, strategy)[0, 0])
+                moved += int(problem.tables.output_bytes(op, position, tensor, kept, strategy)[0, 0])
         return moved
 
     def fixed(self, chosen: Sequence[int]) -> dict[int, Tiling]:
         """By variable the tilings that the configurations stand for: of ops, what they make, and what they read."""
         problem = self._problem
         found: dict[int, Tiling] = {}
-        for bound in self._ops:
-            strategy = self._configurations[self._of(bound)][chosen[self._of(bound)]]
-            found[problem.variable_of_op[bound.op.name]] = strategy
-            for position, name in enumerate(bound.op.outputs):
+        for op in self._ops:
+            strategy = self._configurations[self._of(op)][chosen[self._of(op)]]
+            found[problem.variable_of_op[op.op.name]] = strategy
+            for position, name in enumerate(op.op.outputs):
                 if name:
-                    found.setdefault(problem.variable_of_tensor[name], _kept(bound, position, strategy))
-        for bound in self._ops:
-            strategy = found[problem.variable_of_op[bound.op.name]]
-            for slot in bound.delivered_slots:
-                name = bound.op.inputs[slot]
+                    found.setdefault(problem.variable_of_tensor[name], _kept(op, position, strategy))
+        for op in self._ops:
+            strategy = found[problem.variable_of_op[op.op.name]]
+            for slot in op.delivered_slots:
+                name = op.op.inputs[slot]
                 if name in problem.variable_of_tensor and problem.graph.roles[name] in (Role.STATE, Role.DATA):
-                    needed = needed_tiling(bound, slot, strategy)
+                    needed = needed_tiling(op, slot, strategy)
                     if needed.is_disjoint or not problem.is_charged(name):
                         found.setdefault(problem.variable_of_tensor[name], needed)
         return found
 
-    def _of(self, bound: BoundOp) -> int:
-        return self._number[self._problem.variable_of_op[bound.op.name]]
+    def _of(self, op: BoundOp) -> int:
+        return self._number[self._problem.variable_of_op[op.op.name]]
 
     def _is_state(self, name: str) -> bool:
         return self._problem.graph.roles[name] is Role.STATE
@@ -204,10 +204,10 @@ def _forward_ops(problem: Problem) -> list[BoundOp]:
     graph = problem.graph
     wanted = {name for name in graph.outputs if graph.roles[name] is Role.RESULT}
     found = []
-    for bound in reversed(problem.ops):
-        if any(name in wanted for name in bound.op.outputs):
-            wanted.update(bound.op.inputs)
-            found.append(bound)
+    for op in reversed(problem.ops):
+        if any(name in wanted for name in op.op.outputs):
+            wanted.update(op.op.inputs)
+            found.append(op)
     return found[::-1]
 
 
@@ -247,37 +247,37 @@ def _divisions(problem: Problem, variable: SearchVariable, cuts: tuple[int, ...]
     return found
 
 
-def _continues(problem: Problem, bound: BoundOp, prefix: Tiling, placement: Placement) -> bool:
+def _continues(problem: Problem, op: BoundOp, prefix: Tiling, placement: Placement) -> bool:
     """Whether a cut divides what a configuration may, and no dim before the last one that is divided."""
     if not isinstance(placement, Shard):
         return False
-    has_parameters = any(problem.graph.roles[name] is Role.STATE for name in bound.op.inputs if name)
-    if bound.variables[placement.dim].reducer is not None and has_parameters:
+    has_parameters = any(problem.graph.roles[name] is Role.STATE for name in op.op.inputs if name)
+    if op.variables[placement.dim].reducer is not None and has_parameters:
         return False
     last = prefix.placements[-1] if prefix.placements else None
     return not isinstance(last, Shard) or last == placement or last.dim < placement.dim
 
 
-def _kept(bound: BoundOp, position: int, strategy: Tiling) -> Tiling:
+def _kept(op: BoundOp, position: int, strategy: Tiling) -> Tiling:
     """The tiling in which an output is made; partial results are joined everywhere."""
-    dims = bound.analysis.outputs[position]
+    dims = op.analysis.outputs[position]
     assert dims is not None, "an absent output is never made"
-    made = made_tiling(strategy, dims, bound.reducers(strategy), bound.analysis.steps_of(position))
+    made = made_tiling(strategy, dims, op.reducers(strategy), op.analysis.steps_of(position))
     placements = tuple(Replicate() if isinstance(one, Partial) else one for one in made.placements)
     return Tiling(placements, made.ways)
 
 
-def needed_tiling(bound: BoundOp, slot: int, strategy: Tiling) -> Tiling:
+def needed_tiling(op: BoundOp, slot: int, strategy: Tiling) -> Tiling:
     """The tiling of an input in which every worker has what it needs: cut where the op's dims are its own, else whole.
 
     Args:
-        bound: the op.
+        op: the op.
         slot: the input's position.
         strategy: how the op is divided.
     """
-    alone = {Interval.variable(variable.name): number for number, variable in enumerate(bound.variables)}
+    alone = {Interval.variable(variable.name): number for number, variable in enumerate(op.variables)}
     dims: list[int | None] = []
-    for read in bound.analysis.reads:
+    for read in op.analysis.reads:
         if read.slot == slot:
             dims = [None if interval is None else alone.get(interval) for interval in read.dims]
             break

@@ -68,11 +68,11 @@ def obstacle(graph: Graph, ops: Iterable[BoundOp], name: str) -> str:
         return f"it is {role.value}" + ("" if role is Role.DATA else " of the graph")
     if not graph.tensors[name].dtype.is_float:
         return f"it is of {graph.tensors[name].dtype.value}"
-    for bound in ops:
-        what = f"{bound.op.name} ({bound.op.op_type})"
-        if name in bound.op.outputs and not _contributes(bound) and not _is_linear(graph, bound):
+    for op in ops:
+        what = f"{op.op.name} ({op.op.op_type})"
+        if name in op.op.outputs and not _contributes(op) and not _is_linear(graph, op):
             return f"{what}, which makes it, has no partial sums"
-        if name in bound.op.inputs and not _is_linear(graph, bound):
+        if name in op.op.inputs and not _is_linear(graph, op):
             return f"{what}, which reads it, is no sum of what it reads"
     return "what is added to it cannot be partial as well, or no sum has less to join for it"
 
@@ -115,20 +115,20 @@ def impossible_entry(
     return min(tables.impossible(most_bytes + charged), (1 << 62) // (1 + with_partial))
 
 
-def is_possible(bound: BoundOp, link: Link, tiling: Tiling, strategy: Tiling) -> bool:
+def is_possible(op: BoundOp, link: Link, tiling: Tiling, strategy: Tiling) -> bool:
     """Whether an op that is divided so can read or make a tensor that is owned so (``planner.algebra.partial``).
 
     Args:
-        bound: the op.
+        op: the op.
         link: between the two.
         tiling: of the tensor.
         strategy: of the op.
     """
     if link.is_input:
         return partial_cuts(tiling) == partial_cuts(strategy)
-    dims = bound.analysis.outputs[link.position]
+    dims = op.analysis.outputs[link.position]
     assert dims is not None, "an absent output has no link"
-    made = made_tiling(strategy, dims, bound.reducers(strategy), bound.analysis.steps_of(link.position))
+    made = made_tiling(strategy, dims, op.reducers(strategy), op.analysis.steps_of(link.position))
     return settled(made, tiling) is not None
 
 
@@ -140,56 +140,56 @@ class _Candidates:
         self._graph = graph
         linear: set[str] = set()
         needed = set(graph.outputs)  # sums that somebody needs
-        for bound in ops:
-            if _is_linear(graph, bound):
-                linear.add(bound.op.name)
+        for op in ops:
+            if _is_linear(graph, op):
+                linear.add(op.op.name)
             else:
-                needed.update(bound.op.inputs)
+                needed.update(op.op.inputs)
         roles = graph.roles
         self.tensors = {
             name
             for name in graph.used - needed
             if name and roles[name] is Role.ACTIVATION and graph.tensors[name].dtype.is_float
         }
-        self._bound = [bound for bound in ops if self._touches(bound)]
-        self.ops = {bound.op.name for bound in self._bound} & linear
-        self._contributing = {bound.op.name for bound in self._bound if _contributes(bound)}
+        self._touching = [op for op in ops if self._touches(op)]
+        self.ops = {op.op.name for op in self._touching} & linear
+        self._contributing = {op.op.name for op in self._touching if _contributes(op)}
 
     def settle(self) -> None:
         """Takes out what depends on something that is no candidate, until nothing does."""
         before = -1
         while before != (before := len(self.tensors) + len(self.ops)):
-            for bound in self._bound:
-                self._settle(bound)
-            self._bound = [bound for bound in self._bound if bound.op.name in self.ops or self._touches(bound)]
+            for op in self._touching:
+                self._settle(op)
+            self._touching = [op for op in self._touching if op.op.name in self.ops or self._touches(op)]
 
-    def _touches(self, bound: BoundOp) -> bool:
-        return not (self.tensors.isdisjoint(bound.op.inputs) and self.tensors.isdisjoint(bound.op.outputs))
+    def _touches(self, op: BoundOp) -> bool:
+        return not (self.tensors.isdisjoint(op.op.inputs) and self.tensors.isdisjoint(op.op.outputs))
 
-    def _settle(self, bound: BoundOp) -> None:
+    def _settle(self, op: BoundOp) -> None:
         """Takes an op out if an input is, and its inputs and outputs if it is."""
-        read = [bound.op.inputs[slot] for slot in bound.read_slots]
+        read = [op.op.inputs[slot] for slot in op.read_slots]
         if not self.tensors.issuperset(read):
-            self.ops.discard(bound.op.name)
-        if bound.op.name not in self.ops:
+            self.ops.discard(op.op.name)
+        if op.op.name not in self.ops:
             self.tensors.difference_update(read)
-            if bound.op.name not in self._contributing:
-                self.tensors.difference_update(bound.op.outputs)
+            if op.op.name not in self._contributing:
+                self.tensors.difference_update(op.op.outputs)
 
     def without_gain(self) -> bool:
         """Takes out tensors that lead to no sum with a smaller result; True if there were any."""
         gaining: set[str] = set()
-        for bound in reversed(self._bound):
-            if bound.op.name in self.ops and self._gains(bound, gaining):
-                gaining.update(bound.op.inputs[slot] for slot in bound.read_slots)
+        for op in reversed(self._touching):
+            if op.op.name in self.ops and self._gains(op, gaining):
+                gaining.update(op.op.inputs[slot] for slot in op.read_slots)
         count = len(self.tensors)
         self.tensors &= gaining
         return len(self.tensors) < count
 
-    def _gains(self, bound: BoundOp, gaining: set[str]) -> bool:
-        made = [name for name in bound.op.outputs if name and is_used(self._graph, name)]
-        if bound.analysis.linearity is Linearity.ADDS:
-            read = {bound.op.inputs[slot] for slot in bound.read_slots}
+    def _gains(self, op: BoundOp, gaining: set[str]) -> bool:
+        made = [name for name in op.op.outputs if name and is_used(self._graph, name)]
+        if op.analysis.linearity is Linearity.ADDS:
+            read = {op.op.inputs[slot] for slot in op.read_slots}
             if self._elements(read) > self._elements(made):
                 return True
         return not gaining.isdisjoint(made)
@@ -198,19 +198,19 @@ class _Candidates:
         return sum(self._graph.tensors[name].elements for name in names)
 
 
-def _is_linear(graph: Graph, bound: BoundOp) -> bool:
+def _is_linear(graph: Graph, op: BoundOp) -> bool:
     """Whether an op is linear in all that it reads; what is the same for all workers would be added by each.
 
     Descriptions of operators that ONNX does not define say what is read, and need not say what is done with it.
     """
     return (
-        bound.analysis.linearity is not Linearity.NONE
-        and not bound.op.domain
-        and bool(bound.read_slots)
-        and not any(bound.op.inputs[slot] in graph.constants for slot in bound.read_slots)
+        op.analysis.linearity is not Linearity.NONE
+        and not op.op.domain
+        and bool(op.read_slots)
+        and not any(op.op.inputs[slot] in graph.constants for slot in op.read_slots)
     )
 
 
-def _contributes(bound: BoundOp) -> bool:
+def _contributes(op: BoundOp) -> bool:
     """Whether an op that is cut can make contributions."""
-    return bound.analysis.has_sums
+    return op.analysis.has_sums

@@ -97,7 +97,7 @@ class Problem:
         nests = find_nests(self.graph, self.ops) if self.with_nests else Nests()
         self._nesting = {self.variable_of_tensor[name] for name in nests.tensors}
         self._nesting |= {self.variable_of_op[name] for name in nests.ops}
-        self._bound = {bound.op.name: bound for bound in self.ops}
+        self._by_name = {op.op.name: op for op in self.ops}
         self._lanes = lanes_of_tensors(self.graph)
         self._add_links()
         self._local = self.tables.local
@@ -185,24 +185,24 @@ class Problem:
             self.variables.append(SearchVariable(number, tuple(tied), None))
             for name in tied:
                 self.variable_of_tensor[name] = number
-        for bound in self.ops:
-            first = copies.ops.get(bound.op.name, bound.op.name)
-            if first == bound.op.name:
+        for op in self.ops:
+            first = copies.ops.get(op.op.name, op.op.name)
+            if first == op.op.name:
                 self.variable_of_op[first] = len(self.variables)
-                self.variables.append(SearchVariable(len(self.variables), (), bound))
-            self.variable_of_op[bound.op.name] = self.variable_of_op[first]
+                self.variables.append(SearchVariable(len(self.variables), (), op))
+            self.variable_of_op[op.op.name] = self.variable_of_op[first]
 
     def _space_of(self, variable: SearchVariable) -> Space:
         """How a variable can be divided. Far fewer differ than contents do."""
-        bound, is_sum, may_nest = variable.op, variable.number in self._partial, variable.number in self._nesting
-        if bound is None:
+        op, is_sum, may_nest = variable.op, variable.number in self._partial, variable.number in self._nesting
+        if op is None:
             name = variable.tensors[0]
             shape, blocks = self.graph.tensors[name].shape, self.directions.blocks_of("tensor", name)
             lane = self._lane_of(variable)
             return self._the_one(Space(shape, blocks, (), not self.is_charged(name), is_sum, may_nest, lane))
-        blocks = self.directions.blocks_of("op", bound.op.name)
-        fixed = tuple([bool(index.obstacle) for index in bound.variables])
-        return self._the_one(Space(bound.extents, blocks, fixed, True, is_sum, may_nest, bound.lane))
+        blocks = self.directions.blocks_of("op", op.op.name)
+        fixed = tuple([bool(index.obstacle) for index in op.variables])
+        return self._the_one(Space(op.extents, blocks, fixed, True, is_sum, may_nest, op.lane))
 
     def _lane_of(self, variable: SearchVariable) -> Lane | None:
         """Which of equal tensors beside each other a variable's are; None where they are none, or several of them."""
@@ -223,10 +223,10 @@ class Problem:
 
     def _content_of(self, variable: SearchVariable) -> int:
         """Equal for the variables of repeated layers, so that what is found out about one of them serves all."""
-        bound, is_sum, may_nest = variable.op, variable.number in self._partial, variable.number in self._nesting
-        if bound is not None:
-            name = bound.op.name
-            what: object = (bound.content, self.directions.blocks_of("op", name), is_sum, may_nest, bound.lane)
+        op, is_sum, may_nest = variable.op, variable.number in self._partial, variable.number in self._nesting
+        if op is not None:
+            name = op.op.name
+            what: object = (op.content, self.directions.blocks_of("op", name), is_sum, may_nest, op.lane)
         else:
             name = variable.tensors[0]
             shape, blocks = self.graph.tensors[name].shape, self.directions.blocks_of("tensor", name)
@@ -240,38 +240,37 @@ class Problem:
         kind_of, links = self.tables.kind, self.links
         self.charges: list[Link] = []
         """What ops cost beside what moves."""
-        for bound in self.ops:
-            op = bound.op
-            number = self.variable_of_op[op.name]
-            ports = [(True, slot, name) for slot, name in self._brought(bound)]
-            ports += [(False, position, name) for position, name in enumerate(op.outputs) if name and name in used]
+        for op in self.ops:
+            number = self.variable_of_op[op.op.name]
+            ports = [(True, slot, name) for slot, name in self._brought(op)]
+            ports += [(False, position, name) for position, name in enumerate(op.op.outputs) if name and name in used]
             for is_input, position, name in ports:
-                what = kind_of(bound, is_input, position, tensors[name].dtype)
+                what = kind_of(op, is_input, position, tensors[name].dtype)
                 kind = kinds.setdefault(what, len(kinds))
-                links.append(Link(variables[name], number, is_input, position, kind, name, op.name))
-            kind = kinds.setdefault(("charge", *self.tables.charge_kind(bound)), len(kinds))
-            self.charges.append(Link(number, number, False, -1, kind, "", op.name))
+                links.append(Link(variables[name], number, is_input, position, kind, name, op.op.name))
+            kind = kinds.setdefault(("charge", *self.tables.charge_kind(op)), len(kinds))
+            self.charges.append(Link(number, number, False, -1, kind, "", op.op.name))
 
     def _most_charged(self) -> int:
         """What the charges of a plan come to at most: where all workers execute whole ops."""
         counts = Counter(link.kind for link in self.charges)
-        example = {link.kind: self._bound[link.op_name] for link in self.charges}
+        example = {link.kind: self._by_name[link.op_name] for link in self.charges}
         return sum(self.tables.most_charged(example[kind], self.workers) * times for kind, times in counts.items())
 
-    def _brought(self, bound: BoundOp) -> Iterator[tuple[int, str]]:
+    def _brought(self, op: BoundOp) -> Iterator[tuple[int, str]]:
         """The inputs that are brought to an op: each region of a tensor once, and no constants.
 
         Raises:
             UnsupportedError: an input would have to be brought and cannot be.
         """
-        op, delivered, variables = bound.op, bound.delivered_slots, self.variable_of_tensor
-        shape_only = bound.description.shape_only
-        for slot, name in enumerate(op.inputs):
+        delivered, variables = op.delivered_slots, self.variable_of_tensor
+        shape_only = op.description.shape_only
+        for slot, name in enumerate(op.op.inputs):
             if name not in variables or slot in shape_only:  # absent, or a constant
                 continue
             if slot not in delivered:
                 raise UnsupportedError(
-                    f"op {op.name} ({op.op_type}): input {slot} ({name}) must be a constant",
+                    f"op {op.op.name} ({op.op.op_type}): input {slot} ({name}) must be a constant",
                     hint="a shape, axes or bounds that the graph computes cannot be planned; fold them before",
                 )
             if delivered[slot] == slot:
@@ -296,7 +295,7 @@ class Problem:
     def is_possible(self, tilings: Sequence[Tiling]) -> bool:
         """Whether a solution is a plan: no op takes contributions for the whole, or the other way."""
         pairs = ((link, tilings[link.tensor], tilings[link.op]) for link in self._sums)
-        return all(is_possible(self._bound[link.op_name], link, tiling, strategy) for link, tiling, strategy in pairs)
+        return all(is_possible(self._by_name[link.op_name], link, tiling, strategy) for link, tiling, strategy in pairs)
 
     def extensions(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
         """The tilings that add one cut to ``prefix``; replication last, so that ties go to splitting."""
@@ -339,14 +338,14 @@ class Problem:
         """The one list with these candidates, so that tables know it by identity."""
         return self._lists.setdefault(candidates, candidates)
 
-    def is_local(self, bound: BoundOp, strategy: Tiling) -> bool:
+    def is_local(self, op: BoundOp, strategy: Tiling) -> bool:
         """True if every worker's part can be computed by a local op."""
-        if bound.is_always_local:
+        if op.is_always_local:
             return True
-        key = (bound.content, parts(strategy))
+        key = (op.content, parts(strategy))
         known = self._local.get(key)
         if known is None:
-            known = self._local[key] = bound.is_local(strategy)
+            known = self._local[key] = op.is_local(strategy)
         return known
 
     def factors(self, candidates: Sequence[Candidates]) -> list[Factor]:
@@ -441,15 +440,15 @@ class Problem:
     def times(self) -> list[int]:
         """When each variable's op is executed, or its tensor made: an order in which neighbours are near."""
         times = [-1] * len(self.variables)
-        for number, bound in enumerate(self.ops):
-            op = self.variable_of_op[bound.op.name]
-            if times[op] < 0:
-                times[op] = 2 * number
-            for name in bound.op.outputs:
+        for number, op in enumerate(self.ops):
+            variable = self.variable_of_op[op.op.name]
+            if times[variable] < 0:
+                times[variable] = 2 * number
+            for name in op.op.outputs:
                 if name and times[self.variable_of_tensor[name]] < 0:
                     times[self.variable_of_tensor[name]] = 2 * number + 1
-        for number, bound in enumerate(self.ops):
-            for name in bound.op.inputs:
+        for number, op in enumerate(self.ops):
+            for name in op.op.inputs:
                 if name in self.variable_of_tensor and times[self.variable_of_tensor[name]] < 0:
                     times[self.variable_of_tensor[name]] = 2 * number - 1
         return times
@@ -481,10 +480,10 @@ class Problem:
 
     def _local_only(self, variable: SearchVariable, candidates: Candidates) -> Candidates:
         """Those that are local ops; replication at the last cut, which always is, where none is."""
-        bound = variable.op
-        if bound is None:
+        op = variable.op
+        if op is None:
             return candidates
-        found = tuple(candidate for candidate in candidates if self.is_local(bound, candidate))
+        found = tuple(candidate for candidate in candidates if self.is_local(op, candidate))
         if not found:
             first = candidates[0]
             found = (Tiling((*first.placements[:-1], Replicate()), first.ways),)
@@ -515,7 +514,7 @@ class Problem:
         """The tables of some links, for these candidates of their tensors and ops; the lists are interned."""
         requests = [
             Request(
-                self._bound[link.op_name], link.is_input, link.position, self.graph.tensors[link.name], first, second
+                self._by_name[link.op_name], link.is_input, link.position, self.graph.tensors[link.name], first, second
             )
             for link, first, second in asked
             if not link.is_charge
@@ -523,7 +522,7 @@ class Problem:
         moved = iter(self.tables.bytes_of(requests))
         return [
             self._of_all(
-                link, self.tables.charges(self._bound[link.op_name], second) if link.is_charge else next(moved)
+                link, self.tables.charges(self._by_name[link.op_name], second) if link.is_charge else next(moved)
             )
             for link, _, second in asked
         ]

@@ -26,7 +26,7 @@ OfPlace: TypeAlias = Callable[[BoundOp], Hashable]
 """What tells ops apart that are equal but for where they are."""
 
 
-def nothing(bound: BoundOp) -> Hashable:
+def nothing(op: BoundOp) -> Hashable:
     """Nothing does."""
     return None
 
@@ -72,7 +72,7 @@ class Wiring:
     of a state as a reader of the next state that replaces it after the step.
 
     Attributes:
-        bound: the ops.
+        described: the ops.
         ops: how many nodes are ops.
         inputs: of each node, the tensors that it reads.
         outputs: of each node, those that it makes.
@@ -84,14 +84,14 @@ class Wiring:
 
     def __init__(self, graph: Graph, ops: Sequence[BoundOp], of_place: OfPlace = nothing) -> None:
         self.graph = graph
-        self.bound = ops
+        self.described = ops
         self.ops = len(ops)
-        self.inputs = [bound.op.inputs for bound in ops]
-        self.outputs = [bound.op.outputs for bound in ops]
+        self.inputs = [op.op.inputs for op in ops]
+        self.outputs = [op.op.outputs for op in ops]
         self.producer: dict[str, int] = {}
         self.readers: dict[str, list[tuple[int, int]]] = {}
         self.levels: list[int] = []
-        kinds: list[Hashable] = [(id(bound.content), of_place(bound)) for bound in ops]
+        kinds: list[Hashable] = [(id(op.content), of_place(op)) for op in ops]
         constants, level_of, readers = graph.constants, dict[str, int](), self.readers
         for number, (inputs, outputs) in enumerate(zip(self.inputs, self.outputs, strict=True)):
             level = 0
@@ -168,7 +168,7 @@ def _seeds(wiring: Wiring, *, is_in_order: bool) -> list[tuple[int, int]] | None
         if count + 1 >= BLOCKS_OF_A_RUN:
             middle = start + count // 2  # within equal steps, so that no other op like it is at its level
             one, other = alike[middle : middle + 2]
-            found.append(_Seed(-count, depth, levels[one], _form(wiring.bound[one]), one, other))
+            found.append(_Seed(-count, depth, levels[one], _form(wiring.described[one]), one, other))
     found.sort(key=lambda seed: seed[:4])
     first_of: list[_Seed] = []
     for _, equal_steps in itertools.islice(itertools.groupby(found, key=lambda seed: seed[:2]), RUN_SEEDS):
@@ -179,16 +179,16 @@ def _seeds(wiring: Wiring, *, is_in_order: bool) -> list[tuple[int, int]] | None
     return [(seed.one, seed.other) for seed in first_of]
 
 
-def _form(bound: BoundOp) -> tuple[tuple[int, ...], str]:
+def _form(op: BoundOp) -> tuple[tuple[int, ...], str]:
     """What tells ops apart that are not alike, nearly all of them, and says which comes first.
 
     Of an attribute that is a graph, whose names say nothing, no more is looked at than that it is one.
     """
-    op, node = bound.op, bound.node
-    shapes = zip(op.outputs, node.output_shapes, strict=True)
+    its, node = op.op, op.node
+    shapes = zip(its.outputs, node.output_shapes, strict=True)
     first = next(shape for name, shape in shapes if name and shape is not None)
-    stated = [(name, value if isinstance(value, _PLAIN) else type(value).__name__) for name, value in op.attributes]
-    return first, repr((op.domain, op.op_type, stated, node.input_shapes, node.output_shapes, node.input_dtypes))
+    stated = [(name, value if isinstance(value, _PLAIN) else type(value).__name__) for name, value in its.attributes]
+    return first, repr((its.domain, its.op_type, stated, node.input_shapes, node.output_shapes, node.input_dtypes))
 
 
 def _run(wiring: Wiring, one: int, next_one: int) -> Run | None:

@@ -102,8 +102,8 @@ class Shortened:
         changed = {number: names for number, names in inputs.items() if names != wiring.inputs[number]}
         self.ops = _executable(
             [
-                _reading(bound, changed[number]) if number in changed else bound
-                for number, bound in enumerate(ops)
+                _reading(op, changed[number]) if number in changed else op
+                for number, op in enumerate(ops)
                 if number not in removed
             ]
         )
@@ -196,7 +196,7 @@ def shortened(graph: Graph, ops: Sequence[BoundOp], of_place: OfPlace = nothing)
     wiring, runs = runs_of(graph, ops, of_place)
     if not runs:
         return None
-    found = Shortened(wiring.graph, wiring.bound, wiring, runs)
+    found = Shortened(wiring.graph, wiring.described, wiring, runs)
     return found if len(found.ops) <= (1 - LEAST_SHORTENED) * len(ops) else None
 
 
@@ -221,22 +221,22 @@ def runs_of(graph: Graph, ops: Sequence[BoundOp], of_place: OfPlace = nothing) -
 def in_order(graph: Graph, ops: Sequence[BoundOp]) -> tuple[Graph, tuple[BoundOp, ...]]:
     """A graph and its ops in an order of places, not of the file or of names, but for ops in the same place."""
     ordered = in_order_of_places(graph)
-    bound = {one.op.name: one for one in ops}
-    return ordered, tuple(bound[op.name] for op in ordered.ops)
+    by_name = {one.op.name: one for one in ops}
+    return ordered, tuple(by_name[op.name] for op in ordered.ops)
 
 
-def _reading(bound: BoundOp, inputs: tuple[str, ...]) -> BoundOp:
+def _reading(op: BoundOp, inputs: tuple[str, ...]) -> BoundOp:
     """The op with other inputs of the same shapes."""
-    return replace(bound, node=replace(bound.node, op=replace(bound.op, inputs=inputs)))
+    return replace(op, node=replace(op.node, op=replace(op.op, inputs=inputs)))
 
 
 def _executable(ops: Sequence[BoundOp]) -> tuple[BoundOp, ...]:
     """The ops such that each comes after those that it reads from: where blocks meet it may not."""
-    missing = {name for bound in ops for name in bound.op.outputs if name}
+    missing = {name for op in ops for name in op.op.outputs if name}
     waiting: dict[str, list[BoundOp]] = {}
     found: list[BoundOp] = []
-    for bound in ops:
-        ready = [bound]
+    for op in ops:
+        ready = [op]
         while ready:
             one = ready.pop()
             if missing.isdisjoint(one.op.inputs):
@@ -258,12 +258,12 @@ def _restricted(graph: Graph, ops: Sequence[BoundOp], inputs: Mapping[str, tuple
         ops: those that are kept.
         inputs: those that are kept, and of a state what replaces it.
     """
-    made = {name for bound in ops for name in bound.op.outputs if name}
-    read = {name for bound in ops for name in bound.op.inputs if name}
+    made = {name for op in ops for name in op.op.outputs if name}
+    read = {name for op in ops for name in op.op.inputs if name}
     kept = made | read | inputs.keys()
     return replace(
         graph,
-        ops=tuple(bound.op for bound in ops),
+        ops=tuple(op.op for op in ops),
         tensors={name: tensor for name, tensor in graph.tensors.items() if name in kept},
         inputs=tuple(inputs),
         outputs=tuple(name for name in graph.outputs if name in kept),

@@ -76,13 +76,13 @@ def _weights(graph: Graph, ops: Sequence[BoundOp]) -> dict[str, str]:
     found = {pair.current: pair.current for pair in graph.state if tensors[pair.current].shape}
     found.update({name: name for name in constants if len(tensors[name].shape) > 1 and tensors[name].dtype.is_float})
     first: dict[object, str] = {}
-    for bound in ops:
-        read = [name for name in bound.op.inputs if name and (name in found or name not in constants)]
+    for op in ops:
+        read = [name for name in op.op.inputs if name and (name in found or name not in constants)]
         if read and found.keys() >= set(read):
-            made = (_kind(bound), *[found.get(name) for name in bound.op.inputs])
-            for position, name in enumerate(bound.op.outputs):
+            made = (_kind(op), *[found.get(name) for name in op.op.inputs])
+            for position, name in enumerate(op.op.outputs):
                 if name and tensors[name].shape:
-                    found[name] = found[read[0]] if is_delivery(bound.op) else first.setdefault((made, position), name)
+                    found[name] = found[read[0]] if is_delivery(op.op) else first.setdefault((made, position), name)
     return found
 
 
@@ -90,18 +90,18 @@ def _seeds(graph: Graph, ops: Sequence[BoundOp], weights: Mapping[str, str]) -> 
     """The ops, by number, that read the same weight in the same place: what the weights prove to be copies."""
     delivered: set[str] = set()
     readers: dict[tuple[str, int, Hashable], list[int]] = {}
-    for number, bound in enumerate(ops):
-        if is_delivery(bound.op):  # all steps read a weight as it is delivered
-            delivered.update(bound.op.outputs)
-        for slot, name in enumerate(bound.op.inputs):
+    for number, op in enumerate(ops):
+        if is_delivery(op.op):  # all steps read a weight as it is delivered
+            delivered.update(op.op.outputs)
+        for slot, name in enumerate(op.op.inputs):
             if name in weights and name not in graph.constants:
                 weight = name if name in delivered else weights[name]
-                readers.setdefault((weight, slot, _kind(bound)), []).append(number)
+                readers.setdefault((weight, slot, _kind(op)), []).append(number)
     return [numbers for numbers in readers.values() if len(numbers) >= FEWEST_COPIES]
 
 
-def _kind(bound: BoundOp) -> Hashable:
-    return (bound.op.op_type, bound.op.domain, bound.op.attributes, bound.content)
+def _kind(op: BoundOp) -> Hashable:
+    return (op.op.op_type, op.op.domain, op.op.attributes, op.content)
 
 
 class _Closure:
@@ -127,8 +127,8 @@ class _Closure:
         self._tensor_members = [[number] for number in range(len(names))]
         self._producer: dict[int, tuple[int, int]] = {}
         self._readers: list[list[tuple[int, int]]] = [[] for _ in names]
-        self._inputs = [[self._number[name] for name in bound.op.inputs] for bound in ops]
-        self._outputs = [[self._number[name] for name in bound.op.outputs] for bound in ops]
+        self._inputs = [[self._number[name] for name in op.op.inputs] for op in ops]
+        self._outputs = [[self._number[name] for name in op.op.outputs] for op in ops]
         self._weight = {self._number[name]: weight for name, weight in weights.items()}
         for number, (inputs, outputs) in enumerate(zip(self._inputs, self._outputs, strict=True)):
             for position, tensor in enumerate(outputs):
@@ -276,7 +276,7 @@ class _Closure:
     def tied_ops(self) -> dict[str, str]:
         """By op its first copy, where it has others."""
         return {
-            bound.op.name: self._ops[root].op.name
-            for bound, root in zip(self._ops, self._op_root, strict=True)
+            op.op.name: self._ops[root].op.name
+            for op, root in zip(self._ops, self._op_root, strict=True)
             if len(self._op_members[root]) > 1
         }
