@@ -4,7 +4,8 @@
     python bench/layer_wise.py --table          VGG-16 on 4 devices, layer by layer, beside Table 5
 
 The paper's claims: mixed parallelism (OWT) moves 1.1 to 23 times less than data and model parallelism, and layer-wise
-parallelism 1.2 to 2.5 times less than that. Times are estimates for the paper's testbed, which has 16 devices.
+parallelism 1.2 to 2.5 times less than that. Times are estimates for its testbed, 16 devices,
+or the nearest so many of these.
 """
 
 from __future__ import annotations
@@ -18,15 +19,14 @@ from strategies import Model, costs, line
 
 from planner.algebra.tiling import Only, Shard
 from planner.artifacts.plan import OpStrategy
-from planner.machine.topology_file import load_topology
 from planner.search.decide import decide
+from planner.search.literature.layers import machine_of_the_paper
 from planner.search.request import SearchRequest
 
 NETWORKS = ("alexnet", "vgg-16", "inception-v3")
 STRATEGIES = ("data", "model", "mixed", "layer-wise", "tofu")
 CLAIMS = ("OWT less than data, model", "layer-wise less than OWT")
 SAMPLES = 32
-TESTBED = "icml18-p100"
 LAYERS = {"Conv": "Convolution", "MaxPool": "Pooling", "Gemm": "Fully-connected"}
 PAPER = {
     "conv1": "n=4",
@@ -60,21 +60,21 @@ def communication(console: Console, workers: tuple[int, ...]) -> None:
     """Figure 8 in bytes, and times where the testbed has as many devices; line by line."""
     widths = (14, 9, *(16 for _ in STRATEGIES), 26, 0)
     line(console, ("network", "devices", *(f"{strategy} MB" for strategy in STRATEGIES), *CLAIMS), widths)
-    machine = load_topology(TESTBED)
     for name in NETWORKS:
         for count in workers:
-            timed = machine if count == machine.device_count else None
             model = Model.of(name, SAMPLES * count)
-            rows = costs(model, count, STRATEGIES, program=timed is not None, machine=timed)
+            rows = costs(model, count, STRATEGIES, program=True, machine=machine_of_the_paper(count))
             found = {cost.strategy: cost for cost in rows}
             cells = []
             for strategy in STRATEGIES:
                 seconds = found[strategy].iteration_seconds
                 estimated = "" if seconds is None else f", {1e3 * seconds:.0f} ms"
-                cells.append(f"{found[strategy].megabytes:.0f}{estimated}")
-            mixed = found["mixed"].megabytes
-            less = " and ".join(f"{found[other].megabytes / mixed:.1f}x" for other in ("data", "model"))
-            line(console, (name, str(count), *cells, less, f"{mixed / found['layer-wise'].megabytes:.1f}x"), widths)
+                cells.append(f"{found[strategy].moved_megabytes:.0f}{estimated}")
+            mixed = found["mixed"].moved_megabytes
+            less = " and ".join(f"{found[other].moved_megabytes / mixed:.1f}x" for other in ("data", "model"))
+            line(
+                console, (name, str(count), *cells, less, f"{mixed / found['layer-wise'].moved_megabytes:.1f}x"), widths
+            )
 
 
 def configurations(console: Console) -> None:

@@ -28,7 +28,7 @@ FIGURES = (
 
 def _cell(cost: Cost) -> str:
     assert cost.soybean_bytes is not None, "the program was cut"
-    return f"{cost.megabytes:.1f} ({cost.soybean_bytes / 1e6:.1f})"
+    return f"{cost.moved_megabytes:.1f} ({cost.soybean_bytes / 1e6:.1f})"
 
 
 def main() -> None:
@@ -38,8 +38,8 @@ def main() -> None:
         model = Model.of(name, batch)
         for workers in WORKERS:
             found = {cost.strategy: cost for cost in costs(model, workers, STRATEGIES, program=True)}
-            least = min("data", "model", key=lambda strategy: found[strategy].megabytes)
-            holds = found["soybean"].megabytes <= found[least].megabytes
+            least = min("data", "model", key=lambda strategy: found[strategy].moved_megabytes)
+            holds = found["soybean"].moved_megabytes <= found[least].moved_megabytes
             cells = [_cell(found[strategy]) for strategy in STRATEGIES]
             table.add_row(
                 figure if workers == WORKERS[0] else "", str(workers), *cells, least, "yes" if holds else "NO"

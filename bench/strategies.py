@@ -49,6 +49,11 @@ class Cost:
         """What the plan costs, moved and excess; infinite where there is no plan."""
         return float("inf") if self.plan is None else self.plan.cost / 1e6
 
+    @property
+    def moved_megabytes(self) -> float:
+        """What the plan moves; infinite where there is no plan."""
+        return float("inf") if self.plan is None else self.plan.moved_bytes / 1e6
+
 
 @dataclass(frozen=True)
 class Model:
@@ -103,7 +108,7 @@ def costs(
         yield Cost(strategy, plan, plan.search_seconds, max(made.peak_bytes), made.soybean_bytes, seconds)
 
 
-WIDTHS = (16, 12, 10, 12, 10, 9, 0)
+WIDTHS = (16, 12, 10, 12, 12, 10, 9, 0)
 
 
 def line(console: Console, cells: Iterable[str], widths: Iterable[int] = WIDTHS) -> None:
@@ -114,12 +119,13 @@ def line(console: Console, cells: Iterable[str], widths: Iterable[int] = WIDTHS)
 def shown(cost: Cost, least: float) -> tuple[str, ...]:
     """The cells of a row."""
     if cost.plan is None:
-        return (cost.strategy, "no plan", "", "", "", "", cost.reason)
+        return (cost.strategy, "no plan", "", "", "", "", "", cost.reason)
     gap = cost.plan.certified_gap
     return (
         cost.strategy,
         f"{cost.megabytes:.1f}",
         f"{cost.megabytes / least:.2f}" if least else "",
+        f"{cost.moved_megabytes:.1f}",
         "" if cost.peak_bytes is None else f"{cost.peak_bytes / 1e9:.2f}",
         f"{cost.plan.excess_bytes / 1e6:.1f}",
         "" if gap is None else f"{gap:.2%}",
@@ -127,11 +133,11 @@ def shown(cost: Cost, least: float) -> tuple[str, ...]:
     )
 
 
-HEADS = ("strategy", "cost, MB", "to tofu's", "GB a worker", "excess MB", "gap", "search s")
+HEADS = ("strategy", "cost, MB", "to tofu's", "moved MB", "GB a worker", "excess MB", "gap", "search s")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Bytes that each strategy's plan of a model moves.")
+    parser = argparse.ArgumentParser(description="What each strategy's plan of a model costs and moves.")
     parser.add_argument("model", nargs="?", default="gpt-2x1024", help="a model of the zoo")
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--batch", type=int, help="samples; the paper's unless said")

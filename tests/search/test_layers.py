@@ -7,11 +7,10 @@ import pytest
 
 from planner import api, opdefs, zoo
 from planner.algebra.tiling import Only, Tiling
-from planner.cost.seconds.tables import PICOSECONDS
+from planner.cost.seconds.tables import PICOSECONDS, TimeTables
 from planner.graph.to_onnx import write_model
-from planner.machine.topology_file import DeviceGraph, load_topology
 from planner.search.decide import decide
-from planner.search.literature.layers import TESTBED, Forward, configurations
+from planner.search.literature.layers import Forward, configurations, machine_of_the_paper
 from planner.search.model.problem import Problem
 from planner.search.request import SearchRequest
 from planner.zoo import mlp
@@ -35,15 +34,13 @@ def test_copies_of_a_weight_are_synchronised() -> None:
     size, workers = 4096, 4
     graph = mlp(1, size, size)
     problem = Problem(graph, opdefs.standard().bind_all(graph), workers)
-    forward = Forward(problem, (2, 2))
+    forward = Forward(problem, (2, 2), TimeTables(machine_of_the_paper(4), (2, 2)))
     (costs,) = forward.layer_costs()
     options = dict(
         zip(map(str, configurations(problem, problem.variables[forward.layers[0]], (2, 2))), costs, strict=True)
     )
-    machine = load_topology(TESTBED)
-    assert isinstance(machine, DeviceGraph)
-    speed = max(link.bandwidth_bytes_per_s for link in machine.links)
-    copies = 2 * (workers - 1) * size * size * 4 / (workers * speed)
+    # From two other devices a quarter each at once, from the third a quarter after that, and the way back.
+    copies = 2 * (2 * size * size * 4 / (workers * 20e9) + 3e-6)
     layer = problem.variables[forward.layers[0]].op
     assert layer is not None
     m, n = layer.variable_number("m"), layer.variable_number("n")
@@ -51,6 +48,32 @@ def test_copies_of_a_weight_are_synchronised() -> None:
     assert by_rows - by_columns == pytest.approx(copies * PICOSECONDS, rel=1e-9)
     alone = options["O(0)/2 O(0)/2"]
     assert alone == pytest.approx(4 * by_columns, rel=1e-9)
+
+
+def test_transfers_between_nodes_wait_for_their_adapter() -> None:
+    """ICML'18, section 4: a transfer takes what the links between its two devices take, not the fastest ones."""
+    size, workers = 4096, 8
+    graph = mlp(2, size, size)
+    problem = Problem(graph, opdefs.standard().bind_all(graph), workers)
+    forward = Forward(problem, (2, 2, 2), TimeTables(machine_of_the_paper(8), (2, 2, 2)))
+    (number, other), costs = next((pair, costs) for pair, costs in forward.edge_costs().items() if costs.any())
+    rows, columns = (
+        {str(tiling): place for place, tiling in enumerate(configurations(problem, variable, (2, 2, 2)))}
+        for variable in (problem.variables[forward.layers[place]] for place in (number, other))
+    )
+    layer = problem.variables[forward.layers[other]].op
+    assert layer is not None
+    m, n = layer.variable_number("m"), layer.variable_number("n")
+    # Whoever computes columns needs all rows: four devices of a node share its adapter for the other node's half.
+    moved = costs[rows[f"S({m})/2 S({m})/2 S({m})/2"], columns[f"S({n})/2 S({n})/2 S({n})/2"]] / PICOSECONDS
+    between = 2 * 4 * (size * size * 4 / 2) / 12.5e9
+    assert between < moved < 1.3 * between
+
+
+def test_idle_devices_are_explained(tmp_path: Path) -> None:
+    write_model(zoo.build("lenet-5", batch=32), tmp_path / "lenet.onnx")
+    planned = api.plan(tmp_path / "lenet.onnx", gpus=4, strategy="layer-wise", out=tmp_path / "plan")
+    assert "conv1" in str(api.explain(planned.directory, subject="conv1"))
 
 
 def test_vgg_on_four_devices() -> None:

@@ -34,14 +34,17 @@ def draws(few: int, many: int) -> Cases:
     return [_case([few], pytest.mark.slow), _case([many], pytest.mark.nightly)]
 
 
-def chosen(values: Iterable[Any], fast: Collection[Any]) -> Cases:
-    """All of the values; those that are named run fast. A tuple is a value for each of several parameters."""
+def chosen(values: Iterable[Any], fast: Collection[Any], night: Collection[Any] = ()) -> Cases:
+    """All of the values; those that are named run fast, or at night. A tuple is one for each of several parameters."""
     values = list(values)
-    assert set(fast) <= set(values), "what is no value is named in vain"
-    return [
-        _case(list(value) if isinstance(value, tuple) else [value], None if value in fast else pytest.mark.slow)
-        for value in values
-    ]
+    assert {*fast, *night} <= set(values), "what is no value is named in vain"
+
+    def mark(value: Any) -> pytest.MarkDecorator | None:
+        if value in fast:
+            return None
+        return pytest.mark.nightly if value in night else pytest.mark.slow
+
+    return [_case(list(value) if isinstance(value, tuple) else [value], mark(value)) for value in values]
 
 
 def _on_diagonals(values: Sequence[Iterable[Any]], one_of: int) -> Iterator[tuple[list[Any], bool]]:

@@ -12,6 +12,8 @@ from planner.graph.reading.from_onnx import read_model
 from planner.training.batch.change import with_batch
 
 FAST = [("light_squeezenet", None)]
+BY_NIGHT = [("light_vgg19", 8), ("light_densenet121", 8), ("light_resnet50", 8)]
+"""Each takes up to two minutes of the processor; CI runs them with their own batch, and six others with another."""
 
 
 def test_there_are_nine():
@@ -22,7 +24,7 @@ MOVED = {("light_densenet121", 8): 3e-4}
 """Where the loss has so many kinks that a smaller step tells more."""
 
 
-@pytest.mark.parametrize(("name", "batch"), chosen(product(architectures.NAMES, [None, 8]), FAST))
+@pytest.mark.parametrize(("name", "batch"), chosen(product(architectures.NAMES, [None, 8]), FAST, BY_NIGHT))
 def test_gradients_agree_with_a_difference(name, batch):
     row = architectures.check(name, batch, MOVED.get((name, batch), architectures.STEP))
     assert row["derivative"] > 0

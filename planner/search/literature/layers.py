@@ -3,33 +3,36 @@
 A layer is an op of the forward pass. Its configuration divides its output among some of the devices in equal degrees
 (section 4): all of them, or fewer, the others being idle. A reduction is divided only where a layer has no parameters:
 statistics of a batch and losses, which the paper has inside of its layers, are ops here. What a layer costs is time
-(section 5.1, equation 1), on devices and links like those of the paper's testbed:
+(section 5.1, equation 1), on devices and links like those of the paper's testbed, or of as many more of its nodes:
 
 - t_C, computing: the roofline of the busiest device, three times, for the forward pass and the two halves of the
   backward pass. The paper measures it.
-- t_X, transfers: the bytes that a layer's inputs lack where they are needed, and their gradients on the way back,
-  received by all devices at the same time.
-- t_S, synchronisation: every copy of a parameter sends its gradient to the one that keeps it, and is sent the update.
+- t_X, transfers: what a layer's inputs lack where they are needed takes to come over the links on its way, and their
+  gradients on the way back.
+- t_S, synchronisation: every copy of a parameter sends its gradient to those that keep it, each device that has a copy
+  as large a part, and is sent the update.
 
 The best configurations are then fixed: those of the ops, what they make, and the weights where they are needed. The
-paper says nothing of how the backward pass and the optimizer are divided between these: here as costs the least
-in bytes, cut by cut. The plan's bytes are counted as all others'.
+paper says nothing of how the backward pass and the optimizer are divided between these: here as takes the least time
+by the same rates, cut by cut, on a layer's devices or on all. The plan's bytes are counted as all others'.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from math import prod
 
 import numpy as np
 
 from planner.algebra.delivery import made_tiling
 from planner.algebra.tiling import UNCUT, Only, Partial, Placement, Replicate, Shard, Tiling
-from planner.cost.roofline import Roofline
-from planner.cost.seconds.tables import PICOSECONDS
+from planner.cost.seconds.tables import TimeTables
+from planner.cost.seconds.timed import TimedTables
 from planner.cost.tables import Candidates
 from planner.graph.model import Role, is_used
-from planner.machine.topology_file import DeviceGraph, load_topology
+from planner.machine.routes import Interconnect, Route, part
+from planner.machine.topology_file import DeviceGraph, Level, Machine, Topology, load_topology
 from planner.search.effort import PASSES_OF_TRAINING
 from planner.search.literature.layer_elimination import Costs, least
 from planner.search.model.found import Found
@@ -41,6 +44,8 @@ from planner.tdl.interval import Interval
 
 TESTBED = "icml18-p100"
 """The shipped topology whose devices and links costs are estimated for."""
+_A_NODE = 4
+"""Its devices of one node."""
 _IDLE = Only(0)
 
 
@@ -54,43 +59,90 @@ def search_layers(ground: Ground) -> tuple[tuple[int, ...], Found]:
         InfeasibleError: the layers are too entangled for the two eliminations.
     """
     problem, cuts = ground.problem, ground.cuts
-    forward = Forward(problem, cuts)
+    times = TimeTables(machine_of_the_paper(prod(cuts)), cuts)
+    forward = Forward(problem, cuts, times)
     ground.progress(f"deciding {len(forward.layers)} layers")
     fixed = forward.fixed(least(forward.layer_costs(), forward.edge_costs()).configurations)
+    idle = _like_the_nearest(problem, {number: _idle_cuts(tiling) for number, tiling in fixed.items()}, cuts)
+
+    timed = problem.with_tables(TimedTables(problem.tables, times))
 
     def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
         depth = len(candidates[0].ways)
         tiling = fixed.get(variable.number)
-        if tiling is None:
+        if tiling is not None:
+            return (tiling.outermost(depth),)
+        before = candidates[0].outermost(depth - 1)
+        has_one_value = not problem.spaces[variable.number].directions
+        if has_one_value or idle.get(variable.number, 0) < depth or _idle_cuts(before) < depth - 1:
             return candidates
-        return (tiling.outermost(depth),)
+        return timed.intern((*candidates, before.extend(_IDLE, cuts[depth - 1])))
 
-    return cuts, search_recursively(problem, cuts, ground.narrow(restrict, cuts), ground.progress, ground.stop)
-
-
-@dataclass(frozen=True, slots=True)
-class _Rates:
-    """Speeds of the testbed."""
-
-    roofline: Roofline
-    bytes_per_s: float
-    """That all devices together receive."""
+    found = search_recursively(timed, cuts, ground.narrow(restrict, cuts), ground.progress, ground.stop)
+    return cuts, replace(found, cost=problem.cost(found.tilings))
 
 
-def _rates(workers: int) -> _Rates:
+def _idle_cuts(tiling: Tiling) -> int:
+    """How many of the outermost cuts leave all but one group of devices idle."""
+    return next((cut for cut, one in enumerate(tiling.placements) if not isinstance(one, Only)), len(tiling.ways))
+
+
+def _like_the_nearest(problem: Problem, idle: dict[int, int], cuts: tuple[int, ...]) -> dict[int, int]:
+    """By variable how many cuts leave devices idle: what is not given is as the nearest layer along the graph.
+
+    A layer's backward pass and its update read what its forward pass does, and run on its devices.
+    """
+    beside: dict[int, list[int]] = {}
+    for op in problem.ops:
+        here = problem.variable_of_op[op.op.name]
+        for name in (*op.op.inputs, *op.op.outputs):
+            if name in problem.variable_of_tensor:
+                tensor = problem.variable_of_tensor[name]
+                beside.setdefault(here, []).append(tensor)
+                beside.setdefault(tensor, []).append(here)
+    found, reached = dict(idle), list(idle)
+    for number in reached:  # which grows
+        for other in beside.get(number, ()):
+            if other not in found and _may_be_idle(problem, problem.variables[other], cuts, found[number]):
+                found[other] = found[number]
+                reached.append(other)
+    return found
+
+
+def _may_be_idle(problem: Problem, variable: SearchVariable, cuts: tuple[int, ...], idle: int) -> bool:
+    """False for an op that is no local op when some devices have nothing of it."""
+    if variable.op is None or not idle:
+        return True
+    return problem.is_local(variable.op, Tiling((*[_IDLE] * idle, *[Replicate()] * (len(cuts) - idle)), cuts))
+
+
+def machine_of_the_paper(workers: int) -> Machine:
+    """The paper's machine with so many devices: the nearest of it, or more of its nodes."""
     machine = load_topology(TESTBED)
     assert isinstance(machine, DeviceGraph), "the testbed is given as the paper's device graph"
-    fastest = max(link.bandwidth_bytes_per_s for link in machine.links)
-    return _Rates(Roofline([machine.devices[0]] * workers), workers * fastest)
+    if workers <= machine.device_count:
+        return part(machine, workers)
+    links = Interconnect(machine)
+    near, far = (links.route(0, other) for other in (1, machine.device_count - 1))
+    levels = (
+        Level("nodes", -(-workers // _A_NODE), *_over(links, far), shared_by=_A_NODE),
+        Level("devices of a node", _A_NODE, *_over(links, near)),
+    )
+    return part(Topology(machine.name, machine.devices[0], levels), workers)
+
+
+def _over(links: Interconnect, route: Route) -> tuple[float, float]:
+    """The bytes a second of a route's narrowest port, and its latency in seconds."""
+    return min(links.port_bytes_per_s[port] for port in route.ports), route.latency_seconds
 
 
 class Forward:
     """The layers, their configurations, and what these cost."""
 
-    def __init__(self, problem: Problem, cuts: tuple[int, ...]) -> None:
+    def __init__(self, problem: Problem, cuts: tuple[int, ...], times: TimeTables) -> None:
         self._problem = problem
         self._cuts = cuts
-        self._rates = _rates(int(np.prod(cuts, dtype=np.int64)))
+        self._times = times
         self._ops = _forward_ops(problem)
         self.layers = list(dict.fromkeys(problem.variable_of_op[op.op.name] for op in self._ops))
         self._number = {variable: number for number, variable in enumerate(self.layers)}
@@ -111,9 +163,7 @@ class Forward:
             states = tuple(slot for slot in op.delivered_slots if self._is_state(op.op.inputs[slot]))
             key = (op.content, states, id(self._configurations[number]))
             if key not in known:
-                known[key] = _picoseconds(
-                    np.array([self._layer_seconds(op, states, tiling) for tiling in self._configurations[number]])
-                )
+                known[key] = self._layer(op, states, self._configurations[number])
             costs[number] = costs[number] + known[key]
         for (first, second), transfers in self._transfers().items():
             if first == second:
@@ -143,34 +193,38 @@ class Forward:
                     made = [_kept(source, position, tiling) for tiling in lists[0]]
                     different = list(dict.fromkeys(made))
                     tilings = problem.intern(tuple(different))
-                    moved = problem.tables.input_bytes(op, slot, graph.tensors[name], tilings, lists[1])
+                    coming = self._times.input_table(op, slot, graph.tensors[name], tilings, lists[1])
                     rows = [different.index(tiling) for tiling in made]
-                    known[key] = _picoseconds(2 * moved[rows] / self._rates.bytes_per_s)
+                    known[key] = 2 * coming[rows]
                 pair, costs = (ends, known[key]) if ends[0] <= ends[1] else (ends[::-1], known[key].T)
                 found[pair] = found[pair] + costs if pair in found else costs
         return found
 
-    def _layer_seconds(self, op: BoundOp, states: Sequence[int], tiling: Tiling) -> float:
-        computing = PASSES_OF_TRAINING * float(self._rates.roofline.seconds(op, tiling).max())
-        reads = op.reads(op.ranges(tiling))
-        synchronised = self._joined_bytes(op, tiling)
-        for slot in states:
-            tensor = self._problem.graph.tensors[op.op.inputs[slot]]
-            copies = int(reads[slot].boxes.elements.sum()) - tensor.elements
-            synchronised += 2 * max(0, copies) * tensor.dtype.item_bytes
-        return computing + synchronised / self._rates.bytes_per_s
+    def _layer(self, op: BoundOp, states: Sequence[int], configurations: Candidates) -> Costs:
+        """t_C and t_S of one op."""
+        problem, times = self._problem, self._times
+        costs: Costs = PASSES_OF_TRAINING * times.op_table(op, configurations)
+        for number, tiling in enumerate(configurations):
+            strategy = problem.intern((tiling,))
+            costs[number] += self._joining(op, strategy)
+            for slot in states:
+                tensor = problem.graph.tensors[op.op.inputs[slot]]
+                keepers = problem.intern((_divided(needed_tiling(op, slot, tiling), tensor.shape),))
+                costs[number] += 2 * times.input_table(op, slot, tensor, keepers, strategy)[0, 0]
+        return costs
 
-    def _joined_bytes(self, op: BoundOp, tiling: Tiling) -> int:
-        """What moves so that every device has the whole of results that are partial."""
-        if not any(op.reducers(tiling)):
+    def _joining(self, op: BoundOp, strategy: Candidates) -> int:
+        """What it takes until every device has the whole of results that are partial."""
+        if not any(op.reducers(strategy[0])):
             return 0
-        problem, moved = self._problem, 0
+        problem, joining = self._problem, 0
         for position, name in enumerate(op.op.outputs):
             if name and is_used(problem.graph, name):
-                kept, strategy = problem.intern((_kept(op, position, tiling),)), problem.intern((tiling,))
-                tensor = problem.graph.tensors[name]
-                moved += int(problem.tables.output_bytes(op, position, tensor, kept, strategy)[0, 0])
-        return moved
+                kept = problem.intern((_kept(op, position, strategy[0]),))
+                joining += int(
+                    self._times.output_table(op, position, problem.graph.tensors[name], kept, strategy)[0, 0]
+                )
+        return joining
 
     def fixed(self, chosen: Sequence[int]) -> dict[int, Tiling]:
         """By variable the tilings that the configurations stand for: of ops, what they make, and what they read."""
@@ -221,8 +275,8 @@ def configurations(problem: Problem, variable: SearchVariable, cuts: tuple[int, 
     """
     found = []
     for idle in range(len(cuts) + 1):
-        for part in _divisions(problem, variable, cuts[idle:]):
-            whole = Tiling((*[_IDLE] * idle, *part.placements), cuts)
+        for working in _divisions(problem, variable, cuts[idle:]):
+            whole = Tiling((*[_IDLE] * idle, *working.placements), cuts)
             if problem.is_local(_op(variable), whole):
                 found.append(whole)
     if not found:  # an op that is no local op when some are idle is repeated, as what has no dim is
@@ -267,6 +321,14 @@ def _kept(op: BoundOp, position: int, strategy: Tiling) -> Tiling:
     return Tiling(placements, made.ways)
 
 
+def _divided(copies: Tiling, shape: Sequence[int]) -> Tiling:
+    """Devices with copies of a parameter as its keepers, each with a part along its longest dim."""
+    if not shape:
+        return copies
+    longest = Shard(int(np.argmax(shape)))
+    return Tiling(tuple(longest if isinstance(one, Replicate) else one for one in copies.placements), copies.ways)
+
+
 def needed_tiling(op: BoundOp, slot: int, strategy: Tiling) -> Tiling:
     """The tiling of an input in which every worker has what it needs: cut where the op's dims are its own, else whole.
 
@@ -288,8 +350,3 @@ def needed_tiling(op: BoundOp, slot: int, strategy: Tiling) -> Tiling:
         else:
             placements.append(Replicate() if isinstance(placement, Shard) else placement)
     return Tiling(tuple(placements), strategy.ways)
-
-
-def _picoseconds(seconds: np.ndarray) -> Costs:
-    costs: Costs = np.rint(seconds * PICOSECONDS).astype(np.int64)
-    return costs

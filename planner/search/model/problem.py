@@ -117,6 +117,17 @@ class Problem:
         self.eliminated_entries = self.decided_apart = 0
         self._with_vetoes.clear()  # the settled problems have the same set
 
+    def with_tables(self, tables: CostTables) -> Problem:
+        """The same variables and links, at other prices.
+
+        Args:
+            tables: with nothing yet of another graph.
+        """
+        return Problem(
+            self.graph, self.ops, self.workers, self.partitioned_inputs, self.with_partial_sums, self.with_nests,
+            tables=tables,
+        )  # fmt: skip
+
     def with_settled(self, variables: Collection[int], order: Order | None = None) -> Problem:
         """This problem, but that these variables have one candidate each, whatever else is asked.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from planner.algebra.lane import Lane, without_owners
+from planner.algebra.lane import Lane, has_owners, without_owners
 from planner.algebra.tiling import Only, Piece, Replicate, Shard, Tiling, cuts_along, pieces
 from planner.cost.tables import Candidates
 from planner.search.model.nests import all_nests, nests_near
@@ -75,9 +75,11 @@ class Space:
 
     def can_be(self, tiling: Tiling) -> bool:
         """True if proposals, one cut after the other, lead to this tiling."""
+        if self.lane is None and has_owners(tiling):  # the literature's idle devices
+            return False
         if self.lane is not None and self.lane.owned(tiling) != tiling:
             return False
-        for dim, _, how in cuts_along(tiling if self.lane is None else without_owners(tiling)):
+        for dim, _, how in cuts_along(without_owners(tiling)):
             if self._is_fixed(dim) or not _is_proposed(self.shape[dim], how, self._blocks_of(dim)):
                 return False
         if not self.may_add_partial_sums and tiling.has_partial:
