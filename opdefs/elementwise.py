@@ -8,30 +8,14 @@ from __future__ import annotations
 from planner.errors import UnsupportedError
 from planner.graph.emitter import ELEM_TYPES
 from planner.graph.model import DType
+from planner.graph.traits import ELEMENT_WISE
 from planner.opdefs.broadcast import broadcast
 from planner.opdefs.parts import output_dtype
 from planner.tdl.builder import NodeView, TensorArg, call, op
 from planner.tdl.local import LocalNode, LocalOp, Part
 
-ARITHMETIC = (
-    "Abs", "Add", "Ceil", "Div", "Exp", "Floor", "Log", "Max", "Mean", "Min", "Mod", "Mul", "Neg", "Pow",
-    "Reciprocal", "Round", "Sign", "Sqrt", "Sub", "Sum", "Clip", "Erf",
-)  # fmt: skip
-TRIGONOMETRIC = (
-    "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh", "Sin", "Sinh", "Tan", "Tanh",
-)  # fmt: skip
-ACTIVATIONS = (
-    "Celu", "Elu", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "PRelu", "Relu", "Selu", "Shrink",
-    "Sigmoid", "Softplus", "Softsign", "SwiGLU", "Swish", "ThresholdedRelu",
-)  # fmt: skip
-LOGICAL = (
-    "And", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "Not", "Or", "Where", "Xor",
-    "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor",
-)  # fmt: skip
-CONVERSIONS = ("BitCast", "Cast", "Identity")
 
-
-@op(*ARITHMETIC, *TRIGONOMETRIC, *ACTIVATIONS, *LOGICAL, *CONVERSIONS)
+@op(*sorted(ELEMENT_WISE - {"CastLike"}))
 def elementwise(node: NodeView, *inputs: TensorArg | None) -> object:
     """Every operator that needs nothing special; optional inputs (Clip's bounds) may be absent."""
     there = [tensor for tensor in inputs if tensor is not None]

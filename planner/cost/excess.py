@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,16 +20,14 @@ from numpy.typing import NDArray
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import UNCUT, Tiling
 from planner.cost.roofline import amounts, computes_in
+from planner.graph.traits import RESHAPES
 from planner.machine.rates import Rates
 from planner.tdl.bind import BoundOp
 
-_ALIASES: Final = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
-"""Operators whose result is another view of the elements that they read: executing them takes no time."""
-
 
 def is_alias(op: BoundOp) -> bool:
-    """Whether executing an op takes no time."""
-    return not op.op.domain and op.op.op_type in _ALIASES
+    """Whether executing an op takes no time: its result is another view of the elements that it reads."""
+    return not op.op.domain and (op.op.op_type in RESHAPES or op.op.op_type == "Identity")
 
 
 def excess(op: BoundOp, strategies: Sequence[Tiling], rates: Rates, whole: float) -> NDArray[np.int64]:

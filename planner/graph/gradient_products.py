@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from planner.graph.model import Graph, Op
+from planner.graph.traits import CONVOLUTIONS, COPYING, PRODUCTS, RESHAPES
 
-_PRODUCTS: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "Einsum"})
-_LAYOUT: Final = frozenset({"Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+_PRODUCTS: Final = CONVOLUTIONS | PRODUCTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def _roots(graph: Graph) -> dict[str, str]:
     """By tensor, the one that it holds in another layout or dtype; itself, where it is none."""
     root = {name: name for name in graph.tensors}
     for op in graph.ops:
-        if op.op_type in _LAYOUT and not op.domain:
+        if (op.op_type in COPYING or op.op_type in RESHAPES or op.op_type == "Transpose") and not op.domain:
             root[op.outputs[0]] = root[op.inputs[0]]
     return root
 

@@ -11,20 +11,10 @@ from collections.abc import Collection
 from typing import Final
 
 from planner.graph.model import Graph, Op
+from planner.graph.traits import COPYING, LOGIC, LOOKUPS, MOVING, SCATTERS
 
 _CHANGING: Final = frozenset({"BitShift", "Cast", "Clip", "Div", "Identity", "Mod", "Relu", "Sign", "Sub", "Tanh"})
 """Ops that change elements of their first operand, and keep their sign."""
-_MOVING_ONE: Final = frozenset(
-    {"Expand", "Flatten", "Gather", "Pad", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"}
-)
-"""Ops that move elements of their first operand."""
-_SCATTERING: Final = frozenset({"ScatterElements", "ScatterND"})
-_LOGICAL: Final = frozenset({"And", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Not", "Or", "Xor"})
-_OF_EVERY: Final = _LOGICAL | {"Add", "Concat", "Max", "Min", "Mul", "Sum", "Where"}
-"""Ops that hand on elements of every operand."""
-_OF_FIRST: Final = _CHANGING | _MOVING_ONE | _SCATTERING
-_MOVING: Final = _MOVING_ONE | {"Concat"}
-_COPYING: Final = frozenset({"Cast", "Identity"})
 
 
 def kept_inputs(graph: Graph, output: str) -> frozenset[str]:
@@ -36,7 +26,7 @@ def kept_inputs(graph: Graph, output: str) -> frozenset[str]:
         if op is None or op.domain:
             continue
         for read in _handed_on(op):
-            is_alike = op.op_type in _MOVING or graph.tensors[read].shape == graph.tensors[name].shape
+            is_alike = _is_moving(op) or graph.tensors[read].shape == graph.tensors[name].shape
             if read not in seen and is_alike:
                 seen.add(read)
                 pending.append(read)
@@ -49,15 +39,19 @@ def _handed_on(op: Op) -> tuple[str, ...]:
         return ()  # a square has no sign
     if op.op_type == "Where":
         return named[1:]
-    if op.op_type in _OF_EVERY:
+    if op.op_type in LOGIC or op.op_type in ("Add", "Concat", "Max", "Min", "Mul", "Sum"):
         return named
-    return named[:1] if op.op_type in _OF_FIRST else ()
+    return named[:1] if _is_moving(op) or op.op_type in _CHANGING or op.op_type in SCATTERS else ()
+
+
+def _is_moving(op: Op) -> bool:
+    return op.op_type in MOVING or op.op_type in LOOKUPS or op.op_type == "Concat"
 
 
 def is_copy_of(graph: Graph, output: str, originals: Collection[str]) -> bool:
     """Whether an output is one of some tensors in another dtype."""
     name = output
-    while (op := graph.producer.get(name)) is not None and op.op_type in _COPYING and not op.domain:
+    while (op := graph.producer.get(name)) is not None and op.op_type in COPYING and not op.domain:
         name = op.inputs[0]
         if name in originals:
             return True

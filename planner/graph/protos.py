@@ -12,7 +12,8 @@ from onnx import AttributeProto, NodeProto, TensorProto, numpy_helper
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.external import KEYS, external_value, stored_bytes
 from planner.graph.model import Attribute, DType, GraphAttribute, Op, Shape, TensorAttribute
-from planner.graph.subgraph import CONTROL_FLOW, captured_names, graph_attribute, graph_proto
+from planner.graph.subgraph import captured_names, graph_attribute, graph_proto
+from planner.graph.traits import CONTROL_FLOW
 
 MAX_ELEMENTS: Final = 2**48
 """A tensor with more elements than this is taken for a mistake in the file."""

@@ -18,6 +18,7 @@ from planner.graph.dependence import computed_from, leading_to
 from planner.graph.gradient_products import GradientProducts, gradient_products
 from planner.graph.leftover import is_copy_of, kept_inputs
 from planner.graph.model import Graph, StatePair
+from planner.graph.traits import CONVOLUTIONS, MATRIX_PRODUCTS, RECURRENT
 from planner.graph.update_forms import Term, candidates, every_term
 
 _SUFFIXES: Final = tuple(f"{mark}{word}" for mark in "._/" for word in ("next", "new", "updated"))
@@ -125,7 +126,7 @@ def _is_scalar_result(graph: Graph, name: str) -> bool:
 
 
 _UPDATING: Final = frozenset({"Add", "Cast", "Clip", "Div", "Identity", "Mul", "Neg", "Sub", "Sum", "Where"})
-_WEIGHED: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN"})
+_WEIGHED: Final = CONVOLUTIONS | MATRIX_PRODUCTS | RECURRENT.keys()
 
 
 def has_own_weights(graph: Graph) -> bool:

@@ -9,17 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
-from typing import Final
 
 from onnx import GraphProto, NodeProto, TensorProto
 
 from planner.graph.model import GraphAttribute
-
-CONTROL_FLOW: Final = frozenset({"If", "Loop", "Scan"})
-"""Operators that can be executed whole, graphs and all, where the shapes of their outputs are static."""
-_RANDOM: Final = frozenset(
-    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-)
+from planner.graph.traits import RANDOM
 
 
 def graphs_of(node: NodeProto) -> tuple[GraphProto, ...]:
@@ -86,7 +80,7 @@ def obstacle(node: NodeProto, functions: Iterable[tuple[str, str]] = ()) -> str:
         return f"a graph inside of it has external data ({holder})"
     for graph in graphs_of(node):
         for inner in graph.node:
-            if inner.op_type in _RANDOM and inner.domain in ("", "ai.onnx"):
+            if inner.op_type in RANDOM and inner.domain in ("", "ai.onnx"):
                 return f"a graph inside of it draws random numbers ({inner.op_type}), other ones on every worker"
             if (inner.domain, inner.op_type) in called:
                 return f"a graph inside of it calls local function {inner.op_type}"

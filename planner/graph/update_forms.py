@@ -15,9 +15,6 @@ from planner.graph.model import Graph, Op
 
 _LEAST: Final = 0.5
 _MOST: Final = 1.0
-_FIRST: Final = frozenset({"Identity", "Cast", "Clip", "ScatterElements", "ScatterND"})
-"""Ops that hand on their first operand, all of it or all but a few elements."""
-_EVERY: Final = frozenset({"Min", "Max", "Sum", "Add"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +126,10 @@ def _steps(graph: Graph, op: Op, output: str) -> list[tuple[str, float | None]]:
         case ("Div", [left, right]):
             divisor = _factor(graph, right)
             return [(left, 1.0 / divisor if divisor else None)]
-        case (op_type, _) if op_type in _EVERY:
+        case ("Min" | "Max" | "Sum" | "Add", _):
             return [(name, 1.0) for name in operands]
-        case (op_type, [first, *_]) if op_type in _FIRST:
+        case ("Identity" | "Cast" | "Clip" | "ScatterElements" | "ScatterND", [first, *_]):
+            # It hands on its first operand, all of it or all but a few elements.
             return [(first, 1.0)]
     return []
 

@@ -14,6 +14,7 @@ from onnx import FunctionProto, TypeProto, helper
 from planner.graph.folding.propagation import inferred
 from planner.graph.model import DType, Shape
 from planner.graph.protos import dtype_of, elem_type_of
+from planner.graph.traits import COPYING, SLICING, VIEWS
 
 ELEMENTWISE: Final = frozenset(
     {"Add", "Sub", "Mul", "Div", "Neg", "Sqrt", "Identity", "Abs", "Exp", "Tanh", "Relu", "Sigmoid", "Reciprocal"}
@@ -62,12 +63,7 @@ def workspace_bytes(
     return peak
 
 
-MOVING: Final = frozenset(
-    (
-        *("Cast", "CastLike", "Expand", "Flatten", "Identity", "Reshape"),
-        *("Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"),
-    )
-)
+MOVING: Final = COPYING | VIEWS | SLICING
 """Operators whose results a runtime may never store."""
 
 

@@ -30,7 +30,6 @@ from planner.tdl.expr import (
 
 _SUMS = ("+", "-", "Add", "Sub", "Sum", "Mean")
 """Functions that add or subtract what they are given. ``Mean`` divides the sum by how many there are."""
-_MOVES = ("Identity", "Neg")
 
 
 class Linearity(enum.Enum):
@@ -63,7 +62,7 @@ def _is_linear(value: Value) -> bool:
             return not fill and all(map(_is_plain, indices))
         case Number(number):
             return number == 0
-        case Apply(function, arguments) if function in (*_SUMS, *_MOVES):
+        case Apply(function, arguments) if function in (*_SUMS, "Identity", "Neg"):
             return all(map(_is_linear, arguments))
         case Apply("*", (Number(), inner)) | Apply("*" | "/", (inner, Number())):
             return _is_linear(inner)

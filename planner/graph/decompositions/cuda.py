@@ -12,8 +12,6 @@ from planner.graph.model import DType, Op
 
 trained_batch_normalization = stands_for("BatchNormalization", purpose=Purpose.CUDA)(batch_normalization.function)
 
-_ACTIVATIONS = ("LeakyRelu", "Relu", "Sigmoid", "Tanh")
-
 
 @stands_for("Mean", purpose=Purpose.CUDA)
 def mean(emitter: Emitter, op: Op) -> tuple[str, ...]:
@@ -26,7 +24,7 @@ def mean(emitter: Emitter, op: Op) -> tuple[str, ...]:
 def fused_gemm(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """A product of the optimizer's, which it makes for CPUs alone, and the function that it is followed by."""
     after, dtype = op.attribute("activation"), emitter.dtype(op.inputs[0])
-    if after not in _ACTIVATIONS:
+    if after not in ("LeakyRelu", "Relu", "Sigmoid", "Tanh"):
         return None
     a, b = (emitter.shape(name) for name in op.inputs[:2])
     shape = (a[1 if op.attribute("transA") else 0], b[0 if op.attribute("transB") else 1])

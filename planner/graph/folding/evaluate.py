@@ -10,25 +10,17 @@ from onnx import NodeProto, numpy_helper, reference
 
 from planner.graph.fills import is_fill
 from planner.graph.model import Op, Tensor
+from planner.graph.traits import ARITHMETIC, COMPARISONS, LOGIC, LOOKUPS, MOVING, REDUCTIONS, SCATTERS, named
 
 MAX_FOLDED_ELEMENTS: Final = 2**20
 """No operand and no result of folding is larger, but for fills, which take no memory."""
 
-_ARITHMETIC: Final = (
-    "Abs Add And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Clip Cos Div Equal Erf Exp Floor Greater "
-    "GreaterOrEqual IsInf IsNaN Less LessOrEqual Log Max Mean Min Mod Mul Neg Not Or Pow Reciprocal Relu Round "
-    "Sigmoid Sign Sin Sqrt Sub Sum Tanh Where Xor"
+FOLDABLE: Final = (LOGIC | COMPARISONS | ARITHMETIC | MOVING | LOOKUPS | SCATTERS | REDUCTIONS).union(
+    named(
+        "ArgMax ArgMin Cast Concat ConstantOfShape Cos CumSum EyeLike Identity MatMul NonZero OneHot Range Relu "
+        "Sigmoid Sin Tanh TopK Unique"
+    )
 )
-_LAYOUT: Final = (
-    "Cast Compress Concat CumSum DepthToSpace EyeLike Flatten Gather GatherElements GatherND Identity OneHot Pad "
-    "Range Reshape ScatterElements ScatterND Slice SpaceToDepth Split Squeeze Tile Transpose Trilu Unsqueeze"
-)
-_OTHERS: Final = (
-    "ArgMax ArgMin ConstantOfShape Expand MatMul NonZero "
-    "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "
-    "ReduceSumSquare TopK Unique"
-)
-FOLDABLE: Final = frozenset(f"{_ARITHMETIC} {_LAYOUT} {_OTHERS}".split())
 """Operators that are evaluated when all that they read is known: cheap, and the same at every run."""
 BOUNDED_BY_INPUTS: Final = frozenset({"Compress", "NonZero", "Unique"})
 """Those whose result cannot be large if their operands are small, though its size is not known beforehand."""

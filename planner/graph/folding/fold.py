@@ -33,7 +33,7 @@ from planner.graph.folding.evaluate import BOUNDED_BY_INPUTS
 from planner.graph.folding.findings import Findings
 from planner.graph.folding.infer import Inference, UnknownOperatorError
 from planner.graph.folding.known import KnownGraph
-from planner.graph.folding.loops import LOOPS, NotUnrolledError, Unroller
+from planner.graph.folding.loops import NotUnrolledError, Unroller
 from planner.graph.folding.microsoft_forms import FORMS
 from planner.graph.folding.restated import (
     Nodes,
@@ -49,6 +49,7 @@ from planner.graph.protos import op_of
 from planner.graph.reading.foreign import IN_DEFAULT_DOMAIN, Operators, foreign_outputs
 from planner.graph.reading.undescribed import qualified
 from planner.graph.subgraph import obstacle
+from planner.graph.traits import LOOPS
 from planner.graph.wellformed import fresh_name
 
 

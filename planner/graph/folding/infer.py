@@ -27,15 +27,8 @@ _MAX_DATA_ELEMENTS: Final = 4096
 _REFUSALS: Final = (onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
 
 
-_LIKE_FIRST_INPUT: Final = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
-"""The operators of the default domain that ONNX has no shape inference for; both keep their operand's type."""
-
-
 _EXECUTED_THOUGH_DEPRECATED: Final = frozenset({"GroupNormalization"})
 """Operators that ONNX calls deprecated at some opset, which tools write there and ONNX Runtime executes."""
-
-_NOT_IN_OTHER_DTYPES: Final = frozenset({"BitShift", "Range"})
-"""Operators of which a later version takes dtypes that neither the runtime nor a worker's casts execute."""
 
 _TAKES_ONE_FOR_SCALARS: Final = frozenset({"Range"})
 """Where the runtime takes a vector of one element for a scalar, which ONNX's inference refuses once it is known."""
@@ -116,7 +109,8 @@ class Inference:
                 onnx.checker.check_node(node, self._context)
             if graphs_of(node):
                 found = self._control_flow(node, types)
-            elif node.op_type in _LIKE_FIRST_INPUT and not schema.domain:
+            elif node.op_type in ("GroupNormalization", "MeanVarianceNormalization") and not schema.domain:
+                # ONNX has no inference for them; both keep their operand's type.
                 found = {node.output[0]: types[node.input[0]]}
             else:
                 found = self._infer(schema, node, types, data)
@@ -161,7 +155,8 @@ class Inference:
             newest = onnx.defs.get_schema(node.op_type, domain=schema.domain)
             if schema.domain or self._opsets[""] != MAX_OPSET or newest.since_version <= MAX_OPSET:
                 raise
-            if node.op_type in _NOT_IN_OTHER_DTYPES:
+            # Of both a later version takes dtypes that neither the runtime nor a worker's casts execute.
+            if node.op_type in ("BitShift", "Range"):
                 raise
             imports = [helper.make_opsetid("", newest.since_version)]
             return infer(newest, node, types, data, opset_imports=imports)

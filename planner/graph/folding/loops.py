@@ -22,7 +22,6 @@ from planner.graph.model import Op
 from planner.graph.subgraph import graphs_of
 from planner.graph.wellformed import fresh_name
 
-LOOPS: Final = frozenset({"Loop", "Scan"})
 MAX_UNROLLED_OPS: Final = 10_000
 """Ops that all loops of a graph may be, once they are unrolled: a plan is made of each."""
 

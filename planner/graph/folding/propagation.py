@@ -15,19 +15,13 @@ import numpy as np
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
-from planner.graph.folding.evaluate import evaluate
+from planner.graph.folding.evaluate import FOLDABLE, evaluate
 from planner.graph.protos import array_of
 from planner.graph.subgraph import graphs_of
+from planner.graph.traits import GENERATING
 
 _MOST_ELEMENTS: Final = 2**16
 """Of a vector that is followed."""
-_GENERATORS: Final = frozenset({"Concat", "ConstantOfShape", "Expand", "Pad", "Range", "Tile"})
-"""Operators that make more elements than they read."""
-_FOLLOWED: Final = _GENERATORS | {
-    *("Add", "Cast", "Ceil", "Div", "Equal", "Floor", "Gather", "Identity", "Max", "Min", "Mod", "Mul", "Neg"),
-    *("ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Slice", "Squeeze", "Sub", "Unsqueeze", "Where"),
-}
-"""Operators on small operands whose results are followed here, to know how much the generators make."""
 
 
 def inferred(model: ModelProto, *, strict: bool = False) -> ModelProto:
@@ -81,7 +75,7 @@ def _is_small(graph: GraphProto, outer: Mapping[str, np.ndarray | None], types: 
         elif all(name in known for name in node.input if name):
             operands = [known[name] if name else None for name in node.input]
             is_told = all(operand is not None for operand, name in zip(operands, node.input, strict=True) if name)
-            if node.op_type in _GENERATORS and not (is_told and _makes_few(node, operands)):
+            if node.op_type in GENERATING and not (is_told and _makes_few(node, operands)):
                 return False
             found = _value(node, operands) if is_told else None
         else:
@@ -150,8 +144,8 @@ def _value(node: NodeProto, operands: Sequence[np.ndarray | None]) -> np.ndarray
             return _small(values[0])
         listed = [onnx.helper.get_attribute_value(one) for one in node.attribute if one.name.startswith("value_")]
         return np.array(listed[0]) if listed and not isinstance(listed[0], bytes) else None
-    is_read = node.op_type in _FOLLOWED and all(one is None or one.size <= _MOST_ELEMENTS for one in operands)
-    if not is_read or (node.op_type in _GENERATORS and not _vector_elements(node, operands)):
+    is_read = node.op_type in FOLDABLE and all(one is None or one.size <= _MOST_ELEMENTS for one in operands)
+    if not is_read or (node.op_type in GENERATING and not _vector_elements(node, operands)):
         return None
     made = evaluate(node, operands, _OPSET)
     return None if made is None or made[0].size > _MOST_ELEMENTS else made[0]

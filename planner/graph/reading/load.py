@@ -18,7 +18,8 @@ from planner.graph.reading.foreign import Operators
 from planner.graph.reading.named_file import require_model
 from planner.graph.reading.older_forms import restated
 from planner.graph.reading.undescribed import qualified
-from planner.graph.subgraph import CONTROL_FLOW, graphs_of, obstacle
+from planner.graph.subgraph import graphs_of, obstacle
+from planner.graph.traits import CONTROL_FLOW
 from planner.graph.wellformed import every_node, node_label
 from planner.regular_file import read_regular
 

@@ -30,17 +30,7 @@ import numpy as np
 
 from planner.graph.model import Graph, Op, Shape
 from planner.graph.rewriting.products import Product, product_of, written
-
-RESHAPES: Final = frozenset(("Flatten", "Reshape", "Squeeze", "Unsqueeze"))
-_VIEWS: Final = frozenset((*RESHAPES, "Expand", "Identity", "Transpose"))
-BROADCASTING: Final = frozenset(
-    (
-        *("Add", "And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater"),
-        *("GreaterOrEqual", "Less", "LessOrEqual", "Max", "Mean", "Min", "Mod", "Mul", "Or", "Pow", "Sub", "Sum"),
-        *("Where", "Xor"),
-    )
-)
-"""All of their operands broadcast against each other."""
+from planner.graph.traits import BROADCASTING, RESHAPES, VIEWS
 
 
 @dataclass(frozen=True)
@@ -125,7 +115,7 @@ class _Form:
         wanted = {*self.graph.outputs, *self.kept}
         found = []
         for op in reversed(self.ops.values()):
-            if op.op_type in _VIEWS and not op.domain and wanted.isdisjoint(op.outputs):
+            if op.op_type in VIEWS and not op.domain and wanted.isdisjoint(op.outputs):
                 self.held_by[op.outputs[0]] = op.inputs[0]
                 continue
             wanted.update(op.inputs)
@@ -231,7 +221,7 @@ def _is_reshape_of_reshape(form: _Form, op: Op, before: Mapping[str, Op]) -> boo
 
 def _original(form: _Form, op: Op, before: Mapping[str, Op]) -> str | None:
     """The tensor that an op makes again; None if it makes something else."""
-    if op.domain or op.op_type not in _VIEWS or len(op.outputs) != 1:
+    if op.domain or op.op_type not in VIEWS or len(op.outputs) != 1:
         return None
     source, shape = op.inputs[0], form.shape(op.outputs[0])
     if op.op_type == "Transpose":

@@ -18,14 +18,12 @@ from string import ascii_letters
 from typing import Final, TypeAlias
 
 from planner.graph.model import Attribute, DType, Op, Shape, Tensor
+from planner.graph.traits import PRODUCTS
 
 Labels: TypeAlias = tuple[int, ...]
 
-PRODUCTS: Final = ("Einsum", "Gemm", "MatMul")
-_TURNED: Final[Mapping[str, frozenset[DType]]] = {
-    "Einsum": frozenset((DType.FLOAT16, DType.FLOAT32, DType.FLOAT64)),
-    "Gemm": frozenset((DType.BFLOAT16, DType.FLOAT16, DType.FLOAT32, DType.FLOAT64)),
-}
+_EINSUM_DTYPES: Final = frozenset((DType.FLOAT16, DType.FLOAT32, DType.FLOAT64))
+_GEMM_DTYPES: Final = _EINSUM_DTYPES | {DType.BFLOAT16}
 """The dtypes of which the stock runtime has kernels on every device."""
 
 
@@ -161,7 +159,7 @@ def _as_matmul(product: Product) -> Op | None:
 
 
 def _as_gemm(product: Product) -> Op | None:
-    if [len(own) for own in (*product.labels, product.result)] != [2, 2, 2] or product.dtype not in _TURNED["Gemm"]:
+    if [len(own) for own in (*product.labels, product.result)] != [2, 2, 2] or product.dtype not in _GEMM_DTYPES:
         return None
     (left, right), (m, n) = product.labels, product.result
     shared = set(left) & set(right)
@@ -180,7 +178,7 @@ def _as_gemm(product: Product) -> Op | None:
 def _as_einsum(product: Product) -> Op | None:
     every = tuple(dict.fromkeys(label for own in (product.result, *product.labels) for label in own))
     is_plain = not _adds(product.op) and _scale(product.op) == 1.0
-    if not is_plain or product.dtype not in _TURNED["Einsum"] or len(every) > len(ascii_letters):
+    if not is_plain or product.dtype not in _EINSUM_DTYPES or len(every) > len(ascii_letters):
         return None
     letter = dict(zip(every, ascii_letters, strict=False))
     terms = ",".join("".join(letter[label] for label in own) for own in product.labels)

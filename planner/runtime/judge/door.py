@@ -30,12 +30,12 @@ from planner.graph.reading.undescribed import qualified
 from planner.graph.reading.values import fixed_inputs, values_of
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.to_onnx import to_model
+from planner.graph.traits import RANDOM
 from planner.graph.wellformed import every_node
 from planner.runtime.engine.core.sessions import SessionMaker, bind, carried, carried_name, cores
 from planner.runtime.judge.compare import Noise, TensorComparison, compare_tensor, errors
 from planner.runtime.judge.foreign import first_line
 from planner.runtime.judge.precision import coarsest_eps
-from planner.runtime.judge.reference import RANDOM
 from planner.runtime.judge.rounding import RUNS, nudged
 
 MOST_BYTES: Final = 2**29

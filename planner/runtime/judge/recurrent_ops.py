@@ -12,12 +12,11 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.graph.model import Op
+from planner.graph.traits import RECURRENT
 from planner.runtime.judge.kernel_arguments import Arrays, OtherFormError
 
 _Activation: TypeAlias = Callable[[np.ndarray], np.ndarray]
 
-_GATES: Final = {"LSTM": 4, "GRU": 3, "RNN": 1}
-_DEFAULTS: Final = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
 _ACTIVATIONS: Final[Mapping[str, _Activation]] = {
     "elu": lambda x: np.where(x >= 0, x, np.expm1(np.minimum(x, 0))),
     "hardsigmoid": lambda x: np.clip(0.2 * x + 0.5, 0, 1),
@@ -48,13 +47,13 @@ def recurrent(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     if lengths is None:
         lengths = np.full(batch, steps)
     backwards = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
-    named = op.attribute("activations") or _DEFAULTS[op.op_type] * directions
+    named = op.attribute("activations") or RECURRENT[op.op_type].activations * directions
     assert isinstance(named, tuple)
-    each = len(_DEFAULTS[op.op_type])
+    each = len(RECURRENT[op.op_type].activations)
     y = np.zeros((steps, directions, batch, hidden))
     last = np.zeros((2, directions, batch, hidden))
     for d, is_backward in enumerate(backwards[str(op.attribute("direction", "forward"))]):
-        bias = np.zeros((2, _GATES[op.op_type] * hidden)) if b is None else b[d].reshape(2, -1)
+        bias = np.zeros((2, RECURRENT[op.op_type].gates * hidden)) if b is None else b[d].reshape(2, -1)
         cell = _Cell(op, w[d], r[d], bias, p if p is None else p[d], _activations(named[d * each : (d + 1) * each]))
         state = [np.zeros((batch, hidden)) if first is None else first[d] for first in (h, c)]
         for step in range(steps):

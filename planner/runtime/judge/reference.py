@@ -22,6 +22,7 @@ from onnx import TensorProto, helper, reference
 from planner.graph.model import Attribute, DType, Graph, Op, TensorAttribute
 from planner.graph.protos import elem_type_of, op_to_node
 from planner.graph.reading.undescribed import qualified
+from planner.graph.traits import RANDOM
 from planner.runtime.judge.casts import EIGHT_BITS, cast_to_eight_bits
 from planner.runtime.judge.foreign import ForeignOp
 from planner.runtime.judge.kernel_arguments import OtherFormError
@@ -33,17 +34,10 @@ from planner.runtime.judge.whole import passed_on, require_constants
 
 _FLOATS: Final = frozenset(elem_type_of(dtype) for dtype in DType if dtype.is_float)
 _DTYPE_ATTRIBUTES: Final = frozenset({"to", "dtype", "output_dtype"})
-RANDOM: Final = frozenset(
-    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-)
-"""Operators that give other numbers in every run."""
 
 _REFERENCE_DOMAINS: Final = frozenset({"", "ai.onnx.ml"})
 """Those that ONNX's reference evaluator has."""
 
-_CHOSEN_PLACES: Final = frozenset({"GridSample", "Resize", "RoiAlign", "Upsample"})
-"""They read at places that the runtime computes in its own precision and rounds: in float64 another element would be
-the nearest. And ONNX's reference evaluator differs in modes of each of them."""
 
 WORK_LIMIT: Final = 1_000_000_000
 """Elements touched in one step (see ``work_elements``) up to which there is a reference: some 20 to 30 s of NumPy."""
@@ -197,7 +191,9 @@ class Reference:
         """
         if op.domain not in _REFERENCE_DOMAINS:
             return (op.domain, op.op_type) in self._references or microsoft_kernel(op) is None
-        return op.has_graphs or (not op.domain and op.op_type in _CHOSEN_PLACES)
+        # They read at places that the runtime computes in its own precision and rounds: in float64 another element
+        # would be the nearest. And ONNX's reference evaluator differs in modes of each of them.
+        return op.has_graphs or (not op.domain and op.op_type in ("GridSample", "Resize", "RoiAlign", "Upsample"))
 
     def _evaluator(self, op: Op, feeds: Mapping[str, np.ndarray]) -> Any:
         node = op_to_node(op)

@@ -10,10 +10,11 @@ from typing import Final
 import numpy as np
 
 from planner.graph.model import Graph
+from planner.graph.traits import RANDOM
 from planner.runtime.judge.compare import FarTensor, Noise, StepComparison, compare_step, errors
 from planner.runtime.judge.far import far_tensors, limits
 from planner.runtime.judge.precision import coarsest_eps, fed_strange
-from planner.runtime.judge.reference import RANDOM, ForeignReference, NoReferenceError, Reference
+from planner.runtime.judge.reference import ForeignReference, NoReferenceError, Reference
 from planner.runtime.judge.rounding import RUNS, Rounding, nudged
 from planner.runtime.judge.whole import WholeModel
 

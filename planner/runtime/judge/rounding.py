@@ -24,26 +24,22 @@ from typing import Final
 import ml_dtypes
 import numpy as np
 
+from planner.graph.traits import CONVOLUTIONS, LOOKUPS, MATRIX_PRODUCTS, MOVING, NORMS, named
+
 RUNS: Final = 8
 """Samples of each kind at most; the largest error of any counts. In Adam's first step an element whose gradient is
 within rounding of 0 goes one way or the other, so that few samples tell little of the largest error."""
-_CHOOSING = "ArgMax ArgMin Clip Floor Ceil GlobalMaxPool Max MaxPool Min ReduceMax ReduceMin Relu Round Sign TopK Where"
-_MOVING = (
-    "Abs Compress Concat Constant ConstantOfShape DepthToSpace Dropout Expand EyeLike Flatten Gather GatherElements "
-    "GatherND Identity MaxUnpool Neg Pad Reshape ReverseSequence Slice SpaceToDepth Split Squeeze Tile Transpose Trilu "
-    "Unsqueeze"
-)
-EXACT: Final = frozenset(f"{_CHOOSING} {_MOVING}".split())
+EXACT: Final = MOVING | LOOKUPS | named(
+    "Abs ArgMax ArgMin Ceil Clip Concat Constant ConstantOfShape Dropout EyeLike Floor GlobalMaxPool Identity Max "
+    "MaxPool MaxUnpool Min Neg ReduceMax ReduceMin Relu Round Sign TopK Where"
+)  # fmt: skip
 """Ops that choose or move elements and round none: what they make must stay equal to what they read."""
-_SUMMING = (
-    "AveragePool BatchNormalization Conv ConvTranspose CumSum Einsum Gemm GlobalAveragePool GroupNormalization "
-    "InstanceNormalization LayerNormalization MatMul ReduceL2 ReduceMean ReduceSum ReduceSumSquare "
-    "FusedConv FusedGemm FusedMatMul MatMulNBits SimplifiedLayerNormalization SkipLayerNormalization "
+SUMS: Final = CONVOLUTIONS | MATRIX_PRODUCTS | NORMS | named(
+    "AveragePool CumSum Einsum GlobalAveragePool ReduceL2 ReduceMean ReduceSum ReduceSumSquare FusedConv "
+    "FusedGemm FusedMatMul MatMulNBits SimplifiedLayerNormalization SkipLayerNormalization "
     "SkipSimplifiedLayerNormalization"
-)
-SUMS: Final = frozenset(_SUMMING.split())
+)  # fmt: skip
 """Ops whose results are sums of many terms."""
-_PRODUCTS: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 _PARTIAL_SUMS: Final = 8
 """Epsilons of a sum's typical result by which the roundings of its partial sums change it, at least: n of them, one as
 likely up as down, make sqrt(n), and the sums of a convolution or a matrix product have about 64 and more."""
@@ -86,7 +82,7 @@ class Rounding:
 def _sum(op_type: str, array: np.ndarray, operands: Sequence[np.ndarray | None]) -> tuple[float, float]:
     """How many terms a result of an op sums up, and what such sums come to if their signs are random."""
     given = [operand for operand in operands if operand is not None and operand.dtype == np.float64 and operand.size]
-    if op_type in _PRODUCTS and len(given) >= 2:
+    if (op_type in CONVOLUTIONS or op_type in MATRIX_PRODUCTS) and len(given) >= 2:
         a, b = given[:2]
         match op_type:
             case "Conv":

@@ -12,11 +12,10 @@ from typing import Final
 import numpy as np
 
 from planner.graph.model import Graph, Op
+from planner.graph.traits import COPYING, REARRANGING, REPEATING
 
-_OF_OTHER_SHAPE: Final = frozenset(
-    {"Cast", "Concat", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
-)
-"""Ops whose results are all the elements of input 0 (Concat: of all), whatever the others say."""
+_OF_OTHER_SHAPE: Final = COPYING | REARRANGING | REPEATING
+"""Ops whose results are all the elements of input 0, whatever the others say."""
 
 
 def index_faults(graph: Graph, arrays: Mapping[str, np.ndarray]) -> dict[str, str]:

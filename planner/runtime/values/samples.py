@@ -37,6 +37,7 @@ from planner.algebra.region import Region, index_space
 from planner.errors import ModelError, UsageError
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.protos import elem_type_of, numpy_dtype
+from planner.graph.traits import carried
 from planner.strict_json import JsonError, Value, parse_json
 
 INPUTS_NOTE: Final = "tofu.inputs"
@@ -44,23 +45,6 @@ INPUTS_NOTE: Final = "tofu.inputs"
 _CHUNK_ELEMENTS: Final = 1 << 18
 """Elements that are drawn at a time; what is held beside the result is a few times that."""
 _BOOL: Final = elem_type_of(DType.BOOL)
-_PASSES_ON: Final = {
-    "Cast": (0,),
-    "Concat": None,
-    "Expand": (0,),
-    "Flatten": (0,),
-    "Gather": (0,),
-    "Identity": (0,),
-    "Reshape": (0,),
-    "Slice": (0,),
-    "Split": (0,),
-    "Squeeze": (0,),
-    "Tile": (0,),
-    "Transpose": (0,),
-    "Unsqueeze": (0,),
-    "Where": (1, 2),
-}
-"""Ops whose results are elements of these inputs (None: of all)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,12 +288,10 @@ def index_bound(graph: Graph, name: str) -> int | None:
                 if bound is not None:
                     bounds.append(bound)
                 is_truth |= op.op_type == "Cast" and op.attribute("to") == _BOOL
-                if op.op_type in _PASSES_ON:
-                    passing = _PASSES_ON[op.op_type]
-                    if passing is None or position in passing:
-                        new = [made for made in op.outputs if made and made not in seen]
-                        seen.update(new)
-                        waiting.extend(new)
+                if position in carried(op.op_type, len(op.inputs)):
+                    new = [made for made in op.outputs if made and made not in seen]
+                    seen.update(new)
+                    waiting.extend(new)
     return min(bounds, default=2 if is_truth else None)
 
 

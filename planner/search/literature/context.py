@@ -13,6 +13,7 @@ from planner.algebra.tiling import Placement, Shard
 from planner.errors import UnsupportedError
 from planner.graph.model import Graph, Op
 from planner.graph.reading.undescribed import qualified
+from planner.graph.traits import PRODUCTS
 from planner.search.model.dims import Place
 from planner.search.model.problem import Problem, Restriction, SearchVariable
 from planner.search.moves.restrictions import batch_places, keeping, place_of
@@ -26,8 +27,6 @@ ATTENTIONS = (
 """Composites that are taken through their bodies, so that keys can be divided."""
 _BETWEEN = ("Cast", "Div", "Where")
 """What stands between the exponentials of an attention and their product with the values."""
-_PRODUCTS = ("Einsum", "MatMul")
-"""An Einsum where the canonical form has taken in what a Transpose turns."""
 
 
 def context_parallel(problem: Problem) -> Restriction:
@@ -82,7 +81,7 @@ def _is_weight(op: Op, readers: dict[str, list[Op]]) -> bool:
     while stack:
         name = stack.pop()
         for reader in readers.get(name, ()):
-            if reader.op_type in _PRODUCTS:
+            if reader.op_type in PRODUCTS:
                 return True
             if reader.op_type in _BETWEEN and reader.outputs[0] not in seen:
                 seen.add(reader.outputs[0])

@@ -13,14 +13,13 @@ from collections.abc import Iterable, Iterator
 from planner.algebra.tiling import Placement, Shard
 from planner.errors import UnsupportedError
 from planner.graph.model import Graph, Role
+from planner.graph.traits import COPYING, MATRIX_PRODUCTS
 from planner.search.model.dims import Place
 from planner.search.model.problem import Problem, Restriction, SearchVariable
 from planner.search.moves.restrictions import batch_places, keeping, place_of
 from planner.tdl.bind import BoundOp
 
-_ATTENTION = ("Softmax", "Attention")
-_PRODUCTS = ("MatMul", "Gemm")
-_SAME_VALUES = ("Cast", "Identity", "Transpose")
+_SAME_VALUES = COPYING | {"Transpose"}
 """What frameworks put between a weight and its product."""
 
 
@@ -74,7 +73,7 @@ def _weights(problem: Problem) -> Iterator[tuple[Place, Place]]:
     """The two dims of each weight that activations are multiplied with, as it is or transposed."""
     graph = problem.graph
     for bound in problem.ops:
-        if bound.op.op_type in _PRODUCTS:
+        if bound.op.op_type in MATRIX_PRODUCTS:
             for name in bound.op.inputs[:2]:
                 places: tuple[Place, Place] = (("tensor", name, 0), ("tensor", name, 1))
                 is_matrix = len(graph.tensors[name].shape) == 2
@@ -100,4 +99,4 @@ def _heads(problem: Problem) -> Iterator[Place]:
 
 
 def _attentions(ops: Iterable[BoundOp]) -> Iterator[BoundOp]:
-    return (bound for bound in ops if bound.op.op_type in _ATTENTION)
+    return (bound for bound in ops if bound.op.op_type in ("Softmax", "Attention"))

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.graph.model import Op, Shape
+from planner.graph.traits import CONVOLUTIONS, ELEMENT_WISE, RECURRENT, REDUCTIONS
 from planner.training.attributes import axis_of, integer, integers
 from planner.training.batch.tracks import Site, Track
 
@@ -356,24 +357,8 @@ def recurrent_slots(op: Op) -> Mapping[int, int]:
     return {0: dim, 4: 0, 5: dim, **({6: dim} if op.op_type == "LSTM" else {})}
 
 
-RECURRENT: Final = ("GRU", "LSTM", "RNN")
-_ELEMENTWISE: Final = (
-    "Abs Acos Acosh Add And Asin Asinh Atan Atanh Bernoulli BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast CastLike "
-    "Ceil Celu Clip Cos Cosh Div Dropout Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish "
-    "Identity IsInf IsNaN LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow "
-    "RandomNormalLike RandomUniformLike Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign Sqrt "
-    "Sub Sum Tan Tanh ThresholdedRelu Where Xor"
-)
-ELEMENTWISE: Final = frozenset(_ELEMENTWISE.split())
+ELEMENTWISE: Final = ELEMENT_WISE | {"Bernoulli", "Dropout", "RandomNormalLike", "RandomUniformLike"}
 """Operators whose operands are broadcast to their output, element by element."""
-_SAMPLES_FIRST: Final = (
-    "AveragePool Conv ConvTranspose DepthToSpace GlobalAveragePool GlobalLpPool GlobalMaxPool GroupNormalization "
-    "InstanceNormalization LRN LpPool SpaceToDepth"
-)
-_REDUCTIONS: Final = (
-    "ArgMax ArgMin ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "
-    "ReduceSumSquare"
-)
 
 
 def _max_pool(site: Site) -> Sequence[Track]:
@@ -384,9 +369,14 @@ def _max_pool(site: Site) -> Sequence[Track]:
 
 RULES: Final[Mapping[str, BatchRule]] = MappingProxyType(
     {
-        **dict.fromkeys(_ELEMENTWISE.split(), _elementwise),
-        **dict.fromkeys(_SAMPLES_FIRST.split(), _samples_first),
-        **dict.fromkeys(_REDUCTIONS.split(), _reduce),
+        **dict.fromkeys(sorted(ELEMENTWISE), _elementwise),
+        **dict.fromkeys(sorted(CONVOLUTIONS), _samples_first),
+        **dict.fromkeys(
+            ("AveragePool", "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "LpPool"), _samples_first
+        ),
+        **dict.fromkeys(("DepthToSpace", "LRN", "SpaceToDepth"), _samples_first),
+        **dict.fromkeys(("GroupNormalization", "InstanceNormalization"), _samples_first),
+        **dict.fromkeys(("ArgMax", "ArgMin", *sorted(REDUCTIONS)), _reduce),
         **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _along_axis(-1)),
         "Split": _along_axis(0),
         "LpNormalization": _along_axis(-1),

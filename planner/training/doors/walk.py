@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorShapeProto
@@ -40,8 +40,6 @@ from planner.training.gradients.older_opsets import OLDEST_OPSET, OPSET, upgrade
 
 Lowering: TypeAlias = Callable[["Walk", Op], tuple[str, ...]]
 """Emits what stands for an op; says what makes each output ("" for one that is not made)."""
-
-_NOT_EVALUATED: Final = frozenset({"Expand", "ConstantOfShape"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +163,7 @@ class Walk:
         return True
 
     def _evaluated(self, op: Op) -> tuple[np.ndarray, ...] | None:
-        if op.op_type not in FOLDABLE - _NOT_EVALUATED:
+        if op.op_type not in FOLDABLE or op.op_type in ("ConstantOfShape", "Expand"):
             return None
         values = [self.builder.value(operand) if operand else None for operand in op.inputs]
         for operand, value in zip(op.inputs, values, strict=True):

@@ -15,6 +15,7 @@ import numpy as np
 
 from planner.errors import UnsupportedError
 from planner.graph.model import Attribute, Graph, Op
+from planner.graph.traits import REDUCTIONS
 from planner.training.attributes import axis_of, integer, refuse
 from planner.training.builder import Builder
 from planner.training.gradients.refusals import Refusals
@@ -22,11 +23,6 @@ from planner.training.gradients.refusals import Refusals
 OPSET: Final = 21
 """Version of the default domain that training graphs are written in; a later one of the model is kept."""
 OLDEST_OPSET: Final = 13
-
-_REDUCTIONS: Final = (
-    *("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin"),
-    *("ReduceProd", "ReduceSumSquare"),
-)
 
 
 def brought_up(forward: Graph) -> Graph:
@@ -115,7 +111,7 @@ _FORMS: Final[Mapping[str, tuple[int, Callable[[Builder, Op], Op]]]] = MappingPr
         "GroupNormalization": (21, _by_channel),
         "RoiAlign": (16, _without_shift),
         "Split": (18, _with_parts),
-        **dict.fromkeys(_REDUCTIONS, (18, _with_axes)),
+        **dict.fromkeys(REDUCTIONS - {"ReduceSum"}, (18, _with_axes)),
     }
 )
 """By operator: the opset at which it changed, and how an op of an earlier one is written since then."""

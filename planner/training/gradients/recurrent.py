@@ -16,9 +16,8 @@ from planner.graph.model import Op
 from planner.training.attributes import integer, number, refuse, text
 from planner.training.builder import Builder
 
-_PLAIN: Final = ("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh")
-"""Activations that are operators of their own."""
-_NUMBERED: Final[Mapping[str, tuple[float, ...]]] = {
+_ACTIVATIONS: Final[Mapping[str, tuple[float, ...]]] = {
+    **dict.fromkeys(("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh"), ()),
     "Affine": (0.0, 0.0),
     "Elu": (1.0,),
     "HardSigmoid": (0.2, 0.5),
@@ -148,14 +147,14 @@ def _activations(op: Op, directions: int, defaults: Sequence[str]) -> list[tuple
     """Those of each direction; activation_alpha and activation_beta are consumed by those that have such a number."""
     stated = op.attribute("activations") or tuple(defaults) * directions
     assert isinstance(stated, tuple), "the schema was checked"
-    known = {name.lower(): name for name in (*_PLAIN, *_NUMBERED)}
+    known = {name.lower(): name for name in _ACTIVATIONS}
     given = [_numbers(op, "activation_alpha"), _numbers(op, "activation_beta")]
     found: list[Activation] = []
     for wanted in stated:
         name = known.get(str(wanted).lower())
         if name is None:
             raise refuse(op, f"its activation {wanted!r} is not one of ONNX's: {', '.join(sorted(known.values()))}")
-        own = _NUMBERED.get(name, ())
+        own = _ACTIVATIONS[name]
         numbers = (left.pop(0) if left else default for left, default in zip(given, own, strict=False))
         found.append(Activation(name, tuple(numbers)))
     count = len(defaults)

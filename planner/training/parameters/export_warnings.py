@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from planner.graph.model import Graph, Op
+from planner.graph.traits import CONVOLUTIONS, NORMS
 from planner.training.parameters.exporter import Exporter
 from planner.training.parameters.infer import Parameters, Verdict
 from planner.training.parameters.readers import Readers, Use
@@ -20,8 +21,6 @@ from planner.training.parameters.value_forms import is_one_value
 _AGAIN: Final = "export with dynamo=True, optimize=False (docs/from-pytorch.md)"
 _MADE_UP: Final = re.compile(r"val_\d+|onnx::\w+")
 """How PyTorch's exporters call weights that they have computed: transposed ones, as a rule."""
-_CONVOLUTIONS: Final = ("Conv", "ConvTranspose")
-_NORMS: Final = ("BatchNormalization", "GroupNormalization", "InstanceNormalization", "LayerNormalization")
 _SHARED: Final = frozenset({Use.NORM, Use.BIAS, Use.SCALE})
 _SHOWN: Final = 4
 
@@ -84,7 +83,7 @@ def _nameless(trained: Sequence[str]) -> Iterator[str]:
 
 def _norms_folded(forward: Graph, exporter: Exporter) -> Iterator[str]:
     types = {op.op_type for op in forward.ops}
-    if not exporter.is_pytorch or types.isdisjoint(_CONVOLUTIONS):
+    if not exporter.is_pytorch or types.isdisjoint(CONVOLUTIONS):
         return
     is_known = exporter.folds_norms or any(name.endswith("running_mean") for name in exporter.buffers)
     if is_known and "BatchNormalization" not in types:
@@ -92,7 +91,7 @@ def _norms_folded(forward: Graph, exporter: Exporter) -> Iterator[str]:
             "the exporter has folded the network's BatchNormalizations into its convolutions: neither are they trained "
             f"nor do they normalise; {_AGAIN}"
         )
-    elif exporter.is_optimized and not exporter.parameters and types.isdisjoint(_NORMS):
+    elif exporter.is_optimized and not exporter.parameters and types.isdisjoint(NORMS):
         yield (
             "the network has convolutions and no BatchNormalization: PyTorch's exporter folds those into convolutions, "
             f"where they are not trained; if it should have some, {_AGAIN}"

@@ -23,6 +23,7 @@ from planner.errors import UnsupportedError, UsageError, did_you_mean
 from planner.graph.dependence import leading_to
 from planner.graph.model import Graph, Op, Shape
 from planner.graph.notes import external_of
+from planner.graph.traits import CONVOLUTIONS, MATRIX_PRODUCTS
 from planner.printable import printable
 from planner.training.parameters.names import is_made_up, is_parameter_name, words_of
 from planner.training.parameters.readers import LEARNED, Reader, Readers, Use
@@ -31,7 +32,7 @@ from planner.training.parameters.value_forms import holds_lowest, is_of_waves, i
 
 _SHOWN: Final = 8
 """Names in a hint."""
-_LAYERS: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+_LAYERS: Final = CONVOLUTIONS | MATRIX_PRODUCTS
 _EXACT: Final = frozenset({Use.PRODUCT, Use.KERNEL, Use.NORM})
 """Uses that leave no doubt, whatever the values are."""
 

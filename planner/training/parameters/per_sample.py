@@ -18,6 +18,7 @@ import numpy as np
 from planner.errors import UnsupportedError
 from planner.graph.check import check_graph
 from planner.graph.model import DType, Graph, Op, Tensor
+from planner.graph.traits import BROADCASTING
 from planner.graph.wellformed import fresh_name
 from planner.training.batch.change import samples_of_inputs
 from planner.training.batch.rules import RULES
@@ -30,7 +31,6 @@ from planner.training.parameters.value_forms import is_one_value
 _MATRICES: Final = frozenset({Use.PRODUCT, Use.KERNEL, Use.TABLE})
 """Uses that read a constant as one matrix, whatever its sizes are."""
 _EQUAL: Final = "they are equal, but the samples cannot be followed to where it is read"
-_BROADCASTING: Final = frozenset({"Add", "Div", "Mul", "Sub", "Sum"})
 
 
 def decided(
@@ -230,7 +230,7 @@ def _held_once(forward: Graph, shared: Mapping[str, int]) -> Graph:
 
 def _broadcasts(op: Op, tensors: Mapping[str, Tensor]) -> bool:
     """Whether an op makes what it made before, now that some of its operands have one sample."""
-    if op.domain or op.op_type not in _BROADCASTING:
+    if op.domain or op.op_type not in BROADCASTING:
         return False
     shapes = [tensors[name].shape for name in op.inputs]
     return np.broadcast_shapes(*shapes) == tensors[op.outputs[0]].shape

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Final
 
 from planner.graph.model import Graph, Op, Shape
+from planner.graph.traits import ANGLES, COMPARISONS, CONVOLUTIONS, COPYING, MOVING, NORMS, RECURRENT
 
 
 class Use(enum.Enum):
@@ -60,16 +61,8 @@ class Reader:
     """Of what the op reads: the constant, or what is made of it."""
 
 
-_LAYOUT: Final = frozenset(
-    {"Cast", "CastLike", "Dropout", "Expand", "Flatten", "Identity", "Pad", "Reshape", "Slice", "Split", "Squeeze"}
-    | {"Tile", "Transpose", "Trilu", "Unsqueeze"}
-)
+_LAYOUT: Final = COPYING | MOVING | {"Dropout"}
 """Operators that hand on their first operand's elements, laid out anew or some of them left out."""
-_TRIGONOMETRY: Final = ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh", "Sin", "Sinh", "Tan")
-_COMPARISONS: Final = ("Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual")
-_NORMS: Final = ("BatchNormalization", "GroupNormalization", "InstanceNormalization", "LayerNormalization")
-_RECURRENT: Final = ("GRU", "LSTM", "RNN")
-_LABELLED: Final = ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
 
 
 def _at(use: Use, *positions: int) -> dict[int, Use]:
@@ -81,10 +74,10 @@ _USES: Final[Mapping[str, Mapping[int, Use]]] = MappingProxyType(
         "MatMul": _at(Use.PRODUCT, 0, 1),
         "Gemm": _at(Use.PRODUCT, 0, 1) | _at(Use.BIAS, 2),
         "Einsum": _at(Use.PRODUCT, *range(16)),
-        **dict.fromkeys(("Conv", "ConvTranspose"), _at(Use.KERNEL, 1) | _at(Use.BIAS, 2)),
+        **dict.fromkeys(CONVOLUTIONS, _at(Use.KERNEL, 1) | _at(Use.BIAS, 2)),
         "DeformConv": _at(Use.KERNEL, 1) | _at(Use.BIAS, 3),
-        **dict.fromkeys(_RECURRENT, _at(Use.KERNEL, 1, 2) | _at(Use.BIAS, 3, 5, 6) | _at(Use.SCALE, 7)),
-        **dict.fromkeys(_NORMS, _at(Use.NORM, 1, 2)),
+        **dict.fromkeys(RECURRENT, _at(Use.KERNEL, 1, 2) | _at(Use.BIAS, 3, 5, 6) | _at(Use.SCALE, 7)),
+        **dict.fromkeys(NORMS, _at(Use.NORM, 1, 2)),
         "BatchNormalization": _at(Use.NORM, 1, 2) | _at(Use.STATISTIC, 3, 4),
         "RMSNormalization": _at(Use.NORM, 1),
         "PRelu": _at(Use.SCALE, 1),
@@ -100,9 +93,9 @@ _USES: Final[Mapping[str, Mapping[int, Use]]] = MappingProxyType(
         "STFT": _at(Use.FIXED, 2),
         **dict.fromkeys(("MaxRoiPool", "RoiAlign"), _at(Use.FIXED, 1)),
         **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _at(Use.FIXED, 1)),
-        **dict.fromkeys(_LABELLED, _at(Use.FIXED, 2)),
-        **dict.fromkeys(_TRIGONOMETRY, _at(Use.FIXED, 0)),
-        **dict.fromkeys(_COMPARISONS, _at(Use.FIXED, 0, 1)),
+        **dict.fromkeys(("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"), _at(Use.FIXED, 2)),
+        **dict.fromkeys(ANGLES, _at(Use.FIXED, 0)),
+        **dict.fromkeys(COMPARISONS, _at(Use.FIXED, 0, 1)),
     }
 )
 """What a constant is to an operator that also reads data, by the constant's position."""

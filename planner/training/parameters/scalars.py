@@ -22,8 +22,6 @@ _NEVER: Final = frozenset(
     {"const", "constant", "eps", "epsilon", "factor", "half", "inv", "mask", "max", "mean", "min", "momentum", "one"}
     | {"ratio", "rsqrt", "size", "sqrt", "std", "two", "var", "zero"}
 )
-_READERS: Final = frozenset({"Add", "Mul", "Sum"})
-"""By these a layer reads a scalar parameter, be it through an Exp."""
 _ROOT_OF: Final = 8
 """Widths of layers are multiples of it."""
 
@@ -47,7 +45,8 @@ def why_frozen(name: str, value: float | None, op_types: Sequence[str]) -> str:
     is_path = "." in name and "/" not in name
     if words & _NEVER or not (is_learned or is_path):
         return "a scalar whose name says of no parameter"
-    if not _READERS.intersection(op_types):
+    # By these a layer reads a scalar parameter, be it through an Exp.
+    if not {"Add", "Mul", "Sum"}.intersection(op_types):
         return f"a scalar that {', '.join(op_types)} reads" if op_types else "a scalar that nothing reads"
     if words & _SCALES and value is not None and _is_root(abs(value)):
         return f"a scalar of a width's root, {value:.6g}"

@@ -16,20 +16,19 @@ from typing import Final, TypeAlias
 from planner.errors import UsageError
 from planner.graph.dependence import computed_from
 from planner.graph.model import Graph, Op, Shape
+from planner.graph.traits import CONVOLUTIONS, RESHAPES
 from planner.training.attributes import axis_of, integer, integers, label, text
 from planner.training.batch.rules import ELEMENTWISE
 
 _Places: TypeAlias = tuple[int | None, ...]
 """Of each dim of a tensor, the dim of the output in which it lies; None where it lies in none by itself."""
 
-_CONVOLUTIONS: Final = frozenset({"Conv", "ConvTranspose", "DeformConv"})
 _SAME_DIMS: Final = frozenset(
     {"AveragePool", "BatchNormalization", "Concat", "CumSum", "Expand", "GlobalAveragePool", "GlobalLpPool", "LRN"}
     | {"GlobalMaxPool", "GroupNormalization", "InstanceNormalization", "LayerNormalization", "LpNormalization"}
     | {"LpPool", "MaxPool", "Pad", "RMSNormalization", "Resize", "Slice", "GatherElements"}
 )
 """Operators whose output has the dims of their first operand, some of other sizes; of Concat, of all operands."""
-_REDUCTIONS: Final = frozenset({"ReduceMax", "ReduceMean", "ReduceSum"})
 
 
 def class_axis(forward: Graph, output: str, *, stated: int | None = None, command: str = "tofu grad MODEL") -> int:
@@ -124,7 +123,7 @@ class _Walk:
         rank = len(self._shape(op.outputs[0]))
         if op.op_type in ("LogSoftmax", "Softmax"):
             return axis_of(op, rank, -1)
-        if op.op_type in _CONVOLUTIONS:
+        if op.op_type in CONVOLUTIONS or op.op_type == "DeformConv":
             return 1
         weights = [position for position, name in enumerate(op.inputs[:2]) if name and name not in self._data]
         if len(weights) != 1:
@@ -159,12 +158,12 @@ class _Walk:
         before = self._shape(first)
         if op.op_type in _SAME_DIMS or op.op_type in ("Split", "Trilu", "TopK"):
             return [(first, places)] if len(before) == len(places) else []
-        if op.op_type in ("Flatten", "Reshape", "Squeeze", "Unsqueeze"):
+        if op.op_type in RESHAPES:
             return [(first, _laid_out(before, shape, places))]
         if op.op_type == "Transpose":
             perm = integers(op, "perm", tuple(reversed(range(len(before)))))
             return [(first, tuple(places[perm.index(dim)] for dim in range(len(before))))]
-        if op.op_type in _REDUCTIONS:
+        if op.op_type in ("ReduceMax", "ReduceMean", "ReduceSum"):
             return self._reduced(op, first, places)
         if op.op_type == "Gather":
             # What is picked is whole: a position, a head. Rows of a table of data are no layer's classes.

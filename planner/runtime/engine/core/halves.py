@@ -16,8 +16,6 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 HALVES: Final = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
 """16-bit floats, as ``TensorProto.DataType``."""
-_KEPT: Final = frozenset({"Cast", "Constant"})
-"""They have kernels of every float type."""
 _STATED: Final = frozenset({"dtype", "output_datatype", "stash_type"})
 """Attributes that name a dtype."""
 
@@ -34,7 +32,8 @@ def in_float32(model: ModelProto) -> ModelProto:
     nodes: list[NodeProto] = []
     widening = Widening(model, kinds)
     for node in model.graph.node:
-        if node.op_type in _KEPT or any(attribute.HasField("g") for attribute in node.attribute):
+        # A Cast and a Constant have kernels of every float type.
+        if node.op_type in ("Cast", "Constant") or any(attribute.HasField("g") for attribute in node.attribute):
             nodes.append(node)
         else:
             nodes.extend(widening.of(node))

@@ -24,17 +24,10 @@ from planner.graph.emitter import Emitter
 from planner.graph.model import Op, Tensor, TensorAttribute
 from planner.graph.protos import dtype_of, op_of, op_to_node
 from planner.graph.reading.defaults import state_operator_defaults
+from planner.graph.traits import carried
 from planner.runtime.engine.core.halves import Widening, has_halves, kinds_of, with_nodes
 from planner.runtime.engine.gpu.cuda_kernels import fails_when_run, has_cuda_kernel, is_of_runtime
 
-_MOVES: Final = frozenset(
-    {
-        *("Compress", "Concat", "DepthToSpace", "Expand", "Gather", "GatherElements", "GatherND", "Pad", "Resize"),
-        *("ReverseSequence", "ScatterElements", "ScatterND", "Slice", "SpaceToDepth", "Split", "Tile", "Transpose"),
-        *("Trilu", "Where"),
-    }
-)
-"""Ops that move elements and do not change them, unless an attribute says so (``reduction``)."""
 _LARGER: Final[Mapping[int, tuple[int, ...]]] = {
     TensorProto.BOOL: (TensorProto.UINT8, TensorProto.INT32, TensorProto.FLOAT),
     TensorProto.INT8: (TensorProto.INT32, TensorProto.FLOAT),
@@ -43,8 +36,6 @@ _LARGER: Final[Mapping[int, tuple[int, ...]]] = {
     TensorProto.UINT16: (TensorProto.INT32, TensorProto.FLOAT),
 }
 """By ``TensorProto.DataType``, those that hold its elements exactly."""
-_WITH_SHAPES: Final = frozenset({"AffineGrid", "CenterCropPad", "SequenceMap"})
-"""Operators that the specification gives by ops on shapes, which run on the CPU, or by control flow."""
 _ROUNDS: Final = 8
 """More than an expansion within an expansion needs."""
 
@@ -250,7 +241,7 @@ class _Changer:
             return None
         if has_halves(node, self._kinds):
             return self._widening.of(node)
-        if node.op_type not in _MOVES or node.domain or any(a.name == "reduction" for a in node.attribute):
+        if not _moved(node) or node.domain or any(a.name == "reduction" for a in node.attribute):
             return None
         kind = self._kinds.get(node.output[0], 0)
         moved = [name for name in (*_moved(node), *node.output) if self._kinds.get(name) == kind]
@@ -275,7 +266,11 @@ class _Changer:
 
     def has_function(self, node: NodeProto) -> bool:
         """Whether the operator's specification gives it as ops."""
-        if node.domain not in ("", "ai.onnx") or node.op_type in _WITH_SHAPES or "" in node.input:
+        if (
+            node.domain not in ("", "ai.onnx")
+            or node.op_type in ("AffineGrid", "CenterCropPad", "SequenceMap")
+            or "" in node.input
+        ):
             return False
         schema = defs.get_schema(node.op_type, self._opsets[""])
         return any(getattr(schema, kind) for kind in ("has_function", "has_context_dependent_function"))
@@ -298,9 +293,6 @@ class _Changer:
 
 def _moved(node: NodeProto) -> list[str]:
     """The operands whose elements a node moves."""
-    operands = list(node.input)
-    if node.op_type == "Where":
-        return operands[1:]
-    if node.op_type in ("Pad", "ScatterElements", "ScatterND"):
-        return [operands[0], *operands[2:3]]
-    return operands if node.op_type == "Concat" else operands[:1]
+    if node.op_type == "Resize":
+        return [node.input[0]]
+    return [node.input[position] for position in carried(node.op_type, len(node.input))]

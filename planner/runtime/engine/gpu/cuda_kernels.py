@@ -16,10 +16,9 @@ from typing import Final, NamedTuple
 from onnx import AttributeProto, NodeProto, TensorProto, defs
 
 from planner.graph.protos import dtype_of
+from planner.graph.traits import RECURRENT
 
 _ONNX: Final = "ai.onnx"
-_RECURRENT: Final = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
-"""Their activations in each direction; cuDNN has no others."""
 
 
 class _Kernel(NamedTuple):
@@ -138,8 +137,8 @@ def _refused(node: NodeProto) -> bool:
         return _number(attributes, "select_last_index") == 1
     if node.op_type == "ConvTranspose":
         return "auto_pad" in attributes and attributes["auto_pad"].s != b"NOTSET"
-    if node.op_type in _RECURRENT:
-        usual = _RECURRENT[node.op_type]
+    if node.op_type in RECURRENT:
+        usual = RECURRENT[node.op_type].activations  # cuDNN has no others
         named = [name.decode() for name in attributes["activations"].strings] if "activations" in attributes else []
         return (
             any(name != usual[place % len(usual)] for place, name in enumerate(named))

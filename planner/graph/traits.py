@@ -1,0 +1,112 @@
+"""What ONNX's operators do to elements, said once, for rooms that know no descriptions: the reader, training, a run.
+
+Where an op is described, its description is asked instead (``planner.tdl.analyse``); a test holds these tables against
+the descriptions, so that a described operator is missing in none of them. Names are of ONNX's own domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+
+def named(names: str) -> frozenset[str]:
+    """The operators of these names, with blanks between them."""
+    return frozenset(names.split())
+
+
+# each element of a result is a function of the operands' elements at its own index -----------------------------------
+
+LOGIC: Final = named("And BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Not Or Xor")
+COMPARISONS: Final = named("Equal Greater GreaterOrEqual IsInf IsNaN Less LessOrEqual")
+ARITHMETIC: Final = named(
+    "Abs Add BitShift Ceil Clip Div Erf Exp Floor Log Max Mean Min Mod Mul Neg Pow Reciprocal Round Sign Sqrt Sub "
+    "Sum Where"
+)
+ANGLES: Final = named("Acos Acosh Asin Asinh Atan Atanh Cos Cosh Sin Sinh Tan")
+ACTIVATIONS: Final = named(
+    "Celu Elu Gelu HardSigmoid HardSwish LeakyRelu Mish PRelu Relu Selu Shrink Sigmoid Softplus Softsign SwiGLU "
+    "Swish Tanh ThresholdedRelu"
+)
+COPYING: Final = frozenset(("Cast", "CastLike", "Identity"))
+"""The same numbers, perhaps in another dtype."""
+ELEMENT_WISE: Final = LOGIC | COMPARISONS | ARITHMETIC | ANGLES | ACTIVATIONS | COPYING | {"BitCast"}
+BROADCASTING: Final = named(
+    "Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less LessOrEqual Max Mean "
+    "Min Mod Mul Or Pow Sub Sum Where Xor"
+)
+"""Those of them all of whose operands broadcast against each other."""
+
+# elements of an operand are moved, and not changed -------------------------------------------------------------------
+
+RESHAPES: Final = frozenset(("Flatten", "Reshape", "Squeeze", "Unsqueeze"))
+"""The elements of the first operand in their order, in another shape."""
+VIEWS: Final = RESHAPES | {"Expand", "Identity", "Transpose"}
+"""What may be read in place: it only lays elements out anew."""
+REARRANGING: Final = RESHAPES | {"DepthToSpace", "ReverseSequence", "SpaceToDepth", "Transpose"}
+"""Each element of the first operand once."""
+REPEATING: Final = frozenset(("Expand", "Tile"))
+SLICING: Final = frozenset(("Slice", "Split"))
+"""Some of the elements of the first operand, in their order."""
+LOOKUPS: Final = frozenset(("Compress", "Gather", "GatherElements", "GatherND"))
+"""Elements of the first operand that another operand says the places of."""
+MOVING: Final = REARRANGING | REPEATING | SLICING | {"Pad", "Trilu"}
+"""Elements of the first operand, wherever they are; beside them nothing but a fill."""
+SCATTERS: Final = frozenset(("ScatterElements", "ScatterND"))
+GENERATING: Final = named("Concat ConstantOfShape Expand Pad Range Tile")
+"""More elements are made than are read."""
+
+# elements are summed up ----------------------------------------------------------------------------------------------
+
+MATRIX_PRODUCTS: Final = frozenset(("Gemm", "MatMul"))
+PRODUCTS: Final = MATRIX_PRODUCTS | {"Einsum"}
+CONVOLUTIONS: Final = frozenset(("Conv", "ConvTranspose"))
+NORMS: Final = named("BatchNormalization GroupNormalization InstanceNormalization LayerNormalization")
+REDUCTIONS: Final = named(
+    "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare"
+)
+"""Of dims that an attribute or an operand names, to one number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A recurrent operator's cell."""
+
+    gates: int
+    activations: tuple[str, ...]
+    """Of each direction, where none are stated."""
+
+
+RECURRENT: Final[Mapping[str, Cell]] = MappingProxyType(
+    {
+        "GRU": Cell(3, ("Sigmoid", "Tanh")),
+        "LSTM": Cell(4, ("Sigmoid", "Tanh", "Tanh")),
+        "RNN": Cell(1, ("Tanh",)),
+    }
+)
+
+# the rest ------------------------------------------------------------------------------------------------------------
+
+RANDOM: Final = named("Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike")
+"""Other numbers in every run."""
+LOOPS: Final = frozenset(("Loop", "Scan"))
+CONTROL_FLOW: Final = LOOPS | {"If"}
+"""Operators that can be executed whole, graphs and all, where the shapes of their outputs are static."""
+
+
+def carried(op_type: str, operands: int) -> tuple[int, ...]:
+    """Positions of the operands whose elements an op's results are, unchanged but for their dtype; () for others.
+
+    Args:
+        op_type: of ONNX's own domain.
+        operands: how many the op has.
+    """
+    if op_type == "Concat":
+        return tuple(range(operands))
+    if op_type == "Where":
+        return (1, 2)
+    if op_type == "Pad" or op_type in SCATTERS:
+        return (0, 2)[: max(1, operands - 1)]
+    return (0,) if op_type in MOVING or op_type in LOOKUPS or op_type in COPYING else ()
