@@ -22,7 +22,7 @@ TYPED := planner cli.py $(if $(wildcard bench/*.py),bench)
 say = printf '\n$$ %s\n' "$(1)"; $(BIN)/$(1)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-nightly test-exports test-wheel test-pytorch check-costs world lint format bench bench-multifetch cuda-stand-in hooks clean
+.PHONY: help demo test test-slow test-nightly test-exports test-wheel test-pytorch check-costs world schemas lint format bench bench-multifetch cuda-stand-in hooks clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -72,6 +72,9 @@ test-pytorch: $(STAMP) ## run docs/from-pytorch.md and docs/language-models.md b
 	@build/pytorch/env/bin/python -m pip install -qq --disable-pip-version-check -r tests/tools/pytorch-requirements.txt
 	@PATH="$(CURDIR)/$(BIN):$$PATH" build/pytorch/env/bin/python tests/tools/pytorch_page.py build/pytorch/page docs/from-pytorch.md docs/language-models.md
 	@PATH="$(CURDIR)/$(BIN):$$PATH" build/pytorch/env/bin/python tests/tools/pytorch_networks.py build/pytorch/networks --table docs/from-pytorch.md
+
+schemas: $(STAMP) ## write the JSON schemas anew, of the records that JSON is made of
+	@$(BIN)/python tests/tools/schemas.py
 
 lint: $(STAMP) ## check style, format, types and import contracts
 	@failed=; \

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from planner.algebra.region import Region
 from planner.graph.model import Role, Shape
+from planner.records import Positive, Signed, SignedFloat
 
 Subject: TypeAlias = Literal["tensor", "op"]
 
@@ -25,7 +26,7 @@ class Cause:
     """Of the tensors or ops, the dearest first; at least one."""
     cost_bytes: int
     """Of all of them, in an iteration, over all workers: moved bytes, or excess; both of ops with their tensors."""
-    share: float
+    share: SignedFloat
     """Of what the plan costs (moved bytes and excess)."""
     reason: str
     """One sentence without a full stop, true of each of them."""
@@ -77,9 +78,9 @@ class RunnerUp:
     where there is no plan."""
     moved_bytes: int | None
     """Of ``cost_bytes``, what moves."""
-    more_bytes: int | None
+    more_bytes: Signed | None
     """``cost_bytes`` less what the plan costs; negative where that is dearer."""
-    more_share: float | None
+    more_share: SignedFloat | None
     """The same as a share of what the plan costs; None where the plan costs nothing, too."""
     changed: tuple[str, ...]
     """Names of the other tensors and ops that are otherwise in it."""
@@ -131,7 +132,7 @@ class Why:
 class Outlook:
     """One way to train the model, as a column of a summary."""
 
-    workers: int
+    workers: Positive
     memory_bytes: int | None
     """Of the worker whose tensors take the most; None where it was not computed."""
     is_least_memory: bool

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from planner.artifacts.estimate import ComputeSources
-from planner.artifacts.plan import Plan
+from planner.artifacts.plan import Plan, SteppedOp
 from planner.cost.distance import Distance
 from planner.graph.model import Role, Shape
 from planner.machine.device_profile import DeviceProfile
 from planner.reasons import Cause, Kept, Summary, Why
+from planner.records import Above0, Positive
 from planner.search.effort import EffortName
-from planner.search.user_rules.prices import Price
+from planner.search.user_rules.prices import ForbidPrice, PinPrice
 from planner.short_repr import ShortRepr
 from planner.spent import Part
 
 if TYPE_CHECKING:
+    from planner.partition.collectives import Collected
     from planner.partition.occupancy import Occupancy
     from planner.runtime.judge.door import DoorVerdict
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class ParameterRow:
     """A constant of a forward model, and what training does to it."""
+
+    told: ClassVar = "name shape verdict why evidence"
 
     name: str
     shape: Shape
@@ -52,6 +56,12 @@ class InputRow:
 class GradResult(ShortRepr):
     """A training graph that was built and written."""
 
+    schema_version: ClassVar = 1
+    told: ClassVar = (
+        "output loss optimizer inputs data results states state_elements frozen parameters ops ops_by_type "
+        "values=value_by_input? model_file=door? left_out=why_left_out? warnings"
+    )
+
     output: Path
     loss: str
     optimizer: str
@@ -76,10 +86,37 @@ class GradResult(ShortRepr):
     warnings: tuple[str, ...] = ()
     """What the exporter of the model did, so that the training is another one, and what to do."""
 
+    @property
+    def frozen(self) -> tuple[str, ...]:
+        """Names of the constants that stay as they are."""
+        return tuple(row.name for row in self.parameters if row.verdict == "frozen")
+
+    @property
+    def ops(self) -> int:
+        return sum(self.ops_by_type.values())
+
+    @property
+    def value_by_input(self) -> Mapping[str, str] | None:
+        """Inputs that became constants, and of what value."""
+        return dict(self.values) or None
+
+    @property
+    def why_left_out(self) -> Mapping[str, str] | None:
+        """By output of the model that the loss does not need, what of it could not be taken."""
+        return dict(self.left_out) or None
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PlanResult(ShortRepr):
     """A plan that was found and written."""
+
+    schema_version: ClassVar = 2
+    told: ClassVar = (
+        "*plan -iteration_spaces -warnings steps=plan.stepped plan.slowest_share objective found_by *beside "
+        "warnings left_out? another_effort directory has_models? search_seconds total_seconds part_seconds ops "
+        "fetches segments functions arena_bytes workspace_bytes collectives values=value_by_input? prices? "
+        "summary?"
+    )
 
     plan: Plan
     directory: Path
@@ -100,9 +137,9 @@ class PlanResult(ShortRepr):
     """By worker: its arrays, in one block of memory."""
     workspace_bytes: tuple[int, ...] | None = None
     """By worker: tensors inside of segments, beside the arena, at most."""
-    collectives: Mapping[str, Mapping[str, int]] | None = None
+    collectives: Mapping[str, Collected] | None = None
     """By kind of collective that fetches form: ``count`` and ``moved_bytes``."""
-    prices: tuple[Price, ...] = ()
+    prices: tuple[PinPrice | ForbidPrice, ...] = ()
     """Of every pin and prohibition."""
     values: tuple[tuple[str, str], ...] = ()
     """Inputs that became constants, and of what value."""
@@ -125,8 +162,13 @@ class PlanResult(ShortRepr):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """See ``Plan.warnings``."""
+        """What would be faster, or what looks like state and is none, and what to write instead."""
         return self.plan.warnings
+
+    @property
+    def value_by_input(self) -> Mapping[str, str] | None:
+        """Inputs that became constants, and of what value."""
+        return dict(self.values) or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +187,7 @@ class AnotherEffort:
 class OtherCount:
     """The machine with another number of workers."""
 
-    workers: int
+    workers: Positive
     estimated_seconds: float
     """Of an iteration."""
 
@@ -153,6 +195,8 @@ class OtherCount:
 @dataclass(frozen=True, slots=True)
 class Beside:
     """What is estimated beside a plan for a machine."""
+
+    told: ClassVar = "data_parallel_seconds=data_seconds data_parallel_is_exact=is_exact other_workers=others"
 
     data_seconds: float | None
     """Of data parallelism on as many workers; None where it has no plan."""
@@ -166,6 +210,8 @@ class Beside:
 @dataclass(frozen=True, slots=True)
 class TensorRow:
     """One tensor of a plan."""
+
+    told: ClassVar = "name shape dtype role tiling tile_shape moved_bytes made_by read_by delivers?"
 
     name: str
     shape: Shape
@@ -200,6 +246,8 @@ class OpRow:
 @dataclass(frozen=True, slots=True)
 class StateRow:
     """An input that comes back as an output, and how that is known."""
+
+    told: ClassVar = "input=current output=following evidence why"
 
     current: str
     following: str
@@ -249,6 +297,14 @@ class OpMemory:
 class Explanation(ShortRepr):
     """A plan's tensors and ops, or those that were asked for."""
 
+    schema_version: ClassVar = 1
+    told: ClassVar = (
+        "plan.model plan.workers plan.strategy plan.moved_bytes plan.excess_bytes plan.repeated_bytes "
+        "plan.slowest_share plan.soybean_bytes plan.estimate.estimated_seconds plan.estimate plan.stopped_by? "
+        "plan.described_by plan.undescribed tensors state ops in_place bounds=distances steps memory? causes? "
+        "kept? apart? why?"
+    )
+
     plan: Plan
     directory: Path
     tensors: tuple[TensorRow, ...]
@@ -275,10 +331,23 @@ class Explanation(ShortRepr):
     memory: tuple[OpMemory, ...] = ()
     """Of a product or convolution that was asked for, what it takes at once and in steps."""
 
+    @property
+    def steps(self) -> tuple[SteppedOp, ...]:
+        """Those of ``ops`` that run in steps."""
+        stepped = {one.op: one for one in self.plan.stepped}
+        return tuple(stepped[row.name] for row in self.ops if row.name in stepped)
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MemoryResult(ShortRepr):
     """What a worker of a plan holds over the steps of its program."""
+
+    schema_version: ClassVar = 1
+    told: ClassVar = (
+        "plan.model plan.workers occupancy.worker peak_bytes=occupancy.total_bytes "
+        "peak_bytes_by_worker=peak_bytes limit_bytes steps=occupancy.steps fullest_step=occupancy.fullest running "
+        "begins occupancy.held_bytes held_bytes_by_purpose=occupancy.by_purpose buffers=occupancy.at_fullest"
+    )
 
     plan: Plan
     directory: Path
@@ -295,8 +364,21 @@ class MemoryResult(ShortRepr):
 
 
 @dataclass(frozen=True, slots=True)
+class TimesTheLeast:
+    """How far a plan is from the bounds of its products and convolutions."""
+
+    times_the_least: float | None
+    """See ``ComparisonRow``."""
+
+
+@dataclass(frozen=True, slots=True)
 class ComparisonRow:
     """A strategy of the literature, and what its plan costs."""
+
+    told: ClassVar = (
+        "strategy moved_bytes soybean_bytes peak_bytes estimated_seconds excess_bytes bounds cost search_seconds "
+        "reason sources?"
+    )
 
     strategy: str
     what: str
@@ -322,13 +404,20 @@ class ComparisonRow:
         """What tofu makes the least; None where there is no plan."""
         return None if self.moved_bytes is None else self.moved_bytes + (self.excess_bytes or 0)
 
+    @property
+    def bounds(self) -> TimesTheLeast:
+        return TimesTheLeast(self.times_the_least)
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison(ShortRepr):
     """Every strategy beside the found plan."""
 
+    schema_version: ClassVar = 1
+    told: ClassVar = "model workers topology objective rows"
+
     model: str
-    workers: int
+    workers: Positive
     rows: tuple[ComparisonRow, ...]
     topology: str | None = None
     """What the times are estimated for."""
@@ -340,28 +429,28 @@ class Comparison(ShortRepr):
 class FitRow:
     """What plans of a model take on so many workers."""
 
-    workers: int
+    workers: Positive
     at_least_bytes: int
     """Every plan takes so much at least on some worker."""
     least_bytes: int | None = None
     """What the leanest plan that was found takes on a worker; None: none was looked for, since no plan can fit."""
-    least_recompute: str | None = None
+    least_recompute: Literal["none", "auto"] | None = None
     """What it computes again for the backward pass: ``none``, or, as ``plan --recompute auto`` would, ``auto``."""
     is_by_program: bool = False
     """Its program says so; else it is what lies there op by op, on an average worker."""
     fits: bool = False
     """A plan was found that fits."""
-    plan_workers: int | None = None
+    plan_workers: Positive | None = None
     """How many workers the plan has that is taken; fewer where the others are better idle; None: none fits."""
     plan_bytes: int | None = None
     """What it takes on a worker."""
-    recompute: str | None = None
+    recompute: Literal["none", "auto"] | None = None
     """What it computes again."""
     moved_bytes: int | None = None
     """What it moves in an iteration, over all workers."""
     estimated_seconds: float | None = None
     """What an iteration of it is estimated to take; None without a topology that says how fast its devices are."""
-    largest_batch: int | None = None
+    largest_batch: Positive | None = None
     """The largest batch for which a plan was found that fits; None: none was, or the batch cannot be changed."""
 
 
@@ -369,7 +458,7 @@ class FitRow:
 class WhyNot:
     """What takes the room on so many workers, which are too few."""
 
-    workers: int
+    workers: Positive
     op: str
     """While it runs, every plan takes the most."""
     purpose_bytes: Mapping[str, int]
@@ -380,12 +469,14 @@ class WhyNot:
 class FitAnswer:
     """How many workers hold a model, on one machine or with so much memory."""
 
+    told: ClassVar = "topology memory_bytes workers rows why_not"
+
     topology: str | None
-    memory_bytes: int
+    memory_bytes: Positive
     """Of a worker."""
     rows: tuple[FitRow, ...]
     """By number of workers, ascending."""
-    workers: int | None
+    workers: Positive | None
     """The least that hold it, within the time that was asked for; None: none of those that were looked at do."""
     why_not: WhyNot | None
     """Of the number below that, or of the largest if none holds it; None where there is none below."""
@@ -395,16 +486,19 @@ class FitAnswer:
 class FitResult(ShortRepr):
     """How many workers hold a model."""
 
+    schema_version: ClassVar = 1
+    told: ClassVar = "model batch batches why_fixed? within_seconds answers directory? page?"
+
     model: str
     answers: tuple[FitAnswer, ...]
     """By machine."""
-    batch: int | None
+    batch: Positive | None
     """Samples of an iteration, of the plans; None where nothing says how many there are."""
-    batches: tuple[int, int] | None
+    batches: tuple[Positive, Positive] | None
     """The smallest and the largest batch among which the largest was looked for; None: the batch cannot be changed."""
     why_fixed: str = ""
     """Why it cannot, in words."""
-    within_seconds: float | None = None
+    within_seconds: Above0 | None = None
     """That an iteration may be estimated to take; None: any time."""
     directory: Path | None = None
     """The folder of a plan that was written; None: none was asked for."""
@@ -421,10 +515,16 @@ class FitResult(ShortRepr):
 class ProfileResult(ShortRepr):
     """What was measured on a device."""
 
+    schema_version: ClassVar = 1
+    told: ClassVar = (
+        "output profile.model workers profile.device ops model_seconds model_unmeasured measured=profile.ops "
+        "profile.unmeasured total_seconds"
+    )
+
     profile: DeviceProfile
     output: Path
     """The file that was written."""
-    workers: int
+    workers: Positive
     """For how many workers the measured parts are."""
     ops: int
     """Of the model."""
@@ -440,16 +540,43 @@ class ProfileResult(ShortRepr):
 class ZooRow:
     """Models of the zoo whose names have one form."""
 
+    told: ClassVar = "form about optimizer models"
+
     form: str
     about: str
     members: Mapping[str, int]
     """Names that ``tofu zoo`` lists, and the batch of each."""
     optimizer: str
 
+    @property
+    def models(self) -> tuple[ZooModel, ...]:
+        return tuple(ZooModel(name, batch) for name, batch in self.members.items())
+
+
+@dataclass(frozen=True, slots=True)
+class ZooModel:
+    """A name that ``tofu zoo`` lists."""
+
+    name: str
+    batch: Positive
+    """Samples of an iteration."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZooModels:
+    """The models of the zoo."""
+
+    schema_version: ClassVar = 1
+
+    families: tuple[ZooRow, ...]
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ZooResult(ShortRepr):
     """A model of the zoo that was written."""
+
+    schema_version: ClassVar = 1
+    told: ClassVar = "name output inputs parameters weight_bytes state_bytes ops ops_by_type"
 
     name: str
     output: Path
@@ -462,10 +589,17 @@ class ZooResult(ShortRepr):
     """Weights, histories and running statistics."""
     ops_by_type: Mapping[str, int]
 
+    @property
+    def ops(self) -> int:
+        return sum(self.ops_by_type.values())
+
 
 @dataclass(frozen=True, slots=True)
 class ReportResult:
     """What was written of a plan for people to look at."""
+
+    schema_version: ClassVar = 1
+    told: ClassVar = "directory page page_bytes svg trace trace_events measured=is_measured left_out"
 
     directory: Path
     """The plan's folder."""
@@ -488,9 +622,11 @@ class ReportResult:
 class BuildResult:
     """The models of a plan's workers, which were added to it."""
 
+    schema_version: ClassVar = 1
+
     directory: Path
     model: str
-    workers: int
+    workers: Positive
     functions: int
     """Distinct bodies of segments."""
     model_bytes: int
@@ -501,9 +637,11 @@ class BuildResult:
 class ExportResult:
     """A plan that was written for other runtimes."""
 
+    schema_version: ClassVar = 1
+
     model: str
-    workers: int
-    cuts: tuple[int, ...]
+    workers: Positive
+    cuts: tuple[Positive, ...]
     predicted_bytes: int
     """What the plan moves between workers in an iteration."""
     ops: int

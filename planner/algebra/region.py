@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from operator import ge
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,8 +50,15 @@ class Region:
         (4, 3)
     """
 
+    told: ClassVar = "=ends"
+
     lo: tuple[int, ...]
     hi: tuple[int, ...]
+
+    @property
+    def ends(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Where it begins and where it ends, by dim; the end is not in it."""
+        return self.lo, self.hi
 
     @classmethod
     def whole(cls, shape: tuple[int, ...]) -> Region:

@@ -146,6 +146,8 @@ def split_bounds(
 class Tiling:
     """The ordered placements of a tensor (or of an op's iteration space), outermost cut first."""
 
+    told: ClassVar = "="
+
     placements: tuple[Placement, ...]
     ways: tuple[int, ...]
     """How many groups each cut makes; as long as ``placements``."""

@@ -13,13 +13,13 @@ from planner.graph.rewriting.randomness import LOWERINGS
 from planner.installed import require_runtime, runtime_notes
 from planner.opdefs.exclusions import EXCLUDED, LOWERED
 from planner.progress import Progress, silent
-from planner.training.table import GradientRow, gradient_table
+from planner.training.table import GradientTable, gradient_table
 from planner.verify.cases.examples import all_cases
 from planner.verify.conformance import Conformance, conformance
 from planner.verify.coverage import Coverage, coverage
 from planner.verify.onnx_cases import onnx_cases
-from planner.verify.page import OperatorPage, operator_page
-from planner.verify.verification import QUICK, THOROUGH, OperatorVerification, Verification, verify_operators
+from planner.verify.page import CheckedPage, OperatorPage, operator_page
+from planner.verify.verification import QUICK, THOROUGH, Verification, verify_operators
 
 
 class Operators:
@@ -44,8 +44,8 @@ class Operators:
         passing = {row.op_type for row in gradient_table() if row.passes}
         return coverage(self.descriptions, EXCLUDED, self._cases, lowered=LOWERED, gradients=passing)
 
-    def page(self, op_type: str) -> tuple[OperatorPage, OperatorVerification | None]:
-        """One operator's description and strategies, and a quick verification; None where no case is given for it.
+    def page(self, op_type: str) -> CheckedPage:
+        """One operator's description and strategies, and a quick verification.
 
         Raises:
             UsageError: no such operator.
@@ -55,13 +55,14 @@ class Operators:
             domain, _, name = lowered.rpartition(".")
             function = FORMS[domain, name] if domain else LOWERINGS[name]
             source = "planner/graph/folding/microsoft_forms.py" if domain else "planner/graph/rewriting/randomness.py"
-            return OperatorPage(domain, name, source, f"{inspect.getdoc(function)}\n{LOWERED[lowered]}", ()), None
+            text = f"{inspect.getdoc(function)}\n{LOWERED[lowered]}"
+            return CheckedPage(OperatorPage(domain, name, source, text, ()), None)
         page = operator_page(op_type, self.descriptions, self._cases)
         try:
             checked = verify_operators(self.descriptions, (op_type,), ways=QUICK, cases=self._cases)
         except UsageError:
-            return page, None
-        return page, checked.operators[0]
+            return CheckedPage(page, None)
+        return CheckedPage(page, checked.operators[0])
 
     def verify(
         self, op_type: str | None, progress: Progress = silent, notice: Callable[[str], None] = lambda line: None
@@ -94,7 +95,7 @@ class Operators:
         return conformance(self.descriptions, chosen, progress=_counted(progress))
 
 
-def gradients(op_type: str | None = None) -> tuple[GradientRow, ...]:
+def gradients(op_type: str | None = None) -> GradientTable:
     """Which operators of ONNX's default domain a gradient passes, how, and why not the others; or one of them.
 
     Raises:
@@ -102,12 +103,12 @@ def gradients(op_type: str | None = None) -> tuple[GradientRow, ...]:
     """
     rows = gradient_table()
     if op_type is None:
-        return rows
+        return GradientTable(rows)
     found = tuple(row for row in rows if row.op_type.lower() == op_type.lower())
     if not found:
         hint = did_you_mean(op_type, [row.op_type for row in rows])
         raise UsageError(f"ONNX's default domain has no operator {op_type} in force", hint=hint)
-    return found
+    return GradientTable(found)
 
 
 def _tell_of_runtime(notice: Callable[[str], None]) -> None:

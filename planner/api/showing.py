@@ -10,7 +10,7 @@ from typing import Any, TextIO, TypeAlias
 from planner.errors import UsageError
 from planner.gate.verdict import CheckResult
 from planner.planning.difference import Difference
-from planner.report import as_json as plain
+from planner.records import plain_record
 from planner.report import (
     built,
     checkpoints,
@@ -60,29 +60,24 @@ AnyResult: TypeAlias = (
     | ExportedCheckpoint
 )
 
-_Forms: TypeAlias = tuple[Callable[[Any], dict[str, Any]], Callable[[Any, TextIO], None]]
-
-_FORMS: Mapping[type, _Forms] = MappingProxyType(
+_PRINTED: Mapping[type, Callable[[Any, TextIO], None]] = MappingProxyType(
     {
-        GradResult: (plain.grad, tables.grad),
-        PlanResult: (plain.plan, planned.plan),
-        BuildResult: (plain.build, built.built),
-        Explanation: (plain.explain, explained.explain),
-        MemoryResult: (occupancy.memory_json, occupancy.print_memory),
-        RunResult: (plain.run, tables.run),
-        Comparison: (plain.compare, tables.compare),
-        FitResult: (fitting.fit_json, fitting.print_fit),
-        CheckResult: (gate.check_json, lambda found, file: gate.print_check(found, TextSheet(file))),
-        Difference: (
-            difference.difference_json,
-            lambda found, file: difference.print_difference(found, TextSheet(file)),
-        ),
-        ReportResult: (plain.report, tables.report),
-        ExportResult: (plain.export, exports.export),
-        ProfileResult: (device_profile.profile_json, device_profile.print_profile),
-        ZooResult: (plain.zoo, tables.zoo),
-        CheckpointList: (checkpoints.checkpoints_json, checkpoints.checkpoints),
-        ExportedCheckpoint: (checkpoints.exported_json, checkpoints.exported),
+        GradResult: tables.grad,
+        PlanResult: planned.plan,
+        BuildResult: built.built,
+        Explanation: explained.explain,
+        MemoryResult: occupancy.print_memory,
+        RunResult: tables.run,
+        Comparison: tables.compare,
+        FitResult: fitting.print_fit,
+        CheckResult: lambda found, file: gate.print_check(found, TextSheet(file)),
+        Difference: lambda found, file: difference.print_difference(found, TextSheet(file)),
+        ReportResult: tables.report,
+        ExportResult: exports.export,
+        ProfileResult: device_profile.print_profile,
+        ZooResult: tables.zoo,
+        CheckpointList: checkpoints.checkpoints,
+        ExportedCheckpoint: checkpoints.exported,
     }
 )
 
@@ -99,8 +94,7 @@ def show(result: AnyResult, file: TextIO | None = None) -> None:
 
             planner.show(planner.plan("train.onnx", gpus=4))
     """
-    _, prints = _forms_of(result)
-    prints(result, sys.stdout if file is None else file)
+    _printed(result)(result, sys.stdout if file is None else file)
 
 
 def as_json(result: AnyResult) -> dict[str, Any]:
@@ -117,13 +111,13 @@ def as_json(result: AnyResult) -> dict[str, Any]:
 
             json.dumps(planner.as_json(planner.explain("plan")))
     """
-    plain_values, _ = _forms_of(result)
-    return plain_values(result)
+    _printed(result)
+    return plain_record(result)
 
 
-def _forms_of(result: AnyResult) -> _Forms:
-    found = _FORMS.get(type(result))
+def _printed(result: AnyResult) -> Callable[[Any, TextIO], None]:
+    found = _PRINTED.get(type(result))
     if found is None:
         what = f"{type(result).__name__} is not what a command returns"
-        raise UsageError(what, hint=f"there are {', '.join(sorted(kind.__name__ for kind in _FORMS))}")
+        raise UsageError(what, hint=f"there are {', '.join(sorted(kind.__name__ for kind in _PRINTED))}")
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 from planner.strict_json import Value
 
@@ -14,6 +14,8 @@ _REPLICATE: tuple[Literal["all", "weights", "none"], ...] = ("all", "weights", "
 @dataclass(frozen=True)
 class Asked:
     """What other plans of the model must keep to, to be compared with this one."""
+
+    told: ClassVar = "limit_bytes? pins? forbidden? replicate? inputs? objective?"
 
     limit_bytes: tuple[int, ...] = ()
     """The memory there is, one entry for each worker, in no order; (): enough."""
@@ -28,20 +30,19 @@ class Asked:
     for_time: bool = False
     """The plan is for the least time, not for the least cost in bytes."""
 
-    def as_dict(self) -> dict[str, Any]:
-        """What is more than the usual, as plain values; {} where nothing is."""
-        return {
-            **({"limit_bytes": list(self.limit_bytes)} if self.limit_bytes else {}),
-            **({"pins": dict(self.pins)} if self.pins else {}),
-            **({"forbidden": [list(one) for one in self.forbidden]} if self.forbidden else {}),
-            **({"replicate": self.replicate} if self.replicate != "all" else {}),
-            **({"inputs": "partitioned"} if self.partitioned_inputs else {}),
-            **({"objective": "time"} if self.for_time else {}),
-        }
+    @property
+    def inputs(self) -> Literal["partitioned"] | None:
+        """How data arrives, where that is not as the plan wants it."""
+        return "partitioned" if self.partitioned_inputs else None
+
+    @property
+    def objective(self) -> Literal["time"] | None:
+        """What the plan has the least of, where that is not its cost in bytes."""
+        return "time" if self.for_time else None
 
     @classmethod
     def from_json(cls, data: Value) -> Asked:
-        """Reads what ``as_dict`` gave.
+        """Reads what a plan's file says of it.
 
         Raises:
             JsonError: it is something else.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 from planner.strict_json import Value
 
@@ -48,6 +48,11 @@ class ComputeSources:
 class TimeEstimate:
     """An iteration's time on a topology: an estimate, and never a measurement."""
 
+    told: ClassVar = (
+        "estimated_seconds topology devices compute_seconds transfer_seconds synchronisation_seconds "
+        "overlapped_seconds levels worker_compute_seconds worker_fetch_seconds assumptions sources"
+    )
+
     topology: str
     """Name of the topology."""
     devices: tuple[int, ...]
@@ -73,13 +78,9 @@ class TimeEstimate:
         """One thing after the other (ICML'18, section 5.1, equation 1)."""
         return self.compute_seconds + self.transfer_seconds + self.synchronisation_seconds
 
-    def as_dict(self) -> dict[str, Any]:
-        """The estimate as plain values."""
-        return {"estimated_seconds": self.estimated_seconds, **asdict(self)}
-
     @classmethod
     def from_json(cls, data: Value) -> TimeEstimate:
-        """Reads what ``as_dict`` gave.
+        """Reads what a plan's file says of it.
 
         Raises:
             JsonError: it is something else.

@@ -19,10 +19,6 @@ class Making:
     apart: tuple[tuple[float, ...], ...] = ()
     """How far workers are from each other, [reader][source]; () if only the cuts tell."""
 
-    def recorded(self) -> dict[str, object]:
-        """As the manifest of a plan's folder says it."""
-        return {"is_lean": self.is_lean, "limit_bytes": self.limit_bytes, "apart": [list(row) for row in self.apart]}
-
     @classmethod
     def stated(cls, value: Value) -> Making:
         """What a manifest says.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from planner.algebra.tiling import Only, Shard, Tiling
 from planner.artifacts.asked import Asked
@@ -16,6 +16,7 @@ from planner.artifacts.recomputed import Recomputed
 from planner.errors import ModelError, UsageError
 from planner.graph.deliveries import SharedDelivery
 from planner.machine.rates import Rates
+from planner.records import Positive, Several, Sha256, plain_record
 from planner.short_repr import ShortRepr
 from planner.stop import STOPPED_BY, StoppedBy
 from planner.strict_json import JsonError, Value, parse_json
@@ -34,13 +35,15 @@ class Steps:
 
     variable: int
     """The number of the index variable."""
-    count: int
+    count: Several
     """How many chunks each worker's part of it falls into; at least 2."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpStrategy:
     """How one op is divided."""
+
+    told: ClassVar = "="
 
     tiling: Tiling
     """Of the iteration space: a dim is the number of an index variable."""
@@ -62,6 +65,45 @@ class OpStrategy:
             return text
         return f"{text} in {self.steps.count} steps along {self.variables[self.steps.variable]}"
 
+    @property
+    def iteration_space(self) -> IterationSpace:
+        """The same with the names of index variables apart."""
+        steps = self.steps
+        named = None if steps is None else NamedSteps(self.variables[steps.variable], steps.count)
+        return IterationSpace(self.variables, self.tiling, named)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSteps:
+    """Steps, as the plan's file says them."""
+
+    variable: str
+    """The index variable."""
+    count: Several
+    """How many chunks."""
+
+
+@dataclass(frozen=True, slots=True)
+class SteppedOp:
+    """An op that runs in steps."""
+
+    op: str
+    variable: str
+    """The index variable that the steps are along."""
+    count: Several
+    """How many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class IterationSpace:
+    """How an op is divided, as the plan's file says it to be read again."""
+
+    told: ClassVar = "variables tiling steps?"
+
+    variables: tuple[str, ...]
+    tiling: Tiling
+    steps: NamedSteps | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class DescriptionFile:
@@ -69,7 +111,7 @@ class DescriptionFile:
 
     name: str
     """Of the file, without its folder."""
-    sha256: str
+    sha256: Sha256
     """Of its content."""
 
 
@@ -90,7 +132,7 @@ class UndescribedOp:
 class Decision(ShortRepr):
     """How every tensor and every op of a graph is divided, and what that costs."""
 
-    cuts: tuple[int, ...]
+    cuts: tuple[Positive, ...]
     """Ways of each cut, outermost first; their product is the number of workers."""
     tilings: Mapping[str, Tiling]
     """By tensor; constants have none."""
@@ -136,7 +178,7 @@ class Decision(ShortRepr):
         return 1 + self.excess_bytes / self.computing_bytes if self.computing_bytes else 1.0
 
     @property
-    def workers(self) -> int:
+    def workers(self) -> Positive:
         """How many there are."""
         return prod(self.cuts)
 
@@ -145,9 +187,17 @@ class Decision(ShortRepr):
 class Plan(Decision):
     """What was decided for a model, with what only its program tells: made once, whole."""
 
+    schema_version: ClassVar = SCHEMA_VERSION
+    told: ClassVar = (
+        "model model_digest workers cuts strategy moved_bytes soybean_bytes has_program? peak_bytes "
+        "estimated_seconds estimate certified_gap gap_of stopped_by? asked? warnings? decided_apart "
+        "computing_bytes excess_bytes repeated_bytes rates unsplit described_by undescribed tilings strategies "
+        "iteration_spaces tensor_bytes in_place? kept=kept_beside? recomputed? owned? deliveries"
+    )
+
     model: str
     """Name of the model."""
-    model_digest: str
+    model_digest: Sha256
     """sha256 of the ingested model that was planned, as in the folder's model file."""
     soybean_bytes: int | None
     """``moved_bytes`` in SoyBean's convention (section 2.2): a transfer counts what a worker assembles, with what it
@@ -176,7 +226,7 @@ class Plan(Decision):
     """What the plan was asked for beside its model."""
     recomputed: Recomputed | None = None
     """What is computed again for the backward pass; None where the plan was not to do so."""
-    owned: Mapping[str, int] = field(default_factory=dict)
+    owned: Mapping[str, Several] = field(default_factory=dict)
     """By name of lanes of which workers may have some whole, how many there are (``planner.graph.rewriting.lanes``)."""
     warnings: tuple[str, ...] = ()
     """What would be faster, or what looks like state and is none, and what to write instead."""
@@ -186,54 +236,30 @@ class Plan(Decision):
         """Of an iteration: by the program, else as the tables of time add it up; None where that is not known."""
         return self.table_seconds if self.estimate is None else self.estimate.estimated_seconds
 
+    @property
+    def iteration_spaces(self) -> Mapping[str, IterationSpace]:
+        """By op; ``strategies`` are for people."""
+        return {name: strategy.iteration_space for name, strategy in self.strategies.items()}
+
+    @property
+    def kept_beside(self) -> tuple[str, ...] | None:
+        """``kept``; None where there is no ``in_place``."""
+        return None if self.in_place is None else self.kept
+
+    @property
+    def stepped(self) -> tuple[SteppedOp, ...]:
+        """Ops that run in steps."""
+        spaces = ((name, one.iteration_space) for name, one in self.strategies.items() if one.steps is not None)
+        return tuple(SteppedOp(name, space.steps.variable, space.steps.count) for name, space in spaces if space.steps)
+
     def to_json(self) -> str:
         """The plan as JSON, a tensor or an op to a line; equal plans give equal text."""
         members = (f" {_encoded(key)}: {_in_lines(value)}" for key, value in self.as_dict().items())
         return "{\n" + ",\n".join(members) + "\n}\n"
 
     def as_dict(self) -> dict[str, Any]:
-        """The plan as plain values."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "model": self.model,
-            "model_digest": self.model_digest,
-            "workers": self.workers,
-            "cuts": list(self.cuts),
-            "strategy": self.strategy,
-            "moved_bytes": self.moved_bytes,
-            "soybean_bytes": self.soybean_bytes,
-            # Members that few plans need are left out of the others; ``_plan`` takes an absent one for the usual.
-            **({} if self.has_program else {"has_program": False}),
-            "peak_bytes": list(self.peak_bytes),
-            "estimated_seconds": self.estimated_seconds,
-            "estimate": None if self.estimate is None else self.estimate.as_dict(),
-            "certified_gap": self.certified_gap,
-            "gap_of": self.gap_of,
-            **({} if self.stopped_by is None else {"stopped_by": self.stopped_by}),
-            **({"asked": asked} if (asked := self.asked.as_dict()) else {}),
-            **({"warnings": list(self.warnings)} if self.warnings else {}),
-            "decided_apart": self.decided_apart,
-            "computing_bytes": self.computing_bytes,
-            "excess_bytes": self.excess_bytes,
-            "repeated_bytes": self.repeated_bytes,
-            "rates": dict(self.rates.as_dict()),
-            "unsplit": list(self.unsplit),
-            "described_by": None if self.described_by is None else asdict(self.described_by),
-            "undescribed": [asdict(op) for op in self.undescribed],
-            "tilings": {name: str(tiling) for name, tiling in self.tilings.items()},
-            "strategies": {name: str(strategy) for name, strategy in self.strategies.items()},
-            "iteration_spaces": {
-                name: {"variables": list(strategy.variables), "tiling": str(strategy.tiling), **_told_steps(strategy)}
-                for name, strategy in self.strategies.items()
-            },
-            "tensor_bytes": dict(self.tensor_bytes),
-            **({} if self.in_place is None else {"in_place": dict(self.in_place), "kept": list(self.kept)}),
-            **({} if self.recomputed is None else {"recomputed": self.recomputed.as_dict()}),
-            **({"owned": dict(self.owned)} if self.owned else {}),
-            "deliveries": [
-                {"name": one.name, "tensor": one.tensor, "readers": list(one.readers)} for one in self.deliveries
-            ],
-        }
+        """The plan as plain values; members that few plans need are left out of the others."""
+        return plain_record(self)
 
     @classmethod
     def from_json(cls, text: str | bytes, source: str = "the plan") -> Plan:
@@ -349,13 +375,6 @@ def _tiling(data: Value, cuts: tuple[int, ...]) -> Tiling:
     ):
         raise data.fault(f"names a group that there is not: {data.text()}")
     return tiling
-
-
-def _told_steps(strategy: OpStrategy) -> dict[str, Any]:
-    steps = strategy.steps
-    if steps is None:
-        return {}
-    return {"steps": {"variable": strategy.variables[steps.variable], "count": steps.count}}
 
 
 def _strategy(data: Value, cuts: tuple[int, ...]) -> OpStrategy:

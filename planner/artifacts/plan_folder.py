@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from planner.artifacts.making import USUAL, Making
 from planner.artifacts.place import MANIFEST, PLAN, require_plan
@@ -28,6 +28,7 @@ from planner.artifacts.source_file import SourceFile
 from planner.errors import ModelError, TofuError, UsageError
 from planner.graph.data_folder import DataFolder
 from planner.graph.model import StatePair
+from planner.records import Sha256, plain_record
 from planner.regular_file import digest_of, read_regular
 from planner.strict_json import JsonError, Value, read_json
 from planner.whole import try_folder, whole_file, whole_folder
@@ -71,6 +72,28 @@ class PlanFolder:
 
     def worker(self, worker: int) -> Path:
         return self.path / worker_file(worker)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What the manifest of a plan's folder says."""
+
+    schema_version: ClassVar = SCHEMA_VERSION
+    told: ClassVar = "files inputs outputs state data_folder? source? making? has_models?"
+
+    files: Mapping[str, Sha256]
+    """By file, its digest."""
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    state: tuple[tuple[str, str], ...]
+    """Inputs that come back as outputs."""
+    data_folder: tuple[str, str, str, str] | None
+    """Where the model's external data lie (``DataFolder.recorded``)."""
+    source: tuple[str, str, str] | None
+    """The file that was planned (``SourceFile.recorded``)."""
+    making: Making = USUAL
+    has_models: bool = True
+    """There after --no-models."""
 
 
 class Ends(Protocol):
@@ -141,18 +164,17 @@ def write_folder(
         for name, content in files:
             digests[name] = digest(content)
             (folder / name).write_bytes(content)
-        manifest = {
-            "schema_version": SCHEMA_VERSION,
-            "files": dict(sorted(digests.items())),
-            "inputs": list(ends.inputs),
-            "outputs": list(ends.outputs),
-            "state": [[pair.current, pair.following] for pair in ends.state],
-            **({} if data_folder is None else {"data_folder": data_folder.recorded(directory)}),
-            **({} if source is None else {"source": source.recorded(directory)}),
-            **({} if making == USUAL else {"making": making.recorded()}),
-            **({} if has_models else {_HAS_MODELS: False}),
-        }
-        (folder / MANIFEST).write_bytes(_manifest_text(manifest))
+        manifest = Manifest(
+            files=dict(sorted(digests.items())),
+            inputs=ends.inputs,
+            outputs=ends.outputs,
+            state=tuple((pair.current, pair.following) for pair in ends.state),
+            data_folder=None if data_folder is None else data_folder.recorded(directory),
+            source=None if source is None else source.recorded(directory),
+            making=making,
+            has_models=has_models,
+        )
+        (folder / MANIFEST).write_bytes(_manifest_text(plain_record(manifest)))
 
 
 def add_models(folder: PlanFolder, models: Iterable[tuple[str, bytes]]) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from planner.records import Signed
 from planner.strict_json import Value
 
 
@@ -16,24 +16,15 @@ class Recomputed:
     """Activations of the planned form, in its order, that have copies (``planner.graph.rewriting.recomputation``)."""
     kept: tuple[str, ...]
     """Activations that the backward pass reads, or a copy, and that are kept for it."""
-    saved_bytes: int
+    saved_bytes: Signed
     """By how much less lies on a worker at the fullest moment, op by op, than without, tensors and ops being divided as
     they are: the mean of the workers. Negative where copies take more room than they save."""
     work_share: float
     """What the copies compute, as a share of what the step computes without them (0.09 = 9%)."""
 
-    def as_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        return {
-            "tensors": list(self.tensors),
-            "kept": list(self.kept),
-            "saved_bytes": self.saved_bytes,
-            "work_share": self.work_share,
-        }
-
     @classmethod
     def from_json(cls, data: Value) -> Recomputed:
-        """Reads what ``as_dict`` gave.
+        """Reads what a plan's file says of it.
 
         Raises:
             JsonError: it is something else.

@@ -32,11 +32,10 @@ def build(directory: Path | None, force: bool, opdefs: Path | None, json_wanted:
 
     require_plan(directory)
     from planner import api
-    from planner.report import as_json, built
+    from planner.report import built
 
     show(
         lambda line: api.build(directory, force=force, opdefs=opdefs, progress=line),
-        as_json.build,
         built.built,
         json_wanted,
     )

@@ -95,7 +95,6 @@ def check(
                 unknown_ops=unknown_ops,
                 progress=line,
             ),
-            gate.check_json,
             lambda result, out: gate.print_check(result, form(out)),
             json_wanted,
         )

@@ -37,7 +37,6 @@ def show(directory: Path, json_wanted: bool) -> int:
 
     show_result(
         lambda line: api.checkpoints(directory, progress=line),
-        checkpoints.checkpoints_json,
         checkpoints.checkpoints,
         json_wanted,
     )
@@ -72,7 +71,6 @@ def export(directory: Path, output: Path, number: int | None, forward: Path | No
 
     show_result(
         lambda line: api.export_checkpoint(directory, output, number=number, forward=forward, progress=line),
-        checkpoints.exported_json,
         checkpoints.exported,
         json_wanted,
     )

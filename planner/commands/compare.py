@@ -71,7 +71,7 @@ def compare(
 
     require_model(model)
     from planner import api
-    from planner.report import as_json, tables
+    from planner.report import tables
 
     show(
         lambda line: api.compare(
@@ -87,7 +87,6 @@ def compare(
             unknown_ops=unknown_ops,
             progress=line,
         ),
-        as_json.compare,
         tables.compare,
         json_wanted,
     )

@@ -37,7 +37,6 @@ def diff(a: Path, b: Path, shows_all: bool, opdefs: Path | None, markdown_wanted
     form = sheet.MarkdownSheet if markdown_wanted else sheet.TextSheet
     show(
         lambda line: api.diff(a, b, opdefs=opdefs, progress=line),
-        difference.difference_json,
         lambda result, out: difference.print_difference(result, form(out), shows_all=shows_all),
         json_wanted,
     )

@@ -101,12 +101,11 @@ def explain(
 
     require_plan(folder)
     from planner import api
-    from planner.report import as_json, occupancy, tables
+    from planner.report import occupancy, tables
 
     if memory:
         show(
             lambda line: api.memory(folder, worker=worker, opdefs=opdefs, progress=line),
-            occupancy.memory_json,
             occupancy.print_memory,
             json_wanted,
             "reading the plan",
@@ -124,7 +123,6 @@ def explain(
             runners_up=runners_up,
             opdefs=opdefs,
         ),
-        as_json.explain,
         tables.explain,
         json_wanted,
     )

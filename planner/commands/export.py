@@ -33,11 +33,10 @@ def export(
       tofu export plan --jax train_step.py --placements placements.py --json
     """
     from planner import api
-    from planner.report import as_json, exports
+    from planner.report import exports
 
     show(
         lambda line: api.export(directory, jax=jax, placements=placements, opdefs=opdefs, progress=line),
-        as_json.export,
         exports.export,
         json_wanted,
     )

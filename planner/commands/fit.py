@@ -115,7 +115,6 @@ def fit(
             progress=line,
             **stated(training),
         ),
-        fitting.fit_json,
         fitting.print_fit,
         json_wanted,
     )

@@ -71,7 +71,7 @@ def grad(
 
     require_model(model)
     from planner import api
-    from planner.report import as_json, tables
+    from planner.report import tables
 
     show(
         lambda line: api.grad(
@@ -83,7 +83,6 @@ def grad(
             progress=line,
             **stated(others),
         ),
-        as_json.grad,
         tables.grad,
         json_wanted,
     )

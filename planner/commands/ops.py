@@ -42,14 +42,13 @@ def ops(
     if gradients:
         if verify or file is not None:
             raise UsageError("--gradients goes with neither --verify nor --opdefs")
-        show(lambda _line: operators.gradients(op_type), report.gradients_json, report.print_gradients, json_wanted)
+        show(lambda _line: operators.gradients(op_type), report.print_gradients, json_wanted)
         return EXIT_DONE
     if onnx_cases:
         if verify:
             raise UsageError("--onnx-cases does not go with --verify")
         found = show(
             lambda line: Operators(file).onnx_cases(op_type, line, line.note),
-            report.conformance_json,
             report.print_conformance,
             json_wanted,
         )
@@ -57,7 +56,6 @@ def ops(
     if verify:
         result = show(
             lambda line: Operators(file).verify(op_type, line, line.note),
-            report.verification_json,
             report.print_verification,
             json_wanted,
         )
@@ -65,10 +63,9 @@ def ops(
     if op_type is not None:
         show(
             lambda _line: Operators(file).page(op_type),
-            lambda found: report.page_json(*found),
-            lambda found, out: report.print_page(*found, out),
+            report.print_page,
             json_wanted,
         )
         return EXIT_DONE
-    show(lambda _line: Operators(file).coverage(), report.coverage_json, report.print_coverage, json_wanted)
+    show(lambda _line: Operators(file).coverage(), report.print_coverage, json_wanted)
     return EXIT_DONE

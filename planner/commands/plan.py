@@ -226,7 +226,7 @@ def plan(
 
     require_model(model)
     stated: dict[str, Any] = {} if state is None else {"state": state}
-    from planner.report import as_json, tables
+    from planner.report import tables
 
     def work(line: ProgressLine) -> PlanResult:
         from planner import api
@@ -266,5 +266,5 @@ def plan(
                 **stated,
             )
 
-    show(work, as_json.plan, tables.plan, json_wanted, f"reading {model}")
+    show(work, tables.plan, json_wanted, f"reading {model}")
     return EXIT_DONE

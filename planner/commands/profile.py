@@ -89,7 +89,6 @@ def profile(
             progress=line,
             notice=line.note,
         ),
-        device_profile.profile_json,
         device_profile.print_profile,
         json_wanted,
     )

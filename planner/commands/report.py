@@ -58,7 +58,7 @@ def report(
     wanted_files(output, svg, trace)
     require_plan(directory)
     from planner import api
-    from planner.report import as_json, tables
+    from planner.report import tables
 
     show(
         lambda line: api.report(
@@ -71,7 +71,6 @@ def report(
             opdefs=opdefs,
             progress=line,
         ),
-        as_json.report,
         tables.report,
         json_wanted,
         "reading the plan",

@@ -226,7 +226,7 @@ def run(
         from planner.artifacts.place import require_plan
 
         require_plan(directory)
-    from planner.report import as_json, tables
+    from planner.report import tables
     from planner.report.iteration_line import iteration_line
 
     is_each_told = log_every == 1 or (log_every is None and not can_erase(sys.stderr))
@@ -283,7 +283,7 @@ def run(
             )
 
     as_table = partial(tables.run, is_told=True) if is_told else tables.run
-    outcome = show(work, as_json.run, as_table, json_wanted, "reading the plan")
+    outcome = show(work, as_table, json_wanted, "reading the plan")
     if outcome.is_interrupted:
         say(f"interrupted after step {outcome.first_step + outcome.steps - 1}; {_saved(outcome)}")
         return EXIT_INTERRUPTED

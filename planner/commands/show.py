@@ -15,7 +15,6 @@ Result = TypeVar("Result")
 
 def show(
     work: Callable[[ProgressLine], Result],
-    as_json: Callable[[Result], Mapping[str, object]],
     as_table: Callable[[Result, TextIO], None],
     json_wanted: bool,
     doing: str = "",
@@ -24,7 +23,6 @@ def show(
 
     Args:
         work: is given the line that tells what it does.
-        as_json: the result as plain values.
         as_table: prints the result for people.
         json_wanted: which of the two.
         doing: what the work does first, as the line tells it.
@@ -32,7 +30,9 @@ def show(
     with progress_line(doing) as line, contextlib.redirect_stdout(sys.stderr):
         result = work(line)
     if json_wanted:
-        _print_json(as_json(result))
+        from planner.records import plain_record
+
+        _print_json(plain_record(result))
     else:
         as_table(result, sys.stdout)
     return result

@@ -46,16 +46,16 @@ def zoo(name: str | None, output: Path | None, json_wanted: bool, **asked: Any) 
       tofu zoo moe-8x7b --layers 2 --precision float32
     """
     from planner import api
-    from planner.report import as_json, tables
+    from planner.report import tables
+    from planner.results import ZooModels
 
     if name is None:
         if output is not None or any(value is not None for value in asked.values()):
             raise UsageError("zoo: which model?", hint="write its name; `tofu zoo` alone lists them")
-        show(lambda _line: api.zoo_models(), as_json.zoo_models, tables.zoo_models, json_wanted)
+        show(lambda _line: ZooModels(api.zoo_models()), tables.zoo_models, json_wanted)
         return EXIT_DONE
     show(
         lambda line: api.zoo(name, output=output, progress=line, **asked),
-        as_json.zoo,
         tables.zoo,
         json_wanted,
     )

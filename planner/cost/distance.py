@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
+from typing import ClassVar
 
 import numpy as np
 
@@ -16,12 +17,18 @@ from planner.cost.contraction import RESULT
 from planner.cost.grids import Grid, best_grid
 from planner.cost.tables import CostTables
 from planner.graph.model import Graph, is_used
+from planner.records import Positive
 from planner.tdl.bind import BoundOp
 
 
 @dataclass(frozen=True, slots=True)
 class Distance:
     """What an op of a plan moves, beside the least."""
+
+    told: ClassVar = (
+        "op op_type moved_bytes least_as_it_lies_bytes=as_it_lies_bytes least_however_spread_bytes=any_bytes "
+        "lies_once regime grid grid_bytes times_the_least=excess"
+    )
 
     op: str
     op_type: str
@@ -36,7 +43,7 @@ class Distance:
     """Whether the plan has each element of the op's tensors in one place: ``any_bytes`` bounds what it moves then."""
     as_it_lies_bytes: int | None
     """The least where its tensors lie as they do; None where work is repeated."""
-    grid: Mapping[str, int]
+    grid: Mapping[str, Positive]
     """The processor grid that moves least, by index variable."""
     grid_bytes: int | None
     """What moves on that grid where the tensors lie best; None if no grid of so many workers computes the op."""

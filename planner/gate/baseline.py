@@ -20,7 +20,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from planner.errors import UsageError
 from planner.graph.model import Graph
@@ -33,6 +33,8 @@ SCHEMA_VERSION = 2
 @dataclass(frozen=True)
 class PlanCost:
     """What a plan costs."""
+
+    told: ClassVar = "cost moved_bytes peak_bytes certified_gap"
 
     cost: int
     """What moves, and what repeated and uneven work is worth (``planner.cost.excess``)."""

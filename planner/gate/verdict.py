@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar, Literal, TypeAlias
 
 from planner.gate.baseline import ModelCosts, PlanCost, op_type_at
+from planner.records import Positive
 from planner.short_repr import ShortRepr
 
+Quantity: TypeAlias = Literal["cost", "moved_bytes", "peak_bytes", "certified_gap"]
+"""What is compared."""
 _NO_GAP = 2e-6
 """Gaps are written with six digits; a smaller difference is none."""
 
@@ -16,6 +20,8 @@ _NO_GAP = 2e-6
 @dataclass(frozen=True, slots=True)
 class OpGrowth:
     """An op, or all ops at one place of the graph, that costs more than it did, or has other sizes."""
+
+    told: ClassVar = "names op_type shapes baseline_shapes=shapes_before cost baseline_cost"
 
     names: tuple[str, ...]
     """In the model that is checked."""
@@ -39,14 +45,16 @@ class OpGrowth:
 class Verdict:
     """A plan beside the baseline's."""
 
+    told: ClassVar = "model workers passed=is_passed grew fell *now baseline ops"
+
     model: str
-    workers: int
+    workers: Positive
     baseline: PlanCost | None
     """None: the baseline has no such plan, and gets it now."""
     now: PlanCost
-    grew: tuple[str, ...]
+    grew: tuple[Quantity, ...]
     """Which of ``cost``, ``moved_bytes``, ``peak_bytes`` and ``certified_gap`` grew more than is allowed."""
-    fell: tuple[str, ...]
+    fell: tuple[Quantity, ...]
     """Which of them are less than the baseline says."""
     ops: tuple[OpGrowth, ...]
     """Ops that cost more than in the baseline, or whose sizes are others; what grew most comes first."""
@@ -59,6 +67,9 @@ class Verdict:
 @dataclass(frozen=True, slots=True, repr=False)
 class CheckResult(ShortRepr):
     """Every model on every number of workers."""
+
+    schema_version: ClassVar = 2
+    told: ClassVar = "baseline max_increase passed=is_passed updated=is_updated plans=verdicts"
 
     baseline: str
     """The file."""
@@ -97,7 +108,7 @@ def judge(
     cost = None if before is None else before.plans.get(workers)
     if before is None or cost is None:
         return Verdict(name, workers, None, now, (), (), ())
-    changes = {
+    changes: dict[Quantity, int] = {
         "cost": _change(cost.cost, now.cost, max_increase),
         "moved_bytes": _change(cost.moved_bytes, now.moved_bytes, max_increase),
         "peak_bytes": _change(cost.peak_bytes, now.peak_bytes, max_increase),

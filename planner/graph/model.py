@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -91,6 +91,8 @@ class Role(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """A symbolic value. The memory that holds one is an array or a buffer, never a tensor."""
+
+    told: ClassVar = "dtype shape"
 
     name: str
     shape: Shape

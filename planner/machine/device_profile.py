@@ -23,12 +23,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
 import yaml
 
 from planner.errors import UsageError, did_you_mean
 from planner.graph.model import DType, Shape
+from planner.records import Kind, Positive
 from planner.regular_file import read_regular
 from planner.strict_yaml import Reader, shown
 from planner.units import Quantity, parse_seconds, to_text
@@ -47,6 +48,8 @@ Places: TypeAlias = tuple[tuple[DType, Shape] | None, ...]
 @dataclass(frozen=True, slots=True)
 class Signature:
     """What a measurement is of, but for sizes: ops of one signature differ in the shapes of their tensors alone."""
+
+    told: ClassVar = "op attributes constants"
 
     op: str
     """The operator, with its domain where that is not ONNX's own: ``Conv``, ``my.domain.Scale``."""
@@ -72,6 +75,8 @@ class LocalShapes:
 class MeasuredOp:
     """One local op on a device."""
 
+    told: ClassVar = "*signature inputs outputs operations touched_bytes seconds runs"
+
     signature: Signature
     shapes: LocalShapes
     operations: int
@@ -84,6 +89,14 @@ class MeasuredOp:
     """How many were timed."""
 
     @property
+    def inputs(self) -> str:
+        return places_text(self.signature.inputs, self.shapes.inputs)
+
+    @property
+    def outputs(self) -> str:
+        return places_text(self.signature.outputs, self.shapes.outputs)
+
+    @property
     def work(self) -> int:
         """The larger of operations and bytes: what a time is scaled by."""
         return max(self.operations, self.touched_bytes)
@@ -93,20 +106,29 @@ class MeasuredOp:
 class UnmeasuredOp:
     """A local op that could not be measured."""
 
+    told: ClassVar = "*signature inputs outputs reason"
+
     signature: Signature
     shapes: LocalShapes
     reason: str
+
+    @property
+    def inputs(self) -> str:
+        return places_text(self.signature.inputs, self.shapes.inputs)
+
+    @property
+    def outputs(self) -> str:
+        return places_text(self.signature.outputs, self.shapes.outputs)
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredDevice:
     """What the times were measured on."""
 
-    kind: str
-    """``cpu`` or ``cuda``."""
+    kind: Annotated[str, Kind(pattern="^(cpu|cuda)$")]
     name: str
     """The processor's or GPU's own."""
-    threads: int
+    threads: Positive
     """That computed one op together; 1 on a GPU."""
     runtime: str
     """``onnxruntime`` and its version."""

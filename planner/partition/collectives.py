@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypedDict
 
 from planner.algebra.region import Region
 from planner.artifacts.program import Fetch, Program
@@ -61,9 +62,16 @@ def collectives(program: Program) -> tuple[Collective, ...]:
     return tuple(_joined(found))
 
 
-def counted(found: Iterable[Collective]) -> dict[str, dict[str, int]]:
+class Collected(TypedDict):
+    """What collectives of one kind come to."""
+
+    count: int
+    moved_bytes: int
+
+
+def counted(found: Iterable[Collective]) -> dict[str, Collected]:
     """By kind, how many there are and what they move."""
-    totals = {kind: {"count": 0, "moved_bytes": 0} for kind in KINDS}
+    totals = {kind: Collected(count=0, moved_bytes=0) for kind in KINDS}
     for collective in found:
         totals[collective.kind]["count"] += 1
         totals[collective.kind]["moved_bytes"] += collective.moved_bytes

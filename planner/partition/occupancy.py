@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,8 @@ from planner.partition.packing import Span
 @dataclass(frozen=True, slots=True)
 class Held:
     """A buffer that takes room of its own."""
+
+    told: ClassVar = "name=buffer tensor purpose op_type size_bytes first_step=first last_step=last"
 
     buffer: str
     tensor: str
@@ -62,6 +65,16 @@ class Occupancy:
     def fullest(self) -> int:
         """The first step in which the most is held."""
         return int(self.held_bytes.argmax())
+
+    @property
+    def steps(self) -> int:
+        """How many steps the program has."""
+        return len(self.held_bytes) - 1
+
+    @property
+    def at_fullest(self) -> list[Held]:
+        """The buffers that are held in the fullest step, the largest first."""
+        return self.at(self.fullest)
 
     def amounts(self, step: int) -> dict[Purpose, int]:
         """What is held in a step, by what it is for."""

@@ -7,11 +7,11 @@ differences of tensors and ops whose names differ in numbers alone are folded in
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Generic, Literal, TypeAlias, TypeVar
+from typing import ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 from planner.artifacts.plan import Plan
 from planner.cost.by_op import op_charge
@@ -22,6 +22,7 @@ from planner.graph.deliveries import with_deliveries
 from planner.graph.model import Graph, Shape
 from planner.graph.patterns import without_numbers
 from planner.graph.reading.undescribed import qualified
+from planner.records import Positive, Signed
 from planner.short_repr import ShortRepr
 from planner.tdl.descriptions import Descriptions
 
@@ -57,6 +58,19 @@ class OpSide:
 
 
 Side = TypeVar("Side", TensorSide, OpSide)
+AnyChange = TypeVar("AnyChange", bound="TensorChange | OpChange")
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """What several tensors or ops come to: moved bytes, or excess."""
+
+    a: int
+    """In the first plan."""
+    b: int
+    """In the second plan."""
+    added: Signed
+    """In the second plan more than in the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +85,7 @@ class Change(Generic[Side]):
     """Each of them in the second plan."""
 
     @property
-    def count(self) -> int:
+    def count(self) -> Positive:
         return len(self.names)
 
     @property
@@ -96,23 +110,78 @@ class Change(Generic[Side]):
             return "a"
         return "b" if self.a is None else None
 
+    @property
+    def total(self) -> Total:
+        """Of all of them together."""
+        return Total(self.a_bytes, self.b_bytes, self.added_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorChange(Change[TensorSide]):
+    """A difference that tensors have."""
+
+    told: ClassVar = "names count a b total_moved_bytes=total"
+
+
+@dataclass(frozen=True, slots=True)
+class OpChange(Change[OpSide]):
+    """A difference that ops have."""
+
+    told: ClassVar = "names count a b total_excess_bytes=total_if_known?"
+
+    @property
+    def total_if_known(self) -> Total | None:
+        """``total``; None where the excess of ops is not known."""
+        is_known = all(side is None or side.excess_bytes is not None for side in (self.a, self.b))
+        return self.total if is_known else None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedPlan:
+    """One of the two plans, in brief."""
+
+    told: ClassVar = (
+        "plan=path plan.model plan.model_digest plan.workers plan.cuts plan.strategy plan.estimate.topology plan.cost "
+        "plan.moved_bytes plan.excess_bytes peak_bytes plan.estimate.estimated_seconds plan.certified_gap plan.gap_of"
+    )
+
+    path: Path
+    """Its folder."""
+    plan: Plan
+
+    @property
+    def peak_bytes(self) -> int:
+        """Of the worker that needs the most."""
+        return max(self.plan.peak_bytes)
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Difference(ShortRepr):
     """Two plans, side by side."""
 
+    schema_version: ClassVar = 1
+    told: ClassVar = "a b matched_by compared_tensors compared_ops tensors ops"
+
     paths: tuple[Path, Path]
     plans: tuple[Plan, Plan]
     matched_by: Literal["names", "places", "surroundings"]
     """See ``Counterparts.by``."""
-    tensors: tuple[Change[TensorSide], ...]
+    tensors: tuple[TensorChange, ...]
     """What differs most comes first."""
-    ops: tuple[Change[OpSide], ...]
+    ops: tuple[OpChange, ...]
     compared_tensors: int
     """Tensors that both plans have."""
     compared_ops: int
     knows_excess: bool
     """Whether the excess of ops is known; it is not where they are described by a file that was not given."""
+
+    @property
+    def a(self) -> ComparedPlan:
+        return ComparedPlan(self.paths[0], self.plans[0])
+
+    @property
+    def b(self) -> ComparedPlan:
+        return ComparedPlan(self.paths[1], self.plans[1])
 
     @property
     def is_none(self) -> bool:
@@ -232,8 +301,8 @@ def difference(
         paths=(first.path, second.path),
         plans=(first.plan, second.plan),
         matched_by=found.by,
-        tensors=_folded((pair, first.tensor(pair[0]), second.tensor(pair[1])) for pair in tensors),
-        ops=_folded((pair, first.op(pair[0], by_op[0]), second.op(pair[1], by_op[1])) for pair in ops),
+        tensors=_folded(TensorChange, ((pair, first.tensor(pair[0]), second.tensor(pair[1])) for pair in tensors)),
+        ops=_folded(OpChange, ((pair, first.op(pair[0], by_op[0]), second.op(pair[1], by_op[1])) for pair in ops)),
         compared_tensors=sum(None not in pair for pair in tensors),
         compared_ops=sum(None not in pair for pair in ops),
         knows_excess=is_known,
@@ -285,13 +354,13 @@ def _twin(
 _Found: TypeAlias = "tuple[tuple[str | None, str | None], Side | None, Side | None]"
 
 
-def _folded(found: Iterable[_Found[Side]]) -> tuple[Change[Side], ...]:
+def _folded(kind: Callable[..., AnyChange], found: Iterable[_Found[Side]]) -> tuple[AnyChange, ...]:
     """What differs, equal differences together; most bytes of difference first, then as they come."""
     groups: dict[Hashable, list[_Found[Side]]] = {}
     for names, a, b in found:
         if a != b:
             groups.setdefault((_kind(names), a, b), []).append((names, a, b))
-    changes = [Change(tuple(one[0] for one in group), group[0][1], group[0][2]) for group in groups.values()]
+    changes = [kind(tuple(one[0] for one in group), group[0][1], group[0][2]) for group in groups.values()]
     return tuple(sorted(changes, key=lambda change: (-abs(change.added_bytes), -max(change.a_bytes, change.b_bytes))))
 
 

@@ -67,7 +67,7 @@ from planner.search.literature.methods import CLOSED_FORMS
 from planner.search.prepared import Prepared
 from planner.search.request import SearchRequest
 from planner.search.schedule import schedule_of
-from planner.search.user_rules.prices import Price, prices
+from planner.search.user_rules.prices import ForbidPrice, PinPrice, prices
 from planner.search.user_rules.rules import Rules
 from planner.spent import part
 from planner.stop import StoppedError
@@ -80,7 +80,7 @@ class Planned:
 
     trial: Trial
     """The plan that is taken, with its program."""
-    prices: tuple[Price, ...]
+    prices: tuple[PinPrice | ForbidPrice, ...]
     """Of every pin and prohibition."""
     times: Times | None
     """Estimates on the machine; None without one, or where they take long."""
@@ -258,7 +258,7 @@ class Session:
         form = canonical_under(rules, self.whole)[0].graph
         return recomputed(form, [name for name in self.again if name in form.tensors])
 
-    def _priced(self, found: Decided) -> tuple[Price, ...]:
+    def _priced(self, found: Decided) -> tuple[PinPrice | ForbidPrice, ...]:
         """What each rule costs."""
 
         def cost_under(rules: Rules) -> int:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
-from planner.artifacts.plan import OpStrategy
 from planner.cost.distance import Distance
 from planner.report.console import ReportConsole
 from planner.report.facts import memory
@@ -43,40 +41,6 @@ def bounds(console: ReportConsole, distances: Iterable[Distance]) -> None:
         "element in one place; times: what moves, by the larger of these that holds of the plan; on a grid: on the "
         "best processor grid. Bounds of ops do not add up to one of an iteration."
     )
-
-
-def bounds_json(rows: Iterable[Distance]) -> list[dict[str, Any]]:
-    """The same as plain values for ``--json``."""
-    return [
-        {
-            "op": row.op,
-            "op_type": row.op_type,
-            "moved_bytes": row.moved_bytes,
-            "least_as_it_lies_bytes": row.as_it_lies_bytes,
-            "least_however_spread_bytes": row.any_bytes,
-            "lies_once": row.lies_once,
-            "regime": row.regime,
-            "grid": dict(row.grid),
-            "grid_bytes": row.grid_bytes,
-            "times_the_least": row.excess,
-        }
-        for row in rows
-    ]
-
-
-def stepped_json(strategies: Mapping[str, OpStrategy], ops: Iterable[str] | None = None) -> list[dict[str, Any]]:
-    """The ops of a plan that run in steps, as plain values for ``--json``.
-
-    Args:
-        strategies: the plan's, by op.
-        ops: those that are shown; None: all.
-    """
-    shown = strategies.keys() if ops is None else ops
-    return [
-        {"op": name, "variable": strategy.variables[strategy.steps.variable], "count": strategy.steps.count}
-        for name in shown
-        if (strategy := strategies.get(name)) is not None and strategy.steps is not None
-    ]
 
 
 def op_memory(console: ReportConsole, ops: Iterable[OpMemory]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from planner.report.console import ReportConsole
 from planner.units import format_bytes
@@ -10,7 +10,6 @@ from planner.units import format_bytes
 if TYPE_CHECKING:
     from planner.runtime.values.checkpoints import CheckpointList, CheckpointRow, ExportedCheckpoint
 
-SCHEMA_VERSION = 1
 _DIGITS = 12
 """Of a digest in a table."""
 
@@ -41,39 +40,8 @@ def _row(row: CheckpointRow) -> tuple[str, ...]:
     )
 
 
-def checkpoints_json(result: CheckpointList) -> dict[str, Any]:
-    """What ``tofu checkpoint show --json`` prints."""
-    return {"schema_version": SCHEMA_VERSION, "checkpoints": [_row_json(row) for row in result.rows]}
-
-
-def _row_json(row: CheckpointRow) -> dict[str, Any]:
-    found = row.checkpoint
-    return {
-        "path": str(row.path),
-        "step": row.number,
-        "size_bytes": row.size_bytes,
-        "problem": row.problem,
-        "seed": None if found is None else found.seed,
-        "model_digest": None if found is None else found.model_digest,
-        "tensors": {}
-        if found is None
-        else {name: {"dtype": one.dtype.value, "shape": list(one.shape)} for name, one in found.tensors.items()},
-    }
-
-
 def exported(result: ExportedCheckpoint, file: TextIO) -> None:
     """Prints what was exported of a checkpoint."""
     facts = [("checkpoint", str(result.path)), ("exported", f"{len(result.names)} states, after step {result.number}")]
     facts += [("passed over", reason) for reason in result.passed_over]
     ReportConsole(file).print_facts(facts)
-
-
-def exported_json(result: ExportedCheckpoint) -> dict[str, Any]:
-    """What ``tofu checkpoint export --json`` prints."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "checkpoint": str(result.path),
-        "step": result.number,
-        "exported": list(result.names),
-        "passed_over": list(result.passed_over),
-    }

@@ -2,53 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any, TextIO
+from typing import TextIO
 
-from planner.machine.device_profile import LocalShapes, MeasuredOp, Signature, places_text
+from planner.machine.device_profile import MeasuredOp, places_text
 from planner.report.console import ReportConsole
 from planner.results import ProfileResult
 from planner.units import format_bytes, format_seconds
 
-SCHEMA_VERSION = 1
 _SHOWN_OPS = 12
-
-
-def profile_json(result: ProfileResult) -> dict[str, Any]:
-    """What ``tofu profile --json`` prints."""
-    profile = result.profile
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "output": str(result.output),
-        "model": profile.model,
-        "workers": result.workers,
-        "device": asdict(profile.device),
-        "ops": result.ops,
-        "model_seconds": result.model_seconds,
-        "model_unmeasured": result.model_unmeasured,
-        "measured": [
-            {
-                **_named(op.signature, op.shapes),
-                "operations": op.operations,
-                "touched_bytes": op.touched_bytes,
-                "seconds": op.seconds,
-                "runs": op.runs,
-            }
-            for op in profile.ops
-        ],
-        "unmeasured": [{**_named(op.signature, op.shapes), "reason": op.reason} for op in profile.unmeasured],
-        "total_seconds": result.total_seconds,
-    }
-
-
-def _named(signature: Signature, shapes: LocalShapes) -> dict[str, str]:
-    return {
-        "op": signature.op,
-        "attributes": signature.attributes,
-        "constants": signature.constants,
-        "inputs": places_text(signature.inputs, shapes.inputs),
-        "outputs": places_text(signature.outputs, shapes.outputs),
-    }
 
 
 def _row(op: MeasuredOp) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from planner.artifacts.plan import Plan
 from planner.graph.patterns import counted
@@ -11,71 +11,11 @@ from planner.planning.difference import Change, Difference, OpSide, Side, Tensor
 from planner.report.sheet import Sheet
 from planner.units import ByteUnit, Number, format_bytes, format_ratio, format_seconds
 
-SCHEMA_VERSION = 1
 SHOWN_DIFFERENCES: Final = 20
 _MATCHED_BY = {
     "places": "matched by place: the models have one structure, whatever the names",
     "surroundings": "matched by names and surroundings: the models differ in more than sizes",
 }
-
-
-def difference_json(found: Difference) -> dict[str, Any]:
-    """What ``tofu diff --json`` prints."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "a": _plan_json(found, 0),
-        "b": _plan_json(found, 1),
-        "matched_by": found.matched_by,
-        "compared_tensors": found.compared_tensors,
-        "compared_ops": found.compared_ops,
-        "tensors": [_change_json(change, _tensor_json, "moved_bytes") for change in found.tensors],
-        "ops": [_change_json(change, _op_json, "excess_bytes" if found.knows_excess else None) for change in found.ops],
-    }
-
-
-def _plan_json(found: Difference, at: int) -> dict[str, Any]:
-    plan = found.plans[at]
-    return {
-        "plan": str(found.paths[at]),
-        "model": plan.model,
-        "model_digest": plan.model_digest,
-        "workers": plan.workers,
-        "cuts": list(plan.cuts),
-        "strategy": plan.strategy,
-        "topology": None if plan.estimate is None else plan.estimate.topology,
-        "cost": plan.cost,
-        "moved_bytes": plan.moved_bytes,
-        "excess_bytes": plan.excess_bytes,
-        "peak_bytes": max(plan.peak_bytes),
-        "estimated_seconds": None if plan.estimate is None else plan.estimate.estimated_seconds,
-        "certified_gap": plan.certified_gap,
-        "gap_of": plan.gap_of,
-    }
-
-
-def _tensor_json(side: TensorSide) -> dict[str, Any]:
-    return {
-        "role": side.role,
-        "shape": list(side.shape),
-        "tiling": side.tiling,
-        "moved_bytes": side.moved_bytes,
-    }
-
-
-def _op_json(side: OpSide) -> dict[str, Any]:
-    return {"op_type": side.op_type, "strategy": side.strategy, "excess_bytes": side.excess_bytes}
-
-
-def _change_json(change: Change[Any], of: Callable[[Any], dict[str, Any]], amount: str | None) -> dict[str, Any]:
-    """One difference; ``a`` and ``b`` say of each of its tensors or ops, ``total`` of all of them together."""
-    total = {"a": change.a_bytes, "b": change.b_bytes, "added": change.added_bytes}
-    return {
-        "names": [list(pair) for pair in change.names],
-        "count": change.count,
-        "a": None if change.a is None else of(change.a),
-        "b": None if change.b is None else of(change.b),
-        **({} if amount is None else {f"total_{amount}": total}),
-    }
 
 
 def print_difference(found: Difference, sheet: Sheet, *, shows_all: bool = False) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from planner.report.facts import counted
 
@@ -19,13 +18,3 @@ def door_fact(door: DoorVerdict) -> tuple[str, str]:
     if door.difference is not None:
         return "model file", f"{file} says otherwise, first in {door.difference}"
     return "model file", f"as read and in canonical form what {file} makes, in {counted(door.tensors, 'result')}"
-
-
-def door_json(door: DoorVerdict) -> dict[str, Any]:
-    """What JSON says of it."""
-    return {
-        "file": door.file,
-        "results": door.tensors,
-        "not_done": door.not_done,
-        "difference": None if door.difference is None else asdict(door.difference),
-    }

@@ -2,39 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any, TextIO
+from typing import TextIO
 
 from planner.report.console import ReportConsole
 from planner.report.facts import memory
 from planner.results import FitAnswer, FitResult, FitRow, WhyNot
 from planner.units import format_bytes, format_seconds
-
-SCHEMA_VERSION = 1
-
-
-def fit_json(result: FitResult) -> dict[str, Any]:
-    """What ``tofu fit --json`` prints."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "model": result.model,
-        "batch": result.batch,
-        "batches": None if result.batches is None else list(result.batches),
-        **({"why_fixed": result.why_fixed} if result.why_fixed else {}),
-        "within_seconds": result.within_seconds,
-        "answers": [
-            {
-                "topology": answer.topology,
-                "memory_bytes": answer.memory_bytes,
-                "workers": answer.workers,
-                "rows": [asdict(row) for row in answer.rows],
-                "why_not": None if answer.why_not is None else asdict(answer.why_not),
-            }
-            for answer in result.answers
-        ],
-        **({} if result.directory is None else {"directory": str(result.directory)}),
-        **({} if result.page is None else {"page": str(result.page)}),
-    }
 
 
 def print_fit(result: FitResult, file: TextIO) -> None:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from planner.gate.baseline import PlanCost
 from planner.gate.verdict import CheckResult, OpGrowth, Verdict
 from planner.graph.patterns import counted, without_numbers
 from planner.report.annotation import Annotation
 from planner.report.sheet import Sheet
 from planner.units import ByteUnit, format_bytes, format_ratio
 
-SCHEMA_VERSION = 2
 _SHOWN_OPS = 12
 _SHOWN_NAMES = 3
 _WORDS = {
@@ -25,49 +22,6 @@ _WORDS = {
 }
 _SHORT_WORDS = _WORDS | {"peak_bytes": "memory", "certified_gap": "gap"}
 _COLUMNS = ("model", "workers", "cost", "moved", "memory", "gap", "verdict")
-
-
-def check_json(result: CheckResult) -> dict[str, Any]:
-    """What ``tofu check --json`` prints."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "baseline": result.baseline,
-        "max_increase": float(result.max_increase),
-        "passed": result.is_passed,
-        "updated": result.is_updated,
-        "plans": [
-            {
-                "model": verdict.model,
-                "workers": verdict.workers,
-                "passed": verdict.is_passed,
-                "grew": list(verdict.grew),
-                "fell": list(verdict.fell),
-                **_cost(verdict.now),
-                "baseline": None if verdict.baseline is None else _cost(verdict.baseline),
-                "ops": [
-                    {
-                        "names": list(op.names),
-                        "op_type": op.op_type,
-                        "shapes": op.shapes,
-                        "baseline_shapes": op.shapes_before,
-                        "cost": op.cost,
-                        "baseline_cost": op.baseline_cost,
-                    }
-                    for op in verdict.ops
-                ],
-            }
-            for verdict in result.verdicts
-        ],
-    }
-
-
-def _cost(cost: PlanCost) -> dict[str, Any]:
-    return {
-        "cost": cost.cost,
-        "moved_bytes": cost.moved_bytes,
-        "peak_bytes": cost.peak_bytes,
-        "certified_gap": cost.certified_gap,
-    }
 
 
 def print_check(result: CheckResult, sheet: Sheet) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
 from planner.graph.purposes import Purpose
 from planner.partition.occupancy import Held, Occupancy
@@ -178,36 +178,3 @@ def _labels(texts: Sequence[tuple[int, str]], width: int) -> list[str]:
         its = f"{lines[line]:<{width}}"
         lines[line] = (its[:start] + text + its[start + len(text) :]).rstrip()
     return lines
-
-
-def memory_json(result: MemoryResult) -> dict[str, Any]:
-    """What ``tofu explain --memory --json`` prints."""
-    found = result.occupancy
-    last = len(found.held_bytes) - 1
-    return {
-        "schema_version": 1,
-        "model": result.plan.model,
-        "workers": result.plan.workers,
-        "worker": found.worker,
-        "peak_bytes": found.total_bytes,
-        "peak_bytes_by_worker": list(result.peak_bytes),
-        "limit_bytes": result.limit_bytes,
-        "steps": last,
-        "fullest_step": found.fullest,
-        "running": list(result.running),
-        "begins": dict(result.begins),
-        "held_bytes": found.held_bytes.tolist(),
-        "held_bytes_by_purpose": {purpose.value: amounts.tolist() for purpose, amounts in found.by_purpose.items()},
-        "buffers": [
-            {
-                "name": one.buffer,
-                "tensor": one.tensor,
-                "purpose": one.purpose.value,
-                "op_type": one.op_type,
-                "size_bytes": one.size_bytes,
-                "first_step": one.first,
-                "last_step": one.last,
-            }
-            for one in found.at(found.fullest)
-        ],
-    }

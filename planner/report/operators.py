@@ -2,70 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, TextIO, get_args
+from collections.abc import Sequence
+from typing import TextIO
 
 from planner.report.console import ReportConsole
-from planner.training.table import GradientRow, Kind
+from planner.training.table import GradientTable
 from planner.verify.conformance import Conformance, Stock
 from planner.verify.coverage import Coverage, OperatorClass, OperatorRow
-from planner.verify.page import OperatorPage
+from planner.verify.page import CheckedPage
 from planner.verify.verification import OperatorVerification, Verification
 
-SCHEMA_VERSION = 1
 _MOST_WRONG = 50
 
 
-def coverage_json(coverage: Coverage) -> dict[str, Any]:
-    """What ``tofu ops --json`` prints."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "described": coverage.described,
-        "counts": {kind.value: coverage.count(kind) for kind in OperatorClass},
-        "operators": [_row_json(row) for row in coverage.rows],
-    }
-
-
-def _row_json(row: OperatorRow) -> dict[str, Any]:
-    return {
-        "domain": row.domain,
-        "op_type": row.op_type,
-        "since_version": row.since_version,
-        "versions": list(row.versions),
-        "described": row.described,
-        "class": row.operator_class.value,
-        "opaque": row.is_opaque,
-        "reductions": row.has_reductions,
-        "reason": row.reason,
-        "gradient": row.gradient,
-        "deprecated": row.is_deprecated,
-        "body": row.has_body,
-    }
-
-
-def gradients_json(rows: Sequence[GradientRow]) -> dict[str, Any]:
-    """What ``tofu ops --gradients --json`` prints."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "counts": _counts(rows),
-        "operators": [
-            {"domain": "", "op_type": row.op_type, "gradient": row.passes, "kind": row.kind, "detail": row.detail}
-            for row in rows
-        ],
-    }
-
-
-def _counts(rows: Sequence[GradientRow]) -> dict[str, int]:
-    found = Counter(row.kind for row in rows)
-    return {kind: found[kind] for kind in get_args(Kind)}
-
-
-def print_gradients(rows: Sequence[GradientRow], file: TextIO) -> None:
+def print_gradients(table: GradientTable, file: TextIO) -> None:
     """Prints which operators a gradient passes, by what, and why not the others."""
-    console = ReportConsole(file)
+    console, rows, counts = ReportConsole(file), table.operators, table.counts
     if len(rows) > 1:
-        counts = _counts(rows)
         console.print_facts(
             [
                 ("operators", str(len(rows))),
@@ -80,81 +33,6 @@ def print_gradients(rows: Sequence[GradientRow], file: TextIO) -> None:
         )
         console.print()
     console.print_table(("operator", "gradient", "how, or why not"), [(r.op_type, r.kind, r.detail) for r in rows])
-
-
-def page_json(page: OperatorPage, verification: OperatorVerification | None) -> dict[str, Any]:
-    """What ``tofu ops NAME --json`` prints."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "domain": page.domain,
-        "op_type": page.op_type,
-        "source": page.source,
-        "documentation": page.documentation,
-        "body": page.body,
-        "parts_of": page.parts_of,
-        "parts": [
-            {
-                "name": part.name,
-                "op_type": part.op_type,
-                "reads": list(part.reads),
-                "shape": list(part.shape),
-                "joined": list(part.joined),
-            }
-            for part in page.parts
-        ],
-        "examples": [
-            {
-                "case": example.case,
-                "mathematics": list(example.mathematics),
-                "variables": [
-                    {
-                        "name": line.name,
-                        "extent": line.extent,
-                        "kind": line.kind,
-                        "how": line.how,
-                        "reads": list(line.reads),
-                    }
-                    for line in example.variables
-                ],
-            }
-            for example in page.examples
-        ],
-        "verification": None if verification is None else _operator_json(verification),
-    }
-
-
-def verification_json(result: Verification) -> dict[str, Any]:
-    """What ``tofu ops --verify --json`` prints."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "right": result.is_right,
-        "executed": result.executed,
-        "in_steps": result.stepped,
-        "ways": [list(ways) for ways in result.ways],
-        "wrong": list(result.wrong),
-        "missing": list(result.missing),
-        "operators": [_operator_json(operator) for operator in result.operators],
-    }
-
-
-def _operator_json(operator: OperatorVerification) -> dict[str, Any]:
-    return {
-        "domain": operator.domain,
-        "op_type": operator.op_type,
-        "right": operator.is_right,
-        "shapes": operator.shapes,
-        "executed": operator.executed,
-        "pairs": operator.pairs,
-        "in_steps": operator.stepped,
-        "bit_equal": operator.bit_equal,
-        "largest_error": operator.largest_error,
-        "variables": list(operator.variables),
-        "vetoed": operator.vetoed,
-        "veto_reason": operator.veto_reason,
-        "wrong": list(operator.wrong),
-        "missing": list(operator.missing),
-        "left_out": list(operator.left_out),
-    }
 
 
 def print_coverage(coverage: Coverage, file: TextIO) -> None:
@@ -194,9 +72,9 @@ def _deprecated(rows: Sequence[OperatorRow]) -> str:
     return f", {count} of them deprecated" if count else ""
 
 
-def print_page(page: OperatorPage, verification: OperatorVerification | None, file: TextIO) -> None:
+def print_page(found: CheckedPage, file: TextIO) -> None:
     """Prints one operator: its mathematics, strategies with halos, and verification."""
-    console = ReportConsole(file)
+    console, page, verification = ReportConsole(file), found.page, found.verification
     name = f"{page.domain}.{page.op_type}" if page.domain else page.op_type
     facts = [("operator", name), ("described in", page.source), ("says", page.documentation)]
     if page.body:
@@ -281,30 +159,6 @@ def print_verification(result: Verification, file: TextIO) -> None:
         ],
     )
     _print_findings(console, result.wrong, result.missing)
-
-
-def conformance_json(result: Conformance) -> dict[str, Any]:
-    """What ``tofu ops --onnx-cases --json`` prints."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "workers": result.workers,
-        "right": result.is_right,
-        "cases": len(result.outcomes),
-        "stock": {stock.value: len(result.with_stock(stock)) for stock in Stock},
-        "passed": len(result.passed),
-        "cut": len(result.cut),
-        "strategies": result.strategies,
-        "in_steps": result.in_steps,
-        "with_constants": {outcome.name: list(outcome.constants) for outcome in result.with_constants},
-        "not_cut": _by_reason(result.not_cut()),
-        "refused": _by_reason({reason.value: names for reason, names in result.refused().items()}),
-        "differing": {outcome.name: list(outcome.differences) for outcome in result.differing},
-        "failed": {outcome.name: outcome.error for outcome in result.failed},
-    }
-
-
-def _by_reason(cases: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
-    return [{"reason": reason, "count": len(names), "cases": list(names)} for reason, names in cases.items()]
 
 
 def print_conformance(result: Conformance, file: TextIO) -> None:

@@ -17,8 +17,8 @@ from planner.results import (
     GradResult,
     ParameterRow,
     ReportResult,
+    ZooModels,
     ZooResult,
-    ZooRow,
 )
 from planner.units import format_bytes, format_loss, format_ratio, format_seconds
 
@@ -371,15 +371,15 @@ def zoo(result: ZooResult, file: TextIO) -> None:
     )
 
 
-def zoo_models(rows: Sequence[ZooRow], file: TextIO) -> None:
+def zoo_models(result: ZooModels, file: TextIO) -> None:
     """Prints the models of the zoo."""
     console = ReportConsole(file)
     models = [
         (name, str(batch), row.optimizer, row.about if not number else "")
-        for row in rows
+        for row in result.families
         for number, (name, batch) in enumerate(row.members.items())
     ]
     console.print_table(("model", "batch", "optimizer", "what it is"), models, ("batch",))
     console.print()
-    forms = (row.form for row in rows if row.form.lower() != row.form)  # capitals stand for numbers
+    forms = (row.form for row in result.families if row.form.lower() != row.form)  # capitals stand for numbers
     console.print_line("Other sizes by the same forms: " + ", ".join(forms))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
 from planner.errors import DifferenceError
+from planner.records import AnyFloat, AnySignedFloat, Positive, Share
 from planner.runtime.engine.gpu.cuda_changes import OnGpus
 from planner.runtime.judge.compare import FarTensor, StepComparison, TensorComparison, difference, worst_tensor
 from planner.runtime.judge.door import DoorVerdict
@@ -22,12 +24,12 @@ from planner.short_repr import ShortRepr
 class Evaluation:
     """What came of held-out data after a step."""
 
-    step: int
-    loss: float | None
+    step: Positive
+    loss: AnySignedFloat | None
     """The mean over the batches."""
-    accuracy: float | None
+    accuracy: Share | None
     """Over all labels, if it was asked for."""
-    batches: int
+    batches: Positive
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +61,18 @@ class StepReport:
 class RunResult(ShortRepr):
     """What a run did."""
 
+    schema_version: ClassVar = 1
+    told: ClassVar = (
+        "steps losses fetches=#fetches predicted_bytes moved_bytes verified no_reference own_precision max_error "
+        "max_error_limit comparisons model_file=door? first_step seconds peak_bytes arena_bytes staging_bytes "
+        "on_gpus? nearly_same=nearly_same_on_gpus? checkpoint exported export drawn data_dir=data_folder "
+        "is_interrupted accuracies? evaluations? profile?"
+    )
+
     steps: int
     loss_name: str
     """The tensor that is called the loss; "" if no result is a floating-point scalar."""
-    losses: tuple[float, ...]
+    losses: tuple[AnySignedFloat, ...]
     """By step; () without a loss. The split run's."""
     predicted_bytes: int
     """Per step, over all workers."""
@@ -74,7 +84,7 @@ class RunResult(ShortRepr):
     """By step: the workers' iteration alone."""
     verified: bool | None
     """True if every output of every step is accepted, and something could be compared in each; None if nobody asked."""
-    max_error: float | None
+    max_error: AnyFloat | None
     """The largest error of any output (see ``compare.py``); None without verification."""
     comparisons: tuple[StepComparison, ...]
     """By step, with verification."""
@@ -86,7 +96,7 @@ class RunResult(ShortRepr):
     """Operators that the float64 reference had in the model's own precision."""
     results: Mapping[str, np.ndarray]
     """The last step's outputs, whole: results and next states."""
-    first_step: int
+    first_step: Positive
     """The number of the first step that was done; 1 unless the run was resumed."""
     arena_bytes: tuple[int, ...]
     """What each worker's arrays took, as allocated."""
@@ -110,7 +120,7 @@ class RunResult(ShortRepr):
     """What was made up."""
     data_folder: Path | None
     """The folder whose files were read for weights; None if none were."""
-    accuracies: tuple[float, ...] = ()
+    accuracies: tuple[Share, ...] = ()
     """By step, where they were asked for."""
     evaluations: tuple[Evaluation, ...] = ()
     """Of held-out data."""
@@ -148,6 +158,23 @@ class RunResult(ShortRepr):
     def worst(self) -> tuple[int, TensorComparison] | None:
         """The tensor with the largest error, and its step; None without verification or if all is noise."""
         return worst_tensor(self.comparisons)
+
+    @property
+    def max_error_limit(self) -> AnyFloat | None:
+        """The limit of the tensor whose error is ``max_error``."""
+        found = [comparison.worst for comparison in self.comparisons if comparison.worst is not None]
+        return max(found, key=lambda tensor: tensor.error).limit if found else None
+
+    @property
+    def peak_bytes(self) -> tuple[int, ...]:
+        """A worker's memory as the user counts it; the table tells copies between workers apart."""
+        parts = zip(self.arena_bytes, self.workspace_bytes, self.staging_bytes, strict=True)
+        return tuple(map(sum, parts))
+
+    @property
+    def nearly_same_on_gpus(self) -> int | None:
+        """``nearly_same``; None on CPUs."""
+        return None if self.on_gpus is None else self.nearly_same
 
     def difference(self) -> DifferenceError | None:
         """What to raise if the verification found a difference; None if it did not."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias, get_args
 
 import onnx
 
@@ -25,6 +26,9 @@ _REPLACED: Final = {"Scatter": "ScatterElements", "Upsample": "Resize"}
 class GradientRow:
     """One operator of the default domain."""
 
+    told: ClassVar = "domain op_type gradient=passes kind detail"
+    domain: ClassVar = ""
+
     op_type: str
     kind: Kind
     """``rule``: it has a gradient rule. ``expanded``: it is written out in operators that have one. ``body``: ONNX's
@@ -36,6 +40,22 @@ class GradientRow:
     def passes(self) -> bool:
         """Whether a gradient passes."""
         return self.kind in ("rule", "expanded", "body")
+
+
+@dataclass(frozen=True, slots=True)
+class GradientTable:
+    """Operators of the default domain, all or one."""
+
+    schema_version: ClassVar = 1
+    told: ClassVar = "counts operators"
+
+    operators: tuple[GradientRow, ...]
+
+    @property
+    def counts(self) -> Mapping[Kind, int]:
+        """By kind."""
+        found = Counter(row.kind for row in self.operators)
+        return {kind: found[kind] for kind in get_args(Kind)}
 
 
 def gradient_table() -> tuple[GradientRow, ...]:

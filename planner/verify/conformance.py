@@ -12,6 +12,7 @@ import enum
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from onnx import AttributeProto, ModelProto
@@ -30,6 +31,7 @@ from planner.opdefs.exclusions import DATA_DEPENDENT
 from planner.partition.build import partition
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.limit.in_steps import choices, step_variables, with_steps
+from planner.records import Positive
 from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.run import run_plan
 from planner.search.decide import decide
@@ -92,10 +94,27 @@ class CaseOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class AlikeCases:
+    """Cases of which one and the same is true."""
+
+    told: ClassVar = "reason count=#cases cases"
+
+    reason: str
+    cases: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Conformance:
     """What became of all of them."""
 
-    workers: int
+    schema_version: ClassVar = 1
+    told: ClassVar = (
+        "workers right=is_right cases=#outcomes stock=by_stock passed=#passed cut=#cut strategies in_steps "
+        "with_constants=constants_by_case not_cut=cases_not_cut refused=cases_refused "
+        "differing=differences_by_case failed=errors_by_case"
+    )
+
+    workers: Positive
     outcomes: tuple[CaseOutcome, ...]
 
     def with_stock(self, stock: Stock) -> tuple[CaseOutcome, ...]:
@@ -137,6 +156,32 @@ class Conformance:
     def is_right(self) -> bool:
         return not self.differing and not self.failed
 
+    @property
+    def by_stock(self) -> Mapping[Stock, int]:
+        """What the stock runtime does with how many."""
+        return {stock: len(self.with_stock(stock)) for stock in Stock}
+
+    @property
+    def constants_by_case(self) -> Mapping[str, tuple[str, ...]]:
+        """Inputs that were given as constants."""
+        return {outcome.name: outcome.constants for outcome in self.with_constants}
+
+    @property
+    def differences_by_case(self) -> Mapping[str, tuple[str, ...]]:
+        return {outcome.name: outcome.differences for outcome in self.differing}
+
+    @property
+    def errors_by_case(self) -> Mapping[str, str]:
+        return {outcome.name: outcome.error for outcome in self.failed}
+
+    @property
+    def cases_refused(self) -> tuple[AlikeCases, ...]:
+        return _alike({reason.value: names for reason, names in self.refused().items()})
+
+    @property
+    def cases_not_cut(self) -> tuple[AlikeCases, ...]:
+        return _alike(self.not_cut())
+
     def refused(self) -> Mapping[Refusal, tuple[str, ...]]:
         """The cases refused for each reason on the list."""
         return {
@@ -150,6 +195,10 @@ class Conformance:
             reason: tuple(outcome.name for outcome in self.passed if outcome.why_not_cut == reason)
             for reason, _ in reasons.most_common()
         }
+
+
+def _alike(cases: Mapping[str, tuple[str, ...]]) -> tuple[AlikeCases, ...]:
+    return tuple(AlikeCases(reason, names) for reason, names in cases.items())
 
 
 def conformance(

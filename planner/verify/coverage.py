@@ -6,6 +6,7 @@ import enum
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import ClassVar
 
 from planner.errors import TofuError
 from planner.graph.decompositions import body_text
@@ -38,6 +39,11 @@ class OperatorClass(enum.Enum):
 class OperatorRow:
     """One operator."""
 
+    told: ClassVar = (
+        "domain op_type since_version versions described class=operator_class opaque=is_opaque "
+        "reductions=has_reductions reason gradient deprecated=is_deprecated body=has_body"
+    )
+
     domain: str
     op_type: str
     since_version: int
@@ -68,11 +74,19 @@ class OperatorRow:
 class Coverage:
     """All operators."""
 
+    schema_version: ClassVar = 1
+    told: ClassVar = "described counts operators=rows"
+
     rows: tuple[OperatorRow, ...]
 
     def count(self, operator_class: OperatorClass) -> int:
         """Described operators of a class (excluded ones for that class)."""
         return sum(row.operator_class is operator_class for row in self.rows)
+
+    @property
+    def counts(self) -> Mapping[OperatorClass, int]:
+        """By class."""
+        return {kind: self.count(kind) for kind in OperatorClass}
 
     @property
     def described(self) -> int:

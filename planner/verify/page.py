@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import Shard, Tiling
@@ -17,6 +18,7 @@ from planner.tdl.expr import VarKind
 from planner.tdl.render import render
 from planner.units import format_bytes
 from planner.verify.cases.examples import Case, bind_case, by_type, execute_case, find_operator, qualified
+from planner.verify.verification import OperatorVerification
 
 MOST_EXAMPLES = 3
 
@@ -64,6 +66,8 @@ class PartLine:
 class OperatorPage:
     """What ``tofu ops NAME`` shows, but for the verification."""
 
+    told: ClassVar = "domain op_type source documentation body parts_of parts examples"
+
     domain: str
     op_type: str
     source: str
@@ -76,6 +80,18 @@ class OperatorPage:
     """The ops of the first example's body."""
     parts_of: str = ""
     """That example."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedPage:
+    """An operator's page, with a verification."""
+
+    schema_version: ClassVar = 1
+    told: ClassVar = "*page verification"
+
+    page: OperatorPage
+    verification: OperatorVerification | None
+    """None where no case is given for the operator."""
 
 
 def operator_page(op_type: str, descriptions: Descriptions, cases: Sequence[Case]) -> OperatorPage:

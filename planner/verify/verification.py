@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from planner.errors import TofuError, UsageError, did_you_mean
+from planner.records import Positive
 from planner.tdl.descriptions import Descriptions
 from planner.verify.allowed import VETOED, gap_reason
 from planner.verify.cases.examples import Case, all_cases, bind_case, by_type, find_operator, qualified
@@ -25,6 +26,11 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 @dataclass(frozen=True, slots=True)
 class OperatorVerification:
     """What was found of one operator."""
+
+    told: ClassVar = (
+        "domain op_type right=is_right shapes executed pairs in_steps=stepped bit_equal largest_error variables "
+        "vetoed veto_reason wrong missing left_out"
+    )
 
     domain: str
     op_type: str
@@ -61,7 +67,10 @@ class OperatorVerification:
 class Verification:
     """What was found of several operators."""
 
-    ways: tuple[Ways, ...]
+    schema_version: ClassVar = 1
+    told: ClassVar = "right=is_right executed in_steps=stepped ways wrong missing operators"
+
+    ways: tuple[tuple[Positive, ...], ...]
     operators: tuple[OperatorVerification, ...]
 
     @property

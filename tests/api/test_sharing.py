@@ -14,7 +14,8 @@ from planner.graph.to_onnx import write_model
 from planner.planning.goal import least_cost
 from planner.planning.limit.room import shared_where_room
 from planner.planning.limit.trial import Trial, trial_of
-from planner.report import as_json, tables
+from planner.records import plain_record
+from planner.report import tables
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
@@ -73,7 +74,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_plan_and_explain_name_shared_deliveries(here: Path) -> None:
     result = api.plan(Path("m.onnx"), gpus=3, replicate="none", out=Path("plan"))
     (first, *_) = result.plan.deliveries
-    told = as_json.plan(result)["deliveries"]
+    told = plain_record(result)["deliveries"]
     assert told[0] == {"name": first.name, "tensor": first.tensor, "readers": list(first.readers)}
     assert first.name in result.plan.tilings
     text = io.StringIO()
@@ -85,7 +86,7 @@ def test_plan_and_explain_name_shared_deliveries(here: Path) -> None:
     assert rows[first.tensor].moved_bytes == result.plan.tensor_bytes[first.tensor] > 0
     about = api.explain(Path("plan"), subject=first.name)
     assert {row.name for row in about.ops} == {first.name, *first.readers}
-    assert {row["name"]: row.get("delivers") for row in as_json.explain(about)["tensors"]}[first.name] == first.tensor
+    assert {row["name"]: row.get("delivers") for row in plain_record(about)["tensors"]}[first.name] == first.tensor
 
 
 def test_a_limit_on_memory_is_kept_to_with_sharing(here: Path) -> None:

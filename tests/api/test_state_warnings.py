@@ -10,7 +10,7 @@ from onnx import parser
 
 from planner import api
 from planner.errors import UsageError
-from planner.report import as_json
+from planner.records import plain_record
 
 TEXT = """
 <ir_version: 10, opset_import: ["" : 21]>
@@ -28,7 +28,7 @@ def test_what_may_be_a_state_is_said(tmp_path: Path) -> None:
     model, plan = tmp_path / "step.onnx", tmp_path / "plan"
     model.write_bytes(parser.parse_model(TEXT).SerializeToString())
     found = api.plan(model, gpus=2, out=plan)
-    (warning,) = as_json.plan(found)["warnings"]
+    (warning,) = plain_record(found)["warnings"]
     assert "write 'k: k2' in a file for --state" in warning
     with pytest.raises(UsageError, match="lacks inputs of the model") as raised:
         api.run(plan, inputs=_npz(tmp_path / "x.npz", x=np.ones((8, 6), np.float32)))

@@ -15,30 +15,24 @@ from command_line import COMMANDS, Door, take_as_there
 
 @pytest.fixture
 def door(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Door:
-    """``planner.api``, ``report.as_json`` and ``report.tables`` replaced for one test; tracebacks go to its folder.
+    """``planner.api`` and ``report.tables`` replaced for one test; tracebacks go to its folder.
 
     Models and plans that lines name are taken to be there.
     """
     take_as_there(monkeypatch)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     door = Door()
-    api, as_json, tables, gate = (types.ModuleType(name) for name in ("api", "as_json", "tables", "gate"))
-    gate.check_json = lambda _result: {"schema_version": 1}  # type: ignore[attr-defined]
+    api, tables, gate = (types.ModuleType(name) for name in ("api", "tables", "gate"))
     gate.print_check = lambda _result, sheet: sheet.line("table")  # type: ignore[attr-defined]
     api.check = lambda *args, **options: door.call("check", *args, **options)  # type: ignore[attr-defined]
     occupancy = types.ModuleType("occupancy")
-    occupancy.memory_json = gate.check_json  # type: ignore[attr-defined]
     occupancy.print_memory = lambda _result, out: door.shown(out)  # type: ignore[attr-defined]
     api.memory = lambda *args, **options: door.call("memory", *args, **options)  # type: ignore[attr-defined]
     for command in COMMANDS:
         setattr(api, command, lambda *args, _command=command, **options: door.call(_command, *args, **options))
-        setattr(
-            as_json, command, lambda _result, _command=command: {"schema_version": 1, "command": _command, "é": "×"}
-        )
         setattr(tables, command, lambda _result, out: door.shown(out))
     for parent, name, module in (
         (planner, "api", api),
-        (planner.report, "as_json", as_json),
         (planner.report, "tables", tables),
         (planner.report, "gate", gate),
         (planner.report, "occupancy", occupancy),

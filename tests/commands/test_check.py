@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import types
 from pathlib import Path
 
 import pytest
 
-from command_line import Door
+from command_line import Answer, Door
 from planner.commands import main as cli
 
 
 def test_check_passes_its_options(door: Door) -> None:
     line = "check m.onnx alexnet --gpus 2,4 --baseline c.json --max-increase 1% --update --dim b=2 --state p.yaml"
-    door.answer = lambda: types.SimpleNamespace(is_passed=True, verified=None)
+    door.answer = lambda: Answer("check", is_passed=True)
     assert cli.main(line.split()) == 0
     assert door.calls == [
         (
@@ -36,7 +35,7 @@ def test_check_passes_its_options(door: Door) -> None:
 
 @pytest.mark.parametrize("json_wanted", [False, True])
 def test_a_check_that_fails_exits_with_1(json_wanted: bool, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
-    door.answer = lambda: types.SimpleNamespace(is_passed=False, verified=None)
+    door.answer = lambda: Answer("check", is_passed=False)
     line = "check m.onnx --gpus 2 --baseline c.json".split()
     assert cli.main([*line, *(["--json"] if json_wanted else [])]) == 1
     assert capsys.readouterr().out

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import types
 from pathlib import Path
 
 import pytest
 
-from command_line import Door, assert_refused
+from command_line import Answer, Door, assert_refused
 from planner.commands import main as cli
 
 
@@ -91,7 +90,7 @@ def test_a_map_that_is_none(text: str, door: Door, capsys: pytest.CaptureFixture
 def test_a_difference_is_shown_and_exits_with_1(
     json_wanted: bool, door: Door, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    door.answer = lambda: types.SimpleNamespace(verified=False, is_interrupted=False)
+    door.answer = lambda: Answer("run", verified=False)
     assert cli.main(["run", "--verify", *(["--json"] if json_wanted else [])]) == 1
     assert capsys.readouterr().out
 

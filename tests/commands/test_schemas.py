@@ -17,10 +17,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import schemas
 from command_line import ROOT
 from planner import api
 from planner.commands import main as cli
-from planner.report import as_json
+from planner.records import plain_record
 from planner.runtime.engine.gpu.cuda_changes import CudaChanges, OnGpus
 
 SCHEMAS = {file.stem: json.loads(file.read_text()) for file in sorted((ROOT / "planner" / "schemas").glob("*.json"))}
@@ -231,7 +232,7 @@ def test_a_run_on_gpus(folder: Path) -> None:
     result = dataclasses.replace(
         api.run(folder / "plan"), on_gpus=OnGpus(CudaChanges(on_cpu=("Relu",)), ((0, 1024), (1, 1024)))
     )
-    content = json.loads(json.dumps(as_json.run(result)))
+    content = json.loads(json.dumps(plain_record(result)))
     assert content["on_gpus"]["changes"]["on_cpu"] == ["Relu"]
     assert_is_of(content, SCHEMAS["run"])
 
@@ -244,7 +245,7 @@ def test_every_command_with_json_has_a_schema_and_every_schema_is_held_to_an_out
         commands |= {f"{name} {inner}": command for inner, command in group.commands.items()}
     with_json = {name for name, command in commands.items() if any("--json" in one.opts for one in command.params)}
     schemas = {name.replace(" ", "-") for name in with_json}
-    assert schemas <= set(LINES), "write planner/schemas/NAME.json, and lines that print it here"
+    assert schemas <= set(LINES), "add its record to tests/tools/schemas.py, and lines that print it here"
     assert set(SCHEMAS) == set(LINES) | set(FILES)
     words = [line.split() for lines in LINES.values() for line in lines]
     told = {" ".join(line[: 2 if line[0] in groups else 1]) for line in words}
@@ -284,8 +285,14 @@ def test_what_several_schemas_define_is_the_same() -> None:
     for schema in SCHEMAS.values():
         for name, one in schema.get("$defs", {}).items():
             found.setdefault(name, []).append(one)
-    assert {name for name, several in found.items() if len(several) > 1} >= {"estimate", "described_by", "undescribed"}
+    shared = {name for name, several in found.items() if len(several) > 1}
+    assert shared >= {"TimeEstimate", "DescriptionFile", "UndescribedOp"}
     assert all(one == several[0] for several in found.values() for one in several)
+
+
+def test_schemas_are_those_of_the_records() -> None:
+    there = {file.stem: file.read_text(encoding="utf-8") for file in schemas.FOLDER.glob("*.json")}
+    assert there == schemas.texts(), "`make schemas` writes them"
 
 
 def test_tofu_schema(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,8 @@ from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.recomputation import recomputable
 from planner.graph.to_onnx import write_model
 from planner.planning.recomputing import Recompute, again_of
-from planner.report import as_json, tables
+from planner.records import plain_record
+from planner.report import tables
 from planner.zoo import build, mlp
 from planner.zoo.transformer import GptShape, gpt
 
@@ -111,8 +112,8 @@ def test_a_plan_is_read_with_its_copies(tmp_path: Path) -> None:
     out = io.StringIO()
     tables.plan(found, out)
     assert "computed again      x1; saves" in out.getvalue()
-    assert as_json.plan(found)["recomputed"]["tensors"] == ["x1"]
-    assert as_json.plan(plain).get("recomputed") is None
+    assert plain_record(found)["recomputed"]["tensors"] == ["x1"]
+    assert plain_record(plain).get("recomputed") is None
 
 
 def test_a_plan_that_computes_what_the_model_has_not_again_does_not_fit(tmp_path: Path) -> None:

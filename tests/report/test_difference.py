@@ -12,8 +12,9 @@ import pytest
 from golden import same_as_golden
 from planner.artifacts.estimate import TimeEstimate
 from planner.artifacts.plan import Plan
-from planner.planning.difference import Change, Difference, OpSide, TensorSide
-from planner.report.difference import SHOWN_DIFFERENCES, difference_json, print_difference
+from planner.planning.difference import Difference, OpChange, OpSide, TensorChange, TensorSide
+from planner.records import plain_record
+from planner.report.difference import SHOWN_DIFFERENCES, print_difference
 from planner.report.sheet import Sheet
 from planner.units import format_bytes
 from printed import as_markdown, as_text, on_terminal
@@ -57,26 +58,28 @@ FOUND = Difference(
     ),
     matched_by="surroundings",
     tensors=(
-        Change(
+        TensorChange(
             tuple((f"h.{layer}.mlp.w.grad", f"h.{layer}.mlp.w.grad") for layer in range(36)),
             tensor("S(0)/2 S(1)/2", 0),
             tensor("R/2 S(0)@1/2", 131_072),
         ),
-        Change((("embedding", "wte.weight"),), tensor("S(0)/2 R/2", 300_000), tensor("R/2 R/2", 100_000)),
-        Change(((HOSTILE, HOSTILE),), tensor("R/2 R/2", 7), tensor("R/2 R/2", 9, shape=(1024, 8192))),
-        Change((("position", None),), tensor("S(1)/2 R/2", 100_000, shape=(1024, 64)), None),
-        Change(((None, "h.35.bias"), (None, "h.36.bias")), None, tensor("R/2 R/2", 0, shape=(64,))),
-        Change((("scale", "scale"),), tensor("R/2 R/2", 0), tensor(None, 0, role="constant")),
-        Change((("turned", "turned"),), tensor(None, 0, role="activation"), tensor("S(1)/2 S(1)/2", 0)),
+        TensorChange((("embedding", "wte.weight"),), tensor("S(0)/2 R/2", 300_000), tensor("R/2 R/2", 100_000)),
+        TensorChange(((HOSTILE, HOSTILE),), tensor("R/2 R/2", 7), tensor("R/2 R/2", 9, shape=(1024, 8192))),
+        TensorChange((("position", None),), tensor("S(1)/2 R/2", 100_000, shape=(1024, 64)), None),
+        TensorChange(((None, "h.35.bias"), (None, "h.36.bias")), None, tensor("R/2 R/2", 0, shape=(64,))),
+        TensorChange((("scale", "scale"),), tensor("R/2 R/2", 0), tensor(None, 0, role="constant")),
+        TensorChange((("turned", "turned"),), tensor(None, 0, role="activation"), tensor("S(1)/2 S(1)/2", 0)),
     ),
     ops=(
-        Change(
+        OpChange(
             tuple((f"h.{layer}.mlp.update", f"h.{layer}.mlp.update") for layer in range(36)),
             OpSide("Sub", "i0/2 i1/2", 0),
             OpSide("Sub", "R/2 R/2", 2_000),
         ),
-        Change((("softmax", "softmax"),), OpSide("Softmax", "i0/2 i0/2", 12), OpSide("Softmax", "through its body", 0)),
-        Change(((None, "turn"),), None, OpSide("Transpose", "i0/2 i1/2", 0)),
+        OpChange(
+            (("softmax", "softmax"),), OpSide("Softmax", "i0/2 i0/2", 12), OpSide("Softmax", "through its body", 0)
+        ),
+        OpChange(((None, "turn"),), None, OpSide("Transpose", "i0/2 i1/2", 0)),
     ),
     compared_tensors=410,
     compared_ops=333,
@@ -100,13 +103,13 @@ def test_the_tables_as_markdown() -> None:
 
 
 def test_the_json() -> None:
-    found = difference_json(FOUND)
+    found = plain_record(FOUND)
     assert found["schema_version"] == 1
     same_as_golden(GOLDEN / "diff.json", json.dumps(found, indent=1) + "\n")
 
 
 def test_the_numbers_are_those_of_the_json() -> None:
-    text, found = as_text(report), difference_json(FOUND)
+    text, found = as_text(report), plain_record(FOUND)
     for key, name in (("moved_bytes", "moved"), ("excess_bytes", "excess"), ("cost", "cost (moved and excess)")):
         told = re.search(rf"^{re.escape(name)} +(\S+ \S+) +(\S+ \S+) ", text, re.MULTILINE)
         assert told is not None
@@ -140,7 +143,7 @@ def test_few_rows_unless_all_are_wanted() -> None:
     many = replace(
         FOUND,
         tensors=tuple(
-            Change(((f"{'x' * number}",) * 2,), tensor("R/2 R/2", 0), tensor("R/2 R/2", number))
+            TensorChange(((f"{'x' * number}",) * 2,), tensor("R/2 R/2", 0), tensor("R/2 R/2", number))
             for number in range(1, SHOWN_DIFFERENCES + 4)
         ),
     )
@@ -161,9 +164,9 @@ def test_plans_that_do_not_differ() -> None:
 
 
 def test_the_excess_of_ops_is_left_out_where_it_is_not_known() -> None:
-    ops = (Change((("own", "own"),), OpSide("my.Own", "R/2 R/2", None), OpSide("my.Own", "i0/2 R/2", None)),)
+    ops = (OpChange((("own", "own"),), OpSide("my.Own", "R/2 R/2", None), OpSide("my.Own", "i0/2 R/2", None)),)
     found = replace(FOUND, ops=ops, knows_excess=False)
     text = as_text(lambda sheet: print_difference(found, sheet))
     assert re.search(r"^own +A +my.Own R/2 R/2$", text, re.MULTILINE)
     assert "--opdefs" in text
-    assert "total_excess_bytes" not in difference_json(found)["ops"][0]
+    assert "total_excess_bytes" not in plain_record(found)["ops"][0]

@@ -11,7 +11,8 @@ import pytest
 from golden import same_as_golden
 from planner.gate.baseline import PlanCost
 from planner.gate.verdict import CheckResult, OpGrowth, Verdict
-from planner.report.gate import check_json, growth_annotations, print_check
+from planner.records import plain_record
+from planner.report.gate import growth_annotations, print_check
 from planner.report.sheet import Sheet
 from planner.units import ByteUnit, format_bytes
 from printed import as_markdown, as_text, on_terminal
@@ -71,14 +72,14 @@ def test_the_tables_as_markdown() -> None:
 
 
 def test_the_json() -> None:
-    found = check_json(RESULT)
+    found = plain_record(RESULT)
     assert found["schema_version"] == 2
     same_as_golden(GOLDEN / "check.json", json.dumps(found, indent=1) + "\n")
 
 
 def test_the_numbers_are_those_of_the_json() -> None:
     lines = as_text(report).splitlines()
-    plans = check_json(RESULT)["plans"]
+    plans = plain_record(RESULT)["plans"]
     assert len(plans) == len(RESULT.verdicts)
     for plan in plans:
         cells = [

@@ -14,7 +14,8 @@ import pytest
 from planner import api
 from planner.graph.model import Graph, StatePair
 from planner.graph.to_onnx import write_model
-from planner.report import as_json, tables
+from planner.records import plain_record
+from planner.report import tables
 from planner.results import Comparison, Explanation, PlanResult
 from planner.units import ByteUnit, format_bytes
 from planner.zoo import build
@@ -116,7 +117,7 @@ def test_numbers_are_those_of_json(planned: PlanResult, folder: Path, monkeypatc
     monkeypatch.chdir(folder)
     out = StringIO()
     tables.plan(planned, out)
-    summary = as_json.plan(planned)["summary"]
+    summary = plain_record(planned)["summary"]
     text = " ".join(out.getvalue().split())
     memory = [format_bytes(summary[way]["memory_bytes"], ByteUnit.BINARY) for way in ("one_device", "data_parallel")]
     assert f"memory per worker {' '.join(memory)} {format_bytes(max(planned.plan.peak_bytes), ByteUnit.BINARY)}" in text
@@ -126,10 +127,10 @@ def test_numbers_are_those_of_json(planned: PlanResult, folder: Path, monkeypatc
         assert f"{format_bytes(cause['cost_bytes'])} " in text
         assert cause["reason"] in text
     found = api.explain(Path("plan"))
-    told = json.loads(json.dumps(as_json.explain(found)))
+    told = json.loads(json.dumps(plain_record(found)))
     assert sum(cause["cost_bytes"] for cause in told["causes"]) == planned.plan.cost
     assert sum(row["moved_bytes"] for row in told["tensors"]) == planned.plan.moved_bytes
-    answer = as_json.explain(api.explain(Path("plan"), subject="w1", runners_up=3))["why"]
+    answer = plain_record(api.explain(Path("plan"), subject="w1", runners_up=3))["why"]
     out = StringIO()
     tables.explain(api.explain(Path("plan"), subject="w1", runners_up=3), out)
     assert (

@@ -18,7 +18,7 @@ from planner.graph.model import Graph
 from planner.graph.reading import inline
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.rewriting.canonical import Canonical
-from planner.report import as_json
+from planner.records import plain, plain_record
 from planner.report.door import door_fact
 from planner.runtime.judge import door
 from planner.runtime.judge.door import DoorVerdict, ReadGraph, check_door
@@ -102,7 +102,7 @@ def test_the_first_tensor_that_differs_is_named() -> None:
     error = found.error()
     assert error is not None
     assert "first in 'a' (loc.act" in error.facts[0]
-    assert as_json.door_json(found)["difference"]["tensor"] == "a"
+    assert plain(found)["difference"]["tensor"] == "a"
 
 
 def test_a_wrong_constant_is_found_at_its_reader() -> None:
@@ -131,9 +131,9 @@ def test_a_default_that_is_lost_is_seen_by_grad_and_by_run(
     api.plan(file, gpus=2, out=plan)
     ran = api.run(plan, verify=True)
     assert ran.verified
-    assert as_json.run(ran)["model_file"] == {"file": "model.onnx", "results": 2, "not_done": "", "difference": None}
+    assert plain_record(ran)["model_file"] == {"file": "model.onnx", "results": 2, "not_done": "", "difference": None}
     made = api.grad(file, loss="mse", loss_input="y", optimizer="sgd", verify=True, output=tmp_path / "train.onnx")
-    assert as_json.grad(made)["model_file"]["results"] == 2
+    assert plain_record(made)["model_file"]["results"] == 2
     file.write_bytes(b"other")
     ran = api.run(plan, verify=True)
     assert ran.verified

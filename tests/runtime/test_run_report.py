@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from planner.errors import DifferenceError
-from planner.report import as_json, tables
+from planner.records import plain_record
+from planner.report import tables
 from planner.runtime.engine.core.interface import InProcessEngine
 from planner.runtime.engine.gpu.cuda_changes import CudaChanges, OnGpus
 from planner.runtime.judge.compare import FarTensor, compare_step
@@ -45,7 +46,7 @@ def test_several_steps_with_a_loss(training: Any) -> None:
     text = printed(result)
     assert text.splitlines()[0].split() == ["step", "loss", "time"]
     assert "4 tensors over 2 steps" in text
-    found = as_json.run(result)
+    found = plain_record(result)
     assert found["fetches"] == len(result.fetches)
     assert [step["tensors"] for step in found["comparisons"]] == [2, 2]
     assert found["comparisons"][0]["different"] == []
@@ -57,18 +58,18 @@ def test_several_steps_with_a_loss(training: Any) -> None:
         assert all(tensor["median_error"] <= tensor["median_limit"] for tensor in step["judged"])
     worst = max((step["worst"] for step in found["comparisons"]), key=lambda tensor: float(tensor["error"]))
     assert found["max_error_limit"] == worst["limit"]
-    assert as_json.run(run_plan(training.plan))["comparisons"] == []
-    assert as_json.run(run_plan(training.plan))["max_error_limit"] is None
+    assert plain_record(run_plan(training.plan))["comparisons"] == []
+    assert plain_record(run_plan(training.plan))["max_error_limit"] is None
 
 
 def test_copies_between_gpus_without_peer_access_are_in_the_memory(reduction: Any) -> None:
     result = run_plan(reduction.plan)
     assert result.staging_bytes == (0, 0)
     assert "for copies" not in printed(result)
-    before = as_json.run(result)["peak_bytes"]
+    before = plain_record(result)["peak_bytes"]
     result = replace(result, staging_bytes=(0, 2048))
     assert "at most, 2.0 KiB for copies between workers" in " ".join(printed(result).split())
-    found = as_json.run(result)
+    found = plain_record(result)
     assert found["staging_bytes"] == [0, 2048]
     assert found["peak_bytes"] == [before[0], before[1] + 2048]
 
@@ -78,7 +79,7 @@ def test_noise_is_counted(reduction: Any) -> None:
     whole = {"y": np.array([1e-10, -2e-10], np.float32), "z": np.ones(2, np.float32)}
     result = with_step(run_plan(reduction.plan, verify=True), whole, whole, exact)
     assert "2 tensors over 1 step, with a float64 reference, of them 1 only as noise" in printed(result)
-    assert as_json.run(result)["comparisons"][0]["noise"] == 1
+    assert plain_record(result)["comparisons"][0]["noise"] == 1
 
 
 def test_an_overflow_is_said_and_is_valid_json(reduction: Any) -> None:
@@ -87,7 +88,7 @@ def test_an_overflow_is_said_and_is_valid_json(reduction: Any) -> None:
     text = printed(result)
     assert "NOT verified" in text
     assert "step 1, y: the whole model overflows in its own precision" in text
-    found = as_json.run(replace(result, losses=(float("nan"),)))
+    found = plain_record(replace(result, losses=(float("nan"),)))
     assert found["comparisons"][0]["different"][0]["name"] == "y"
     json.dumps(found, allow_nan=False)
 
@@ -103,7 +104,7 @@ def test_nothing_but_nan_is_said(reduction: Any) -> None:
 def test_what_is_known_of_gpus_is_told(reduction: Any) -> None:
     result = run_plan(reduction.plan)
     assert result.on_gpus is None
-    assert "on_gpus" not in as_json.run(result)
+    assert "on_gpus" not in plain_record(result)
     changes = CudaChanges(widened=("Log of bfloat16",), on_cpu=("Acosh of float32", "Cosh of float32"))
     result = replace(result, on_gpus=OnGpus(changes, ((0, 4096), (1, 2048))), nearly_same=3)
     text = " ".join(printed(result).split())
@@ -112,7 +113,7 @@ def test_what_is_known_of_gpus_is_told(reduction: Any) -> None:
     assert "on the CPU Acosh of float32, Cosh of float32" in text
     assert "computed by other ops" not in text
     assert "replicas differ in the last bits in 3 places" in text
-    found = json.loads(json.dumps(as_json.run(result)))
+    found = json.loads(json.dumps(plain_record(result)))
     assert found["on_gpus"]["changes"]["on_cpu"] == ["Acosh of float32", "Cosh of float32"]
     assert found["on_gpus"]["beside_bytes"] == [[0, 4096], [1, 2048]]
     assert found["nearly_same"] == 3
@@ -147,7 +148,7 @@ def test_a_whole_model_that_is_no_judge_is_said(reduction: Any) -> None:
     step = replace(result.comparisons[0], far=(FarTensor("Z", 0.25), FarTensor("Y", 0.125)))
     text = " ".join(printed(replace(result, comparisons=(step,))).split())
     assert "2.50e-01 off the float64 reference in Z, in 1 step: judged, and carried on, by the reference" in text
-    found = as_json.run(replace(result, comparisons=(step,)))["comparisons"][0]
+    found = plain_record(replace(result, comparisons=(step,)))["comparisons"][0]
     assert found["far"] == [{"tensor": "Z", "error": 0.25}, {"tensor": "Y", "error": 0.125}]
 
 
@@ -157,4 +158,4 @@ def test_what_the_reference_cannot_tell_is_counted(reduction: Any) -> None:
     result = replace(run_plan(reduction.plan, verify=True), comparisons=(step,))
     assert step.is_same
     assert "1 element, where inputs are not finite and float64 cannot tell" in " ".join(printed(result).split())
-    assert as_json.run(result)["comparisons"][0]["untold_elements"] == 1
+    assert plain_record(result)["comparisons"][0]["untold_elements"] == 1

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import types
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -24,12 +24,27 @@ GOOD_LINES = {
 }
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What a command's function returns, for all of them."""
+
+    schema_version: ClassVar = 1
+    told: ClassVar = "command é"
+
+    command: str
+    é: object = "×"
+    verified: bool | None = None
+    is_passed: bool = True
+    is_held: bool = True
+    is_interrupted: bool = False
+
+
 class Door:
     """Stands for ``planner.api`` and the report: notes the calls, answers as told."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
-        self.answer: Callable[[], object] = types.SimpleNamespace
+        self.answer: Callable[[], object] = lambda: None
         self.shown: Callable[[Any], None] = lambda out: print("table", file=out)
 
     def call(self, command: str, *args: Any, **options: Any) -> object:
@@ -42,9 +57,7 @@ class Door:
             tell("reading [conv1]")
         print("a library speaks")
         answer = self.answer()
-        if not hasattr(answer, "verified"):
-            answer = types.SimpleNamespace(verified=None, frozen=(), is_interrupted=False)
-        return answer
+        return answer if isinstance(answer, Answer) else Answer(command)
 
 
 def take_as_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,14 @@ import pytest
 
 from planner import opdefs
 from planner.errors import UsageError
+from planner.records import plain_record
 from planner.report import operators as report
 from planner.tdl.builder import Description, Ix, NodeView, Opaque, Sum, TensorArg, Val, at, call, op
 from planner.tdl.descriptions import Descriptions
 from planner.verify.allowed import GAPS, VETOED, gap_reason
 from planner.verify.cases.examples import Case, Known, all_cases, ints, make, qualified
 from planner.verify.missing import missing_strategies
-from planner.verify.page import operator_page
+from planner.verify.page import CheckedPage, operator_page
 from planner.verify.verification import QUICK, verify_operator, verify_operators
 
 
@@ -81,7 +82,7 @@ def test_findings_are_counted_and_printed() -> None:
     result = verify_operators(opdefs.standard(), ["MatMul", "Softmax"], ways=QUICK)
     assert result.is_right
     assert [operator.op_type for operator in result.operators] == ["MatMul", "Softmax"]
-    printed = json.loads(json.dumps(report.verification_json(result)))
+    printed = json.loads(json.dumps(plain_record(result)))
     assert printed["executed"] == result.executed > 50
     text = io.StringIO()
     report.print_verification(result, text)
@@ -94,15 +95,15 @@ def test_the_page_of_an_operator() -> None:
     assert lines["ci"].how == "reduced by Sum"
     assert lines["y0"].reads[0] == "in0 [:, :, 0:6] | [:, :, 4:9]  (halo: 2 of dim 2)"
     text = io.StringIO()
-    report.print_page(page, None, text)
+    report.print_page(CheckedPage(page, None), text)
     assert "Sum_{ci, k0} X[b, ci, y0 + k0 - 1]" in text.getvalue()
-    assert json.dumps(report.page_json(page, None))
+    assert json.dumps(plain_record(CheckedPage(page, None)))
 
 
 def test_the_page_of_an_operator_with_a_body_says_what_that_computes() -> None:
     page = operator_page("Hardmax", opdefs.standard(), ())
     text = io.StringIO()
-    report.print_page(page, None, text)
+    report.print_page(CheckedPage(page, None), text)
     assert "also cut      through simpler ops, where that costs less: 1 at the first place of the" in text.getvalue()
     assert operator_page("MatMul", opdefs.standard(), ()).body == ""
 
@@ -120,7 +121,7 @@ def test_the_page_of_an_attention_shows_what_is_joined_along_its_keys() -> None:
         "weighted": ("Sum along k of 5: 2.3 kB",),
     }
     text = io.StringIO()
-    report.print_page(page, None, text)
+    report.print_page(CheckedPage(page, None), text)
     assert "joined by 2 workers where it is cut along that" in text.getvalue()
     assert operator_page("MatMul", opdefs.standard(), all_cases()).parts == ()
 

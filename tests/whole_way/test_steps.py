@@ -20,7 +20,7 @@ from planner.graph.to_onnx import to_model, write_model
 from planner.partition import stepping
 from planner.partition.build import complete_plan, partition, told_by_program
 from planner.planning.limit.in_steps import choices
-from planner.report import as_json
+from planner.records import plain_record
 from planner.runtime.engine.core.transport import NumpyTransport
 from planner.runtime.run import run_plan
 from planner.runtime.run_report import RunResult
@@ -234,7 +234,7 @@ def test_steps_are_told(tmp_path: Path) -> None:
     api.plan(tmp_path / "m.onnx", gpus=4, inputs="partitioned", op_schedule="stepped", out=tmp_path / "plan")
     [row] = api.explain(tmp_path / "plan", subject="op").ops
     assert " in 2 steps along " in row.strategy
-    assert as_json.explain(api.explain(tmp_path / "plan"))["steps"] == [{"op": "op", "variable": "m", "count": 2}]
+    assert plain_record(api.explain(tmp_path / "plan"))["steps"] == [{"op": "op", "variable": "m", "count": 2}]
 
 
 @pytest.mark.slow

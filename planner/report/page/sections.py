@@ -10,6 +10,7 @@ import numpy as np
 from planner.algebra.tiling import coordinates
 from planner.artifacts.asked import Asked
 from planner.reasons import RunnerUp, Why
+from planner.records import plain
 from planner.report.facts import recomputed
 from planner.report.occupancy import SAID
 from planner.report.page.charts import memory_chart, schedule_chart, traffic_chart
@@ -96,7 +97,7 @@ def provenance(facts: PlanFacts) -> Markup:
 
 def _asked(asked: Asked) -> list[str]:
     """What a plan was asked for, in words."""
-    words = [f"{name} {value}" for name, value in asked.as_dict().items() if name != "limit_bytes"]
+    words = [f"{name} {value}" for name, value in plain(asked).items() if name != "limit_bytes"]
     if asked.limit_bytes:
         sizes = dict.fromkeys(_memory(size) for size in (min(asked.limit_bytes), max(asked.limit_bytes)))
         words.insert(0, f"at most {' to '.join(sizes)} for a worker")

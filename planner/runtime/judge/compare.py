@@ -38,11 +38,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
 from planner.errors import DifferenceError
+from planner.records import AnyFloat, Positive
 from planner.runtime.judge.precision import eps_of, is_float
 
 FACTOR: Final = 4
@@ -85,20 +86,22 @@ class Noise(NamedTuple):
 class TensorComparison:
     """One output of one step."""
 
+    told: ClassVar = "name=tensor is_same is_noise error whole_error noise_error limit median_error median_limit remark"
+
     tensor: str
     is_same: bool
     """True if the tensor is accepted."""
-    error: float
+    error: AnyFloat
     """E(split), or against the whole run where there is no reference; for integers the share of unequal elements."""
-    limit: float
-    median_error: float
-    median_limit: float
+    limit: AnyFloat
+    median_error: AnyFloat
+    median_limit: AnyFloat
     has_reference: bool
     is_noise: bool = False
     """True if right runs have hardly a digit in common, or the exact value is zero, so that the error says little."""
-    whole_error: float | None = None
+    whole_error: AnyFloat | None = None
     """E(whole); None without a reference and for integers."""
-    noise_error: float | None = None
+    noise_error: AnyFloat | None = None
     """The error of rounding alone, where that was looked at."""
     strange_elements: int = 0
     """Elements that are not finite in the whole run."""
@@ -132,7 +135,12 @@ class FarTensor:
 class StepComparison:
     """All outputs of one step."""
 
-    step: int
+    told: ClassVar = (
+        "step tensors=#tensors noise not_finite_elements=strange_elements untold_elements far worst different "
+        "judged=tensors is_same"
+    )
+
+    step: Positive
     """Counted from 1."""
     tensors: tuple[TensorComparison, ...]
     far: tuple[FarTensor, ...] = ()
@@ -153,6 +161,11 @@ class StepComparison:
     def remark(self) -> str:
         """What is wrong with the step as a whole; "" if nothing is."""
         return HOLLOW if self.is_hollow else ""
+
+    @property
+    def different(self) -> tuple[TensorComparison, ...]:
+        """Those that are not accepted."""
+        return tuple(tensor for tensor in self.tensors if not tensor.is_same)
 
     @property
     def noise(self) -> int:

@@ -16,7 +16,7 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
@@ -41,13 +41,15 @@ from planner.runtime.judge.rounding import RUNS, nudged
 MOST_BYTES: Final = 2**29
 """Weights, and tensors inside, up to which a file is held against its graph."""
 
+Form: TypeAlias = Literal["as read", "in canonical form"]
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
     """The first tensor that the file has otherwise."""
 
-    form: str
-    """The form of the graph that differs: ``as read`` or ``in canonical form``."""
+    form: Form
+    """The form of the graph that differs."""
     tensor: str
     op: str
     """The op that makes the tensor in the file."""
@@ -61,6 +63,8 @@ class Difference:
 @dataclass(frozen=True, slots=True)
 class DoorVerdict:
     """Whether a graph is what its file says."""
+
+    told: ClassVar = "file results=tensors not_done difference"
 
     file: str
     tensors: int = 0
@@ -162,7 +166,7 @@ class _Door:
         self._graph, self._inputs = read.graph, read.inputs
         self._model = _filled(model, read)
         self._given = _given(model, read)
-        self._forms = {"as read": read.graph, "in canonical form": canonical(read.graph).graph}
+        self._forms: Mapping[Form, Graph] = {"as read": read.graph, "in canonical form": canonical(read.graph).graph}
         self._makers = {name: node for node in model.graph.node for name in node.output if name}
 
     def difference(self) -> Difference | None:
@@ -175,7 +179,7 @@ class _Door:
                 return self._inside(form, graph) or off
         return None
 
-    def _inside(self, form: str, graph: Graph) -> Difference | None:
+    def _inside(self, form: Form, graph: Graph) -> Difference | None:
         """The first tensor of all whose names survive; None if they are too large, or the runtime does not tell."""
         there = {*graph.producer, *(name for name, value in graph.constants.items() if value is not None)}
         names = [name for name in self._makers if name in there and name in self._graph.tensors]
@@ -190,7 +194,7 @@ class _Door:
         session = self._session(self._with_outputs(names), "it")
         return _Samples(session, names, self._graph, self._given, self._inputs)
 
-    def _differing(self, form: str, graph: Graph, names: Sequence[str], samples: _Samples) -> Difference | None:
+    def _differing(self, form: Form, graph: Graph, names: Sequence[str], samples: _Samples) -> Difference | None:
         constants = {name: value for name, value in graph.constants.items() if value is not None}
         computed = tuple(name for name in names if name not in constants)
         shown = replace(graph, constants=constants, outputs=computed, initial={}, notes={}, state=())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from planner.artifacts.estimate import TimeEstimate
 from planner.artifacts.program import Fetch, Program
+from planner.records import Positive
 from planner.runtime.engine.core.executor import Iteration
 
 
@@ -46,7 +48,9 @@ class WorkerProfile:
 class Profile:
     """Where the time of a run's iterations goes."""
 
-    iterations: int
+    told: ClassVar = "iterations iteration_seconds estimate.estimated_seconds estimate fetch_share workers steps"
+
+    iterations: Positive
     """How many were measured; the first of several, in which the runtime still lays out memory, is left out."""
     iteration_seconds: float
     workers: tuple[WorkerProfile, ...]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from planner.errors import ModelError, UsageError
-from planner.graph.model import Graph
+from planner.graph.model import Graph, Tensor
 from planner.runtime.values.checkpoint import MANIFEST, Checkpoint
 from planner.runtime.values.export import export_weights, try_export
 from planner.strict_json import JsonError, read_json
@@ -110,6 +111,8 @@ def _model_of(path: Path) -> str | None:
 class CheckpointRow:
     """What is known of a checkpoint."""
 
+    told: ClassVar = "path step=number size_bytes problem seed model_digest tensors"
+
     path: Path
     number: int
     """The number of steps that were done, by the folder's name."""
@@ -119,10 +122,26 @@ class CheckpointRow:
     problem: str
     """Why it is not; "" where it is."""
 
+    @property
+    def seed(self) -> int | None:
+        return None if self.checkpoint is None else self.checkpoint.seed
+
+    @property
+    def model_digest(self) -> str | None:
+        return None if self.checkpoint is None else self.checkpoint.model_digest
+
+    @property
+    def tensors(self) -> Mapping[str, Tensor]:
+        """What it holds; {} where it is not whole."""
+        return {} if self.checkpoint is None else self.checkpoint.tensors
+
 
 @dataclass(frozen=True, slots=True)
 class CheckpointList:
     """The checkpoints of a folder."""
+
+    schema_version: ClassVar = 1
+    told: ClassVar = "checkpoints=rows"
 
     rows: tuple[CheckpointRow, ...]
     """Earliest first."""
@@ -163,6 +182,9 @@ def _row(number: int, path: Path) -> CheckpointRow:
 @dataclass(frozen=True, slots=True)
 class ExportedCheckpoint:
     """What was exported of a checkpoint."""
+
+    schema_version: ClassVar = 1
+    told: ClassVar = "checkpoint=path step=number exported=names passed_over"
 
     path: Path
     """The checkpoint."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 import numpy as np
 
@@ -40,8 +40,19 @@ class TileSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class DrawnWeights:
+    """How many weights a run has made up."""
+
+    tensors: int
+    bytes: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Drawn:
     """What a run has made up."""
+
+    told: ClassVar = "weights=counted_weights inputs=names_of_inputs"
 
     seed: int
     weights: tuple[Tensor, ...]
@@ -52,6 +63,16 @@ class Drawn:
     @property
     def weight_bytes(self) -> int:
         return sum(tensor.size_bytes for tensor in self.weights)
+
+    @property
+    def counted_weights(self) -> DrawnWeights:
+        """States and constants."""
+        return DrawnWeights(len(self.weights), self.weight_bytes, self.seed)
+
+    @property
+    def names_of_inputs(self) -> tuple[str, ...]:
+        """Data."""
+        return tuple(tensor.name for tensor in self.inputs)
 
 
 class Values:

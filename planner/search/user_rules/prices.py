@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from planner.errors import InfeasibleError
 from planner.progress import Progress, silent
@@ -13,10 +14,10 @@ from planner.stop import Stop, StoppedError
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """A pin or a prohibition, and what it costs."""
+    """A rule, and what it costs."""
 
-    kind: str
-    """``pin`` or ``forbid``."""
+    kind: ClassVar[str]
+
     rule: str
     """As the user wrote it: ``W=S(0)``."""
     price_bytes: int | None
@@ -26,13 +27,29 @@ class Price:
     """Whether the plan without the rule was looked for to the end; not so where the search was stopped."""
 
 
+@dataclass(frozen=True, slots=True)
+class PinPrice(Price):
+    """A pin, and what it costs."""
+
+    kind: ClassVar = "pin"
+    told: ClassVar = "pin=rule price_bytes is_found?"
+
+
+@dataclass(frozen=True, slots=True)
+class ForbidPrice(Price):
+    """A prohibition, and what it costs."""
+
+    kind: ClassVar = "forbid"
+    told: ClassVar = "forbid=rule price_bytes is_found?"
+
+
 def prices(
     rules: Rules,
     cost: int,
     cost_under: Callable[[Rules], int],
     progress: Progress = silent,
     stop: Stop | None = None,
-) -> tuple[Price, ...]:
+) -> tuple[PinPrice | ForbidPrice, ...]:
     """Prices every pin and every prohibition by planning again without it.
 
     A plan that keeps to a rule is also a plan without it. So where a search that is not exact finds a dearer one
@@ -45,18 +62,20 @@ def prices(
         progress: told which plan is being made.
         stop: asked before and after each plan whether the search is to end; None: it is not.
     """
-    kept = [("pin", f"{name}={text}", rules.without_pin(name)) for name, text in rules.pins.items()]
+    kept: list[tuple[type[PinPrice | ForbidPrice], str, Rules]] = [
+        (PinPrice, f"{name}={text}", rules.without_pin(name)) for name, text in rules.pins.items()
+    ]
     kept += [
-        ("forbid", f"{name}={text}", rules.without_prohibition(number))
+        (ForbidPrice, f"{name}={text}", rules.without_prohibition(number))
         for number, (name, text) in enumerate(rules.forbidden)
     ]
     found = []
-    for number, (kind, rule, others) in enumerate(kept, start=1):
-        what = f"the price of --{kind} {rule}"
+    for number, (price_of, rule, others) in enumerate(kept, start=1):
+        what = f"the price of --{price_of.kind} {rule}"
         if stop is not None and stop.leaves_out(what):
-            found.append(Price(kind, rule, None, is_found=False))
+            found.append(price_of(rule, None, is_found=False))
             continue
-        progress(f"price {number} of {len(kept)}: planning without --{kind} {rule}", cost=cost)
+        progress(f"price {number} of {len(kept)}: planning without --{price_of.kind} {rule}", cost=cost)
         try:
             price = max(0, cost - cost_under(others))
         except InfeasibleError:
@@ -67,5 +86,5 @@ def prices(
         is_found = stop is None or stop.stopped_by is None
         if stop is not None and not is_found:
             stop.leaves_out(what)
-        found.append(Price(kind, rule, price if is_found else None, is_found))
+        found.append(price_of(rule, price if is_found else None, is_found))
     return tuple(found)
