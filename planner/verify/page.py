@@ -98,7 +98,8 @@ def operator_page(op_type: str, descriptions: Descriptions, cases: Sequence[Case
     """Examples of an operator, those whose mathematics differ.
 
     Raises:
-        UsageError: it is not described.
+        UsageError: it is not described, or there is no case of it.
+        TofuError: of what its description says of the first case, where no case can be shown.
     """
     key = find_operator(op_type, descriptions.described)
     if key is None:
@@ -109,11 +110,20 @@ def operator_page(op_type: str, descriptions: Descriptions, cases: Sequence[Case
     parts: tuple[PartLine, ...] = ()
     parts_of = ""
     seen: set[tuple[str, ...]] = set()
-    for case in by_type(tuple(cases)).get(qualified(*key), ()):
+    wrong: list[TofuError] = []
+    code = description.function.__code__
+    own_cases = by_type(tuple(cases)).get(qualified(*key), ())
+    if not own_cases:
+        raise UsageError(
+            f"{qualified(*key)} is described in {code.co_filename}, and no case says for which shapes to show it",
+            hint=f'add CASES = [make("{key[1]}", (4, 6))] there, with shapes of its inputs (docs/describe-an-operator.md)',
+        )
+    for case in own_cases:
         try:
             op, _, _ = bind_case(case, descriptions)
-        except TofuError:
-            continue  # the verifier says what is wrong with it
+        except TofuError as error:
+            wrong.append(error)  # the verifier says of each what is wrong with it
+            continue
         if not parts_of:
             parts, parts_of = _parts(case, descriptions), str(case)
         mathematics = render(op.description, op.node)
@@ -124,7 +134,8 @@ def operator_page(op_type: str, descriptions: Descriptions, cases: Sequence[Case
         examples.append(Example(str(case), mathematics, lines))
         if len(examples) == MOST_EXAMPLES:
             break
-    code = description.function.__code__
+    if wrong and not examples:
+        raise wrong[0]
     file = code.co_filename.replace("\\", "/")
     shown = file[file.rindex("/opdefs/") + 1 :] if "/opdefs/" in file else file
     return OperatorPage(
