@@ -60,11 +60,17 @@ def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal, 
     if first.holds(limits):
         return first
 
+    tried: list[Trial] = []
+
     def in_steps(trial: Trial) -> Trial | None:
         if not may_step:
             return None
         ask.progress(f"{_DOING}: ops in steps")
-        return fitted_by_steps(trial, tuple(limits), ask.stop)
+        stepped = fitted_by_steps(trial, tuple(limits), ask.stop)
+        if stepped is None or stepped.lacking_by_program(limits) <= 0:
+            return stepped
+        tried.append(stepped)
+        return None
 
     # Of a large graph prices come first: programs with ops in steps take longer to make than all of them.
     found = None if judged_by_residence(first.decided) else in_steps(first)
@@ -84,7 +90,8 @@ def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal, 
         else:
             found = in_steps(best.plan)
         if found is None:
-            raise does_not_fit(best.plan.partitioned.program, first.decided.graph, limits, search.least.tolist())
+            leanest = min((best.plan, *tried), key=lambda trial: trial.lacking_by_program(limits))
+            raise does_not_fit(leanest.partitioned.program, first.decided.graph, limits, search.least.tolist())
     ask.stop.plan_is_there(is_fitting=True)
     return found
 

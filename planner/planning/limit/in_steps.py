@@ -170,7 +170,7 @@ def all_in_steps(decided: Decided) -> Decided:
 
 
 def fitted_by_steps(trial: Trial, limits: tuple[int, ...], stop: Stop) -> Trial | None:
-    """The plan with ops in steps such that it fits; None if no such choice was found.
+    """The plan with ops in steps such that it fits, or lacks the least where none does; None if none can run so.
 
     All are tried in as many steps as may be first: where that does not fit, nothing does. Then those ops are taken that
     run while the workers hold most, more and more of them, each in more and more steps; of a large graph nothing else
@@ -186,9 +186,7 @@ def fitted_by_steps(trial: Trial, limits: tuple[int, ...], stop: Stop) -> Trial 
     if not known or any(strategy.steps is not None for strategy in decided.strategies.values()):
         return None
     leanest = trial_of(with_steps(decided, known, sorted(known), TIMES[-1]), lean=True, limit_bytes=min(limits))
-    if leanest.lacking_by_program(limits) > 0:
-        return None
-    if judged_by_residence(decided):
+    if leanest.lacking_by_program(limits) > 0 or judged_by_residence(decided):
         return leanest
     held = Residence(decided.graph, decided.ops).of(decided)
     at = {op.op.name: int(bytes_) for op, bytes_ in zip(decided.ops, held, strict=True)}
@@ -203,7 +201,7 @@ def fitted_by_steps(trial: Trial, limits: tuple[int, ...], stop: Stop) -> Trial 
             )
             if found.lacking(limits) <= 0:
                 return found
-    return None
+    return leanest
 
 
 def _fullest(at: Mapping[str, int], known: Collection[str], there: int) -> Iterator[frozenset[str]]:

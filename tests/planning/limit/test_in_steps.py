@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from planner import opdefs
+from planner.cost.tables import CostTables
+from planner.errors import InfeasibleError
 from planner.graph.model import DType, Graph, Op, Tensor
+from planner.planning.goal import least_cost
 from planner.planning.limit import trial
+from planner.planning.limit.fit import within
 from planner.planning.limit.in_steps import TIMES, fitted_by_steps
 from planner.planning.limit.trial import Trial, trial_of
 from planner.search.decide import decide
@@ -21,8 +25,8 @@ def product() -> Decided:
     return decide(graph, opdefs.standard().bind_all(graph), SearchRequest(8, partitioned_inputs=True, effort="quick"))
 
 
-def test_the_leanest_choice_is_tried_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, limits = product(), (180 << 10,) * 8
+def watched(monkeypatch: pytest.MonkeyPatch) -> list[Trial]:
+    """The plans whose programs are asked what they lack, as they are asked."""
     asked: list[Trial] = []
     by_program = Trial.lacking_by_program
 
@@ -31,6 +35,11 @@ def test_the_leanest_choice_is_tried_first(monkeypatch: pytest.MonkeyPatch) -> N
         return by_program(candidate, limits)
 
     monkeypatch.setattr(Trial, "lacking_by_program", lacking)
+    return asked
+
+
+def test_the_leanest_choice_is_tried_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, limits, asked = product(), (180 << 10,) * 8, watched(monkeypatch)
     found = fitted_by_steps(trial_of(plan), limits, Stop())
     assert found is not None
     counts = [steps.count for candidate in asked if (steps := candidate.decided.strategies["op"].steps) is not None]
@@ -38,13 +47,31 @@ def test_the_leanest_choice_is_tried_first(monkeypatch: pytest.MonkeyPatch) -> N
     assert found is asked[-1]
     assert counts[1:] == sorted(counts[1:]), "where it fits, the fewest steps that fit are looked for"
     asked.clear()
-    assert fitted_by_steps(trial_of(plan), (10 << 10,) * 8, Stop()) is None
+    too_little = (10 << 10,) * 8
+    leanest = fitted_by_steps(trial_of(plan), too_little, Stop())
+    assert leanest is not None
     assert len(asked) == 1, "where the leanest does not fit, nothing else is tried"
+    assert leanest.lacking_by_program(too_little) > 0
+
+
+def test_a_large_plan_is_tried_in_the_most_steps_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, limits, asked = product(), (180 << 10,) * 8, watched(monkeypatch)
     monkeypatch.setattr(trial, "WHOLE_OPS", 0)
-    asked.clear()
     large = fitted_by_steps(trial_of(plan), limits, Stop())
     assert large is not None
     assert len(asked) == 1
     steps = large.decided.strategies["op"].steps
     assert steps is not None
     assert steps.count >= TIMES[-1]
+
+
+def test_a_refusal_states_what_the_plan_in_steps_would_take() -> None:
+    plan = product()
+    ask = SearchRequest(8, partitioned_inputs=True, effort="quick", tables=CostTables())
+    with pytest.raises(InfeasibleError, match="no plan was found that fits") as refused:
+        within(trial_of(plan), ask, (100 << 10,) * 8, least_cost(CostTables()), may_step=True)
+    leanest = fitted_by_steps(trial_of(plan), (100 << 10,) * 8, Stop())
+    assert leanest is not None
+    enough = max(leanest.partitioned.program.peak_bytes)
+    assert enough < max(trial_of(plan, lean=True).partitioned.program.peak_bytes)
+    assert f"--memory {enough}B" in str(refused.value.hint)
