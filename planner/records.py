@@ -25,9 +25,8 @@ import enum
 import math
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
-from numbers import Integral, Real
 from pathlib import PurePath
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, SupportsFloat, SupportsIndex, TypeAlias
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,6 +36,7 @@ class Kind:
     minimum: int | None = 0
     maximum: int | None = None
     above: int | None = None
+    below: int | None = None
     pattern: str | None = None
     is_finite: bool = True
     """Else null stands for what JSON has no number for."""
@@ -91,10 +91,6 @@ def plain(value: Any) -> Any:
         return value.value
     if value is None or isinstance(value, str | int):
         return value
-    if isinstance(value, Integral):
-        return int(value)
-    if isinstance(value, Real):
-        return float(value) if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {plain(key): plain(one) for key, one in value.items()}
     if dataclasses.is_dataclass(value):
@@ -106,6 +102,10 @@ def plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, Collection):
         return [plain(one) for one in value]
+    if isinstance(value, SupportsIndex):  # NumPy's
+        return int(value)
+    if isinstance(value, SupportsFloat):
+        return float(value) if math.isfinite(value) else None
     raise TypeError(f"JSON has nothing for {type(value).__name__}")
 
 

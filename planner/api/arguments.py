@@ -16,22 +16,22 @@ from functools import cache, wraps
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints, overload
+from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints, overload
 
 import numpy as np
 from onnx import ModelProto
 
 from planner.errors import UsageError, did_you_mean
 from planner.graph.subgraph import is_external
-
-AnyPath: TypeAlias = str | os.PathLike[str]
-AnyModel: TypeAlias = AnyPath | ModelProto
-"""An ONNX file, or a model in memory: a function that :func:`checked` decorates is given a file."""
+from planner.options import AnyModel, AnyPath
 
 Parameters = ParamSpec("Parameters")
+Given = TypeVar("Given")
 Result = TypeVar("Result")
 
 _WORDS = {bool: "True or False", int: "a whole number", float: "a number", str: "a text", NoneType: "None"}
+_LIGHT = {"AnyPath": AnyPath, "ModelProto": ModelProto}
+"""What types of options are said with, where importing it would be dear."""
 _KINDS = {int: Integral, float: Real}
 """NumPy's numbers are welcome."""
 
@@ -46,7 +46,7 @@ def path_of(path: AnyPath | None) -> Path | None:
 
 
 def model_file(model: AnyModel) -> Path:
-    """The file of a model, in a function that :func:`checked` decorates."""
+    """The file of a model, in a function that :func:`checked` or :func:`takes` decorates."""
     assert not isinstance(model, ModelProto), "a model in memory was written to a file"
     return Path(model)
 
@@ -79,25 +79,59 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
       known: green, red
     hint: did you mean 'green'?
     """
-    kinds = cache(lambda: get_type_hints(function))  # of its first call, when all modules are there
+    kinds = cache(lambda: get_type_hints(function, localns=_LIGHT))  # of its first call, when all modules are there
     signature = inspect.signature(function)
 
     @wraps(function)
     def call(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
-        unknown = next((name for name in options if name not in signature.parameters), None)
-        if unknown is not None:
-            hint = did_you_mean(unknown, signature.parameters) or f"help(planner.api.{function.__name__}) tells of all"
-            raise UsageError(f"{function.__name__}: no such option {unknown!r}", hint=hint)
-        given = signature.bind(*args, **options)
-        with ExitStack() as files:
-            for name, value in given.arguments.items():
-                if not _fits(value, kinds()[name]):
-                    raise _misfit(f"{function.__name__}: {name}", value, kinds()[name])
-                is_model = isinstance(value, ModelProto)
-                given.arguments[name] = files.enter_context(_written(value)) if is_model else _plain(value)
+        with _held_against(kinds(), signature, function.__name__, args, options) as given:
             return function(*given.args, **given.kwargs)
 
     return call
+
+
+def takes(
+    record: Callable[Parameters, Given],
+) -> Callable[[Callable[[Given], Result]], Callable[Parameters, Result]]:
+    """Gives a function of a dataclass of options its fields for parameters, each held against its type.
+
+    Args:
+        record: the dataclass (``planner.options``).
+    """
+    kinds = get_type_hints(record, localns=_LIGHT)
+    parameters = [each.replace(annotation=kinds[name]) for name, each in inspect.signature(record).parameters.items()]
+
+    def decorate(function: Callable[[Given], Result]) -> Callable[Parameters, Result]:
+        signature = inspect.Signature(parameters, return_annotation=get_type_hints(function)["return"])
+
+        @wraps(function)
+        def call(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
+            with _held_against(kinds, signature, function.__name__, args, options) as given:
+                return function(record(*given.args, **given.kwargs))
+
+        call.__signature__ = signature  # type: ignore[attr-defined]  # what help() and editors show
+        return call
+
+    return decorate
+
+
+@contextmanager
+def _held_against(
+    kinds: Mapping[str, Any], signature: inspect.Signature, function: str, args: Any, options: Mapping[str, Any]
+) -> Iterator[inspect.BoundArguments]:
+    """The arguments of a call, each of the kind that its parameter states; models in memory are files meanwhile."""
+    unknown = next((name for name in options if name not in signature.parameters), None)
+    if unknown is not None:
+        hint = did_you_mean(unknown, signature.parameters) or f"help(planner.api.{function}) tells of all"
+        raise UsageError(f"{function}: no such option {unknown!r}", hint=hint)
+    given = signature.bind(*args, **options)
+    with ExitStack() as files:
+        for name, value in given.arguments.items():
+            if not _fits(value, kinds[name]):
+                raise _misfit(f"{function}: {name}", value, kinds[name])
+            is_model = isinstance(value, ModelProto)
+            given.arguments[name] = files.enter_context(_written(value)) if is_model else _plain(value)
+        yield given
 
 
 @contextmanager

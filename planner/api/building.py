@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.api.arguments import AnyPath, checked, path_of
+from planner.api.arguments import checked, path_of
 from planner.api.opened import Opened, opened
 from planner.artifacts.place import PLAN
 from planner.artifacts.plan_folder import add_models, open_folder
@@ -10,6 +10,7 @@ from planner.artifacts.program import Program
 from planner.collection import without_collection
 from planner.counted import counts_told
 from planner.errors import ModelError, UsageError
+from planner.options import AnyPath
 from planner.partition.build import unplaced, worker_files
 from planner.partition.segments import Partitioned
 from planner.progress import Progress, silent

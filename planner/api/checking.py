@@ -9,7 +9,7 @@ from fractions import Fraction
 from os import PathLike
 from pathlib import Path
 
-from planner.api.arguments import AnyPath, checked, names_file, path_of, texts_of
+from planner.api.arguments import checked, names_file, path_of, texts_of
 from planner.cost.by_op import op_cost
 from planner.cost.tables import CostTables
 from planner.descriptions import UnknownOps, in_force
@@ -20,6 +20,7 @@ from planner.graph.decompositions import expand
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.randomness import lower_randomness
+from planner.options import AnyPath
 from planner.partition.build import partition
 from planner.planning.owners import decide_with_owners
 from planner.planning.request import ModelSource

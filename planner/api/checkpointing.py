@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from planner.api.arguments import AnyPath, checked, path_of
+from planner.api.arguments import checked, path_of
+from planner.options import AnyPath
 from planner.progress import Progress, silent
 from planner.runtime.values.checkpoints import CheckpointList, ExportedCheckpoint, list_checkpoints
 from planner.runtime.values.checkpoints import export_checkpoint as _export

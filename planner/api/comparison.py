@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from planner.api.arguments import AnyModel, AnyPath, checked, model_file, path_of, texts_of
+from planner.api.arguments import checked, model_file, path_of, texts_of
 from planner.cost.distance import distances, times_the_least
 from planner.cost.tables import CostTables
 from planner.descriptions import UnknownOps
 from planner.machine.rates import Rates
+from planner.options import AnyModel, AnyPath
 from planner.planning.limit.trial import Trial, trial_of
 from planner.planning.machines import Target, target_of, time_of
 from planner.planning.objective import LITERATURE, of_the_literature

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from planner.api.arguments import AnyPath, checked, path_of
+from planner.api.arguments import checked, path_of
 from planner.artifacts.place import MANIFEST, PLAN
 from planner.artifacts.plan_folder import PlanFolder, open_folder
 from planner.artifacts.planned_form import planned_form
@@ -16,6 +16,7 @@ from planner.graph.counterparts import Counterparts, counterparts, in_common
 from planner.graph.model import Graph
 from planner.graph.reading.foreign import EVERY_OPERATOR
 from planner.graph.reading.from_onnx import read_model
+from planner.options import AnyPath
 from planner.planning.difference import Difference, PlannedModel, difference
 from planner.progress import Progress, in_part, silent
 

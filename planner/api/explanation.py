@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from planner.api.arguments import AnyPath, checked, path_of
+from planner.api.arguments import checked, path_of
 from planner.api.opened import Opened, opened
 from planner.api.selection import HELD, Selection, SortedBy
 from planner.artifacts.plan_folder import PlanFolder
@@ -17,6 +17,7 @@ from planner.graph.notes import evidence_of
 from planner.graph.reading.undescribed import qualified
 from planner.graph.rewriting.canonical import Canonical
 from planner.graph.rewriting.recomputation import recomputable
+from planner.options import AnyPath
 from planner.planning.limit.op_memory import op_memory
 from planner.planning.owners import planned_apart
 from planner.planning.why.answers import Answers

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from planner.api.arguments import AnyPath, checked, path_of
+from planner.api.arguments import checked, path_of
 from planner.api.opened import opened
 from planner.errors import ExportError, UsageError
 from planner.export.file_text import JaxStep, UnwrittenError, jax_step
 from planner.export.placements import placements
 from planner.export.source import Source
+from planner.options import AnyPath
 from planner.progress import Progress, silent
 from planner.results import ExportResult
 from planner.whole import try_file, whole_file

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
-from planner.api.arguments import AnyModel, AnyPath, bytes_text, checked, model_file, names_file, path_of, texts_of
+from planner.api.arguments import bytes_text, model_file, names_file, path_of, takes, texts_of
 from planner.api.training_wishes import wishes_of
 from planner.collection import without_collection
-from planner.descriptions import UnknownOps
 from planner.errors import InfeasibleError, UsageError
 from planner.machine.topology_file import Machine, load_topology
+from planner.options.training import FitOptions
 from planner.planning.capacity.answer import Answered, Asked, answered
 from planner.planning.capacity.counts import batches_of, counts_of
 from planner.planning.capacity.samples import Wanted, batches_of_model
@@ -21,62 +20,16 @@ from planner.planning.machines import memory_of
 from planner.planning.recomputing import Recompute
 from planner.planning.request import ModelSource, PlanRequest, source_of
 from planner.planning.session import Session
-from planner.progress import Progress, silent
+from planner.progress import Progress
 from planner.results import FitResult
 from planner.runtime.values.results import write_bytes
-from planner.training.gradients.dropout import DropoutMode
-from planner.training.update.precision import Precision
 from planner.units import ByteUnit, format_bytes, parse_duration
 from planner.whole import try_file
 
 
-@checked
+@takes(FitOptions)
 @without_collection()
-def fit(
-    model: AnyModel,
-    *,
-    memory: str | int | None = None,
-    topology: Sequence[str] = (),
-    gpus: str | int | Sequence[int] | None = None,
-    batch: str | int | None = None,
-    within: str | float | None = None,
-    plan: int | None = None,
-    out: AnyPath | None = None,
-    force: bool = False,
-    page: AnyPath | None = None,
-    loss: str | None = None,
-    optimizer: str | None = None,
-    lr: float = 0.01,
-    momentum: float | None = None,
-    betas: tuple[float, float] | None = None,
-    epsilon: float | None = None,
-    decay_factor: float = 0.0,
-    weight_decay: float | None = None,
-    no_decay: Sequence[str] = (),
-    no_decay_vectors: bool = False,
-    train: Sequence[str] = (),
-    freeze: Sequence[str] = (),
-    params: Sequence[str] = (),
-    clip_norm: float | None = None,
-    accumulate: int = 1,
-    loss_scale: float | Literal["dynamic"] | None = None,
-    class_weights: Sequence[float] | None = None,
-    ignore_index: int | None = None,
-    class_axis: int | None = None,
-    shift: bool = False,
-    tokens: str | None = None,
-    loss_input: str | None = None,
-    precision: Precision = "float32",
-    gradients: AnyPath | None = None,
-    batchnorm: Literal["train", "frozen"] = "train",
-    dropout: DropoutMode | None = None,
-    dim: Mapping[str, int] | None = None,
-    value: Mapping[str, str | float] | None = None,
-    state: AnyPath | None = None,
-    opdefs: AnyPath | None = None,
-    unknown_ops: UnknownOps = "refuse",
-    progress: Progress = silent,
-) -> FitResult:
+def fit(options: FitOptions) -> FitResult:  # noqa: D417 - those are the fields of the options
     """Says how many GPUs hold a model, what plans for each number of them take, and with which batch.
 
     Args:
@@ -93,32 +46,7 @@ def fit(
         out: the folder to write; MODEL.tofuK in the working directory if None.
         force: a plan that is there is replaced.
         page: a file to write: the table and a chart, in HTML.
-        loss: see ``grad``, as of all options from here to ``dropout``; None: the model is a training graph.
-        optimizer: see ``grad``.
-        lr: see ``grad``.
-        momentum: see ``grad``.
-        betas: see ``grad``.
-        epsilon: see ``grad``.
-        decay_factor: see ``grad``.
-        weight_decay: see ``grad``.
-        no_decay: see ``grad``.
-        no_decay_vectors: see ``grad``.
-        train: see ``grad``.
-        freeze: see ``grad``.
-        params: see ``grad``.
-        clip_norm: see ``grad``.
-        accumulate: see ``grad``.
-        loss_scale: see ``grad``.
-        class_weights: see ``grad``.
-        ignore_index: see ``grad``.
-        class_axis: see ``grad``.
-        shift: see ``grad``.
-        tokens: see ``grad``.
-        loss_input: see ``grad``.
-        precision: see ``grad``.
-        gradients: see ``grad``.
-        batchnorm: see ``grad``.
-        dropout: see ``grad``.
+        loss: see ``grad``, as of all other options of training; None: the model is a training graph.
         dim: sizes of symbolic dims.
         value: by input, the number that it becomes, or numbers with commas between them.
         state: a file of pairs of state and next state; None: as the model says, or inferred.
@@ -136,35 +64,30 @@ def fit(
             result = planner.fit("train.onnx", memory="80GiB")
             print(result.answers[0].workers, [row.least_bytes for row in result.answers[0].rows])
     """
-    path = model_file(model)
-    wishes = wishes_of(
-        loss=loss, optimizer=optimizer, lr=lr, momentum=momentum, betas=betas, epsilon=epsilon,
-        decay_factor=decay_factor, weight_decay=weight_decay, no_decay=no_decay, no_decay_vectors=no_decay_vectors,
-        train=train, freeze=freeze, params=params, clip_norm=clip_norm, accumulate=accumulate, loss_scale=loss_scale,
-        class_weights=class_weights, ignore_index=ignore_index, class_axis=class_axis, shift=shift, tokens=tokens,
-        loss_input=loss_input, precision=precision, gradients=gradients, batchnorm=batchnorm, dropout=dropout,
-        state=state, batch=None, dim=dim, value=value,
-    )  # fmt: skip
-    is_trained = loss is not None or optimizer is not None
+    path, plan, progress = model_file(options.model), options.plan, options.progress
+    wishes = wishes_of(options, None)
+    is_trained = options.loss is not None or options.optimizer is not None
     is_of_zoo = not names_file(path)
     if is_of_zoo and is_trained:
         raise UsageError(
             f"{path}: a name of the zoo is a training graph already", hint="leave --loss and --optimizer out"
         )
-    ends, of_plans = batches_of(None if batch is None else str(batch))
-    asked = _asked(memory, topology, gpus, ends, within)
+    ends, of_plans = batches_of(None if options.batch is None else str(options.batch))
+    asked = _asked(options, ends)
     if plan is not None and len(asked) > 1:
         raise UsageError(f"--plan {plan}: on which topology?", hint="write one --topology")
     if plan is not None:
         # The plan is taken from the answer for its count, so that count is answered, whether or not it is in --gpus.
         asked = [replace(one, counts=tuple(sorted({*one.counts, plan}))) for one in asked]
-    destination = Destination(path_of(out) or Path(f"{path.stem}.tofu{plan}"), force, None, has_models=False)
+    directory = path_of(options.out) or Path(f"{path.stem}.tofu{plan}")
+    destination = Destination(directory, options.force, None, has_models=False)
     if plan is not None:
         destination.try_it()
-    page = path_of(page)
+    page = path_of(options.page)
     if page is not None:
         try_file(page)
-    source = source_of(path, dim, texts_of(value), path_of(state), path_of(opdefs), unknown_ops)
+    values, state, opdefs = texts_of(options.value), path_of(options.state), path_of(options.opdefs)
+    source = source_of(path, options.dim, values, state, opdefs, options.unknown_ops)
     progress(f"reading {path}")
     batches = batches_of_model(Wanted(source, is_of_zoo, wishes if is_trained else None, of_plans))
     found = [answered(batches, one, progress) for one in asked]
@@ -187,19 +110,14 @@ def fit(
     return result
 
 
-def _asked(
-    memory: str | int | None,
-    topology: Sequence[str],
-    gpus: str | int | Sequence[int] | None,
-    ends: tuple[int, int],
-    within: str | float | None,
-) -> list[Asked]:
+def _asked(options: FitOptions, ends: tuple[int, int]) -> list[Asked]:
     """What is asked of each machine.
 
     Raises:
         UsageError: nothing says how much memory there is; a text cannot be read.
     """
-    memory_bytes = memory_of(bytes_text(memory))
+    topology, gpus, within = options.topology, options.gpus, options.within
+    memory_bytes = memory_of(bytes_text(options.memory))
     if memory_bytes is None and not topology:
         raise UsageError("fit: into how much memory?", hint="write --memory 80GiB, or --topology with a file or a name")
     seconds = (

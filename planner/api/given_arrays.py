@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.api.arguments import AnyPath
 from planner.errors import UsageError
+from planner.options import AnyPath
 from planner.runtime.values.results import write_arrays
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]

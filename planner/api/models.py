@@ -6,9 +6,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Literal
 
-from planner.api.arguments import AnyPath, checked, path_of
+from planner.api.arguments import checked, path_of
 from planner.graph.model import Role
 from planner.graph.to_onnx import write_model
+from planner.options import AnyPath
 from planner.progress import Progress, silent
 from planner.results import (
     ZooResult,

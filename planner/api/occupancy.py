@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.api.arguments import AnyPath, checked, path_of
+from planner.api.arguments import checked, path_of
 from planner.api.building import program_of_folder
 from planner.api.opened import opened
 from planner.artifacts.program import Fetch, Program, WorkerProgram
@@ -13,6 +13,7 @@ from planner.collection import without_collection
 from planner.errors import UsageError
 from planner.graph.model import Graph
 from planner.graph.purposes import passes_in
+from planner.options import AnyPath
 from planner.partition.occupancy import limits_by_worker, needed_bytes, occupancy, spans_held
 from planner.progress import Progress, silent
 from planner.report.page.facts import Memory

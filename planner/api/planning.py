@@ -9,13 +9,14 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import Literal
 
-from planner.api.arguments import AnyModel, AnyPath, bytes_text, checked, model_file, path_of, texts_of
+from planner.api.arguments import bytes_text, checked, model_file, path_of, texts_of
 from planner.artifacts.worker_model import WorkerModel
 from planner.collection import without_collection
 from planner.counted import counts_told
 from planner.descriptions import UnknownOps
 from planner.graph.state_warnings import state_warnings
 from planner.machine.rates import Rates
+from planner.options import AnyModel, AnyPath
 from planner.planning.capacity.smaller import saying_what_batch_fits
 from planner.planning.deliveries import Sharing
 from planner.planning.folder import Destination

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Literal
 
 from planner.algebra.tiling import Tiling
-from planner.api.arguments import AnyModel, AnyPath, bytes_text, checked, model_file, path_of, texts_of
+from planner.api.arguments import bytes_text, checked, model_file, path_of, texts_of
 from planner.api.measuring import PartTimes
 from planner.cost.roofline import says_speed
 from planner.cost.seconds.measured import refuse_several_speeds
@@ -38,6 +38,7 @@ from planner.graph.rewriting.canonical import canonical
 from planner.installed import require_runtime, runtime_notes
 from planner.machine.device_profile import DeviceProfile
 from planner.machine.topology_file import Machine
+from planner.options import AnyModel, AnyPath
 from planner.planning.bodies import decide_with_bodies, only_through_bodies
 from planner.planning.limit.trial import Trial, trial_of
 from planner.planning.machines import Target, target_of

@@ -13,7 +13,7 @@ from pathlib import Path
 import onnx
 
 import planner
-from planner.api.arguments import AnyPath, checked, path_of
+from planner.api.arguments import checked, path_of
 from planner.api.building import program_of_folder
 from planner.api.explanation import answers_of
 from planner.api.occupancy import memory_of_page
@@ -35,6 +35,7 @@ from planner.graph.model import Graph
 from planner.machine.device_profile import DeviceProfile, load_profile
 from planner.machine.routes import part, whole_name
 from planner.machine.topology_file import Machine, load_topology, shipped_topology
+from planner.options import AnyPath
 from planner.partition.occupancy import occupancy
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.limit.trial import trial_of

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from planner.api.arguments import AnyPath, checked, path_of
+from planner.api.arguments import checked, path_of
 from planner.api.given_arrays import AnyInputs, inputs_of
 from planner.artifacts.measured import MeasuredRun, MeasuredStep
 from planner.artifacts.place import newest_folder
@@ -16,6 +16,7 @@ from planner.errors import UsageError
 from planner.graph.model import Tensor
 from planner.installed import require_runtime, runtime_notes
 from planner.opdefs import load_file
+from planner.options import AnyPath
 from planner.progress import Progress, silent
 from planner.runtime.engine.process.patience import PATIENCE_SECONDS
 from planner.runtime.measure.profile import Profile

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
-from planner.api.arguments import AnyModel, AnyPath, checked, model_file, path_of, texts_of
+from planner.api.arguments import model_file, path_of, takes, texts_of
 from planner.api.door import held_against_file
 from planner.api.training_wishes import wishes_of
 from planner.errors import UsageError
@@ -16,57 +14,18 @@ from planner.graph.data_folder import data_folder_of, note_data_folder, without_
 from planner.graph.model import Role
 from planner.graph.reading.values import values_of
 from planner.graph.to_onnx import to_model
-from planner.progress import Progress, silent
+from planner.options.training import GradOptions
 from planner.results import GradResult, InputRow, ParameterRow
 from planner.runtime.judge.door import DoorVerdict
 from planner.runtime.values.results import write_bytes
 from planner.training.doors.make import make, make_training_info
 from planner.training.doors.read import file_of
-from planner.training.gradients.dropout import DropoutMode
 from planner.training.meanings import meanings
-from planner.training.update.precision import Precision
 from planner.whole import try_file
 
 
-@checked
-def grad(
-    model: AnyModel,
-    *,
-    loss: str | None = None,
-    optimizer: str | None = None,
-    lr: float = 0.01,
-    momentum: float | None = None,
-    betas: tuple[float, float] | None = None,
-    epsilon: float | None = None,
-    decay_factor: float = 0.0,
-    weight_decay: float | None = None,
-    no_decay: Sequence[str] = (),
-    no_decay_vectors: bool = False,
-    train: Sequence[str] = (),
-    freeze: Sequence[str] = (),
-    params: Sequence[str] = (),
-    clip_norm: float | None = None,
-    accumulate: int = 1,
-    loss_scale: float | Literal["dynamic"] | None = None,
-    class_weights: Sequence[float] | None = None,
-    ignore_index: int | None = None,
-    class_axis: int | None = None,
-    shift: bool = False,
-    tokens: str | None = None,
-    loss_input: str | None = None,
-    precision: Precision = "float32",
-    gradients: AnyPath | None = None,
-    state: AnyPath | None = None,
-    form: Literal["onnx", "training-info"] = "onnx",
-    batch: int | None = None,
-    batchnorm: Literal["train", "frozen"] = "train",
-    dropout: DropoutMode | None = None,
-    dim: Mapping[str, int] | None = None,
-    value: Mapping[str, str | float] | None = None,
-    output: AnyPath | None = None,
-    verify: bool = False,
-    progress: Progress = silent,
-) -> GradResult:
+@takes(GradOptions)
+def grad(options: GradOptions) -> GradResult:  # noqa: D417 - those are the fields of the options
     """Builds the training graph of a model and writes it.
 
     Args:
@@ -116,29 +75,22 @@ def grad(
 
             planner.grad("mlp.onnx", loss="mse", optimizer="sgd", dim={"batch": 64}, output="train.onnx")
     """
-    path = model_file(model)
-    output = path_of(output) or Path(f"{path.stem}.train.onnx")
+    path, progress = model_file(options.model), options.progress
+    output = path_of(options.output) or Path(f"{path.stem}.train.onnx")
     read = [path, *sorted(path.iterdir())] if path.is_dir() else [path]
     if output.resolve() in {path.resolve() for path in read}:
         raise UsageError(f"{output}: is the model that is read, and would be overwritten", hint="write -o another file")
     progress(f"reading {path}")
-    wishes = wishes_of(
-        loss=loss, optimizer=optimizer, lr=lr, momentum=momentum, betas=betas, epsilon=epsilon,
-        decay_factor=decay_factor, weight_decay=weight_decay, no_decay=no_decay, no_decay_vectors=no_decay_vectors,
-        train=train, freeze=freeze, params=params, clip_norm=clip_norm, accumulate=accumulate, loss_scale=loss_scale,
-        class_weights=class_weights, ignore_index=ignore_index, class_axis=class_axis, shift=shift, tokens=tokens,
-        loss_input=loss_input, precision=precision, gradients=gradients, batchnorm=batchnorm, dropout=dropout,
-        state=state, batch=batch, dim=dim, value=value,
-    )  # fmt: skip
+    wishes = wishes_of(options, options.batch)
     try_file(output)
     door: DoorVerdict | None = None
-    if verify:
+    if options.verify:
         progress(f"holding the model as read against {path}")
-        door = held_against_file(path, dim, texts_of(value))
+        door = held_against_file(path, options.dim, texts_of(options.value))
         if (difference := door.error()) is not None:
             raise difference
     progress("building the training graph")
-    if form == "training-info":
+    if options.form == "training-info":
         made, proto = make_training_info(path, wishes)
     else:
         made, proto = make(path, wishes), None

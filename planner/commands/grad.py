@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
+from planner.commands.derived import derived, given
 from planner.commands.exit_codes import EXIT_DONE
-from planner.commands.grouped_help import GroupedCommand
-from planner.commands.options import DIM, JSON, MODEL, STATE, VALUE, by_name, sizes
+from planner.commands.grouped_help import TRAINING_GROUPS, GroupedCommand
+from planner.commands.options import JSON, MODEL
 from planner.commands.show import show
-from planner.commands.training_options import TRAINING_GROUPS, stated, training_options
+from planner.options.training import GradOptions
 
 _GROUPS = {
     **TRAINING_GROUPS,
@@ -22,33 +23,9 @@ _GROUPS = {
 
 @click.command(cls=GroupedCommand, groups=_GROUPS, short_help="Build the training graph of a forward model.")
 @MODEL
-@training_options
-@STATE
-@click.option("--format", "form", type=click.Choice(["onnx", "training-info"]),
-              help="The step in standard operators, or ONNX's TrainingInfoProto.  [default: onnx]")  # fmt: skip
-@click.option("--batch", type=click.IntRange(min=1), metavar="N",
-              help="Batch size, where it is to be another; of a symbolic dim --dim says the size.")  # fmt: skip
-@DIM
-@VALUE
-@click.option("--verify", is_flag=True,
-              help="Hold MODEL as it is read against what the stock runtime makes of the file.")  # fmt: skip
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Where to write the training graph.  [default: MODEL.train.onnx in the working directory]",
-)
+@derived(GradOptions)
 @JSON
-def grad(
-    model: Path,
-    batch: int | None,
-    dims: tuple[tuple[str, str], ...],
-    values: tuple[tuple[str, str], ...],
-    output: Path | None,
-    json_wanted: bool,
-    **others: Any,
-) -> int:
+def grad(model: Path, json_wanted: bool, **options: Any) -> int:
     """Build the training graph of MODEL: loss, gradients and the optimizer's step in standard operators.
 
     MODEL is a forward model; or a graph of gradients, a model with training information, or a folder of
@@ -74,15 +51,7 @@ def grad(
     from planner.report import tables
 
     show(
-        lambda line: api.grad(
-            model,
-            batch=batch,
-            dim=sizes(dims),
-            value=by_name(values, "--value"),
-            output=output,
-            progress=line,
-            **stated(others),
-        ),
+        lambda line: api.grad(model, progress=line, **given(GradOptions, options)),
         tables.grad,
         json_wanted,
     )

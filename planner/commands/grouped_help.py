@@ -3,11 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import click
 
 _REST = "Other options"
+TRAINING_GROUPS: Final = {
+    "The loss": (
+        "--loss",
+        "--loss-input",
+        "--class-axis",
+        "--class-weights",
+        "--ignore-index",
+        "--shift",
+        "--tokens",
+    ),
+    "The optimizer": (
+        "--optimizer",
+        "--lr",
+        "--momentum",
+        "--betas",
+        "--epsilon",
+        "--decay-factor",
+        "--weight-decay",
+        "--no-decay",
+        "--no-decay-vectors",
+        "--clip-norm",
+        "--accumulate",
+    ),
+    "What is trained": ("--train", "--freeze", "--params"),
+    "How the model computes": ("--precision", "--loss-scale", "--batchnorm", "--dropout"),
+}
+"""By heading of a command's help, their names."""
 
 
 class GroupedCommand(click.Command):

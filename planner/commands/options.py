@@ -33,8 +33,6 @@ class Number(click.ParamType[float]):
 
 
 POSITIVE = Number("a finite number above zero", lambda number: 0 < number < math.inf)
-OPTIMIZERS = ["sgd", "momentum", "nesterov", "adagrad", "adam", "adamw", "adamw_after"]
-"""Those of planner.training.update.optimizers, which is not imported for its names alone."""
 SHARE = Number("a number from 0 up to, and without, 1", lambda number: 0 <= number < 1)
 
 

@@ -21,7 +21,6 @@ from planner.commands.progress_line import ProgressLine, can_erase
 from planner.commands.show import show
 from planner.commands.streams import are_one, say
 from planner.commands.termination import interrupts_end
-from planner.commands.watch import watched
 from planner.errors import UsageError
 from planner.stop import Interrupt
 
@@ -220,9 +219,13 @@ def run(
       tofu run plan --inputs batches/ --steps 1000 --lr cosine:0.1,0.001,1000 --checkpoint-dir ck --checkpoint-every 100
       tofu run plan --inputs batches/ --steps 1000 --checkpoint-dir ck --resume --export weights.safetensors
     """
-    # Before all imports: the process forks here, and a fork takes along no threads that a library has started.
-    note = watched() if engine == "mpi" else None
-    if engine != "mpi":  # ranks tell each other which of them lacks the plan
+    # Before all heavy imports: the process forks here, and a fork takes along no threads that a library has started.
+    note = None
+    if engine == "mpi":
+        from planner.commands.watch import watched
+
+        note = watched()
+    else:  # ranks tell each other which of them lacks the plan
         from planner.artifacts.place import require_plan
 
         require_plan(directory)

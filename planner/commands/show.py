@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from collections.abc import Callable, Mapping
 from typing import TextIO, TypeVar
@@ -39,6 +38,8 @@ def show(
 
 
 def _print_json(content: Mapping[str, object]) -> None:
+    import json
+
     # Made whole before any of it is printed: stdout holds valid JSON or nothing.
     text = json.dumps(content, indent=2, allow_nan=False)
     print(text)

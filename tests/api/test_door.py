@@ -127,13 +127,15 @@ def test_options_have_the_same_defaults(command: str, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("command", LINES)
 def test_choices_are_the_same(command: str) -> None:
-    function = inspect.unwrap(getattr(api, command))
+    parameters = inspect.signature(
+        getattr(api, command), eval_str=True, locals={"AnyPath": str, "ModelProto": str}
+    ).parameters
     choices = {
         OTHER_NAMES.get(str(one.name), str(one.name)): set(one.type.choices)
         for one in cli.tofu.commands[command].params
         if isinstance(one.type, click.Choice)
     }
-    kinds = {name: inspect.get_annotations(function, eval_str=True)[name] for name in choices}
+    kinds = {name: parameters[name].annotation for name in choices}
     stated = {name: _choices(kind) for name, kind in kinds.items()}
     of_texts = {name for name, found in stated.items() if not found}
     assert of_texts <= {"strategy", "optimizer", "role"}, "the search, the optimizers and the model say which there are"

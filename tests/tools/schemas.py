@@ -160,9 +160,13 @@ class _Definitions:
             return {"type": "string"}
         found = dict(_SIMPLE[kind])
         if kind in (int, float, Fraction):
-            found |= {} if says.minimum is None else {"minimum": says.minimum}
-            found |= {} if says.maximum is None else {"maximum": says.maximum}
-            found |= {} if says.above is None else {"exclusiveMinimum": says.above}
+            bounds = {
+                "minimum": says.minimum,
+                "maximum": says.maximum,
+                "exclusiveMinimum": says.above,
+                "exclusiveMaximum": says.below,
+            }
+            found |= {name: bound for name, bound in bounds.items() if bound is not None}
         if says.pattern is not None:
             found["pattern"] = says.pattern
         return found if says.is_finite else _joined([found, _NULL])

@@ -1,0 +1,105 @@
+"""What commands and functions of Python are asked for: each option said once, as the field of a dataclass.
+
+A field's type and default are those of the function's parameter; its ``Option`` says what the command line says beside.
+``planner.commands.derived`` makes click's options of it, ``planner.api.arguments`` the function's signature and checks.
+Nothing heavy is imported here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, dataclass_transform
+
+from planner.records import Kind
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+Record = TypeVar("Record")
+
+AnyPath: TypeAlias = str | os.PathLike[str]
+AnyModel: TypeAlias = "AnyPath | ModelProto"
+"""An ONNX file, or a model in memory: a function is given the file of one."""
+Fraction0: TypeAlias = Annotated[float, Kind(below=1)]
+"""From 0 up to, and without, 1."""
+UnknownOps: TypeAlias = Literal["refuse", "replicate"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Option:
+    """How the command line takes what a field is."""
+
+    help: str
+    metavar: str | None = None
+    flags: tuple[str, ...] = ()
+    """Where they are others than the field's name with hyphens."""
+    choices: tuple[str, ...] = ()
+    """Of a text, where importing what says them would be dear."""
+    shows_default: bool = False
+    """The help ends with the default; else it says it itself, if it matters."""
+    is_repeated: bool = False
+    """It may be given several times; said of what Python takes alone, too."""
+
+
+def option(help: str, *, default: Any = dataclasses.MISSING, **says: Any) -> Any:
+    """A field that the command line has, too.
+
+    Args:
+        help: what ``--help`` says.
+        default: of command line and function; without one, it must be given.
+        says: see ``Option``.
+    """
+    return dataclasses.field(default=default, metadata={"option": Option(help, **says)})
+
+
+def argument(*, kw_only: bool, default: Any = dataclasses.MISSING) -> Any:
+    """A field that comes first, and may be called without its name; a command declares its argument itself."""
+    return dataclasses.field(default=default, kw_only=kw_only)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option, argument))
+def options(record: type[Record]) -> type[Record]:
+    """Makes a class a dataclass of options, which are given by name."""
+    return dataclasses.dataclass(frozen=True, kw_only=True)(record)
+
+
+def dims() -> Any:
+    """Sizes of symbolic dims."""
+    return option("Bind a symbolic dim of the model; repeatable.", default=None, metavar="NAME=SIZE")
+
+
+def values() -> Any:
+    """Inputs that become constants."""
+    return option(
+        "Make an input a constant, such as sr=16000: all that it decides is decided beforehand; repeatable.",
+        default=None,
+        metavar="INPUT=NUMBER",
+    )
+
+
+def states() -> Any:
+    """A file of pairs of state and next state."""
+    return option(
+        "Which output replaces which input; by default as the model says, or inferred.",
+        default=None,
+        metavar="PAIRS.yaml",
+    )
+
+
+def own_ops() -> Any:
+    """Descriptions of the user's own operators."""
+    return option(
+        "Descriptions of your own operators; the file is executed (docs/describe-an-operator.md).",
+        default=None,
+        metavar="FILE.py",
+    )
+
+
+def undescribed() -> Any:
+    """What becomes of operators without a description."""
+    return option(
+        "Operators without a description: an error, or every worker runs them whole.",
+        default="refuse",
+        shows_default=True,
+    )

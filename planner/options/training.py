@@ -1,0 +1,169 @@
+"""How a model is trained: options of ``grad``, and of ``fit`` where its model is a forward one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from planner.options import (
+    AnyModel,
+    AnyPath,
+    Fraction0,
+    UnknownOps,
+    argument,
+    dims,
+    option,
+    options,
+    own_ops,
+    states,
+    undescribed,
+    values,
+)
+from planner.progress import Progress, silent
+from planner.records import Above0, Positive, Signed
+
+OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "adam", "adamw", "adamw_after")
+"""Those of planner.training.update.optimizers, which is not imported for its names alone."""
+
+
+@options
+class TrainingOptions:
+    """How a forward model becomes a step of training."""
+
+    loss: str | None = option(
+        "What the training lowers: softmax_cross_entropy, nll, mse, l1, "
+        "bce_with_logits, or output:NAME for an output that is one; none for a model of gradients.",
+        default=None,
+        metavar="NAME",
+    )
+    loss_input: str | None = option(
+        "The output, or an inner tensor, that the loss looks at.", default=None, metavar="NAME"
+    )
+    class_weights: Sequence[float] | None = option(
+        "One for each class, of losses by labels.", default=None, metavar="W,W,..."
+    )
+    ignore_index: Signed | None = option("The label that counts for nothing.", default=None, metavar="LABEL")
+    class_axis: Signed | None = option(
+        "The dim that holds the classes, where the ops do not tell.", default=None, metavar="N"
+    )
+    shift: bool = option("Train the next token: the labels are the tokens, one position on.", default=False)
+    tokens: str | None = option(
+        "The input of tokens, for --shift, where there are several.", default=None, metavar="NAME"
+    )
+    optimizer: str | None = option("How the weights follow.", default=None, choices=OPTIMIZERS)
+    lr: Above0 = option("Learning rate.", default=0.01, shows_default=True)
+    momentum: Fraction0 | None = option("Of momentum and nesterov.  [default: 0.9]", default=None)
+    betas: tuple[Fraction0, Fraction0] | None = option(
+        "Of adam and adamw.  [default: 0.9 0.999]", default=None, metavar="A B"
+    )
+    epsilon: Above0 | None = option("Of adagrad, adam and adamw.  [default: 1e-10, 1e-8, 1e-8]", default=None)
+    decay_factor: Above0 = option("Of adagrad: update T has the rate lr / (1 + T factor).", default=0.0)
+    weight_decay: Above0 | None = option(
+        "Weights are drawn to 0; in adamw beside the gradient.", default=None, metavar="X"
+    )
+    no_decay: Sequence[str] = option(
+        "Parameters that are not decayed (*, ?); repeatable.", default=(), metavar="PATTERN"
+    )
+    no_decay_vectors: bool = option("Biases and scales of normalisations are not decayed.", default=False)
+    train: Sequence[str] = option(
+        "Constants that are trained, whatever is inferred (*, ?); repeatable.", default=(), metavar="PATTERN"
+    )
+    freeze: Sequence[str] = option(
+        "Constants that stay as they are (*, ?); repeatable. Of two, the longer counts.", default=(), metavar="PATTERN"
+    )
+    params: Sequence[str] = option(
+        "Inputs that are weights, where names and defaults do not say so (*, ?); repeatable.",
+        default=(),
+        metavar="PATTERN",
+    )
+    clip_norm: Above0 | None = option("Clip gradients to this norm, taken over all of them.", default=None, metavar="X")
+    accumulate: Positive = option("Micro-batches to a step.  [default: 1]", default=1, metavar="N")
+    precision: Literal["float32", "float16", "bfloat16"] = option(
+        "What the model computes in; parameters stay float32.  [default: float32]", default="float32"
+    )
+    loss_scale: Above0 | Literal["dynamic"] | None = option(
+        "For gradients too small for float16.", default=None, metavar="X|dynamic"
+    )
+    gradients: AnyPath | None = option(
+        "Of a model of gradients: which is whose, if names, shapes and order do not tell.",
+        default=None,
+        metavar="PAIRS.yaml",
+    )
+    batchnorm: Literal["train", "frozen"] = option(
+        "BatchNormalization by the statistics of the batch, or by those that the model holds.",
+        default="train",
+        shows_default=True,
+    )
+    dropout: Literal["train", "off"] | None = option(
+        "Whether Dropout drops.  [default: as the model has it]", default=None
+    )
+    dim: Mapping[str, int] | None = dims()
+    value: Mapping[str, str | float] | None = values()
+    state: AnyPath | None = states()
+
+
+@options
+class GradOptions(TrainingOptions):
+    """What ``tofu grad`` and ``planner.grad`` are asked for."""
+
+    model: AnyModel = argument(kw_only=False)
+    form: Literal["onnx", "training-info"] = option(
+        "The step in standard operators, or ONNX's TrainingInfoProto.  [default: onnx]",
+        default="onnx",
+        flags=("--format",),
+    )
+    batch: Positive | None = option(
+        "Batch size, where it is to be another; of a symbolic dim --dim says the size.", default=None, metavar="N"
+    )
+    output: AnyPath | None = option(
+        "Where to write the training graph.  [default: MODEL.train.onnx in the working directory]",
+        default=None,
+        metavar="FILE",
+        flags=("-o", "--output"),
+    )
+    verify: bool = option("Hold MODEL as it is read against what the stock runtime makes of the file.", default=False)
+    progress: Progress = silent
+
+
+@options
+class FitOptions(TrainingOptions):
+    """What ``tofu fit`` and ``planner.fit`` are asked for."""
+
+    model: AnyModel = argument(kw_only=False)
+    memory: str | int | None = option(
+        "What the tensors of a worker may take, such as 80GiB.  [default: what the topologies' devices have]",
+        default=None,
+        metavar="BYTES",
+    )
+    topology: Sequence[str] = option(
+        "A topology file, or one that ships with tofu by its name; repeatable.", default=(), metavar="FILE|NAME"
+    )
+    gpus: str | int | Sequence[int] | None = option(
+        "Numbers of GPUs: a list, or a range, of which the ends, the powers of two and what the topology's "
+        "levels join are looked at.  [default: 1 to all of the topology's, or to 64]",
+        default=None,
+        metavar="1..64|2,4,8",
+    )
+    within: str | float | None = option(
+        "An iteration must not be estimated to take longer than, say, 0.5s.", default=None, metavar="TIME"
+    )
+    batch: str | int | None = option(
+        "Where the largest batch is looked for; or one number: the batch of the plans.  [default: 1..512]",
+        default=None,
+        metavar="1..512|N",
+    )
+    opdefs: AnyPath | None = own_ops()
+    unknown_ops: UnknownOps = undescribed()
+    plan: Positive | None = option(
+        "Write the plan for N GPUs; `tofu build` adds the workers' models, as `tofu run` does.",
+        default=None,
+        metavar="N",
+    )
+    out: AnyPath | None = option(
+        "Where to write it.  [default: MODEL.tofuN in the working directory]", default=None, metavar="DIR"
+    )
+    force: bool = option("Replace a plan that is there; a folder with anything else in it stays.", default=False)
+    page: AnyPath | None = option(
+        "Write the table and a chart, memory against GPUs, as a page.", default=None, metavar="FILE.html"
+    )
+    progress: Progress = silent
