@@ -7,8 +7,8 @@ from math import prod
 import numpy as np
 
 from planner.algebra.region import Region
-from planner.graph.emitter import ELEM_TYPES
 from planner.graph.model import Attribute, TensorAttribute
+from planner.graph.writer import ELEM_TYPES
 from planner.opdefs.parts import int64, output_dtype, output_shape
 from planner.tdl.builder import NodeView, TensorArg, call, op
 from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part

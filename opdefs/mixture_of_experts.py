@@ -12,8 +12,8 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.errors import DescriptionError, UnsupportedError
-from planner.graph.emitter import ELEM_TYPES
 from planner.graph.model import DType
+from planner.graph.writer import ELEM_TYPES
 from planner.opdefs.microsoft import DOMAIN, like_first, shape_of
 from planner.opdefs.parts import int64
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, call, op, over

@@ -11,12 +11,12 @@ from typing import Final, Literal
 import numpy as np
 
 from planner.errors import UnsupportedError, UsageError, did_you_mean
+from planner.graph.attributes import axis_of
+from planner.graph.builder import Builder
 from planner.graph.check import check_graph
 from planner.graph.model import DType, Graph, Op, StatePair
 from planner.training import rules
-from planner.training.attributes import axis_of
 from planner.training.batch.change import with_batch
-from planner.training.builder import Builder
 from planner.training.gradients.autodiff import backward
 from planner.training.gradients.dropout import DropoutMode, with_dropout
 from planner.training.gradients.expand import expanded

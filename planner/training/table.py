@@ -9,8 +9,9 @@ from typing import ClassVar, Final, Literal, TypeAlias, get_args
 
 import onnx
 
+from planner.graph.decompositions.registry import Purpose, decompositions
 from planner.training import rules
-from planner.training.gradients.expand import EXPANSIONS, has_body
+from planner.training.gradients.expand import has_body
 from planner.training.gradients.older_opsets import OPSET
 from planner.training.gradients.reasons import REASONS
 
@@ -71,8 +72,8 @@ def _row(name: str) -> GradientRow:
         schema = onnx.defs.get_schema(name, _NEWEST)
     except onnx.defs.SchemaError:
         return GradientRow(name, "none", f"it is newer than opset {_NEWEST}, the latest that a step is written in")
-    if name in EXPANSIONS:
-        return GradientRow(name, "expanded", _first_sentence(EXPANSIONS[name].__doc__))
+    if name in decompositions(Purpose.GRADIENT):
+        return GradientRow(name, "expanded", decompositions(Purpose.GRADIENT)[name].text)
     rule = rules.standard().get(name)
     if rule is not None:
         return GradientRow(name, "rule" if rule.inputs != () else "stops", _first_sentence(rule.function.__doc__))

@@ -32,8 +32,8 @@ def fused_gemm(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     assert after != "LeakyRelu" or slope is not None, "the optimizer states it"
     parameters = {"alpha": slope} if after == "LeakyRelu" and slope is not None else {}
     of_product = {name: value for name, value in op.attributes if not name.startswith("activation")}
-    product = emitter.emit("Gemm", op.inputs, "product", shape, dtype, of_product)
-    return (emitter.emit(str(after), (product,), "result", shape, dtype, parameters),)
+    product = emitter.one("Gemm", op.inputs, shape, dtype, hint="product", attributes=of_product)
+    return (emitter.one(str(after), (product,), shape, dtype, hint="result", attributes=parameters),)
 
 
 @stands_for("Tan", purpose=Purpose.CUDA)
@@ -51,7 +51,7 @@ def hardmax(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     (x,) = op.inputs
     shape, axis = emitter.shape(x), axis_of(emitter, op, -1)
     line = tuple(1 if dim == axis else size for dim, size in enumerate(shape))
-    largest = emitter.emit("ArgMax", (x,), "largest", line, DType.INT64, {"axis": axis, "keepdims": 1})
+    largest = emitter.one("ArgMax", (x,), line, DType.INT64, hint="largest", attributes={"axis": axis, "keepdims": 1})
     places = emitter.constant(np.arange(shape[axis]).reshape(-1, *(1 for _ in shape[axis + 1 :])), "places")
     is_first = emitter.each("Equal", "is_first", places, largest, dtype=DType.BOOL)
     return (emitter.cast(is_first, emitter.dtype(x), "hardmax"),)

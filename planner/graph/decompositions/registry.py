@@ -26,6 +26,8 @@ class Purpose(enum.Enum):
     """ONNX Runtime's composites, before a plan is made. Writer: ``Emitter``."""
     PARTS = "parts"
     """Composites in ops whose partial results can be joined, where a plan is better so. Writer: ``Emitter``."""
+    GRADIENT = "gradient"
+    """Composites in operators that have gradient rules. Writer: ``Builder``."""
     CUDA = "cuda"
     """Operators that CUDA has no kernel for. Writer: ``Emitter``."""
 

@@ -17,9 +17,9 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.errors import ModelError, UnsupportedError
-from planner.graph.emitter import ELEM_TYPES
 from planner.graph.model import Attribute, DType, Op, Shape, Tensor
 from planner.graph.wellformed import fresh_name
+from planner.graph.writer import ELEM_TYPES
 
 DOMAIN: Final = "com.microsoft"
 

@@ -273,7 +273,7 @@ class Draw:
     def _looked_up(self, table: np.ndarray, indices: str, part: str) -> str:
         emitter = self.emitter
         name = emitter.constant(table, part)
-        return emitter.emit("Gather", (name, indices), f"{part}.entry", emitter.shape(indices), emitter.dtype(name))
+        return emitter.one("Gather", (name, indices), emitter.shape(indices), emitter.dtype(name), hint=f"{part}.entry")
 
     def affine(self, x: str, factor: float, offset: float) -> str:
         """The number x * factor + offset, in the dtype of the op's output."""

@@ -167,7 +167,7 @@ def _multinomial(draw: Draw) -> tuple[str, ...]:
     (rows, classes), shape = emitter.shape(x), emitter.shape(output)
     weights = draw.weights(x, bits=min(40, 52 - classes.bit_length()))
     along = emitter.scalar(1, DType.INT64, "along")
-    running = emitter.emit("CumSum", (weights, along), "running", (rows, classes), DType.INT64)
+    running = emitter.one("CumSum", (weights, along), (rows, classes), DType.INT64, hint="running")
     total = emitter.cast(emitter.reduce("ReduceSum", weights, (1,), "total"), DType.FLOAT64, "total64")
     bits = emitter.cast(draw.bits(shape), DType.FLOAT64, "bits64")
     share = emitter.each("Mul", "share", bits, emitter.scalar(2.0**-32, DType.FLOAT64, "unit"))

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from planner.errors import UnsupportedError
+from planner.graph.attributes import refuse
 from planner.graph.model import Op, Shape, Tensor
-from planner.training.attributes import refuse
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from typing import Final
 import numpy as np
 
 from planner.errors import ModelError, UnsupportedError, UsageError
+from planner.graph.builder import Builder
 from planner.graph.check import check_graph
 from planner.graph.model import DType, Graph, StatePair
 from planner.strict_json import JsonError, parse_json
 from planner.training.build import INPUTS, sample_of
-from planner.training.builder import Builder
 from planner.training.gradients.older_opsets import OPSET
 from planner.training.parameters.infer import is_float_tensor
 from planner.training.update.optimizers import Hyper, optimizer_function

@@ -13,11 +13,11 @@ from typing import Final
 import numpy as np
 
 from planner.errors import UnsupportedError
+from planner.graph.attributes import label, number, refuse, text
+from planner.graph.builder import Builder
 from planner.graph.model import DType, Op
 from planner.graph.protos import numpy_dtype
 from planner.training import rules
-from planner.training.attributes import label, number, refuse, text
-from planner.training.builder import Builder
 from planner.training.doors.walk import Lowering, Walk
 from planner.training.gradients.autodiff import backward
 

@@ -15,6 +15,8 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorShapeProto
 
 from planner.errors import ModelError, UnsupportedError
+from planner.graph.attributes import label
+from planner.graph.builder import Builder
 from planner.graph.folding.evaluate import FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate, extent
 from planner.graph.folding.infer import Inference, UnknownOperatorError
 from planner.graph.model import Attribute, Graph, Op, Tensor, TensorAttribute
@@ -31,8 +33,6 @@ from planner.graph.protos import (
 from planner.graph.reading.load import MAX_IR_VERSION, default_opset
 from planner.graph.wellformed import check_names, check_text, initializers_of, live_nodes, unique_op_names
 from planner.training import rules
-from planner.training.attributes import label
-from planner.training.builder import Builder
 from planner.training.gradients.autodiff import Backward, Contributions
 from planner.training.gradients.expand import expand_op, is_composite
 from planner.training.gradients.lowering import lower_op

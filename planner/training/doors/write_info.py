@@ -13,11 +13,11 @@ import numpy as np
 from onnx import ModelProto, StringStringEntryProto, TrainingInfoProto, helper, numpy_helper
 
 from planner.errors import UnsupportedError
+from planner.graph.builder import Builder
 from planner.graph.model import Graph
 from planner.graph.protos import op_to_node
 from planner.graph.to_onnx import to_model, value_info
 from planner.training.build import build_training_graph, chosen_output
-from planner.training.builder import Builder
 from planner.training.doors.preview import DOMAIN
 from planner.training.parameters.infer import Parameters
 from planner.training.update.label_options import settled

@@ -6,81 +6,26 @@ normalisations as sums); then, for every operator without a gradient rule, the f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
-from typing import Final, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 import onnx
 from onnx import ModelProto, helper, inliner, numpy_helper
 
 from planner.errors import ModelError, UnsupportedError
+from planner.graph.attributes import label
+from planner.graph.builder import Builder
+from planner.graph.decompositions.registry import Purpose, decomposition
 from planner.graph.model import Graph, Op
 from planner.graph.protos import op_to_node
 from planner.graph.reading.defaults import state_operator_defaults
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import value_info
-from planner.training.attributes import integer, label, text
-from planner.training.builder import Builder
 from planner.training.gradients.autodiff import GradientRule, active_tensors
-from planner.training.gradients.normal_forms import (
-    group_normalization,
-    instance_normalization,
-    mean_variance_normalization,
-)
 from planner.training.gradients.reasons import REASONS
-from planner.training.gradients.recurrent import gru, lstm, rnn
 from planner.training.gradients.refusals import Refusals
-from planner.training.gradients.rotary import rotary_embedding
-from planner.training.gradients.sampling import affine_grid, deform_conv, grid_sample, roi_align
-from planner.training.gradients.small_forms import cumulative_product, determinant, short_time_fourier, tensor_scatter
-from planner.training.update.labelled import labelled
-
-Expansion: TypeAlias = Callable[[Builder, Op], tuple[str, ...]]
-"""Emits an op's standard form; gives what makes each output ("" for one that is not made)."""
 
 _MOST_ROUNDS: Final = 8
-
-
-def _cross_entropy(builder: Builder, op: Op) -> tuple[str, ...]:
-    """SoftmaxCrossEntropyLoss is NegativeLogLikelihoodLoss of LogSoftmax along dim 1; it can give that, too."""
-    scores, labels, *rest = op.inputs
-    shape, dtype = builder.shape(scores), builder.dtype(scores)
-    softmax = op.op_type == "SoftmaxCrossEntropyLoss"
-    log_p = builder.one("LogSoftmax", [scores], shape, dtype, attributes={"axis": 1}) if softmax else scores
-    ignored = op.attribute("ignore_index")
-    weights = rest[0] if rest and rest[0] else None
-    beside = labelled(builder, log_p, labels, weights, integer(op, "ignore_index", 0) if ignored is not None else None)
-    match text(op, "reduction", "mean"):
-        case "none":
-            return beside.values(), log_p
-        case "sum":
-            return beside.sum(), log_p
-        case _:
-            return beside.mean(), log_p
-
-
-EXPANSIONS: Final[Mapping[str, Expansion]] = MappingProxyType(
-    {
-        "AffineGrid": affine_grid,
-        "CumProd": cumulative_product,
-        "DeformConv": deform_conv,
-        "Det": determinant,
-        "GRU": gru,
-        "GridSample": grid_sample,
-        "GroupNormalization": group_normalization,
-        "InstanceNormalization": instance_normalization,
-        "LSTM": lstm,
-        "MeanVarianceNormalization": mean_variance_normalization,
-        "NegativeLogLikelihoodLoss": _cross_entropy,
-        "RNN": rnn,
-        "RoiAlign": roi_align,
-        "RotaryEmbedding": rotary_embedding,
-        "STFT": short_time_fourier,
-        "SoftmaxCrossEntropyLoss": _cross_entropy,
-        "TensorScatter": tensor_scatter,
-    }
-)
-"""By operator of the default domain."""
 
 
 def has_body(op_type: str, opset: int) -> bool:
@@ -116,7 +61,7 @@ def expanded(forward: Graph, wanted: Iterable[str], rules: Mapping[str, Gradient
 
 def is_composite(op: Op, opset: int, rules: Mapping[str, GradientRule]) -> bool:
     """Whether an op is to be written out before a gradient is taken through it."""
-    if op.op_type in EXPANSIONS:
+    if decomposition(Purpose.GRADIENT, op) is not None:
         return True
     return op.op_type not in rules and op.op_type not in REASONS and has_body(op.op_type, opset)
 
@@ -127,8 +72,12 @@ def expand_op(builder: Builder, op: Op, opset: int) -> tuple[str, ...]:
     Raises:
         UnsupportedError: a form that is not taken.
     """
-    expansion = EXPANSIONS.get(op.op_type)
-    return expansion(builder, op) if expansion else _by_body(builder, op, opset)
+    found = decomposition(Purpose.GRADIENT, op)
+    if found is None:
+        return _by_body(builder, op, opset)
+    made = found(builder, op)
+    assert made is not None, "those for gradients take an op or say why not"
+    return made
 
 
 def _expand(forward: Graph, names: set[str]) -> Graph:

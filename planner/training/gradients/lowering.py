@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from planner.errors import UnsupportedError
+from planner.graph.attributes import axis_of, integer, number, refuse
+from planner.graph.builder import Builder
 from planner.graph.model import DType, Op
-from planner.training.attributes import axis_of, integer, number, refuse
-from planner.training.builder import Builder
 from planner.training.gradients.refusals import Refusals
 from planner.training.rules.normalisation import per_channel
 from planner.training.rules.reduction import reduced_axes

@@ -5,7 +5,7 @@ Formulas are the derivatives of the functions in ONNX's operator specifications;
 
 from __future__ import annotations
 
-from planner.training.attributes import number
+from planner.graph.attributes import number
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
 

@@ -7,10 +7,10 @@ writes the loops out).
 
 from __future__ import annotations
 
+from planner.graph.attributes import integer
+from planner.graph.builder import Builder
 from planner.graph.model import Attribute
 from planner.opdefs.windows import Scattering
-from planner.training.attributes import integer
-from planner.training.builder import Builder
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 from planner.training.rules.windows import Windows, transposed_windows, windows_of
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import string
 from collections.abc import Mapping
 
+from planner.graph.attributes import refuse, text
+from planner.graph.builder import Builder
 from planner.graph.model import Shape
-from planner.training.attributes import refuse, text
-from planner.training.builder import Builder
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
 

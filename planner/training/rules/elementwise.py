@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 
+from planner.graph.attributes import number, text
 from planner.graph.model import DType
-from planner.training.attributes import number, text
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
 

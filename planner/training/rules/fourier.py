@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from planner.graph.attributes import integer, refuse
+from planner.graph.builder import Builder
 from planner.graph.model import Attribute
 from planner.graph.protos import numpy_dtype
-from planner.training.attributes import integer, refuse
-from planner.training.builder import Builder
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
 

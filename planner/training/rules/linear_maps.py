@@ -12,10 +12,10 @@ from functools import reduce
 
 import numpy as np
 
+from planner.graph.attributes import integer, integers, number, refuse, text
+from planner.graph.builder import Builder
 from planner.graph.model import Attribute
 from planner.graph.protos import numpy_dtype
-from planner.training.attributes import integer, integers, number, refuse, text
-from planner.training.builder import Builder
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 from planner.training.rules.bands import Band, along
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from planner.training.attributes import axis_of, integer, number, refuse
-from planner.training.builder import Builder
+from planner.graph.attributes import axis_of, integer, number, refuse
+from planner.graph.builder import Builder
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from planner.graph.attributes import integer, integers, refuse
+from planner.graph.builder import Builder
 from planner.graph.model import Attribute, DType
-from planner.training.attributes import integer, integers, refuse
-from planner.training.builder import Builder
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 from planner.training.rules.convolution import data_gradient
 from planner.training.rules.windows import Windows, windows_of

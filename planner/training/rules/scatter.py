@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
+from planner.graph.attributes import axis_of, integer, text
+from planner.graph.builder import Builder
 from planner.graph.model import Attribute
 from planner.graph.protos import numpy_dtype
-from planner.training.attributes import axis_of, integer, text
-from planner.training.builder import Builder
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
 

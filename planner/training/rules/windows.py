@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from planner.graph.attributes import integers, refuse, text
 from planner.graph.model import Op, Shape
-from planner.training.attributes import integers, refuse, text
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ import shlex
 from dataclasses import replace
 
 from planner.errors import UsageError
+from planner.graph.attributes import label
 from planner.graph.model import Graph
-from planner.training.attributes import label
 from planner.training.update.class_axis import class_axis
 from planner.training.update.losses import BY_LABELS, LossOptions, loss_function
 from planner.training.update.next_token import tokens_of

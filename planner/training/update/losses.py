@@ -11,10 +11,10 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.errors import UnsupportedError, UsageError
+from planner.graph.builder import Builder
+from planner.graph.decompositions.gradient.labelled import Labelled, labelled
 from planner.graph.model import DType
 from planner.graph.protos import numpy_dtype
-from planner.training.builder import Builder
-from planner.training.update.labelled import Labelled, labelled
 from planner.training.update.registry import choose
 
 OUTPUT_PREFIX: Final = "output:"

@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from planner.errors import UsageError
+from planner.graph.builder import Builder
 from planner.graph.model import DType, Shape
-from planner.training.builder import Builder
 from planner.training.update.registry import choose
 
 

@@ -15,9 +15,9 @@ import numpy as np
 import onnx
 
 from planner.errors import UsageError
+from planner.graph.builder import Builder
 from planner.graph.model import DType, Graph, Op, TensorAttribute
 from planner.graph.protos import elem_type_of, numpy_dtype
-from planner.training.builder import Builder
 
 Precision: TypeAlias = Literal["float32", "float16", "bfloat16"]
 

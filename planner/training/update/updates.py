@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 
 from planner.errors import UsageError
+from planner.graph.builder import Builder
 from planner.graph.model import DType, Graph, Tensor
 from planner.graph.protos import numpy_dtype
-from planner.training.builder import Builder
 from planner.training.update.optimizers import Counter, Hyper, Optimizer, Update
 
 FIRST_SCALE: Final = 65536.0

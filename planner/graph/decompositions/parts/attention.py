@@ -19,8 +19,9 @@ from planner.graph.decompositions.parts.weighted_sums import (
     where_seen,
 )
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.emitter import ELEM_TYPES, Emitter
+from planner.graph.emitter import Emitter
 from planner.graph.model import DType, Op
+from planner.graph.writer import ELEM_TYPES
 
 _WINDOWS = ("left_window_size", "right_window_size")
 """Since opset 25."""
@@ -78,16 +79,14 @@ def _counts(emitter: Emitter, op: Op) -> tuple[int, int]:
 
 
 def _after(emitter: Emitter, past: str, new: str, part: str) -> str:
-    batch, heads, before, size = emitter.shape(past)
-    shape = (batch, heads, before + emitter.shape(new)[2], size)
-    return emitter.emit("Concat", (past, new), f"{part}.all", shape, emitter.dtype(new), {"axis": 2})
+    return emitter.concat((past, new), 2, f"{part}.all")
 
 
 def _own(emitter: Emitter, name: str, part: str) -> str:
     """Keys or values as an output, which an op of the body makes."""
     if name in emitter.tensors:
         return name
-    return emitter.emit("Identity", (name,), f"{part}.out", emitter.shape(name), emitter.dtype(name))
+    return emitter.one("Identity", (name,), emitter.shape(name), emitter.dtype(name), hint=f"{part}.out")
 
 
 def _precision(emitter: Emitter, op: Op, q: str) -> DType | None:
@@ -136,4 +135,4 @@ def _whole_mask(emitter: Emitter, mask: str, keys: int) -> str:
     more, is_flag = (*shape[:-1], keys - shape[-1]), dtype is DType.BOOL
     unseen = np.zeros(more, bool) if is_flag else np.full(more, -math.inf, dtype.array_dtype)
     parts = (mask, emitter.constant(unseen, "mask.unseen"))
-    return emitter.emit("Concat", parts, "mask.all", (*shape[:-1], keys), dtype, {"axis": len(shape) - 1})
+    return emitter.concat(parts, len(shape) - 1, "mask.all")

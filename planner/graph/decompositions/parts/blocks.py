@@ -50,7 +50,7 @@ def in_blocks(emitter: Emitter, x: str, dim: int, fill: float) -> Blocks:
         widths = [0] * (2 * len(shape))
         widths[len(shape) + dim] = missing
         operands = (x, emitter.ints(widths, "filled.pads"), emitter.scalar(fill, dtype, "fill"))
-        x = emitter.emit("Pad", operands, "filled", (*shape[:dim], count * places, *shape[dim + 1 :]), dtype)
+        x = emitter.one("Pad", operands, (*shape[:dim], count * places, *shape[dim + 1 :]), dtype, hint="filled")
     return Blocks(emitter.reshape(x, (*shape[:dim], count, places, *shape[dim + 1 :]), "blocks"), dim, places)
 
 
@@ -67,7 +67,7 @@ def joined(emitter: Emitter, x: str, dim: int, size: int, part: str) -> str:
     if wide[dim] == size:
         return whole
     limits = [emitter.ints([value], f"{part}.{name}") for value, name in ((0, "start"), (size, "end"), (dim, "dim"))]
-    return emitter.emit("Slice", (whole, *limits), part, (*wide[:dim], size, *wide[dim + 1 :]), emitter.dtype(x))
+    return emitter.one("Slice", (whole, *limits), (*wide[:dim], size, *wide[dim + 1 :]), emitter.dtype(x), hint=part)
 
 
 def numbered(emitter: Emitter, blocks: Blocks, part: str) -> str:

@@ -58,13 +58,10 @@ def _bordered(emitter: Emitter, mode: str, x: str, dim: int, before: int, after:
             for value, name in ((start, "start"), (end, "end"), (dim, "dim"), (step, "step"))
         ]
         made = (*shape[:dim], 1 if mode == "edge" else width, *shape[dim + 1 :])
-        border = emitter.emit("Slice", (x, *limits), named, made, dtype)
+        border = emitter.one("Slice", (x, *limits), made, dtype, hint=named)
         if mode == "edge" and width > 1:
             wide = (*shape[:dim], width, *shape[dim + 1 :])
             sizes = emitter.ints(wide, f"{named}.shape")
-            border = emitter.emit("Expand", (border, sizes), f"{named}.wide", wide, dtype)
+            border = emitter.one("Expand", (border, sizes), wide, dtype, hint=f"{named}.wide")
         parts = [border, *parts] if part == "before" else [*parts, border]
-    if len(parts) == 1:
-        return x
-    whole = (*shape[:dim], size + before + after, *shape[dim + 1 :])
-    return emitter.emit("Concat", parts, f"bordered.{dim}", whole, dtype, {"axis": dim})
+    return emitter.concat(parts, dim, f"bordered.{dim}")

@@ -34,7 +34,7 @@ def _cumulative(emitter: Emitter, op: Op, *, total: str, join: str, neutral: flo
 
     def running(operand: str, axis: int, part: str, **attributes: Attribute) -> str:
         operands = (operand, emitter.constant(np.array(axis, np.int64), f"{part}.axis"))
-        return emitter.emit(op.op_type, operands, part, emitter.shape(operand), dtype, attributes)
+        return emitter.one(op.op_type, operands, emitter.shape(operand), dtype, hint=part, attributes=attributes)
 
     own = running(blocks.name, dim + 1, "own", **dict(op.attributes))
     totals = emitter.reduce(total, blocks.name, (dim + 1,), "totals")

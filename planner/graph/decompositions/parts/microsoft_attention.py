@@ -124,7 +124,7 @@ def group_query_attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     y = weighted_sum(emitter, scores, v, sink=_sink(emitter, op, scores, groups))
     caches = (
         name if name in emitter.tensors
-        else emitter.emit("Identity", (name,), f"{part}.out", emitter.shape(name), emitter.dtype(name))
+        else emitter.one("Identity", (name,), emitter.shape(name), emitter.dtype(name), hint=f"{part}.out")
         for name, part in ((k, "k"), (v, "v"))
     )  # fmt: skip
     return (side_by_side(emitter, y), *caches)
@@ -210,7 +210,7 @@ def _cache(emitter: Emitter, step: _Step, new: str, past: str, part: str) -> str
         )
     if step.new == 1:
         is_new = emitter.each("Equal", f"{part}.is_new", columns, step.starts, dtype=DType.BOOL)
-        return emitter.emit("Where", (is_new, new, kept), f"{part}.all", shape, dtype)
+        return emitter.one("Where", (is_new, new, kept), shape, dtype, hint=f"{part}.all")
     places = emitter.each("Sub", f"{part}.offset", columns, step.starts)
     last, first = (
         emitter.scalar(number, step.dtype, f"{part}.{at}") for number, at in ((step.new - 1, "last"), (0, "0"))
@@ -220,8 +220,8 @@ def _cache(emitter: Emitter, step: _Step, new: str, past: str, part: str) -> str
     is_new = emitter.each("And", f"{part}.is_new", lower, upper, dtype=DType.BOOL)
     near = emitter.each("Min", f"{part}.below", emitter.each("Max", f"{part}.above", places, first), last)
     places = emitter.cast(emitter.reshape(near, (step.rows,), f"{part}.flat"), DType.INT64, f"{part}.index")
-    placed = emitter.emit("Gather", (new, places), f"{part}.placed", shape, dtype, {"axis": 2})
-    return emitter.emit("Where", (is_new, placed, kept), f"{part}.all", shape, dtype)
+    placed = emitter.one("Gather", (new, places), shape, dtype, hint=f"{part}.placed", attributes={"axis": 2})
+    return emitter.one("Where", (is_new, placed, kept), shape, dtype, hint=f"{part}.all")
 
 
 def _longer(emitter: Emitter, x: str, dim: int, size: int, part: str) -> str:
@@ -230,10 +230,7 @@ def _longer(emitter: Emitter, x: str, dim: int, size: int, part: str) -> str:
     if shape[dim] == size:
         return x
     more = np.zeros((*shape[:dim], size - shape[dim], *shape[dim + 1 :]), emitter.dtype(x).array_dtype)
-    whole = (*shape[:dim], size, *shape[dim + 1 :])
-    return emitter.emit(
-        "Concat", (x, emitter.constant(more, f"{part}.more")), f"{part}.long", whole, emitter.dtype(x), {"axis": dim}
-    )
+    return emitter.concat((x, emitter.constant(more, f"{part}.more")), dim, f"{part}.long")
 
 
 def _angles(emitter: Emitter, op: Op, step: _Step) -> tuple[str, str]:
@@ -247,7 +244,7 @@ def _angles(emitter: Emitter, op: Op, step: _Step) -> tuple[str, str]:
     for slot, part in ((7, "cosine"), (8, "sine")):
         table = op.inputs[slot]
         shape = (samples, step.new, emitter.shape(table)[1])
-        row = emitter.emit("Gather", (table, where), f"{part}.rows", shape, emitter.dtype(table))
+        row = emitter.one("Gather", (table, where), shape, emitter.dtype(table), hint=f"{part}.rows")
         found.append(emitter.reshape(row, (samples, 1, *shape[1:]), part))
     return found[0], found[1]
 
@@ -257,7 +254,7 @@ def _stated_positions(emitter: Emitter, stated: str, step: _Step) -> str:
     if step.starts and not step.is_prompt:
         return stated
     limits = [emitter.ints(bounds, f"positions.{at}") for bounds, at in (((0, 0), "from"), ((1, 1), "to"))]
-    first = emitter.emit("Slice", (stated, *limits), "positions.first", (1, 1), emitter.dtype(stated))
+    first = emitter.one("Slice", (stated, *limits), (1, 1), emitter.dtype(stated), hint="positions.first")
     numbers = emitter.constant(np.arange(step.new, dtype=emitter.dtype(stated).array_dtype), "positions.numbers")
     counted = emitter.each("Add", "positions.counted", first, numbers)
     if not step.starts:
@@ -274,7 +271,7 @@ def _rotated(emitter: Emitter, x: str, cosine: str, sine: str, part: str, *, int
         bounds = (low, high, 3, pace)
         limits = [emitter.ints([bound], f"{part}.{named}.{number}") for number, bound in enumerate(bounds)]
         made = (*lead, len(range(low, high, pace)))
-        return emitter.emit("Slice", (x, *limits), f"{part}.{named}", made, dtype)
+        return emitter.one("Slice", (x, *limits), made, dtype, hint=f"{part}.{named}")
 
     if interleaved:
         first, second = (picked(start, 2 * pairs, 2, named) for start, named in ((0, "first"), (1, "second")))
@@ -292,7 +289,7 @@ def _rotated(emitter: Emitter, x: str, cosine: str, sine: str, part: str, *, int
             emitter.reshape(half, (*lead, pairs, 1), f"{part}.{named}.column")
             for half, named in ((low, "low"), (high, "high"))
         )
-        both = emitter.emit("Concat", (low, high), f"{part}.pairs", (*lead, pairs, 2), dtype, {"axis": 4})
+        both = emitter.concat((low, high), 4, f"{part}.pairs")
         parts = [emitter.reshape(both, (*lead, 2 * pairs), f"{part}.turned")]
     else:
         parts = [low, high]
@@ -300,7 +297,7 @@ def _rotated(emitter: Emitter, x: str, cosine: str, sine: str, part: str, *, int
         parts.append(picked(2 * pairs, size, 1, "rest"))
     if len(parts) == 1:
         return parts[0]
-    return emitter.emit("Concat", parts, part, (*lead, size), dtype, {"axis": 3})
+    return emitter.concat(parts, 3, part)
 
 
 def _whole(op: Op, name: str, default: int | None = None) -> int:

@@ -41,15 +41,16 @@ def top_k(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
         made = (*before[:axis], few, *before[axis + 1 :])
         attributes: dict[str, Attribute] = {**dict(op.attributes), "axis": axis}
         operands = (operand, emitter.ints([few], f"{part}.k"))
-        return emitter.emit_all("TopK", operands, (part, f"{part}.places"), made, (dtype, DType.INT64), attributes)
+        names = f"{part} {part}.places"
+        return emitter.emit("TopK", operands, (made, made), (dtype, DType.INT64), hint=names, attributes=attributes)
 
     values, places = ranked(blocks.name, dim + 1, min(count, blocks.places), "own")
     candidates = merged(emitter, values, dim, "candidates")
     everywhere = emitter.each("Add", "own.positions", places, numbered(emitter, blocks, "first"))
     positions = merged(emitter, everywhere, dim, "positions")
     found, ranks = ranked(candidates, dim, count, "found")
-    picked = emitter.emit(
-        "GatherElements", (positions, ranks), "picked", emitter.shape(ranks), DType.INT64, {"axis": dim}
+    picked = emitter.one(
+        "GatherElements", (positions, ranks), emitter.shape(ranks), DType.INT64, hint="picked", attributes={"axis": dim}
     )
     return found, picked
 

@@ -38,9 +38,9 @@ def conv(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
         emitter.ints([dim + 2 for dim in picked], "axes"),
         emitter.ints([int(strides[dim]) for dim in picked], "steps"),
     )
-    read = emitter.emit("Slice", (op.inputs[0], *bounds), "picked", shape, emitter.dtype(op.inputs[0]))
+    read = emitter.one("Slice", (op.inputs[0], *bounds), shape, emitter.dtype(op.inputs[0]), hint="picked")
     stated: dict[str, Attribute] = dict(op.attributes)
     stated["strides"] = tuple(1 if dim in picked else int(strides[dim]) for dim in range(rank))
     made = op.outputs[0]
     inputs = (read, *op.inputs[1:])
-    return (emitter.emit("Conv", inputs, "conv", emitter.shape(made), emitter.dtype(made), stated),)
+    return (emitter.one("Conv", inputs, emitter.shape(made), emitter.dtype(made), hint="conv", attributes=stated),)

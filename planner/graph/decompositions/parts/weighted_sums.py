@@ -27,20 +27,13 @@ def by_head(emitter: Emitter, x: str, heads: int, part: str) -> str:
         return x
     batch, positions, width = emitter.shape(x)
     split = emitter.reshape(x, (batch, positions, heads, width // heads), f"{part}.split")
-    return _turned(emitter, split, (0, 2, 1, 3), f"{part}.heads")
+    return emitter.transpose(split, (0, 2, 1, 3), f"{part}.heads")
 
 
 def side_by_side(emitter: Emitter, y: str) -> str:
     """[batch, heads, positions, size] as [batch, positions, heads * size]."""
     batch, heads, positions, size = emitter.shape(y)
-    return emitter.reshape(_turned(emitter, y, (0, 2, 1, 3), "y.turned"), (batch, positions, heads * size), "y.merged")
-
-
-def _turned(emitter: Emitter, x: str, perm: Sequence[int], part: str) -> str:
-    shape = emitter.shape(x)
-    return emitter.emit(
-        "Transpose", (x,), part, tuple(shape[dim] for dim in perm), emitter.dtype(x), {"perm": tuple(perm)}
-    )
+    return emitter.reshape(emitter.transpose(y, (0, 2, 1, 3), "y.turned"), (batch, positions, heads * size), "y.merged")
 
 
 def in_groups(emitter: Emitter, x: str, keys: int, part: str) -> str:
@@ -76,11 +69,11 @@ def scores_of(emitter: Emitter, q: str, k: str, scale: float, cap: float = 0.0) 
     own, keys = emitter.shape(k)[1:3]
     dtype = emitter.dtype(q)
     scaled = emitter.each("Mul", "scaled", q, emitter.scalar(scale, dtype, "scale"))
-    turned = _turned(emitter, k, (0, 1, 3, 2), "turned")
+    turned = emitter.transpose(k, (0, 1, 3, 2), "turned")
     if heads != own:
         scaled = in_groups(emitter, scaled, own, "q.groups")
         turned = emitter.reshape(turned, (batch, own, 1, size, keys), "k.groups")
-    scores = emitter.emit("MatMul", (scaled, turned), "scores", (*emitter.shape(scaled)[:-1], keys), dtype)
+    scores = emitter.one("MatMul", (scaled, turned), (*emitter.shape(scaled)[:-1], keys), dtype, hint="scores")
     if cap:
         parts = emitter.each("Mul", "cap.parts", scores, emitter.scalar(1 / cap, dtype, "cap.inverse"))
         bent = emitter.each("Tanh", "tanh", parts)
@@ -138,7 +131,7 @@ def weighted_sum(
     if before:
         raised = emitter.cast(emitter.each("Div", "softmax", raised, total), dtype, "weights")
     shape: Shape = (*emitter.shape(scores)[:-1], size)
-    y = emitter.emit("MatMul", (raised, v), "weighted", shape, dtype)
+    y = emitter.one("MatMul", (raised, v), shape, dtype, hint="weighted")
     if not before:
         y = emitter.each("Div", "y", y, total)
     batch, heads, queries = shape[0], math.prod(shape[1:-2]), shape[-2]

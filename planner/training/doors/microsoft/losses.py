@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from planner.graph.attributes import integer, refuse, text
+from planner.graph.decompositions.gradient.labelled import Labelled, labelled
 from planner.graph.model import Op
-from planner.training.attributes import integer, refuse, text
 from planner.training.doors.walk import Lowering, Walk
-from planner.training.update.labelled import Labelled, labelled
 
 
 def _beside(walk: Walk, op: Op, log_p: str, labels: str, rest: list[str]) -> Labelled:

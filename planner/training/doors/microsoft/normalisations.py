@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from planner.graph.attributes import attributes_of, axis_of, integer, number
+from planner.graph.decompositions.gradient.normalization import normalised
 from planner.graph.model import DType, Op
-from planner.training.attributes import attributes_of, axis_of, integer, number
 from planner.training.doors.walk import Lowering, Walk
-from planner.training.gradients.normal_forms import normalised
 from planner.training.rules.normalisation import per_channel
 
 

@@ -7,25 +7,24 @@ say to which forward op a gradient operator belongs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
 from planner.errors import UnsupportedError
+from planner.graph.attributes import label, refuse
 from planner.graph.model import Op
 from planner.training import rules
-from planner.training.attributes import label, refuse
-from planner.training.builder import Builder
 from planner.training.doors.walk import Lowering, Unrolled, Walk
-from planner.training.gradients import recurrent
 from planner.training.gradients.autodiff import backward
+from planner.training.gradients.expand import expand_op
 
 _LENGTHS: Final = 4
 """The operand ``sequence_lens``, which has no gradient."""
 
 
-def _forward(op_type: str, write: Callable[[Builder, Op], tuple[str, ...]], gates: int) -> Lowering:
+def _forward(op_type: str, gates: int) -> Lowering:
     """As the standard operator; output ``gates`` and those beside it are for the gradient operator alone."""
 
     def lowering(walk: Walk, op: Op) -> tuple[str, ...]:
@@ -35,7 +34,8 @@ def _forward(op_type: str, write: Callable[[Builder, Op], tuple[str, ...]], gate
             while name and name in operands:
                 name = walk.builder.unary("Identity", name)
             operands.append(name)
-        made = write(walk.builder, replace(op, op_type=op_type, domain="", inputs=tuple(operands)))
+        standard = replace(op, op_type=op_type, domain="", inputs=tuple(operands))
+        made = expand_op(walk.builder, standard, walk.opset)
         if len(op.outputs) > gates:
             way = _between(walk.builder.ops, operands, made)
             walk.unrolled[op.outputs[gates]] = Unrolled(tuple(operands), made, way)
@@ -80,9 +80,9 @@ def _gradient(walk: Walk, op: Op) -> tuple[str, ...]:
 LOWERINGS: Final[Mapping[str, Lowering]] = MappingProxyType(
     {
         "GRUGrad": _gradient,
-        "GRUTraining": _forward("GRU", recurrent.gru, gates=2),
+        "GRUTraining": _forward("GRU", gates=2),
         "LSTMGrad": _gradient,
-        "LSTMTraining": _forward("LSTM", recurrent.lstm, gates=4),
+        "LSTMTraining": _forward("LSTM", gates=4),
     }
 )
 """By operator."""

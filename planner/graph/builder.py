@@ -1,4 +1,4 @@
-"""A graph under construction: names, tensors, constants, ops; ``builder`` adds the operators.
+"""A graph under construction: names, tensors, constants, ops; ``writer`` has the operators.
 
 Names tell where a tensor comes from: the emitter opens a scope (``relu_3.backward``) and each op of it makes
 ``SCOPE.HINT``. The same op on the same operands is emitted once, unless it is random; constants are shared by content.
@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import MappingProxyType
-from typing import Final
 
 import numpy as np
 
 from planner.graph.model import Attribute, DType, Graph, Op, Shape, StatePair, Tensor
-from planner.graph.protos import dtype_of_array, numpy_dtype
+from planner.graph.protos import dtype_of_array
 from planner.graph.rewriting.randomness import LOWERINGS
 from planner.graph.wellformed import fresh_name
+from planner.graph.writer import NO_ATTRIBUTES, Writer
 
-NO_ATTRIBUTES: Final[Mapping[str, Attribute]] = MappingProxyType({})
 
-
-class GraphBuilder:
+class Builder(Writer):
     """Emits ops after one another, and gives the graph of those that its outputs need.
 
     Args:
@@ -30,6 +27,7 @@ class GraphBuilder:
 
     def __init__(self, source: Graph) -> None:
         self._source = source
+        self.opset = source.opset
         self.tensors: dict[str, Tensor] = {name: source.tensors[name] for name in (*source.inputs, *source.constants)}
         self.constants: dict[str, np.ndarray | None] = dict(source.constants)
         self.folded: set[str] = set(source.folded)
@@ -95,21 +93,17 @@ class GraphBuilder:
 
     # tensors -------------------------------------------------------------------------------------------------------
 
-    def shape(self, name: str) -> Shape:
-        """The sizes of a tensor."""
-        return self.tensors[name].shape
-
-    def rank(self, name: str) -> int:
-        """The number of dims of a tensor."""
-        return len(self.tensors[name].shape)
-
-    def dtype(self, name: str) -> DType:
-        """The element type of a tensor."""
-        return self.tensors[name].dtype
+    def tensor(self, name: str) -> Tensor:
+        """A tensor that was taken over, or a new one."""
+        return self.tensors[name]
 
     def value(self, name: str) -> np.ndarray | None:
         """The value of a constant, if it is known."""
         return self.constants.get(name)
+
+    def made_by(self, name: str) -> Op | None:
+        """The op that makes a tensor; None for inputs and constants."""
+        return self._producer.get(name)
 
     def source_tensor(self, name: str) -> Tensor:
         """A tensor of the source, whether or not what makes it was taken over."""
@@ -146,11 +140,6 @@ class GraphBuilder:
             self._shared[key] = name
         return self._shared[key]
 
-    def scalar(self, value: float, like: str) -> str:
-        """A rank-0 constant of the dtype of tensor ``like``."""
-        array = np.array(value, numpy_dtype(self.dtype(like)))
-        return self.constant(array, f"constant.{value:g}")
-
     def ints(self, values: Sequence[int], hint: str = "ints") -> str:
         """A rank-1 int64 constant: axes, a shape, bounds."""
         shown = "x".join(str(value) for value in values) if len(values) <= 8 else str(len(values))
@@ -169,20 +158,7 @@ class GraphBuilder:
         attributes: Mapping[str, Attribute] = NO_ATTRIBUTES,
         domain: str = "",
     ) -> tuple[str, ...]:
-        """Emit an op, or hand back the outputs of an equal one.
-
-        Args:
-            op_type: the operator.
-            inputs: by position; "" where an optional one is absent.
-            shapes: of the outputs.
-            dtypes: of the outputs.
-            hint: last part of the outputs' names; the operator's name if "".
-            attributes: of the op.
-            domain: of the operator; "" is ONNX's default one.
-
-        Returns:
-            The names of the outputs.
-        """
+        """Emits an op, or hands back the outputs of an equal one; see ``Writer``."""
         stated = tuple(sorted(attributes.items(), key=lambda item: item[0]))
         key = (domain, op_type, tuple(inputs), stated)
         if key in self._memo and op_type not in LOWERINGS:
@@ -224,19 +200,6 @@ class GraphBuilder:
         else:
             self._append(Op("", "Identity", (made,), (output,)))
         self.tensors[output] = expected
-
-    def one(
-        self,
-        op_type: str,
-        inputs: Sequence[str],
-        shape: Shape,
-        dtype: DType,
-        *,
-        hint: str = "",
-        attributes: Mapping[str, Attribute] = NO_ATTRIBUTES,
-    ) -> str:
-        """``emit`` for an op with one output."""
-        return self.emit(op_type, inputs, [shape], [dtype], hint=hint, attributes=attributes)[0]
 
     # the graph -----------------------------------------------------------------------------------------------------
 

@@ -1,47 +1,153 @@
-"""The operators that training graphs are written in: each method emits one, with the shape and dtype that it makes.
+"""What ops are written with: each method emits one operator, with the shape and dtype that it makes.
 
-Ops that would do nothing (a Reshape to the same shape, a sum over no dims) are not emitted.
+Ops that would do nothing (a Reshape to the same shape, a sum over no dims) are not emitted. How new tensors are called,
+and whether equal ops are one, is said by who inherits: ``Emitter`` (one scope, names that are stated) or ``Builder`` (a
+graph). A form that is written for a ``Writer`` can be emitted by either.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 
 from planner.errors import ModelError
-from planner.graph.model import DType, Shape, TensorAttribute
-from planner.graph.protos import elem_type_of, numpy_dtype
-from planner.training.graph_builder import GraphBuilder
+from planner.graph.model import Attribute, DType, Op, Shape, Tensor, TensorAttribute
 
+ELEM_TYPES: Mapping[DType, int] = {
+    DType.FLOAT32: 1, DType.UINT8: 2, DType.INT8: 3, DType.UINT16: 4, DType.INT16: 5, DType.INT32: 6, DType.INT64: 7,
+    DType.BOOL: 9, DType.FLOAT16: 10, DType.FLOAT64: 11, DType.UINT32: 12, DType.UINT64: 13, DType.BFLOAT16: 16,
+    DType.FLOAT8E4M3FN: 17, DType.FLOAT8E4M3FNUZ: 18, DType.FLOAT8E5M2: 19, DType.FLOAT8E5M2FNUZ: 20, DType.UINT4: 21,
+    DType.INT4: 22, DType.FLOAT8E8M0: 24, DType.UINT2: 25, DType.INT2: 26,
+}  # fmt: skip
+"""What Cast's ``to`` calls each dtype (``TensorProto.DataType``), for those who do without the onnx package."""
+NO_ATTRIBUTES: Final[Mapping[str, Attribute]] = MappingProxyType({})
 _INT64_MAX: Final = 2**63 - 1
+_AXES_ARE_INPUTS, _AXES_OF_SUMS_ARE_INPUTS = 18, 13
+"""From this opset on every Reduce operator takes its axes as an input; ReduceSum from the second on."""
 
 
-class Builder(GraphBuilder):
-    """Emits ops by operator. Dims count from the front throughout."""
+class Writer(ABC):
+    """Emits ops by operator. Dims count from the front throughout; a ``hint`` is the last part of a result's name."""
+
+    opset: int
+    """Version of the default operator domain."""
+
+    # what is there -------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def tensor(self, name: str) -> Tensor:
+        """A tensor that was there or is new."""
+
+    @abstractmethod
+    def value(self, name: str) -> np.ndarray | None:
+        """The value of a constant; None if the tensor is none, or its value was not loaded."""
+
+    def shape(self, name: str) -> Shape:
+        """The sizes of a tensor."""
+        return self.tensor(name).shape
+
+    def rank(self, name: str) -> int:
+        """The number of dims of a tensor."""
+        return len(self.tensor(name).shape)
+
+    def dtype(self, name: str) -> DType:
+        """The element type of a tensor."""
+        return self.tensor(name).dtype
+
+    def made_by(self, name: str) -> Op | None:
+        """The op that makes a tensor, if ops of it may be taken together with new ones; None if not."""
+        return None
+
+    # what is new ---------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def constant(self, array: np.ndarray, hint: str) -> str:
+        """A constant with this value."""
+
+    @abstractmethod
+    def emit(
+        self,
+        op_type: str,
+        inputs: Sequence[str],
+        shapes: Sequence[Shape],
+        dtypes: Sequence[DType],
+        *,
+        hint: str = "",
+        attributes: Mapping[str, Attribute] = NO_ATTRIBUTES,
+        domain: str = "",
+    ) -> tuple[str, ...]:
+        """Emits an op.
+
+        Args:
+            op_type: the operator.
+            inputs: by position; "" where an optional one is absent.
+            shapes: of the outputs.
+            dtypes: of the outputs.
+            hint: last part of the outputs' names; the operator's name if "".
+            attributes: of the op.
+            domain: of the operator; "" is ONNX's default one.
+
+        Returns:
+            The names of the outputs.
+        """
+
+    def part_of(self, hint: str, what: str) -> str:
+        """What a constant is called that belongs to an op of this hint: a shape, axes."""
+        return what
+
+    def one(
+        self,
+        op_type: str,
+        inputs: Sequence[str],
+        shape: Shape,
+        dtype: DType,
+        *,
+        hint: str = "",
+        attributes: Mapping[str, Attribute] = NO_ATTRIBUTES,
+    ) -> str:
+        """``emit`` for an op with one output."""
+        return self.emit(op_type, inputs, [shape], [dtype], hint=hint, attributes=attributes)[0]
+
+    def scalar(self, value: float, like: str | DType, hint: str = "") -> str:
+        """A rank-0 constant of a dtype, or of that of a tensor."""
+        dtype = like if isinstance(like, DType) else self.dtype(like)
+        return self.constant(np.array(value, dtype.array_dtype), hint or f"constant.{value:g}")
+
+    def ints(self, values: Sequence[int], hint: str) -> str:
+        """A rank-1 int64 constant: axes, a shape, bounds."""
+        return self.constant(np.array(values, np.int64).reshape(len(values)), hint)
 
     # element-wise --------------------------------------------------------------------------------------------------
 
+    def each(self, op_type: str, hint: str, *inputs: str, dtype: DType | None = None) -> str:
+        """An element-wise op of operands that broadcast; of the last one's dtype if none is given.
+
+        Raises:
+            ModelError: they do not, as the operands of a foreign op may, whose shapes nobody has checked.
+        """
+        shapes = [self.shape(name) for name in inputs]
+        try:
+            shape = np.broadcast_shapes(*shapes)
+        except ValueError:
+            facts = tuple(f"{name!r}: {list(shape)}" for name, shape in zip(inputs, shapes, strict=True))
+            raise ModelError("operands do not stretch to each other", facts=facts) from None
+        return self.one(op_type, inputs, tuple(shape), dtype or self.dtype(inputs[-1]), hint=hint)
+
     def unary(self, op_type: str, x: str, hint: str = "") -> str:
         """An element-wise op of one operand: Neg, Exp, Sqrt ..."""
-        return self.one(op_type, [x], self.shape(x), self.dtype(x), hint=hint)
+        return self.each(op_type, hint, x)
 
     def binary(self, op_type: str, a: str, b: str, hint: str = "") -> str:
         """An element-wise op of two operands, broadcast: Add, Sub, Mul, Div, Pow."""
-        return self.one(op_type, [a, b], self._broadcast(a, b), self.dtype(a), hint=hint)
+        return self.each(op_type, hint, a, b, dtype=self.dtype(a))
 
     def compare(self, op_type: str, a: str, b: str, hint: str = "mask") -> str:
         """A comparison, broadcast; makes booleans."""
-        return self.one(op_type, [a, b], self._broadcast(a, b), DType.BOOL, hint=hint)
-
-    def _broadcast(self, *names: str) -> Shape:
-        shapes = [self.shape(name) for name in names]
-        try:
-            return tuple(np.broadcast_shapes(*shapes))
-        except ValueError:
-            facts = tuple(f"{name!r}: {list(shape)}" for name, shape in zip(names, shapes, strict=True))
-            raise ModelError("tensors of the model do not go together", facts=facts) from None
+        return self.each(op_type, hint, a, b, dtype=DType.BOOL)
 
     def add(self, a: str, b: str, hint: str = "") -> str:
         """``a + b``."""
@@ -65,31 +171,32 @@ class Builder(GraphBuilder):
 
     def where(self, condition: str, a: str, b: str, hint: str = "") -> str:
         """``a`` where the condition holds, else ``b``."""
-        return self.one("Where", [condition, a, b], self._broadcast(condition, a, b), self.dtype(a), hint=hint)
+        return self.each("Where", hint, condition, a, b, dtype=self.dtype(a))
 
-    def cast(self, x: str, dtype: DType) -> str:
+    def cast(self, x: str, dtype: DType, hint: str = "") -> str:
         """``x`` in another dtype; ``x`` itself where it has it."""
         if self.dtype(x) is dtype:
             return x
-        return self.one("Cast", [x], self.shape(x), dtype, attributes={"to": elem_type_of(dtype)})
+        return self.one("Cast", [x], self.shape(x), dtype, hint=hint, attributes={"to": ELEM_TYPES[dtype]})
 
     # layout --------------------------------------------------------------------------------------------------------
 
-    def reshape(self, x: str, shape: Shape, hint: str = "") -> str:
+    def reshape(self, x: str, shape: Sequence[int], hint: str = "") -> str:
         """``x`` in another shape of as many elements."""
         if self.shape(x) == tuple(shape):
             return x
-        return self.one("Reshape", [x, self.ints(shape, "shape")], tuple(shape), self.dtype(x), hint=hint)
+        stated = self.ints(shape, self.part_of(hint, "shape"))
+        return self.one("Reshape", [x, stated], tuple(shape), self.dtype(x), hint=hint)
 
     def reshaped_from(self, x: str) -> str | None:
         """What ``x`` is a Reshape of; None where it is none."""
-        made_by = self._producer.get(x)
+        made_by = self.made_by(x)
         is_reshape = made_by is not None and (made_by.domain, made_by.op_type) == ("", "Reshape")
         return made_by.inputs[0] if made_by is not None and is_reshape else None
 
     def transpose(self, x: str, perm: Sequence[int], hint: str = "") -> str:
         """``x`` with its dims in another order; a Transpose of a Transpose becomes one, or none."""
-        made_by = self._producer.get(x)
+        made_by = self.made_by(x)
         if made_by is not None and made_by.op_type == "Transpose" and not made_by.domain:
             default = tuple(reversed(range(self.rank(x))))
             inner = made_by.attribute("perm") or default
@@ -124,7 +231,7 @@ class Builder(GraphBuilder):
 
     def zeros(self, shape: Shape, like: str) -> str:
         """Zeros of the dtype of tensor ``like``."""
-        value = TensorAttribute(np.zeros(1, numpy_dtype(self.dtype(like))))
+        value = TensorAttribute(np.zeros(1, self.dtype(like).array_dtype))
         return self.one(
             "ConstantOfShape",
             [self.ints(shape, "shape")],
@@ -134,13 +241,13 @@ class Builder(GraphBuilder):
             attributes={"value": value},
         )
 
-    def concat(self, parts: Sequence[str], axis: int) -> str:
+    def concat(self, parts: Sequence[str], axis: int, hint: str = "") -> str:
         """Tensors one after the other along a dim."""
         if len(parts) == 1:
             return parts[0]
         sizes = list(self.shape(parts[0]))
         sizes[axis] = sum(self.shape(part)[axis] for part in parts)
-        return self.one("Concat", parts, tuple(sizes), self.dtype(parts[0]), attributes={"axis": axis})
+        return self.one("Concat", parts, tuple(sizes), self.dtype(parts[0]), hint=hint, attributes={"axis": axis})
 
     def slice(self, x: str, starts: Sequence[int], ends: Sequence[int]) -> str:
         """The box ``[starts, ends)`` of ``x``, one pair for each dim; dims that stay whole are left out of the op."""
@@ -198,17 +305,26 @@ class Builder(GraphBuilder):
 
     # sums ----------------------------------------------------------------------------------------------------------
 
+    def reduce(self, op_type: str, x: str, axes: Sequence[int], hint: str = "", *, keepdims: bool = True) -> str:
+        """A reduction over dims; over none it is the identity."""
+        before = self.shape(x)
+        kept = tuple(1 if dim in axes else size for dim, size in enumerate(before))
+        shape = kept if keepdims else tuple(size for dim, size in enumerate(before) if dim not in axes)
+        attributes: dict[str, Attribute] = {"keepdims": int(keepdims)}
+        inputs = [x]
+        if self.opset >= (_AXES_OF_SUMS_ARE_INPUTS if op_type == "ReduceSum" else _AXES_ARE_INPUTS):
+            inputs.append(self.ints(axes, self.part_of(hint, "axes")))
+        else:
+            attributes["axes"] = tuple(axes)
+        return self.one(op_type, inputs, shape, self.dtype(x), hint=hint, attributes=attributes)
+
     def reduce_sum(self, x: str, axes: Sequence[int], *, keepdims: bool = False, hint: str = "") -> str:
         """The sum over some dims, counted from the front."""
         if not axes:
             return x
-        axes = sorted(axes)
-        kept = tuple(1 if dim in axes else size for dim, size in enumerate(self.shape(x)))
-        shape = kept if keepdims else tuple(size for dim, size in enumerate(kept) if dim not in axes)
-        if self.shape(x) == kept:
+        if all(self.shape(x)[axis] == 1 for axis in axes):
             return x if keepdims else self.squeeze(x, axes)
-        operands = [x, self.ints(axes, "axes")]
-        return self.one("ReduceSum", operands, shape, self.dtype(x), hint=hint, attributes={"keepdims": int(keepdims)})
+        return self.reduce("ReduceSum", x, sorted(axes), hint, keepdims=keepdims)
 
     def unbroadcast(self, gradient: str, shape: Shape) -> str:
         """Sum a gradient over the dims along which an operand of this shape was repeated."""

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.graph.builder import Builder
 from planner.graph.model import DType
 from planner.graph.protos import numpy_dtype
-from planner.training.builder import Builder
 
 
 @dataclass(frozen=True, slots=True)

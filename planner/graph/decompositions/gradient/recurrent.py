@@ -12,9 +12,10 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from planner.graph.attributes import integer, number, refuse, text
+from planner.graph.builder import Builder
+from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.model import Op
-from planner.training.attributes import integer, number, refuse, text
-from planner.training.builder import Builder
 
 _ACTIVATIONS: Final[Mapping[str, tuple[float, ...]]] = {
     **dict.fromkeys(("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh"), ()),
@@ -83,6 +84,7 @@ class Direction:
         return self.activations[index].emit(self.emit, x)
 
 
+@stands_for("RNN", purpose=Purpose.GRADIENT)
 def rnn(emit: Builder, op: Op) -> tuple[str, ...]:
     """H_t = f(X_t Wᵀ + H_(t-1) Rᵀ + Wb + Rb)."""
 
@@ -92,6 +94,7 @@ def rnn(emit: Builder, op: Op) -> tuple[str, ...]:
     return _unroll(emit, op, gates=1, states=1, cell=cell, defaults=("Tanh",))
 
 
+@stands_for("GRU", purpose=Purpose.GRADIENT)
 def gru(emit: Builder, op: Op) -> tuple[str, ...]:
     """z, r = f(X Wᵀ + H Rᵀ + Wb + Rb); h = g(X Whᵀ + (r H) Rhᵀ + Rbh + Wbh); H_t = (1 - z) h + z H.
 
@@ -118,6 +121,7 @@ def gru(emit: Builder, op: Op) -> tuple[str, ...]:
     return _unroll(emit, op, gates=3, states=1, cell=cell, defaults=("Sigmoid", "Tanh"))
 
 
+@stands_for("LSTM", purpose=Purpose.GRADIENT)
 def lstm(emit: Builder, op: Op) -> tuple[str, ...]:
     """i, o, f = f(X Wᵀ + H Rᵀ + P C + Wb + Rb), c = g(...); C_t = f C + i c; H_t = o h(C_t).
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from planner.graph.attributes import integer, integers, number, refuse
+from planner.graph.builder import Builder
+from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.model import DType, Op, Shape
-from planner.training.attributes import integer, integers, number, refuse
-from planner.training.builder import Builder
 
 
 def _centred(emit: Builder, x: str, over: Sequence[int]) -> tuple[str, str]:
@@ -28,6 +29,7 @@ def normalised(emit: Builder, x: str, over: Sequence[int], epsilon: float) -> st
     return emit.div(centred, emit.unary("Sqrt", variance, "deviation"), "normalised")
 
 
+@stands_for("InstanceNormalization", purpose=Purpose.GRADIENT)
 def instance_normalization(emit: Builder, op: Op) -> tuple[str, ...]:
     """Y = scale (x - mean) / √(var + epsilon) + bias, mean and var of each sample's channel (Ulyanov 2016).
 
@@ -44,6 +46,7 @@ def instance_normalization(emit: Builder, op: Op) -> tuple[str, ...]:
     return (emit.reshape(emit.add(emit.mul(normal, scale), bias), shape),)
 
 
+@stands_for("GroupNormalization", purpose=Purpose.GRADIENT)
 def group_normalization(emit: Builder, op: Op) -> tuple[str, ...]:
     """Y = scale (x - mean) / √(var + epsilon) + bias, mean and var of each sample's group of channels (Wu 2018).
 
@@ -76,6 +79,7 @@ def _by_group(image: Shape, groups: Shape) -> Shape | None:
     return (*groups, image[1] // groups[1], *image[2:])
 
 
+@stands_for("MeanVarianceNormalization", purpose=Purpose.GRADIENT)
 def mean_variance_normalization(emit: Builder, op: Op) -> tuple[str, ...]:
     """Y = (x - mean) / (√var + 1e-9) over ``axes``, as ONNX's function body has it."""
     x = op.inputs[0]

@@ -6,13 +6,15 @@ from typing import Final
 
 import numpy as np
 
+from planner.graph.attributes import axis_of, integer, refuse, text
+from planner.graph.builder import Builder
+from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.model import Op
-from planner.training.attributes import axis_of, integer, refuse, text
-from planner.training.builder import Builder
 
 _LARGEST_DETERMINANT: Final = 6
 
 
+@stands_for("Det", purpose=Purpose.GRADIENT)
 def determinant(emit: Builder, op: Op) -> tuple[str, ...]:
     """The determinant by expansion along rows: without a division, so that singular matrices have a gradient, too.
 
@@ -50,6 +52,7 @@ def determinant(emit: Builder, op: Op) -> tuple[str, ...]:
     return (minors[frozenset(range(size))],)
 
 
+@stands_for("CumProd", purpose=Purpose.GRADIENT)
 def cumulative_product(emit: Builder, op: Op) -> tuple[str, ...]:
     """Running products in log2 n steps: each element times the one 1, 2, 4 ... before it (Hillis and Steele 1986).
 
@@ -79,6 +82,7 @@ def cumulative_product(emit: Builder, op: Op) -> tuple[str, ...]:
     return (emit.reverse(made, backwards),)
 
 
+@stands_for("TensorScatter", purpose=Purpose.GRADIENT)
 def tensor_scatter(emit: Builder, op: Op) -> tuple[str, ...]:
     """The cache with the update written from each sample's write index on, along ``axis``; around it, if circular."""
     cache, update, *rest = op.inputs
@@ -95,6 +99,7 @@ def tensor_scatter(emit: Builder, op: Op) -> tuple[str, ...]:
     return (emit.one("ScatterElements", operands, shape, emit.dtype(cache), attributes={"axis": axis}),)
 
 
+@stands_for("STFT", purpose=Purpose.GRADIENT)
 def short_time_fourier(emit: Builder, op: Op) -> tuple[str, ...]:
     """Frames of the signal times the window, each transformed by DFT.
 

@@ -13,10 +13,11 @@ from typing import Final
 
 import numpy as np
 
+from planner.graph.attributes import integer, integers, number, refuse, text
+from planner.graph.builder import Builder
+from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.model import DType, Op, Shape
 from planner.graph.protos import numpy_dtype
-from planner.training.attributes import integer, integers, number, refuse, text
-from planner.training.builder import Builder
 
 _CUBIC: Final = -0.75
 """The parameter of Keys' kernel (1981) in ONNX GridSample."""
@@ -162,6 +163,7 @@ def _stretch(emit: Builder, x: str, dim: int, start: int) -> str:
     return emit.squeeze(emit.slice(x, starts, ends), [dim])
 
 
+@stands_for("GridSample", purpose=Purpose.GRADIENT)
 def grid_sample(emit: Builder, op: Op) -> tuple[str, ...]:
     """Y[n, c, o] = Σ over the taps of grid[n, o] of weight times X[n, c, tap] (Jaderberg et al. 2015, §3.3)."""
     x, grid = op.inputs
@@ -179,6 +181,7 @@ def grid_sample(emit: Builder, op: Op) -> tuple[str, ...]:
     return (emit.transpose(summed, [0, last, *range(1, last)]),)
 
 
+@stands_for("AffineGrid", purpose=Purpose.GRADIENT)
 def affine_grid(emit: Builder, op: Op) -> tuple[str, ...]:
     """Places of an image under theta [N, d, d+1]: theta times each place's coordinates and 1, from -1 to 1 in each dim.
 
@@ -203,6 +206,7 @@ def affine_grid(emit: Builder, op: Op) -> tuple[str, ...]:
     return (emit.reshape(places, (samples, *sizes, len(sizes))),)
 
 
+@stands_for("RoiAlign", purpose=Purpose.GRADIENT)
 def roi_align(emit: Builder, op: Op) -> tuple[str, ...]:
     """Mean, or maximum, of samples in each bin of each region, linearly interpolated (He et al. 2017, Mask R-CNN, §3).
 
@@ -253,6 +257,7 @@ def roi_align(emit: Builder, op: Op) -> tuple[str, ...]:
     return (emit.transpose(made_of, [0, 3, 1, 2]),)
 
 
+@stands_for("DeformConv", purpose=Purpose.GRADIENT)
 def deform_conv(emit: Builder, op: Op) -> tuple[str, ...]:
     """Y = Σ W[m, c, i] mask X[n, c, o stride + i dilation - pad + offset], linearly interpolated (Dai et al. 2017)."""
     x, w, offset, bias, mask = [*op.inputs, "", ""][:5]

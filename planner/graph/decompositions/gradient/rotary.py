@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from planner.graph.attributes import integer, refuse
+from planner.graph.builder import Builder
+from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.model import Op
-from planner.training.attributes import integer, refuse
-from planner.training.builder import Builder
 
 
+@stands_for("RotaryEmbedding", purpose=Purpose.GRADIENT)
 def rotary_embedding(emit: Builder, op: Op) -> tuple[str, ...]:
     """(a, b) becomes (a cos - b sin, a sin + b cos) for each pair of a head's first elements (Su et al. 2021).
 

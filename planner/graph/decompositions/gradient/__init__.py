@@ -1,0 +1,1 @@
+"""Composites in operators that have gradient rules, in forms that cut well."""
