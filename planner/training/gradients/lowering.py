@@ -18,9 +18,9 @@ import numpy as np
 from planner.errors import UnsupportedError
 from planner.graph.attributes import axis_of, integer, number, refuse
 from planner.graph.builder import Builder
+from planner.graph.decompositions.batch_statistics import normalised_by_batch
 from planner.graph.model import DType, Op
 from planner.training.gradients.refusals import Refusals
-from planner.training.rules.normalisation import per_channel
 from planner.training.rules.reduction import reduced_axes
 
 
@@ -133,38 +133,21 @@ def _mean(builder: Builder, op: Op, axes: tuple[int, ...], *, keepdims: bool) ->
 
 
 def _batch_normalization(builder: Builder, op: Op, updates: dict[str, str]) -> Mapping[str, str]:
-    """For y = scale (x - mean)/√(var + epsilon) + bias with the batch's own mean and variance, per channel.
-
-    The variance is taken in two passes, Σ(x - mean)²/n: Σx²/n - mean² cancels. The running statistics follow ONNX:
-    running * momentum + batch * (1 - momentum), with the population's variance. (PyTorch writes 1 - momentum for
-    ONNX's momentum, and keeps the unbiased variance, n/(n-1) times as large.)
-    """
+    """By the batch's own statistics; of several ops with the same running ones each follows the one before it."""
     x, scale, bias, *statistics = op.inputs
     if len({builder.dtype(name) for name in (x, scale, bias, *statistics)}) > 1:
         raise refuse(op, "its inputs are of several dtypes")
-    shape = builder.shape(x)
-    rank = len(shape)
-    over = [dim for dim in range(rank) if dim != 1]
-    share = shape[1] / math.prod(shape)
-    mean = builder.scale(builder.reduce_sum(x, over, hint="sum"), share, "mean")
-    centred = builder.sub(x, per_channel(builder, mean, rank), "centred")
-    square = builder.mul(centred, centred, "square")
-    variance = builder.scale(builder.reduce_sum(square, over, hint="sum_of_squares"), share, "variance")
-    epsilon = builder.scalar(number(op, "epsilon", 1e-5), x)
-    deviation = builder.unary("Sqrt", builder.add(variance, epsilon), "deviation")
-    slope = per_channel(builder, builder.div(scale, deviation, "slope"), rank)
-    y = builder.add(builder.mul(centred, slope), per_channel(builder, bias, rank))
-    builder.define(op.outputs[0], y)
-    momentum = number(op, "momentum", 0.9)
-    for position, (running, batch) in enumerate(zip(statistics, (mean, variance), strict=True)):
-        before = updates.get(running, running)
-        kept, added = builder.scale(before, momentum, "kept"), builder.scale(batch, 1.0 - momentum, "added")
-        following = builder.add(kept, added, "running")
+    made = normalised_by_batch(
+        builder, x, scale, bias, [updates.get(name, name) for name in statistics],
+        epsilon=number(op, "epsilon", 1e-5), momentum=number(op, "momentum", 0.9),
+    )  # fmt: skip
+    builder.define(op.outputs[0], made.y)
+    for position, (running, following) in enumerate(zip(statistics, made.following, strict=True)):
         if running in builder.constants:
             updates[running] = following
         if len(op.outputs) > position + 1 and op.outputs[position + 1]:
             builder.define(op.outputs[position + 1], following)
-    return {"centred": centred, "deviation": deviation, "slope": slope}
+    return {"centred": made.centred, "deviation": made.deviation, "slope": made.slope}
 
 
 def _layer_normalization(builder: Builder, op: Op) -> Mapping[str, str]:

@@ -9,13 +9,8 @@ from __future__ import annotations
 import math
 
 from planner.graph.attributes import axis_of, integer, number, refuse
-from planner.graph.builder import Builder
+from planner.graph.decompositions.batch_statistics import per_channel
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
-
-
-def per_channel(emit: Builder, vector: str, rank: int) -> str:
-    """A tensor [C] as [C, 1, ...], to be broadcast over x [N, C, ...] of this rank."""
-    return emit.unsqueeze(vector, range(1, rank - 1))
 
 
 @gradient("BatchNormalization", inputs=(0, 1, 2))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from planner.graph.decompositions.batch_statistics import normalised_by_batch
 from planner.graph.decompositions.parts.softmax import axis_of
 from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.emitter import Emitter
@@ -146,29 +147,12 @@ def batch_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """In training mode, by the statistics of the batch; running ones take (1 - momentum) of them (opset 14)."""
     if not op.attribute("training_mode", 0):
         return None
-    x, scale, bias, mean, variance = op.inputs[:5]
-    rank = emitter.rank(x)
-    if rank < 2:
+    x, scale, bias, *running = op.inputs
+    if emitter.rank(x) < 2 or not emitter.tensor(x).elements:
         return None
-    axes = (0, *range(2, rank))
-    batch_mean, centred, batch_variance = _centred(emitter, x, axes)
-    inverse = _inverse_deviation(emitter, batch_variance, _number(op, "epsilon", 1e-5))
-    normal = emitter.each("Mul", "normal", centred, inverse)
-    y = _learned(
-        emitter,
-        normal,
-        _by_channel(emitter, emitter.cast(scale, emitter.dtype(x), "scale.x"), rank, "scale.c"),
-        _by_channel(emitter, emitter.cast(bias, emitter.dtype(x), "bias.x"), rank, "bias.c"),
-    )
-    momentum = _number(op, "momentum", 0.9)
-    running = []
-    for old, new, part in ((mean, batch_mean, "running_mean"), (variance, batch_variance, "running_variance")):
-        dtype = emitter.dtype(old)
-        flat = emitter.cast(emitter.reshape(new, emitter.shape(old), f"{part}.batch"), dtype, f"{part}.cast")
-        kept = emitter.each("Mul", f"{part}.kept", old, emitter.scalar(momentum, dtype, f"{part}.momentum"))
-        added = emitter.each("Mul", f"{part}.added", flat, emitter.scalar(1 - momentum, dtype, f"{part}.rest"))
-        running.append(emitter.each("Add", part, kept, added))
-    return (y, *running)
+    epsilon, momentum = _number(op, "epsilon", 1e-5), _number(op, "momentum", 0.9)
+    made = normalised_by_batch(emitter, x, scale, bias, running, epsilon=epsilon, momentum=momentum)
+    return (made.y, *made.following)
 
 
 @stands_for("LpNormalization", purpose=Purpose.PARTS)

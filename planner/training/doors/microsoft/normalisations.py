@@ -8,10 +8,9 @@ from types import MappingProxyType
 from typing import Final
 
 from planner.graph.attributes import attributes_of, axis_of, integer, number
-from planner.graph.decompositions.gradient.normalization import normalised
+from planner.graph.decompositions.batch_statistics import normalised_by_batch, per_channel
 from planner.graph.model import DType, Op
 from planner.training.doors.walk import Lowering, Walk
-from planner.training.rules.normalisation import per_channel
 
 
 def _layer_normalization(walk: Walk, op: Op) -> tuple[str, ...]:
@@ -91,26 +90,17 @@ def _batch_normalization_forward(walk: Walk, op: Op) -> tuple[str, ...]:
 
     The runtime writes the running statistics over those that it read, which are inputs of the model.
     """
-    emit, (x, scale, bias, mean, variance) = walk.builder, op.inputs
-    shape, rank = emit.shape(x), emit.rank(x)
-    over = [dim for dim in range(rank) if dim != 1]
-    share = shape[1] / math.prod(shape)
-    epsilon = number(op, "epsilon", 1e-5)
-    own_mean = emit.scale(emit.reduce_sum(x, over), share, "mean")
-    centred = emit.sub(x, per_channel(emit, own_mean, rank))
-    own_variance = emit.scale(emit.reduce_sum(emit.mul(centred, centred), over), share, "variance")
-    normal = normalised(emit, x, over, epsilon)
-    y = emit.add(emit.mul(normal, per_channel(emit, scale, rank)), per_channel(emit, bias, rank))
-    momentum = number(op, "momentum", 0.9)
-    running: list[str] = []
-    for held, own, output in zip((mean, variance), (own_mean, own_variance), op.outputs[1:], strict=False):
-        before = walk.running.get(held, held)
-        following = emit.add(emit.scale(before, momentum), emit.scale(own, 1.0 - momentum))
-        running.append(following)
-        if output:
-            walk.running[held] = following
-    inverse = emit.unary("Reciprocal", emit.unary("Sqrt", emit.add(own_variance, emit.scalar(epsilon, x))))
-    return y, *[*running, "", ""][:2], own_mean, inverse
+    emit, (x, scale, bias, *held) = walk.builder, op.inputs
+    made = normalised_by_batch(
+        emit, x, scale, bias, [walk.running.get(name, name) for name in held],
+        epsilon=number(op, "epsilon", 1e-5), momentum=number(op, "momentum", 0.9),
+    )  # fmt: skip
+    walk.running.update(
+        (name, following)
+        for name, following, output in zip(held, made.following, op.outputs[1:], strict=False)
+        if output
+    )
+    return made.y, *made.following, made.mean, emit.unary("Reciprocal", made.deviation)
 
 
 LOWERINGS: Final[Mapping[str, Lowering]] = MappingProxyType(

@@ -1,0 +1,67 @@
+"""BatchNormalization in training mode, for everybody who writes it out: bodies, training steps, GPUs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from planner.graph.writer import Writer
+
+
+@dataclass(frozen=True, slots=True)
+class ByBatch:
+    """What normalising by the batch makes; statistics are of shape [channels]."""
+
+    y: str
+    mean: str
+    following: tuple[str, ...]
+    """The running statistics after the batch, in the order of those before."""
+    centred: str
+    """``x - mean``."""
+    deviation: str
+    slope: str
+    """``scale / deviation``, to broadcast over x."""
+
+
+def normalised_by_batch(
+    writer: Writer, x: str, scale: str, bias: str, running: Sequence[str], *, epsilon: float, momentum: float
+) -> ByBatch:
+    """For y = scale (x - mean)/√(var + epsilon) + bias with the batch's own mean and variance, per channel.
+
+    The variance is taken in two passes, Σ(x - mean)²/n: Σx²/n - mean² cancels. The running statistics follow ONNX:
+    running * momentum + batch * (1 - momentum), with the population's variance. (PyTorch writes 1 - momentum for
+    ONNX's momentum, and keeps the unbiased variance, n/(n-1) times as large.) Both statistics are sums, whose parts any
+    division of the elements makes.
+
+    Args:
+        writer: gets the ops.
+        x: [samples, channels, ...]; y has its dtype.
+        scale: [channels].
+        bias: [channels].
+        running: mean and variance before, [channels].
+        epsilon: added to the variance.
+        momentum: how much of the running statistics stays.
+    """
+    shape, dtype = writer.shape(x), writer.dtype(x)
+    over = [dim for dim in range(len(shape)) if dim != 1]
+    share = shape[1] / math.prod(shape)
+    mean = writer.scale(writer.reduce_sum(x, over, hint="sum"), share, "mean")
+    centred = writer.sub(x, per_channel(writer, mean, len(shape)), "centred")
+    square = writer.mul(centred, centred, "square")
+    variance = writer.scale(writer.reduce_sum(square, over, hint="sum_of_squares"), share, "variance")
+    deviation = writer.unary("Sqrt", writer.add(variance, writer.scalar(epsilon, x)), "deviation")
+    scale, bias = writer.cast(scale, dtype), writer.cast(bias, dtype)
+    slope = per_channel(writer, writer.div(scale, deviation, "slope"), len(shape))
+    y = writer.add(writer.mul(centred, slope), per_channel(writer, bias, len(shape)))
+    following = []
+    for before, found in zip(running, (mean, variance), strict=True):
+        kept = writer.scale(before, momentum, "kept")
+        added = writer.scale(writer.cast(found, writer.dtype(before)), 1.0 - momentum, "added")
+        following.append(writer.add(kept, added, "running"))
+    return ByBatch(y, mean, tuple(following), centred, deviation, slope)
+
+
+def per_channel(writer: Writer, vector: str, rank: int) -> str:
+    """A tensor [C] as [C, 1, ...], to be broadcast over x [N, C, ...] of this rank."""
+    return writer.unsqueeze(vector, range(1, rank - 1))
