@@ -122,18 +122,18 @@ def machine_of_the_paper(workers: int) -> Machine:
     assert isinstance(machine, DeviceGraph), "the testbed is given as the paper's device graph"
     if workers <= machine.device_count:
         return part(machine, workers)
-    links = Interconnect(machine)
-    near, far = (links.route(0, other) for other in (1, machine.device_count - 1))
+    interconnect = Interconnect(machine)
+    near, far = (interconnect.route(0, other) for other in (1, machine.device_count - 1))
     levels = (
-        Level("nodes", -(-workers // _A_NODE), *_over(links, far), shared_by=_A_NODE),
-        Level("devices of a node", _A_NODE, *_over(links, near)),
+        Level("nodes", -(-workers // _A_NODE), *_over(interconnect, far), shared_by=_A_NODE),
+        Level("devices of a node", _A_NODE, *_over(interconnect, near)),
     )
     return part(Topology(machine.name, machine.devices[0], levels), workers)
 
 
-def _over(links: Interconnect, route: Route) -> tuple[float, float]:
+def _over(interconnect: Interconnect, route: Route) -> tuple[float, float]:
     """The bytes a second of a route's narrowest port, and its latency in seconds."""
-    return min(links.port_bytes_per_s[port] for port in route.ports), route.latency_seconds
+    return min(interconnect.port_bytes_per_s[port] for port in route.ports), route.latency_seconds
 
 
 class Forward:
