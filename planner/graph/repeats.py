@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 def numbered(contents: Iterable[Hashable]) -> list[int]:
@@ -31,6 +31,8 @@ class Stretches:
     """Numbers of their first items, ascending; at least two."""
     length: int
     """Items of each."""
+    begun: int = 0
+    """Items behind the last one that are as its first ones: so far all may be read from later on."""
 
     @property
     def saved(self) -> int:
@@ -44,9 +46,9 @@ def most_saving(
     """The equal stretches that save the most items; of those that save as many, the ones that begin first.
 
     >>> most_saving(numbered("abcbcbcd"), longest=64)
-    Stretches(starts=(1, 3, 5), length=2)
+    Stretches(starts=(1, 3, 5), length=2, begun=0)
     >>> most_saving(numbered("abcd-abcd-"), shortest=5)
-    Stretches(starts=(0, 5), length=5)
+    Stretches(starts=(0, 5), length=5, begun=0)
 
     Args:
         forms: by item; equal for items that are equal but for their names.
@@ -84,7 +86,10 @@ def most_saving(
             found = Stretches(row.starts(number, places, length, is_adjacent=longest is not None), length)
             if best is None or found.saved > best.saved:
                 best = found
-    return best
+    if best is None:
+        return None
+    last = best.starts[-1]
+    return replace(best, begun=row.equal(last, last + best.length, best.length))
 
 
 class _Row:

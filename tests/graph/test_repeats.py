@@ -34,6 +34,9 @@ def test_nothing_that_follows_itself_saves_more(row: list[int], longest: int) ->
     if found is not None:
         assert found.length <= longest
         assert all(end - start == found.length for start, end in pairwise(found.starts))
+        behind = found.starts[-1] + found.length
+        as_first = [one == other for one, other in zip(row[behind:], row[found.starts[0] :], strict=False)]
+        assert found.begun == (as_first.index(False) if False in as_first else len(as_first)) < found.length
 
 
 @given(ROWS, st.integers(1, 4), st.lists(st.integers(0, 2), min_size=24, max_size=24))

@@ -11,7 +11,7 @@ import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from planner.graph.repeats import most_saving, numbered
+from planner.graph.repeats import Stretches, most_saving, numbered
 
 _LONGEST_BLOCK = 64
 """Columns."""
@@ -57,28 +57,22 @@ def folded(kinds: Sequence[Hashable], names: Sequence[str]) -> tuple[Block, ...]
         if equal is None:
             found += _single(names, start, end)
             continue
-        block = _as_named(row[:end], names, Block(start + equal.starts[0], equal.length, len(equal.starts)))
+        block = _as_named(names, start, equal)
         waiting += [(block.end, end), (start, block.first)]
         found.append(block)
     return tuple(sorted(found, key=lambda block: block.first))
 
 
-def _as_named(row: Sequence[int], names: Sequence[str], block: Block) -> Block:
-    """The same repetition read from the column where the names of a block have the most in common."""
+def _as_named(names: Sequence[str], first: int, equal: Stretches) -> Block:
+    """Equal stretches behind a column, read from where the names of a block have the most in common."""
+    times = len(equal.starts)
     readings = [
-        Block(start, block.length, _times(row, start, block.length))
-        for start in range(block.first, block.first + block.length)
+        Block(first + equal.starts[0] + later, equal.length, times - (later > equal.begun))
+        for later in range(equal.length)
     ]
-    likely = [one for one in readings if one.times > 1 and one.times >= block.times - 1]
-    return max(likely, key=lambda one: (_common(names, one), -one.first))
-
-
-def _times(row: Sequence[int], at: int, length: int) -> int:
-    """How often the columns from one on follow each other."""
-    end = at
-    while end + length < len(row) and row[end] == row[end + length]:
-        end += 1
-    return (end - at) // length + 1
+    return max(
+        (block for block in readings if block.times > 1), key=lambda block: (_common(names, block), -block.first)
+    )
 
 
 def _common(names: Sequence[str], block: Block) -> int:
