@@ -37,7 +37,9 @@ from swapping import SwappingModel, largest_op_bytes
 from planner.errors import InfeasibleError, UsageError
 from planner.graph.model import Graph
 from planner.graph.reading.from_onnx import read_model
+from planner.runtime.chosen_engine import GPU_COMMAND
 from planner.runtime.engine.gpu.devices import require_cuda
+from planner.runtime.engine.process.child_process import COMMAND
 from planner.runtime.engine.process.supervisor import SupervisedEngine
 from planner.runtime.plan_files import load_plan
 from planner.runtime.values.state import starting_values
@@ -63,7 +65,10 @@ def of_plan(directory: Path, batch: int, rounds: int, gpus: int) -> Measured:
     """Runs a plan, on CPUs if there are no GPUs to be used."""
     plan = load_plan(directory)
     devices = [worker % gpus for worker in range(len(plan.program.workers))] if gpus else None
-    with SupervisedEngine(plan.paths, plan.program.workers, plan.program.state, device_map=devices) as engine:
+    command = COMMAND if devices is None else GPU_COMMAND
+    with SupervisedEngine(
+        plan.paths, plan.program.workers, plan.program.state, device_map=devices, command=command
+    ) as engine:
         load_tiles(engine, starting_values(plan.graph))
         engine.iterate()
         done = [engine.iterate() for _ in range(rounds)]

@@ -18,6 +18,7 @@ from planner.installed import require_runtime, runtime_notes
 from planner.opdefs import load_file
 from planner.options import AnyPath
 from planner.progress import Progress, silent
+from planner.runtime.chosen_engine import ranks_of
 from planner.runtime.engine.process.patience import PATIENCE_SECONDS
 from planner.runtime.measure.profile import Profile
 from planner.runtime.run import run_with
@@ -133,11 +134,7 @@ def run(
     with contextlib.ExitStack() as stack:
         files, taken = stack.enter_context(inputs_of(inputs, steps))
         steps = taken if epochs is None else None
-        world = None
-        if engine == "mpi":
-            from planner.runtime.engine.mpi.mpi_channel import joined
-
-            world = stack.enter_context(joined(patience, notice))
+        world = stack.enter_context(ranks_of(engine, patience, notice))
         require_runtime()
         for line in runtime_notes():
             notice(line)
@@ -187,7 +184,7 @@ def run(
             notice=notice,
         )
         outcome = run_with(where, options)
-        if result is not None and not outcome.is_interrupted and (world is None or world.rank == 0):
+        if result is not None and not outcome.is_interrupted and options.reports:
             write_arrays(result, outcome.results)
         if outcome.profile is not None:
             try:

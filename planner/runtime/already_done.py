@@ -33,7 +33,7 @@ def already_done(plan: LoadedPlan, checkpoint: Checkpoint, loss: str, options: R
             f"step {checkpoint.step} is done already, and {wish} is {asked}",
             hint=f"{wish} counts from the beginning: write {wish} {least}, or more",
         )
-    program, reports = plan.program, options.world is None or options.world.rank == 0
+    program, reports = plan.program, options.reports
     options.notice(f"note: step {checkpoint.step} is done already: no step is run")
     exported: tuple[str, ...] = ()
     results: dict[str, np.ndarray] = {}

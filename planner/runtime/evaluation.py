@@ -21,7 +21,7 @@ from planner.runtime.engine.core.interface import Engine
 from planner.runtime.run_report import Evaluation
 from planner.runtime.values.feed import Feed
 from planner.runtime.values.state import not_finite
-from planner.runtime.values.tiles import fill_tiles, load_tiles
+from planner.runtime.values.tiles import load_tiles
 
 Kept: TypeAlias = Mapping[tuple[int, str], np.ndarray]
 """By worker and collected buffer, a copy of the next state."""
@@ -106,7 +106,7 @@ class Evaluator:
                 more = self._accuracy.count(outputs[self._accuracy.logits], arrays[self._accuracy.labels.name])
                 right, counted = right + more[0], counted + more[1]
         begin()
-        fill_tiles(self._engine, fixed, replaced)
+        self._engine.fill(fixed, replaced)
         accuracy = None if self._accuracy is None else share_of(right, counted)
         return Evaluation(number, float(np.mean(losses)) if losses else None, accuracy, count)
 
@@ -121,8 +121,7 @@ class Evaluator:
 def keep_next_state(engine: Engine, state: tuple[StatePair, ...]) -> Kept:
     """Copies of the next state, of the workers that this process reaches."""
     names = {pair.following for pair in state}
-    if engine.world is None:
-        engine.pull(names)
+    engine.pull(names)
     return {
         (program.worker, name): engine.array(program.worker, name).copy()
         for program in engine.here

@@ -32,7 +32,7 @@ from planner.runtime.values.checkpoints import remove_older
 from planner.runtime.values.export import export_weights
 from planner.runtime.values.feed import Feed
 from planner.runtime.values.state import Values, not_finite, part_of
-from planner.runtime.values.tiles import fill_tiles, gather_tiles, hand_out_tiles, load_tiles
+from planner.runtime.values.tiles import gather_tiles, hand_out_tiles, load_tiles
 from planner.units import format_loss
 
 
@@ -104,7 +104,7 @@ class Iterations:
         if self._accuracy is not None:
             self._labels = values.whole(self._accuracy.labels.name)
         options.doing("filling the workers' tiles")
-        fill_tiles(self._engine, values.tile)
+        self._engine.fill(values.tile)
         if options.stop is not None:
             options.stop.can_end = True
         outputs: dict[str, np.ndarray] = {}
@@ -180,9 +180,9 @@ class Iterations:
 
     def _is_interrupted(self) -> bool:
         """Whether the run is to end after this step; all ranks hear the same."""
-        stop, world = self._options.stop, self._options.world
+        stop = self._options.stop
         is_asked = stop is not None and stop.is_interrupted
-        return is_asked if world is None else bool(world.spread(is_asked, "to end a step", is_patient=True))
+        return bool(self._engine.spread(is_asked, "to end a step", is_patient=True))
 
     def _outputs(self, *, everything: bool) -> dict[str, np.ndarray]:
         """Whole outputs after a step, where the engine reports: all, or those that every step is asked for."""
@@ -215,8 +215,7 @@ class Iterations:
         # What a feed gives is read again; what is the same in every step is put back.
         self._evaluations.append(evaluator.evaluate(number, begin, values.tile))
         unsound = () if self._allows_nan else evaluator.unsound
-        world = self._options.world
-        return unsound if world is None else tuple(world.spread(unsound, "to end an evaluation", is_patient=True))
+        return tuple(self._engine.spread(unsound, "to end an evaluation", is_patient=True))
 
     @property
     def _allows_nan(self) -> bool:
@@ -286,8 +285,7 @@ class Iterations:
         """
         program, graph, options = self._plan.program, self._plan.graph, self._options
         current = {pair.following: pair.current for pair in program.state}
-        if options.world is None:
-            self._engine.pull(current.keys())
+        self._engine.pull(current.keys())
 
         def tile_of(worker: int, name: str) -> np.ndarray:
             if self._kept is not None and self._judge is None:
@@ -316,7 +314,7 @@ class Iterations:
             program.state,
             self._plan.states,
             tile_of,
-            None if options.verify else options.world,
+            None if options.verify else self._engine,
             None if self._feed is None else Passed.of(self._feed),
         )
         if options.keep is not None and self._engine.reports:

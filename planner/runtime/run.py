@@ -14,11 +14,8 @@ from planner.graph.data_folder import Followed
 from planner.graph.model import Graph
 from planner.runtime.accuracy import accuracy_of
 from planner.runtime.already_done import already_done
-from planner.runtime.engine.core.interface import Engine, InProcessEngine
+from planner.runtime.chosen_engine import check_choice, started
 from planner.runtime.engine.core.transport import Transport
-from planner.runtime.engine.mpi.meeting import agree, agree_on_start
-from planner.runtime.engine.mpi.message_engine import MessageEngine
-from planner.runtime.engine.process.supervisor import SupervisedEngine
 from planner.runtime.evaluation import HeldOut
 from planner.runtime.iterations import Iterations
 from planner.runtime.judge.foreign import check_kernels, check_libraries
@@ -74,6 +71,7 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
         DifferenceError: a fetch moved other bytes than predicted, or workers that hold the same elements differ.
     """
     check_options(options)
+    check_choice(options)
     check_libraries(options.libraries)
     world = options.world
     if world is None:
@@ -82,6 +80,8 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
         raise UsageError("--engine mpi: the plan is not in a folder")
     else:
         options.doing("meeting the other ranks")
+        from planner.runtime.engine.mpi.meeting import agree
+
         agree(world, Path(plan), _equal_on_all(options))
         loaded = load_plan(Path(plan), options.doing, own=world.worker)
     graph = loaded.graph
@@ -93,7 +93,7 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
             f"--lr: the model has no input {schedule.INPUT!r}", facts=(f"inputs: {', '.join(graph.inputs)}",)
         )
     with contextlib.ExitStack() as stack:
-        if options.checkpoint_dir is not None and (world is None or world.rank == 0):
+        if options.checkpoint_dir is not None and options.reports:
             stack.enter_context(claimed(options.checkpoint_dir, options.notice))
             if not options.resume:
                 refuse_filled(options.checkpoint_dir, loaded.model_digest)
@@ -142,14 +142,13 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
             options.told(values.drawn)
         check_kernels(graph, options.libraries, on_gpus=options.device == "cuda")
         judge = None
-        if options.verify and (world is None or world.rank == 0):
+        if options.verify and options.reports:
             options.doing("preparing the reference")
             judge = Judge(_with_constants(graph, values), options.references, options.libraries)
-        engine = stack.enter_context(_engine(loaded, transport, _device_map(options), options))
+        engine = stack.enter_context(started(loaded, options, transport))
         if engine.on_gpus is not None and (sentence := engine.on_gpus.changes.sentence()):
             options.notice(sentence)
-        if world is not None:
-            agree_on_start(world, first, seed)
+        engine.agree(first, seed)
         iterations = Iterations(loaded, engine, judge, name, options, feed, accuracy, held_out)
         stack.callback(iterations.close)
         return iterations.go(values, first)
@@ -275,53 +274,3 @@ def loss_of(graph: Graph, wanted: str | None = None) -> str:
             facts=(f"floating-point scalars among the results: {', '.join(fit) or 'none'}",),
         )
     return wanted
-
-
-def _device_map(options: RunOptions) -> tuple[int, ...] | None:
-    """The GPU of each worker, () where nobody says; None on CPUs. What there is, only the workers' process may ask."""
-    if options.device == "cpu":
-        if options.device_map is not None:
-            raise UsageError("--map places workers on GPUs", hint="write --device cuda, too")
-        return None
-    return options.device_map or ()
-
-
-def _engine(
-    plan: LoadedPlan, transport: Transport | None, device_map: tuple[int, ...] | None, options: RunOptions
-) -> Engine:
-    if options.world is not None:
-        make_backend = None
-        if device_map is not None:
-            # A run on CPUs loads nothing that is for GPUs.
-            from planner.runtime.engine.gpu.cuda_messages import gpu_of_rank
-
-            make_backend = gpu_of_rank(options.world, device_map, options.libraries)
-        return MessageEngine(
-            plan.models[0],
-            plan.program.workers,
-            options.world,
-            plan.program.state,
-            make_backend=make_backend,
-            libraries=options.libraries,
-            note=options.note,
-            progress=options.doing,
-        )
-    if device_map is not None and not plan.paths:
-        raise UsageError("--device cuda: the plan is not in a folder")
-    if options.engine == "mpi":
-        raise UsageError("--engine mpi: no ranks", hint="call planner.api.run, which joins them")
-    if options.engine != "local" and not plan.paths:
-        raise UsageError(f"--engine {options.engine}: the plan is not in a folder")
-    if plan.paths and transport is None:
-        return SupervisedEngine(
-            plan.paths,
-            plan.program.workers,
-            plan.program.state,
-            is_apart=options.engine == "processes",
-            device_map=device_map,
-            libraries=options.libraries,
-            patience_seconds=options.patience_seconds,
-            progress=options.doing,
-        )
-    options.doing("making sessions")
-    return InProcessEngine(plan.models, plan.program.state, transport=transport, libraries=options.libraries)

@@ -102,6 +102,11 @@ class RunOptions:
     notice: Callable[[str], None] = lambda line: None
     """Told what the user should know before the run."""
 
+    @property
+    def reports(self) -> bool:
+        """True if this process tells of the run: of several ranks, rank 0."""
+        return self.world is None or self.world.rank == 0
+
 
 def check_options(options: RunOptions) -> None:
     """Refuses options that no run can have, whatever the plan; folders that are to be written are tried.
@@ -128,11 +133,6 @@ def check_options(options: RunOptions) -> None:
         raise UsageError(f"{given}: of which checkpoints?", hint="name their folder with --checkpoint-dir")
     if options.checkpoint_every is not None and options.checkpoint_every < 1:
         raise UsageError(f"--checkpoint-every is {options.checkpoint_every}, and must be at least 1")
-    if options.engine == "mpi" and options.device != "cpu":
-        raise UsageError(
-            f"--engine mpi --device {options.device}: not yet tried on a GPU",
-            hint="leave --device out; on the GPUs of one machine, leave --engine out",
-        )
     if options.data_dir is not None and options.random_weights:
         raise UsageError("--data-dir and --random-weights: are weights to be read, or drawn?")
     if options.data_dir is not None and not options.data_dir.is_dir():

@@ -9,9 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from planner.artifacts.on_gpus import OnGpus
 from planner.errors import DifferenceError
 from planner.records import AnyFloat, AnySignedFloat, Positive, Share
-from planner.runtime.engine.gpu.cuda_changes import OnGpus
 from planner.runtime.judge.compare import FarTensor, StepComparison, TensorComparison, difference, worst_tensor
 from planner.runtime.judge.door import DoorVerdict
 from planner.runtime.measure.fetch_bytes import FetchBytes

@@ -20,9 +20,9 @@ from onnx import TensorProto, helper, numpy_helper
 import schemas
 from command_line import ROOT
 from planner import api
+from planner.artifacts.on_gpus import CudaChanges, OnGpus
 from planner.commands import main as cli
 from planner.records import plain_record
-from planner.runtime.engine.gpu.cuda_changes import CudaChanges, OnGpus
 
 SCHEMAS = {file.stem: json.loads(file.read_text()) for file in sorted((ROOT / "planner" / "schemas").glob("*.json"))}
 LINES: dict[str, tuple[str, ...]] = {

@@ -19,15 +19,14 @@ from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Fetch
 from planner.errors import UsageError
 from planner.graph.model import Graph
-from planner.runtime.engine.core import sessions
-from planner.runtime.engine.gpu import cuda_messages, devices
+from planner.runtime.engine.gpu import cuda_messages, cuda_sessions
 from planner.runtime.engine.gpu.cuda import CudaBackend
 from planner.runtime.engine.gpu.cuda_messages import StagedBackend, gpu_of_rank
 from planner.runtime.engine.mpi.message_engine import MessageEngine
 from planner.runtime.engine.mpi.messages import messages
 from planner.runtime.plan_files import LoadedPlan, load_plan
 from planner.runtime.values.state import Values
-from planner.runtime.values.tiles import fill_tiles, hand_out_tiles
+from planner.runtime.values.tiles import hand_out_tiles
 from planner.zoo import build, mlp
 from thread_ranks import alone, apart, shapes_of, stepped, together
 
@@ -107,7 +106,7 @@ def test_each_launch_and_each_departure_is_one_copy(plan_of: Planner) -> None:
     cupys: list[FakeCupy] = []
 
     def look(engine: MessageEngine) -> Any:
-        fill_tiles(engine, Values(plan.graph).tile)
+        engine.fill(Values(plan.graph).tile)
         engine.iterate()
         return engine.staging_bytes
 
@@ -235,7 +234,7 @@ def test_a_state_that_is_handed_out_reaches_the_gpus(plan_of: Planner) -> None:
     whole = {name: rng.random(plan.graph.tensors[name].shape, np.float32) for name in states}
 
     def hand_out(engine: MessageEngine) -> Any:
-        fill_tiles(engine, Values(plan.graph).tile)
+        engine.fill(Values(plan.graph).tile)
         hand_out_tiles(engine, whole if engine.reports else {}, states)
         (mine,) = engine.here
         backend = engine._executor._backend
@@ -262,7 +261,7 @@ def test_a_failed_kernel_is_told_with_the_step_that_noticed(plan_of: Planner, mo
     monkeypatch.setattr(FakeStream, "synchronize", fail)
 
     def work(engine: MessageEngine) -> None:
-        fill_tiles(engine, Values(plan.graph).tile)
+        engine.fill(Values(plan.graph).tile)
         filled.wait()
         failing.set()
         engine.iterate()
@@ -278,8 +277,8 @@ def ranks(hosts: Sequence[str], rank: int) -> Any:
 
 def test_ranks_of_a_machine_take_its_gpus_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[Any] = []
-    monkeypatch.setattr(devices, "require_cuda", lambda wanted: tried.append(list(wanted)) or (FakeCupy(), 2))
-    monkeypatch.setattr(sessions, "share_cuda_arena", lambda device: None)
+    monkeypatch.setattr(cuda_messages, "require_cuda", lambda wanted: tried.append(list(wanted)) or (FakeCupy(), 2))
+    monkeypatch.setattr(cuda_sessions, "share_cuda_arena", lambda device: None)
     hosts = ["a", "a", "a", "b", "b"]
 
     def of(rank: int, device_map: Sequence[int] = ()) -> int:

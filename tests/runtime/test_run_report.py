@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planner.artifacts.on_gpus import CudaChanges, OnGpus
 from planner.errors import DifferenceError
 from planner.records import plain_record
 from planner.report import tables
 from planner.runtime.engine.core.interface import InProcessEngine
-from planner.runtime.engine.gpu.cuda_changes import CudaChanges, OnGpus
 from planner.runtime.judge.compare import FarTensor, compare_step
 from planner.runtime.run import run_plan
 from planner.runtime.run_report import RunResult

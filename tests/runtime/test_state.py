@@ -16,8 +16,7 @@ from planner.graph.model import DType, Graph, Op, StatePair, Tensor
 from planner.runtime.values.npz import read_npz
 from planner.runtime.values.results import write_arrays
 from planner.runtime.values.samples import index_bound, sample
-from planner.runtime.values.state import check_inputs, starting_values
-from planner.runtime.values.tiles import tile_of
+from planner.runtime.values.state import check_inputs, part_of, starting_values
 
 
 def graph_of(dtype: DType = DType.FLOAT32, notes: dict[str, str] | None = None, *ops: Op, **tensors: Any) -> Graph:
@@ -242,6 +241,6 @@ def test_truth_values() -> None:
 def test_a_tile_is_the_region_of_its_tensor() -> None:
     whole = np.arange(20).reshape(4, 5)
     buffer = Buffer("b", "t", Region((1, 2), (3, 5)), (2, 3), DType.INT64)
-    np.testing.assert_array_equal(tile_of(whole, buffer), [[7, 8, 9], [12, 13, 14]])
+    np.testing.assert_array_equal(part_of(whole, buffer.region).reshape(buffer.shape), [[7, 8, 9], [12, 13, 14]])
     scalar = Buffer("b", "t", Region((0,), (1,)), (), DType.INT64)
-    assert tile_of(np.array(3), scalar).shape == ()
+    assert part_of(np.array(3), scalar.region).reshape(scalar.shape).shape == ()

@@ -33,8 +33,8 @@ def functions(folder: str) -> Mapping[str, Any]:
     """Makes a session of every function of a plan: what was done to its ops, and what the provider refuses."""
     from planner.artifacts.program import Segment
     from planner.runtime.engine.core.backend import BodyDigests, segment_model
-    from planner.runtime.engine.core.sessions import cuda_session
     from planner.runtime.engine.gpu.cuda_form import cuda_form
+    from planner.runtime.engine.gpu.cuda_sessions import cuda_session
     from planner.runtime.plan_files import load_plan
 
     digests = BodyDigests()
@@ -69,8 +69,8 @@ def steady(folder: str, gpus: str) -> Mapping[str, Any]:
 
     from planner.runtime.engine.core.exchange import Exchange
     from planner.runtime.engine.core.interface import InProcessEngine
-    from planner.runtime.engine.core.sessions import sessions_on
     from planner.runtime.engine.gpu.cuda import CudaBackend, devices_of
+    from planner.runtime.engine.gpu.cuda_sessions import sessions_on
     from planner.runtime.plan_files import load_plan
 
     plan = load_plan(Path(folder))
@@ -106,8 +106,7 @@ def steady(folder: str, gpus: str) -> Mapping[str, Any]:
 
 
 _TRUSTING: Final = (
-    "from planner.runtime.engine.gpu import devices; from planner.runtime.engine.process import child; "
-    "devices._trial = lambda cupy, device: ''; child.main()"
+    "from planner.runtime.engine.gpu import child, devices; devices._trial = lambda cupy, device: ''; child.main()"
 )
 """A child that does not hold it against a GPU that it computes nothing."""
 
@@ -165,9 +164,9 @@ def onnx_cases() -> Mapping[str, Any]:
     from onnx import defs, shape_inference
 
     from planner.runtime.engine.core.halves import kinds_of
-    from planner.runtime.engine.core.sessions import cuda_session
     from planner.runtime.engine.gpu.cuda_form import cuda_form
     from planner.runtime.engine.gpu.cuda_kernels import has_cuda_kernel
+    from planner.runtime.engine.gpu.cuda_sessions import cuda_session
 
     def sessions_of(model: Any) -> Any:
         options = onnxruntime.SessionOptions()
@@ -260,8 +259,8 @@ def on_cpu() -> Mapping[str, Any]:
     import numpy as np
     from onnx import TensorProto, helper
 
-    from planner.runtime.engine.core.sessions import cuda_session
     from planner.runtime.engine.gpu.cuda_form import cuda_form
+    from planner.runtime.engine.gpu.cuda_sessions import cuda_session
 
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [8]) for name in ("x", "y")]
     nodes = [helper.make_node("Cosh", ["x"], ["z"]), helper.make_node("Sinh", ["z"], ["y"])]

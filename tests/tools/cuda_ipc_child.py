@@ -17,9 +17,7 @@ from typing import Any
 import numpy as np
 
 from fake_cupy import FakeCupy, FakeDevice, FakeKernel, FakePointer, FakeRuntime, FakeStream, fake_session
-from planner.runtime.engine.core import sessions
-from planner.runtime.engine.gpu import devices
-from planner.runtime.engine.process import child
+from planner.runtime.engine.gpu import child, cuda_sessions
 
 GPUS = 2
 FOLDER = Path(sys.argv[-1])
@@ -91,7 +89,7 @@ def require(wanted: Sequence[int] | None = None) -> tuple[Any, int]:
 
 
 cupy = FileCupy()
-devices.require_cuda = require  # type: ignore[assignment]
-sessions.cuda_session = lambda form, device, stream, **_: fake_session(form, device, stream)
-sessions.share_cuda_arena = lambda device: None
+child.require_cuda = require  # type: ignore[assignment]
+cuda_sessions.cuda_session = lambda form, device, stream, **_: fake_session(form, device, stream)
+cuda_sessions.share_cuda_arena = lambda device: None
 child.main()

@@ -25,9 +25,10 @@ from planner.graph.model import DType
 from planner.graph.protos import dtype_of, elem_type_of
 from planner.graph.rewriting.randomness import LOWERINGS
 from planner.graph.to_onnx import to_model
-from planner.runtime.engine.core.sessions import carried, carried_name, cuda_session, onnxruntime
+from planner.runtime.engine.core.sessions import carried, carried_name, onnxruntime
 from planner.runtime.engine.gpu.cuda import plain
 from planner.runtime.engine.gpu.cuda_form import cuda_form
+from planner.runtime.engine.gpu.cuda_sessions import cuda_session
 from planner.runtime.engine.gpu.devices import require_cuda
 from planner.verify.cases.examples import all_cases, execute_case
 from planner.verify.execute import ExecutionError

@@ -12,7 +12,7 @@ from planner.runtime.engine.mpi.message_engine import MakeBackend, MessageEngine
 from planner.runtime.engine.mpi.world import World
 from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.values.state import Values
-from planner.runtime.values.tiles import fill_tiles, gather_tiles
+from planner.runtime.values.tiles import gather_tiles
 
 STEPS = 3
 SECONDS = 300.0
@@ -74,7 +74,7 @@ def together(
 
 def stepped(engine: Any, values: Values, shapes: dict[str, tuple[int, ...]]) -> tuple[dict[str, bytes], Any]:
     """The bits of all results after some steps, and the bytes that the last one moved."""
-    fill_tiles(engine, values.tile)
+    engine.fill(values.tile)
     for step in range(STEPS):
         iteration = engine.iterate()
         if step < STEPS - 1:

@@ -28,9 +28,10 @@ from onnx import ModelProto, TensorProto, helper
 from planner.errors import TofuError
 from planner.graph.model import DType, Shape
 from planner.graph.protos import dtype_of_array, elem_type_of, numpy_dtype
-from planner.runtime.engine.core.sessions import SessionMaker, bind, carried, carried_name, cuda_session, onnxruntime
+from planner.runtime.engine.core.sessions import SessionMaker, bind, carried, carried_name, onnxruntime
 from planner.runtime.engine.gpu.cuda import MakeSession, plain, stored
 from planner.runtime.engine.gpu.cuda_form import cuda_form
+from planner.runtime.engine.gpu.cuda_sessions import cuda_session
 
 _WARM_UP_RUNS: Final = 2
 _FEWEST_RUNS: Final = 5

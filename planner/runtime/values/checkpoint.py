@@ -28,7 +28,7 @@ from planner.errors import ModelError
 from planner.graph.model import DType, Graph, StatePair, Tensor
 from planner.graph.protos import numpy_dtype
 from planner.regular_file import digest_of
-from planner.runtime.engine.mpi.world import World
+from planner.runtime.engine.core.interface import Engine
 from planner.runtime.values.feed import Feed
 from planner.runtime.values.npz import read_npz
 from planner.runtime.values.results import write_arrays
@@ -80,12 +80,12 @@ def write_checkpoint(
     state: Sequence[StatePair],
     tensors: Mapping[str, Tensor],
     tile_of: Callable[[int, str], np.ndarray],
-    world: World | None = None,
+    engine: Engine | None = None,
     data: Passed | None = None,
 ) -> Path:
     """Writes the state after a step; returns where.
 
-    Several ranks call it together: each writes the file of its own worker, and rank 0 renames the folder when all have.
+    Several ranks call it together: each writes the files of its workers, and rank 0 renames the folder when all have.
 
     Args:
         directory: of all checkpoints of a run; made if it is not there.
@@ -96,7 +96,7 @@ def write_checkpoint(
         state: which states there are.
         tensors: those states, by name.
         tile_of: the memory of a worker's collected buffer, by worker and name.
-        world: the ranks, of which each has one worker's buffers; None: all are here.
+        engine: of each process that has the tiles of some workers alone; None: all are here.
         data: what is gone through in batches; None: nothing is.
 
     Raises:
@@ -104,20 +104,17 @@ def write_checkpoint(
     """
     target = directory / f"step-{step:08}"
     shares = _shares(programs, state)
-    if world is not None and world.rank:
-        folder = Path(world.spread(None, "to begin a checkpoint"))
-        world.gather(_write_share(folder, world.worker, shares, tile_of), "to write a checkpoint")
+    here = [program.worker for program in (programs if engine is None else engine.here)]
+    if engine is not None and not engine.reports:
+        folder = Path(engine.spread(None, "to begin a checkpoint"))
+        engine.gather(_write_shares(folder, here, shares, tile_of), "to write a checkpoint")
         return target
     with whole_folder(target) as folder:
-        files: dict[str, str] = {}
-        if world is None:
-            for worker in shares:
-                files |= _write_share(folder, worker, shares, tile_of)
-        else:
-            world.spread(str(folder.resolve()), "to begin a checkpoint")
-            for written in (
-                world.gather(_write_share(folder, world.worker, shares, tile_of), "to write its tiles") or ()
-            ):
+        if engine is not None:
+            engine.spread(str(folder.resolve()), "to begin a checkpoint")
+        files = _write_shares(folder, here, shares, tile_of)
+        if engine is not None:
+            for written in engine.gather(files, "to write its tiles"):
                 files |= written
         tiles: dict[str, list[dict[str, Any]]] = {pair.current: [] for pair in state}
         for worker, share in shares.items():
@@ -153,19 +150,21 @@ def _shares(programs: Sequence[WorkerProgram], state: Sequence[StatePair]) -> di
     return shares
 
 
-def _write_share(
+def _write_shares(
     folder: Path,
-    worker: int,
+    workers: Sequence[int],
     shares: Mapping[int, Sequence[tuple[str, str, Region]]],
     tile_of: Callable[[int, str], np.ndarray],
 ) -> dict[str, str]:
-    """Writes the file of a worker, if it has tiles to write; its name and digest."""
-    arrays = {str(key): _plain(tile_of(worker, name)) for key, (_, name, _) in enumerate(shares[worker])}
-    if not arrays:
-        return {}
-    file = folder / _file_of(worker)
-    write_arrays(file, arrays)
-    return {file.name: digest_of(file)}
+    """Writes the files of workers that have tiles to write; their names and digests."""
+    found: dict[str, str] = {}
+    for worker in workers:
+        arrays = {str(key): _plain(tile_of(worker, name)) for key, (_, name, _) in enumerate(shares[worker])}
+        if arrays:
+            file = folder / _file_of(worker)
+            write_arrays(file, arrays)
+            found[file.name] = digest_of(file)
+    return found
 
 
 def _file_of(worker: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -20,26 +20,7 @@ _LAST_BITS: Final = 64.0
 
 def load_tiles(engine: Engine, values: Mapping[str, np.ndarray], names: Collection[str] | None = None) -> None:
     """Fills loaded buffers, all or those of some tensors, with their regions of whole values."""
-    fill_tiles(engine, lambda name, region: part_of(values[name], region), names)
-
-
-def fill_tiles(
-    engine: Engine, source: Callable[[str, Region], np.ndarray], names: Collection[str] | None = None
-) -> None:
-    """Fills loaded buffers, each with what is asked for its region alone.
-
-    Args:
-        engine: between iterations.
-        source: a region of a tensor, of the region's shape.
-        names: the tensors whose buffers are filled; None: all.
-    """
-    for program in engine.here:
-        for name in program.loaded:
-            buffer = program.buffers[name]
-            if names is None or buffer.tensor in names:
-                part = source(buffer.tensor, buffer.region)
-                np.copyto(engine.array(program.worker, name), part.reshape(buffer.shape))
-    engine.push(names)
+    engine.fill(lambda name, region: part_of(values[name], region), names)
 
 
 def hand_out_tiles(engine: Engine, values: Mapping[str, np.ndarray], names: Sequence[str]) -> None:
@@ -50,29 +31,7 @@ def hand_out_tiles(engine: Engine, values: Mapping[str, np.ndarray], names: Sequ
         values: whole values by name; empty where the engine does not report.
         names: of the tensors.
     """
-    world = engine.world
-    if world is None:
-        load_tiles(engine, values, names)
-        return
-    for tensor in names:
-        for program in engine.programs:
-            rank = world.ranks[program.worker]
-            for name in program.loaded:
-                buffer = program.buffers[name]
-                if buffer.tensor != tensor or world.rank not in (0, rank):
-                    continue
-                if rank == 0:
-                    np.copyto(engine.array(program.worker, name), tile_of(values[tensor], buffer))
-                elif world.rank == 0:
-                    world.send(tile_of(values[tensor], buffer), rank, "to take its tiles")
-                else:
-                    world.receive(engine.array(program.worker, name), 0, "to judge a step")
-    engine.push(names)
-
-
-def tile_of(value: np.ndarray, buffer: Buffer) -> np.ndarray:
-    """The part of a whole array that a buffer holds, in the buffer's shape."""
-    return part_of(value, buffer.region).reshape(buffer.shape)
+    engine.hand_out(lambda name, region: part_of(values[name], region), names)
 
 
 def gather_tiles(
@@ -98,8 +57,7 @@ def gather_tiles(
     """
     findings: list[str] = []
     wholes: dict[str, np.ndarray] = {}
-    for some in [[name] for name in names] if engine.world is not None else [names]:
-        engine.pull(some)
+    for some in engine.collect(names):
         if not engine.reports:
             continue
         tiles: dict[str, list[tuple[int, Buffer, np.ndarray]]] = {name: [] for name in some}

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 from onnx import FunctionProto
 
+from planner.artifacts.on_gpus import OnGpus
 from planner.artifacts.program import Segment
 from planner.artifacts.worker_model import IR_VERSION, WorkerModel
 from planner.runtime.engine.core.exchange import Exchange
@@ -30,7 +31,11 @@ class Backend(ABC):
     session_count: int
     """Distinct sessions that were made."""
     staging_bytes: tuple[int, ...]
-    """Of each worker: the block for copies of what its GPU cannot read in place (``staging.py``)."""
+    """Of each worker: the block for copies of what it cannot read in place."""
+
+    def on_gpus(self) -> OnGpus | None:
+        """What is known of the sessions that were made; None on CPUs."""
+        return None
 
     @abstractmethod
     def arrays(self, model: WorkerModel) -> Mapping[str, Any]:

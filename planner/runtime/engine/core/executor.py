@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from planner.artifacts.on_gpus import OnGpus
 from planner.artifacts.program import Segment, WorkerProgram
 from planner.artifacts.waits import Waits, awaited_counts
 from planner.artifacts.worker_model import WorkerModel
@@ -141,6 +142,10 @@ class Executor:
     def staging_bytes(self) -> tuple[int, ...]:
         """See ``Backend.staging_bytes``."""
         return self._backend.staging_bytes
+
+    def on_gpus(self) -> OnGpus | None:
+        """See ``Backend.on_gpus``."""
+        return self._backend.on_gpus()
 
     @property
     def thread_idents(self) -> tuple[int, ...]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from planner.algebra.region import Region
+from planner.artifacts.on_gpus import OnGpus
 from planner.artifacts.program import WorkerProgram
 from planner.artifacts.worker_model import WorkerModel
 from planner.graph.model import StatePair
@@ -16,12 +19,17 @@ from planner.runtime.engine.core.backend import Backend
 from planner.runtime.engine.core.exchange import Exchange
 from planner.runtime.engine.core.executor import Executor, Iteration
 from planner.runtime.engine.core.transport import Transport
-from planner.runtime.engine.gpu.cuda_changes import OnGpus
-from planner.runtime.engine.mpi.world import World
+
+Source: TypeAlias = Callable[[str, Region], np.ndarray]
+"""Gives a region of a tensor, of the region's shape."""
 
 
 class Engine(ABC):
-    """The workers of one plan, started; a context manager that ends them."""
+    """The workers of one plan, started; a context manager that ends them.
+
+    Where several processes run a plan, each has an engine, and all are asked the same things in the same order. What is
+    said here of one process holds of an engine that reaches all workers by itself.
+    """
 
     programs: tuple[WorkerProgram, ...]
     arena_bytes: tuple[int, ...]
@@ -31,13 +39,8 @@ class Engine(ABC):
     staged, too."""
     on_gpus: OnGpus | None = None
     """What is known of the sessions; None on CPUs."""
-    world: World | None = None
-    """The ranks, if each worker is one; None: this process reaches all workers."""
-
-    @property
-    def reports(self) -> bool:
-        """True if this process learns what the workers have done: of several ranks, rank 0."""
-        return self.world is None or self.world.rank == 0
+    reports: bool = True
+    """True if this process learns what the workers have done: of several processes, one."""
 
     @property
     def here(self) -> tuple[WorkerProgram, ...]:
@@ -54,7 +57,51 @@ class Engine(ABC):
 
     @abstractmethod
     def pull(self, names: Collection[str]) -> None:
-        """Brings the collected buffers of some tensors to the memory where they are read."""
+        """Brings the collected buffers of some tensors, of the workers here, to the memory where they are read."""
+
+    def collect(self, names: Sequence[str]) -> Iterator[Sequence[str]]:
+        """Brings the collected buffers of some tensors, of all workers, to where the engine reports.
+
+        Yields:
+            the tensors that can be read now, and until the next are asked for.
+        """
+        self.pull(names)
+        yield names
+
+    def fill(self, source: Source, names: Collection[str] | None = None) -> None:
+        """Fills the loaded buffers of the workers here, each with its region of a tensor; None: of all tensors."""
+        for program in self.here:
+            for name in program.loaded:
+                buffer = program.buffers[name]
+                if names is None or buffer.tensor in names:
+                    part = source(buffer.tensor, buffer.region)
+                    np.copyto(self.array(program.worker, name), part.reshape(buffer.shape))
+        self.push(names)
+
+    def hand_out(self, source: Source, names: Sequence[str]) -> None:
+        """Fills the loaded buffers of some tensors on all workers, from where the engine reports."""
+        self.fill(source, names)
+
+    def agree(self, step: int, seed: int) -> None:  # noqa: B027 -- one process agrees with itself
+        """All processes are ready, and begin with the same step.
+
+        Raises:
+            UsageError: some see another checkpoint.
+        """
+
+    def spread(self, what: Any, purpose: str, *, is_patient: bool = False) -> Any:
+        """Every process gets a value that JSON has, from the one that reports.
+
+        Args:
+            what: the value, where the engine reports.
+            purpose: what for, in words, for those who wait.
+            is_patient: they wait only as long as the patience says.
+        """
+        return what
+
+    def gather(self, what: Any, purpose: str) -> list[Any]:
+        """What each process has to say, where the engine reports; nothing elsewhere. See ``spread``."""
+        return [what]
 
     @abstractmethod
     def iterate(self, *, timed: bool = False) -> Iteration:

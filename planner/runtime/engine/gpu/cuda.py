@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from planner.artifacts.on_gpus import CudaChanges, OnGpus
 from planner.artifacts.program import Fetch, Segment, WorkerProgram
 from planner.artifacts.worker_model import WorkerModel
 from planner.errors import InfeasibleError, UsageError
@@ -23,11 +24,11 @@ from planner.graph.model import DType
 from planner.graph.protos import elem_type_of, numpy_dtype
 from planner.runtime.engine.core.backend import Backend, BodyDigests, segment_model
 from planner.runtime.engine.core.exchange import Exchange, arena_of
-from planner.runtime.engine.core.sessions import carried_name, cuda_session
+from planner.runtime.engine.core.sessions import carried_name
 from planner.runtime.engine.core.transport import BoundFetch, Locate, Transport
-from planner.runtime.engine.gpu.cuda_changes import CudaChanges, OnGpus
 from planner.runtime.engine.gpu.cuda_form import CudaForm, cuda_form
 from planner.runtime.engine.gpu.cuda_ipc import Apart, lent, opened_block, opened_event, own_block, own_event
+from planner.runtime.engine.gpu.cuda_sessions import cuda_session
 from planner.runtime.engine.gpu.fetches.cuda_fetch import MultiFetchTransport, blind_pairs, connect
 
 MakeSession = Callable[[CudaForm, int, int], Any]
@@ -194,7 +195,7 @@ class CudaBackend(Backend):
         return self._noticing(compute, worker)
 
     def on_gpus(self) -> OnGpus:
-        """What is known of the sessions that were made."""
+        """See ``Backend.on_gpus``."""
         now = self._free_bytes()
         taken = tuple((device, max(0, free - now[device])) for device, free in self._unused_bytes.items())
         return OnGpus(CudaChanges.of(self._forms), taken)

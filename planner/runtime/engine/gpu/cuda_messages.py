@@ -30,11 +30,12 @@ import numpy as np
 from planner.artifacts.program import Arena, Buffer, Fetch, Piece, Source, WorkerProgram
 from planner.artifacts.waits import Waits
 from planner.runtime.engine.core.exchange import Exchange, aligned, arena_of
-from planner.runtime.engine.core.sessions import cuda_session, fix_cublas_workspace, sessions_on
 from planner.runtime.engine.core.together import launches
 from planner.runtime.engine.core.transport import BoundFetch, Locate, Tile, Transport
 from planner.runtime.engine.gpu.cuda import CudaBackend, MakeSession, devices_of
-from planner.runtime.engine.mpi.message_peers import Places
+from planner.runtime.engine.gpu.cuda_sessions import cuda_session, fix_cublas_workspace, sessions_on
+from planner.runtime.engine.gpu.devices import require_cuda
+from planner.runtime.engine.mpi.message_peers import Places, RankBackend
 from planner.runtime.engine.mpi.messages import Message, Post
 from planner.runtime.engine.mpi.world import World
 
@@ -82,7 +83,7 @@ def _crossings(
     return tuple(found)
 
 
-class StagedBackend(CudaBackend):
+class StagedBackend(CudaBackend, RankBackend):
     """The GPU of a rank's worker.
 
     Args:
@@ -140,7 +141,6 @@ class StagedBackend(CudaBackend):
         self.places = Places(
             [places[message] for message in post.sent], [places[message] for message in post.received], self._fill
         )
-        """For ``MessagePeers``."""
 
     @property
     def staging_bytes(self) -> tuple[int, ...]:  # type: ignore[override]  # read-only here
@@ -265,8 +265,6 @@ def gpu_of_rank(world: World, device_map: Sequence[int], libraries: Sequence[Pat
     Raises:
         UsageError: there is no such GPU, or it cannot be used.
     """
-    from planner.runtime.engine.gpu.devices import require_cuda
-
     fix_cublas_workspace()
     place = [rank for rank, host in enumerate(world.hosts) if host == world.host].index(world.rank)
     cupy, count = require_cuda(())

@@ -20,8 +20,9 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from planner.errors import UsageError
 from planner.installed import distributions_of, runtime_instead
-from planner.runtime.engine.core.sessions import SessionMaker, cuda_session, onnxruntime
+from planner.runtime.engine.core.sessions import SessionMaker, onnxruntime
 from planner.runtime.engine.gpu.cuda_form import cuda_form
+from planner.runtime.engine.gpu.cuda_sessions import cuda_session
 from planner.runtime.engine.gpu.fetches.cuda_fetch import fetch_is_right
 
 LIBRARIES: Final = (

@@ -10,9 +10,9 @@ import json
 import mmap
 import os
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -27,18 +27,23 @@ from planner.runtime.engine.core.backend import Backend, CpuBackend
 from planner.runtime.engine.core.check import describe
 from planner.runtime.engine.core.exchange import IDLE, Exchange, arena_of, check_room
 from planner.runtime.engine.core.executor import Iteration, orders_of
-from planner.runtime.engine.core.interface import Engine
+from planner.runtime.engine.core.interface import Engine, Source
 from planner.runtime.engine.core.worker_executor import WorkerExecutor, failure
-from planner.runtime.engine.mpi.message_peers import Inbox, InboxTransport, MessagePeers, Places, sent_boxes
+from planner.runtime.engine.mpi.meeting import agree_on_start
+from planner.runtime.engine.mpi.message_peers import (
+    Inbox,
+    InboxTransport,
+    MessagePeers,
+    Places,
+    RankBackend,
+    sent_boxes,
+)
 from planner.runtime.engine.mpi.messages import Post, messages, with_arrivals
 from planner.runtime.engine.mpi.world import World
 
-if TYPE_CHECKING:  # a run on CPUs loads nothing that is for GPUs
-    from planner.runtime.engine.gpu.cuda_messages import StagedBackend
-
-MakeBackend: TypeAlias = "Callable[[Sequence[WorkerProgram], int, Post, Waits, Exchange], StagedBackend]"
-"""Makes the GPU of a worker: of all programs, where those of others are empty, and the worker's number, messages, waits
-and host memory."""
+MakeBackend: TypeAlias = Callable[[Sequence[WorkerProgram], int, Post, Waits, Exchange], RankBackend]
+"""Makes where a worker computes: of all programs, where those of others are empty, and the worker's number, messages,
+waits and host memory."""
 NOTED_AT: Final = 1 << 20
 
 
@@ -74,7 +79,7 @@ class MessageEngine(Engine):
         has_process: bool = True,
         progress: Progress = silent,
     ) -> None:
-        self.programs, self.world, self._world = tuple(programs), world, world
+        self.programs, self._world, self.reports = tuple(programs), world, world.rank == 0
         self._program, self._worker = model.program, model.program.worker
         orders = orders_of(programs, state)
         post = messages(programs)[self._worker]
@@ -88,10 +93,8 @@ class MessageEngine(Engine):
         waits = with_arrivals(orders.waits[self._worker], post)
         progress(f"making sessions: worker {self._worker}")
         if make_backend is not None:
-            gpu = make_backend(known, self._worker, post, waits, self._exchange)
-            gpu.enter(self._worker)
-            places, staging_bytes = gpu.places, gpu.staging_bytes[self._worker]
-            backend: Backend = gpu
+            backend: Backend = (staged := make_backend(known, self._worker, post, waits, self._exchange))
+            places, staging_bytes = staged.places, staged.staging_bytes[self._worker]
         else:
             inbox = Inbox(self._program, post)
             backend = CpuBackend(
@@ -104,10 +107,10 @@ class MessageEngine(Engine):
             )
             arrays = {name: self._exchange.array(self._worker, name) for name in self._program.buffers}
             places, staging_bytes = Places(sent_boxes(self._program, post, arrays), inbox.received), inbox.size_bytes
+        backend.enter(self._worker)
         peers = MessagePeers(post, places, world.channel, world.ranks, world.finish)
         self._executor = WorkerExecutor(model, self.programs, waits, (), self._exchange, state, backend, peers)
-        if make_backend is not None:
-            self.on_gpus = gpu.on_gpus()
+        self.on_gpus = backend.on_gpus()
         world.place = self._place
         mine = arena_of(self._program).size_bytes, staging_bytes + peers.packed_bytes
         taken = world.gather(mine, "to make its sessions")
@@ -138,21 +141,58 @@ class MessageEngine(Engine):
         self._executor.push(names)
 
     def pull(self, names: Collection[str]) -> None:
-        """See ``Engine.pull``: rank 0 gets copies, which are gone at the next pull."""
-        self._copies.clear()
+        """See ``Engine.pull``."""
         self._executor.pull(names)
-        for program in self.programs:
-            rank = self._world.ranks[program.worker]
-            for name in program.collected:
-                buffer = program.buffers[name]
-                if buffer.tensor not in names or rank == 0:
-                    continue
-                if program.worker == self._worker:
-                    self._world.send(self._exchange.array(self._worker, name), 0, "to take its results")
-                elif self.reports:
-                    copy = np.empty(buffer.shape, numpy_dtype(buffer.dtype))
-                    self._world.receive(copy, rank, f"for its tile of {buffer.tensor!r}", is_patient=True)
-                    self._copies[program.worker, name] = copy
+
+    def collect(self, names: Sequence[str]) -> Iterator[Sequence[str]]:
+        """See ``Engine.collect``: rank 0 has copies, of one tensor at a time."""
+        for tensor in names:
+            self._copies.clear()
+            self.pull([tensor])
+            for program in self.programs:
+                rank = self._world.ranks[program.worker]
+                for name in program.collected:
+                    buffer = program.buffers[name]
+                    if buffer.tensor != tensor or rank == 0:
+                        continue
+                    if program.worker == self._worker:
+                        self._world.send(self._exchange.array(self._worker, name), 0, "to take its results")
+                    elif self.reports:
+                        copy = np.empty(buffer.shape, numpy_dtype(buffer.dtype))
+                        self._world.receive(copy, rank, f"for its tile of {tensor!r}", is_patient=True)
+                        self._copies[program.worker, name] = copy
+            yield [tensor]
+
+    def hand_out(self, source: Source, names: Sequence[str]) -> None:
+        """See ``Engine.hand_out``: rank 0 fills its own tiles, and sends the others theirs."""
+        for tensor in names:
+            for program in self.programs:
+                rank = self._world.ranks[program.worker]
+                for name in program.loaded:
+                    buffer = program.buffers[name]
+                    if buffer.tensor != tensor:
+                        continue
+                    if self.reports:
+                        part = source(tensor, buffer.region).reshape(buffer.shape)
+                        if rank == 0:
+                            np.copyto(self._exchange.array(self._worker, name), part)
+                        else:
+                            self._world.send(part, rank, "to take its tiles")
+                    elif program.worker == self._worker:
+                        self._world.receive(self._exchange.array(self._worker, name), 0, "to judge a step")
+        self.push(names)
+
+    def agree(self, step: int, seed: int) -> None:
+        """See ``Engine.agree``."""
+        agree_on_start(self._world, step, seed)
+
+    def spread(self, what: Any, purpose: str, *, is_patient: bool = False) -> Any:
+        """See ``Engine.spread``."""
+        return self._world.spread(what, purpose, is_patient=is_patient)
+
+    def gather(self, what: Any, purpose: str) -> list[Any]:
+        """See ``Engine.gather``."""
+        return self._world.gather(what, purpose) or []
 
     def iterate(self, *, timed: bool = False) -> Iteration:
         """See ``Engine.iterate``. Other ranks than 0 know of no bytes but their own worker's."""

@@ -23,6 +23,7 @@ import numpy as np
 
 from planner.artifacts.program import Fetch, Source, WorkerProgram
 from planner.graph.protos import numpy_dtype
+from planner.runtime.engine.core.backend import Backend
 from planner.runtime.engine.core.peers import Peers
 from planner.runtime.engine.core.transport import BoundFetch, Locate, Part, Transport, direct
 from planner.runtime.engine.mpi.channel import Channel, Pending
@@ -90,6 +91,12 @@ class Places:
     fill: Callable[[range], None] | None = None
     """Brings boxes that are to be sent, by their numbers, to their places, which nothing else writes; None: they lie in
     the worker's arena itself, and must have left before it is written again."""
+
+
+class RankBackend(Backend):
+    """Where a rank's worker computes, if boxes do not go by the host's own memory of its buffers."""
+
+    places: Places
 
 
 def sent_boxes(program: WorkerProgram, post: Post, arrays: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:

@@ -1,16 +1,18 @@
 """The process that runs the workers: ``python -m planner.runtime.engine.process.child``, started by ``supervisor.py``.
+Another main module may hand its workers something else to compute on than the CPUs (``Crew``).
 
 It runs all workers of a plan, or one of them. It reads one JSON object per line from stdin and answers each with one on
 stdout:
 
     {"models": [path, ...], "state": [[current, next], ...], "memory": descriptor,
      "orders": descriptor of a pickled ``Orders``, or null if the models are all workers,
-     "devices": [GPU of each worker, ...], [] for those in turn, or null, "libraries": [path, ...]}    first, and once
-        -> {"lends": ``Lent``}    on GPUs, if the workers are in processes of their own; it is answered by
-    {"lent": [``Lent`` of each worker, ...]}
+     "devices": [device of each worker, ...], [] for those in turn, or null for the CPUs,
+     "libraries": [path, ...]}    first, and once
+        -> {"lends": what the others need of the worker's device}    if it is alone in its process; it is answered by
+    {"lent": [what each worker lends, ...]}
         -> {"doing": what is being done}, any number of times, and then
            {"sessions": count, "threads": [ident of each worker's thread, ...],
-            "staging_bytes": [of each worker, ...], "on_gpus": ``OnGpus``, or null on CPUs}
+            "staging_bytes": [of each worker, ...], "on_gpus": ``OnGpus``, or null}
     {"do": "iterate", "timed": bool}
         -> {"moved_bytes": [[...], ...], "seconds": s, "timings": [[[waited, took], ...], ...]}
     {"do": "advance"}  -> {}
@@ -34,30 +36,56 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn, TextIO, TypeAlias
 
 from onnx import ModelProto
 
+from planner.artifacts.program import WorkerProgram
 from planner.artifacts.worker_model import read_worker_model
 from planner.collection import without_collection
 from planner.errors import TofuError, out_of_memory
 from planner.graph.model import StatePair
 from planner.progress import Progress
 from planner.regular_file import read_regular
+from planner.runtime.engine.core.backend import Backend
 from planner.runtime.engine.core.exchange import Exchange
 from planner.runtime.engine.core.executor import Executor, Orders
-from planner.runtime.engine.core.sessions import fix_cublas_workspace, sessions_on
-from planner.runtime.engine.gpu.cuda import CudaBackend, devices_of
-from planner.runtime.engine.gpu.cuda_ipc import Apart, Lent
 from planner.runtime.engine.process.shared_peers import SharedPeers
 
 
-def main() -> NoReturn:
-    """Serves one supervisor until it says stop or goes away."""
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """The workers of this process, as who makes their devices must know them."""
+
+    here: tuple[int, ...]
+    programs: Sequence[WorkerProgram]
+    """Of all workers."""
+    exchange: Exchange
+    """Memory that tiles come from and go to."""
+    orders: Orders | None
+    """Where its only worker is alone in this process; None: all workers are here."""
+    devices: tuple[int, ...]
+    """The device of each worker; () for those in turn."""
+    libraries: tuple[Path, ...]
+    """Of custom operators."""
+    progress: Progress
+    meet: Callable[[dict[str, Any]], list[dict[str, Any]]]
+    """Tells the other processes what this one's worker lends; returns what each worker lends, in their order."""
+
+
+MakeBackend: TypeAlias = Callable[[Crew], Backend]
+
+
+def main(make_backend: MakeBackend | None = None) -> NoReturn:
+    """Serves one supervisor until it says stop or goes away.
+
+    Args:
+        make_backend: makes what the workers compute on, where the supervisor names devices; None: they have the CPUs.
+    """
     # Ctrl-C reaches the whole process group, and a termination may; it is the supervisor that decides what they mean.
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, signal.SIG_IGN)
@@ -71,18 +99,19 @@ def main() -> NoReturn:
         request = requests.get()
         try:
             if executor is None:
-                executor, backend = _start(request, partial(_tell, replies), partial(_meet, replies, requests))
+                told = partial(_tell, replies), partial(_meet, replies, requests)
+                executor = _start(request, make_backend, *told)
                 gc.freeze()  # the program is there for the life of the process
                 reply = {
                     "sessions": executor.session_count,
                     "threads": executor.thread_idents,
                     "staging_bytes": executor.staging_bytes,
-                    "on_gpus": _on_gpus(backend),
+                    "on_gpus": _on_gpus(executor),
                 }
             else:
                 reply = _serve(executor, request)
                 if request["do"] == "pull":  # kernels have taken workspaces by then
-                    reply["on_gpus"] = _on_gpus(backend)
+                    reply["on_gpus"] = _on_gpus(executor)
         except TofuError as error:
             reply = _refusal(error)
         except MemoryError as error:
@@ -102,14 +131,15 @@ def _say(replies: TextIO, message: Mapping[str, Any]) -> None:
     replies.flush()
 
 
-def _meet(replies: TextIO, requests: queue.SimpleQueue[dict[str, Any]], mine: Lent) -> list[Lent]:
-    """Tells the supervisor what this process's worker lends; returns what each worker lends."""
-    _say(replies, {"lends": mine.as_json()})
-    return [Lent.from_json(told) for told in requests.get()["lent"]]
+def _meet(replies: TextIO, requests: queue.SimpleQueue[dict[str, Any]], mine: dict[str, Any]) -> list[dict[str, Any]]:
+    """See ``Crew.meet``."""
+    _say(replies, {"lends": mine})
+    return list(requests.get()["lent"])
 
 
-def _on_gpus(backend: CudaBackend | None) -> dict[str, Any] | None:
-    return None if backend is None else asdict(backend.on_gpus())
+def _on_gpus(executor: Executor) -> dict[str, Any] | None:
+    known = executor.on_gpus()
+    return None if known is None else asdict(known)
 
 
 def _refusal(error: TofuError) -> dict[str, Any]:
@@ -128,8 +158,11 @@ def _listen(lines: TextIO, requests: queue.SimpleQueue[dict[str, Any]]) -> None:
 
 @without_collection()
 def _start(
-    request: Mapping[str, Any], progress: Progress, meet: Callable[[Lent], list[Lent]]
-) -> tuple[Executor, CudaBackend | None]:
+    request: Mapping[str, Any],
+    make_backend: MakeBackend | None,
+    progress: Progress,
+    meet: Callable[[dict[str, Any]], list[dict[str, Any]]],
+) -> Executor:
     models = []
     for worker, path in enumerate(request["models"], start=1):
         progress(f"loading worker {worker} of {len(request['models'])}")
@@ -141,25 +174,14 @@ def _start(
     programs = orders.programs if orders is not None else [model.program for model in models]
     exchange = Exchange(programs, request["memory"])
     state = [StatePair(current, following) for current, following in request["state"]]
-    libraries = [Path(path) for path in request.get("libraries", ())]
-    backend: CudaBackend | None = None
-    if request.get("devices") is not None:
-        from planner.runtime.engine.gpu.devices import require_cuda
-
-        fix_cublas_workspace()
-        wanted = request["devices"] or None
-        progress("trying the GPUs")
-        # A process tries the GPUs of its own workers alone: a GPU that it has tried keeps memory for it.
-        cupy, count = require_cuda(wanted if orders is None else ())
-        devices = devices_of(len(programs), wanted, count)
-        here = [devices[model.program.worker] for model in models]
-        apart = None
-        if orders is not None:
-            require_cuda(here)
-            worker = models[0].program.worker
-            apart = Apart(worker, orders.waits, orders.awaited[worker], meet)
-        backend = CudaBackend(programs, exchange, devices, cupy, sessions_on(here, libraries), apart)
-    executor = Executor(
+    libraries = tuple(map(Path, request["libraries"]))
+    backend: Backend | None = None
+    if request["devices"] is not None:
+        assert make_backend is not None, "a child that has only CPUs was given devices"
+        here = tuple(model.program.worker for model in models)
+        crew = Crew(here, programs, exchange, orders, tuple(request["devices"]), libraries, progress, meet)
+        backend = make_backend(crew)
+    return Executor(
         models,
         exchange,
         state,
@@ -170,7 +192,6 @@ def _start(
         libraries=libraries,
         progress=progress,
     )
-    return executor, backend
 
 
 def _serve(executor: Executor, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,8 +20,13 @@ from planner.errors import WorkerError
 from planner.runtime.engine.core.check import describe
 from planner.runtime.engine.core.executor import Orders
 
-COMMAND: Final = (sys.executable, "-P", "-m", "planner.runtime.engine.process.child")
-"""-P: a file called numpy.py in the working directory is not ours."""
+
+def command_of(module: str) -> tuple[str, ...]:
+    """What starts a child whose main module this is."""
+    return (sys.executable, "-P", "-m", module)  # -P: a file called numpy.py in the working directory is not ours
+
+
+COMMAND: Final = command_of("planner.runtime.engine.process.child")
 _FAREWELL_SECONDS: Final = 2.0
 _TAIL_BYTES: Final = 65536
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from planner import errors
+from planner.artifacts.on_gpus import OnGpus
 from planner.artifacts.program import WorkerProgram
 from planner.errors import TofuError
 from planner.graph.model import StatePair
@@ -24,7 +25,6 @@ from planner.progress import Progress, silent
 from planner.runtime.engine.core.exchange import Exchange, as_seen_by, check_room
 from planner.runtime.engine.core.executor import Iteration, Orders, orders_of
 from planner.runtime.engine.core.interface import Engine
-from planner.runtime.engine.gpu.cuda_changes import CudaChanges, OnGpus
 from planner.runtime.engine.process.child_process import COMMAND, ChildProcess
 from planner.runtime.engine.process.patience import PATIENCE_SECONDS, PatientLines, StallError, stall
 from planner.runtime.engine.process.shared_peers import require_futexes
@@ -38,11 +38,12 @@ class SupervisedEngine(Engine):
         programs: what they say.
         state: states and their next values.
         is_apart: each worker has a process of its own; else all share one.
-        device_map: the GPU of each worker; None: on CPUs.
+        device_map: the device of each worker, () for those in turn, if the command starts a child that has some; None:
+            on CPUs.
         libraries: of custom operators.
         patience_seconds: how long the workers may go on without a finished step.
         progress: told what the children do until they are ready.
-        command: what to start instead of a child, for tests of its death.
+        command: what to start as a child: it has other devices than CPUs, or is for tests of its death.
 
     Raises:
         TofuError: the programs are refused, or workers in processes of their own cannot run here.
@@ -96,7 +97,7 @@ class SupervisedEngine(Engine):
                     for child in self._children
                 )
             )
-            # On GPUs, processes answer twice: all have made their device memory before any of them opens another's.
+            # On devices, processes answer twice: all have made their memory there before any of them opens another's.
             if "lends" in answers[0]:
                 answers = self._ask({"lent": [answer["lends"] for answer in answers]})
             for child, answer in zip(self._children, answers, strict=True):
@@ -130,7 +131,7 @@ class SupervisedEngine(Engine):
 
     def _note_gpus(self, answers: Sequence[Mapping[str, Any]]) -> None:
         if self._is_on_device:
-            self.on_gpus = OnGpus.of_processes([_on_gpus(answer["on_gpus"]) for answer in answers])
+            self.on_gpus = OnGpus.of_processes([OnGpus.from_json(answer["on_gpus"]) for answer in answers])
 
     def iterate(self, *, timed: bool = False) -> Iteration:
         """See ``Engine.iterate``."""
@@ -212,14 +213,6 @@ class SupervisedEngine(Engine):
 
     def _death(self, place: int) -> TofuError:
         return self._children[place].death(self.programs, self._exchange.whereabouts.tolist())
-
-
-def _on_gpus(told: dict[str, Any]) -> OnGpus:
-    """What a child knows of its sessions on GPUs."""
-    return OnGpus(
-        CudaChanges(**{done: tuple(ops) for done, ops in told["changes"].items()}),
-        tuple((int(device), int(size)) for device, size in told["beside_bytes"]),
-    )
 
 
 def _told(error: dict[str, Any]) -> Exception:

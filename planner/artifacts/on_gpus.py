@@ -1,0 +1,75 @@
+"""What a run's or a plan's sessions on GPUs come to: which ops lack a kernel, and what memory is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Protocol
+
+
+class Changed(Protocol):
+    """A model of which some ops are changed for GPUs, or several of them together."""
+
+    @property
+    def widened(self) -> Collection[str]: ...
+
+    @property
+    def expanded(self) -> Collection[str]: ...
+
+    @property
+    def on_cpu(self) -> Collection[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CudaChanges:
+    """Ops without a CUDA kernel, by what is done to them (docs/gpu-results.md); each with the dtype that it is of."""
+
+    widened: tuple[str, ...] = ()
+    expanded: tuple[str, ...] = ()
+    on_cpu: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(parts: Iterable[Changed]) -> CudaChanges:
+        """Those of all models, or of all parts of a plan, together."""
+        known = tuple(parts)
+        return CudaChanges(
+            *(
+                tuple(sorted({op for part in known for op in getattr(part, field.name)}))
+                for field in fields(CudaChanges)
+            )
+        )
+
+    def sentence(self) -> str:
+        """What a user should know of them; "" if it is nothing."""
+        if not self.on_cpu:
+            return ""
+        return f"without a CUDA kernel, so on the CPU between two copies: {', '.join(self.on_cpu)}"
+
+
+@dataclass(frozen=True, slots=True)
+class OnGpus:
+    """What is known of a run on GPUs once all sessions are made, or after some of its steps."""
+
+    changes: CudaChanges
+    beside_bytes: tuple[tuple[int, int], ...]
+    """By GPU: device memory that sessions, tables and staging blocks take beside the arenas; workspaces of kernels only
+    after a step."""
+
+    @staticmethod
+    def from_json(told: Mapping[str, Any]) -> OnGpus:
+        """What ``dataclasses.asdict`` gave, as another process reads it."""
+        return OnGpus(
+            CudaChanges(**{done: tuple(ops) for done, ops in told["changes"].items()}),
+            tuple((int(device), int(size)) for device, size in told["beside_bytes"]),
+        )
+
+    @staticmethod
+    def of_processes(told: Sequence[OnGpus]) -> OnGpus:
+        """What processes with a worker each know, together.
+
+        Of a GPU that several share, it is the most that one of them saw being taken while it made its sessions.
+        """
+        taken: dict[int, int] = {}
+        for device, size in (row for one in told for row in one.beside_bytes):
+            taken[device] = max(size, taken.get(device, 0))
+        return OnGpus(CudaChanges.of(one.changes for one in told), tuple(sorted(taken.items())))

@@ -1,0 +1,122 @@
+"""Which engine runs a plan: the one place that knows all of them.
+
+Where each worker's tensors are, and who starts it:
+
+    local       threads of a supervised child           process/
+    processes   a supervised child for each worker      process/
+    mpi         a rank for each worker                  mpi/
+    (tests)     threads of this very process            core/
+
+each on CPUs, or on GPUs by what ``gpu/`` hands to it: another child, another place for a rank's worker to compute. What
+an engine does not need is not imported: a run on CPUs loads nothing that is for GPUs, one without ranks no messages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from planner.errors import UsageError
+from planner.runtime.engine.core.interface import Engine, InProcessEngine
+from planner.runtime.engine.core.transport import Transport
+from planner.runtime.engine.gpu.untried import refuse_untried
+from planner.runtime.engine.mpi.world import World
+from planner.runtime.engine.process.child_process import COMMAND, command_of
+from planner.runtime.engine.process.supervisor import SupervisedEngine
+from planner.runtime.plan_files import LoadedPlan
+from planner.runtime.run_options import RunOptions
+
+GPU_COMMAND: Final = command_of("planner.runtime.engine.gpu.child")
+"""What a supervisor starts where workers have GPUs."""
+
+
+@contextlib.contextmanager
+def ranks_of(engine: str, patience_seconds: float, notice: Callable[[str], None]) -> Iterator[World | None]:
+    """The ranks that were launched with this process, where the engine has any; None elsewhere.
+
+    Args:
+        engine: its name.
+        patience_seconds: how long a worker may wait for another.
+        notice: told for whom a long wait is.
+
+    Raises:
+        UsageError: it has ranks, and there are none.
+    """
+    if engine != "mpi":
+        yield None
+        return
+    from planner.runtime.engine.mpi.mpi_channel import joined
+
+    with joined(patience_seconds, notice) as world:
+        yield world
+
+
+def check_choice(options: RunOptions) -> None:
+    """Refuses engines and devices that do not go together, whatever the plan.
+
+    Raises:
+        UsageError: they do not.
+    """
+    refuse_untried(options.engine, options.device)
+    if options.engine == "mpi" and options.world is None:
+        raise UsageError("--engine mpi: no ranks", hint="call planner.api.run, which joins them")
+    if options.device == "cpu" and options.device_map is not None:
+        raise UsageError("--map places workers on GPUs", hint="write --device cuda, too")
+
+
+def started(plan: LoadedPlan, options: RunOptions, transport: Transport | None = None) -> Engine:
+    """A plan's workers, started as asked.
+
+    Args:
+        plan: which; worker models that are in memory only run in this process.
+        options: how.
+        transport: in place of the usual one; only in this process.
+
+    Raises:
+        UsageError: the plan is not in a folder, and other processes are to read it; or a GPU cannot be used.
+        ModelError: the programs do not fit together, or a session cannot be made.
+        WorkerError: a worker did not start.
+    """
+    # The GPU of each worker; () where nobody says: what there is, only the workers' process may ask.
+    device_map = None if options.device == "cpu" else options.device_map or ()
+    if options.world is not None:
+        return _rank_of(plan, options, options.world, device_map)
+    for asked in (f"--device {options.device}", f"--engine {options.engine}"):
+        if not plan.paths and asked not in ("--device cpu", "--engine local"):
+            raise UsageError(f"{asked}: the plan is not in a folder")
+    if plan.paths and transport is None:
+        return SupervisedEngine(
+            plan.paths,
+            plan.program.workers,
+            plan.program.state,
+            is_apart=options.engine == "processes",
+            device_map=device_map,
+            libraries=options.libraries,
+            patience_seconds=options.patience_seconds,
+            progress=options.doing,
+            command=COMMAND if device_map is None else GPU_COMMAND,
+        )
+    options.doing("making sessions")
+    return InProcessEngine(plan.models, plan.program.state, transport=transport, libraries=options.libraries)
+
+
+def _rank_of(plan: LoadedPlan, options: RunOptions, world: World, device_map: tuple[int, ...] | None) -> Engine:
+    """This rank's worker, and the ranks of the others."""
+    from planner.runtime.engine.mpi.message_engine import MessageEngine
+
+    make_backend = None
+    if device_map is not None:
+        from planner.runtime.engine.gpu.cuda_messages import gpu_of_rank
+
+        make_backend = gpu_of_rank(world, device_map, options.libraries)
+    return MessageEngine(
+        plan.models[0],
+        plan.program.workers,
+        world,
+        plan.program.state,
+        make_backend=make_backend,
+        libraries=options.libraries,
+        note=options.note,
+        progress=options.doing,
+    )
