@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from planner.errors import UsageError
-from planner.runtime.plan_files import LoadedPlan
-from planner.runtime.run_options import RunOptions
+from planner.runtime.prepare import Start
 from planner.runtime.run_report import RunResult
 from planner.runtime.values.checkpoint import Checkpoint
 from planner.runtime.values.export import export_weights
 from planner.runtime.values.state import Drawn
 
 
-def already_done(plan: LoadedPlan, checkpoint: Checkpoint, loss: str, options: RunOptions) -> RunResult:
+def already_done(start: Start, checkpoint: Checkpoint) -> RunResult:
     """What a run that is to go on from its last step has to say: the state, as the checkpoint has it.
 
     Raises:
         UsageError: more steps are done than were asked for.
     """
+    plan, options = start.plan, start.options
     if checkpoint.step > options.steps:
         wish, asked, least = "--steps", str(options.steps), checkpoint.step + 1
         # The caller has put steps in the place of epochs; who asked for epochs is answered in epochs.
@@ -44,7 +44,7 @@ def already_done(plan: LoadedPlan, checkpoint: Checkpoint, loss: str, options: R
     return RunResult(
         steps=0,
         first_step=checkpoint.step + 1,
-        loss_name=loss,
+        loss_name=start.loss,
         losses=(),
         predicted_bytes=program.predicted_bytes,
         moved_bytes=0,

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final
 
 from planner.errors import UsageError
@@ -26,6 +27,7 @@ from planner.runtime.engine.process.child_process import COMMAND, command_of
 from planner.runtime.engine.process.supervisor import SupervisedEngine
 from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.run_options import RunOptions
+from planner.runtime.values.given import digest_of_given
 
 GPU_COMMAND: Final = command_of("planner.runtime.engine.gpu.child")
 """What a supervisor starts where workers have GPUs."""
@@ -50,6 +52,25 @@ def ranks_of(engine: str, patience_seconds: float, notice: Callable[[str], None]
 
     with joined(patience_seconds, notice) as world:
         yield world
+
+
+def agreed(world: World, directory: Path, options: RunOptions) -> int:
+    """The worker of this rank, once all ranks have found that they have the same plan and were asked the same.
+
+    Args:
+        world: the ranks.
+        directory: the plan's folder, as this rank sees it.
+        options: how it is run.
+
+    Raises:
+        UsageError: they are too few or too many, or have not the same.
+        ModelError: the plan cannot be read.
+    """
+    from planner.runtime.engine.mpi.meeting import agree
+
+    options.doing("meeting the other ranks")
+    agree(world, directory, _equal_on_all(options))
+    return world.worker
 
 
 def check_choice(options: RunOptions) -> None:
@@ -99,6 +120,31 @@ def started(plan: LoadedPlan, options: RunOptions, transport: Transport | None =
         )
     options.doing("making sessions")
     return InProcessEngine(plan.models, plan.program.state, transport=transport, libraries=options.libraries)
+
+
+def _equal_on_all(options: RunOptions) -> dict[str, str]:
+    """What all ranks must have been asked alike, since they go through the steps together."""
+    return {
+        "--steps": str(options.steps),
+        "--epochs": str(options.epochs),
+        "--shuffle": str(options.shuffle),
+        "--seed": str(options.seed),
+        "--lr": str(options.schedule),
+        "--verify": str(options.verify),
+        "--checkpoint-every": str(options.checkpoint_every),
+        "--checkpoint-dir": str(options.checkpoint_dir is not None),
+        "--resume": str(options.resume),
+        "--profile": str(options.profile),
+        "--loss": str(options.loss),
+        "--allow-nan": str(options.allow_nan),
+        "--result or --export": str(options.wants_results),
+        "--random-weights": str(options.random_weights),
+        "--metric": str(options.metric),
+        "--eval-inputs": digest_of_given(options.eval_inputs),
+        "--inputs": digest_of_given(Path(options.inputs) if isinstance(options.inputs, str | Path) else None),
+        "--weights": digest_of_given(options.weights),
+        "--data-dir": digest_of_given(options.data_dir),
+    }
 
 
 def _rank_of(plan: LoadedPlan, options: RunOptions, world: World, device_map: tuple[int, ...] | None) -> Engine:

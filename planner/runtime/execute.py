@@ -13,68 +13,45 @@ import numpy as np
 from planner.errors import DivergedError
 from planner.graph.model import Graph
 from planner.graph.protos import numpy_dtype
-from planner.runtime.accuracy import Accuracy, share_of
+from planner.runtime.accuracy import share_of
 from planner.runtime.engine.core.executor import Iteration
-from planner.runtime.engine.core.interface import Engine
-from planner.runtime.evaluation import Evaluator, HeldOut, Kept, begin_from, keep_next_state
-from planner.runtime.judge.compare import StepComparison, worst
-from planner.runtime.judge.door import DoorVerdict, ReadGraph, check_source
-from planner.runtime.judge.references import Judge
+from planner.runtime.evaluation import Evaluator, Kept, begin_from, keep_next_state
+from planner.runtime.judge.compare import worst
 from planner.runtime.measure.fetch_bytes import FetchBytes, check_bytes, fetch_table
 from planner.runtime.measure.profile import profile_of
-from planner.runtime.plan_files import LoadedPlan
+from planner.runtime.prepare import Prepared
 from planner.runtime.run_log import RunLog
-from planner.runtime.run_options import RunOptions
 from planner.runtime.run_report import Evaluation, RunResult, StepReport
 from planner.runtime.values import schedule
 from planner.runtime.values.checkpoint import Passed, write_checkpoint
 from planner.runtime.values.checkpoints import remove_older
 from planner.runtime.values.export import export_weights
-from planner.runtime.values.feed import Feed
-from planner.runtime.values.state import Values, not_finite, part_of
+from planner.runtime.values.state import not_finite, part_of
 from planner.runtime.values.tiles import gather_tiles, hand_out_tiles, load_tiles
 from planner.units import format_loss
 
 
 class Iterations:
-    """The iterations of a run, which its user calls steps.
+    """The iterations of a run, which its user calls steps: each is executed, judged, told and kept."""
 
-    Args:
-        plan: that is run.
-        engine: its workers.
-        judge: with verification, where the engine reports.
-        loss: the output that is called the loss; "" if there is none.
-        options: how it is run, with the seed and the number of steps that count.
-        feed: of batches; None where the data are the same in every step.
-        accuracy: how to count it; None where nobody asked.
-        held_out: data to evaluate on; None: none.
-    """
-
-    def __init__(
-        self,
-        plan: LoadedPlan,
-        engine: Engine,
-        judge: Judge | None,
-        loss: str,
-        options: RunOptions,
-        feed: Feed | None = None,
-        accuracy: Accuracy | None = None,
-        held_out: HeldOut | None = None,
-    ) -> None:
-        self._plan, self._engine, self._judge, self._loss, self._options = plan, engine, judge, loss, options
-        self._feed, self._accuracy = feed, accuracy
+    def __init__(self, run: Prepared) -> None:
+        start = run.start
+        plan, options = self._plan, self._options = start.plan, start.options
+        self._loss, self._first, self._feed = start.loss, start.first, start.feed
+        self._values, self._engine, self._accuracy = run.values, run.engine, run.accuracy
+        self._verification = run.verification
         self._evaluator: Evaluator | None = None
-        if held_out is not None:
+        if run.held_out is not None:
             outputs = partial(self._outputs, everything=False)
-            self._evaluator = Evaluator(held_out, plan.graph, engine, outputs, loss, accuracy, options.doing)
+            self._evaluator = Evaluator(
+                run.held_out, plan.graph, run.engine, outputs, start.loss, run.accuracy, options.doing
+            )
         self._shapes = {name: plan.graph.tensors[name].shape for name in plan.program.outputs}
         self._checkpoint: Path | None = None
         self._nearly_same: list[str] | None = None if options.device == "cpu" else []
         self._log: RunLog | None = None
         self._fresh: Mapping[str, np.ndarray] = {}
         """The inputs that the step has been given anew."""
-        self._whole: dict[str, np.ndarray] = {}
-        """With verification: every input, as it was before the step."""
         self._losses: list[float] = []
         self._accuracies: list[float] = []
         self._evaluations: list[Evaluation] = []
@@ -83,24 +60,20 @@ class Iterations:
         self._kept: Kept | None = None
         """The next state, while the workers hold what came of held-out data."""
         self._seconds: list[float] = []
-        self._comparisons: list[StepComparison] = []
-        self._door: DoorVerdict | None = None
         self._iterations: list[Iteration] = []
         """With a profile: what the engine measured in each step."""
         self._fetches: tuple[FetchBytes, ...] = ()
         """The fetches of the last step."""
 
-    def go(self, values: Values, first: int) -> RunResult:
-        """Runs from a step, counted from 1, to the last one, or to the one in which somebody interrupts the run.
+    def go(self) -> RunResult:
+        """Runs from the first step to the last one, or to the one in which somebody interrupts the run.
 
         Raises:
             DivergedError: a loss, or a state that was to be kept, is not finite, and that is not allowed.
         """
-        options, reports = self._options, self._engine.reports
+        options, reports, first, values = self._options, self._engine.reports, self._first, self._values
         if options.log is not None and reports:
             self._log = RunLog(options.log, first)
-        if self._judge is not None:
-            self._whole = {name: values.whole(name) for name in self._plan.graph.inputs}
         if self._accuracy is not None:
             self._labels = values.whole(self._accuracy.labels.name)
         options.doing("filling the workers' tiles")
@@ -119,16 +92,14 @@ class Iterations:
                 self._losses.append(float(outputs[self._loss].reshape(())))
             if self._accuracy is not None and self._labels is not None and reports:
                 self._accuracies.append(share_of(*self._accuracy.count(outputs[self._accuracy.logits], self._labels)))
-            if self._judge is not None:
-                if step == first:
-                    self._door = self._at_the_door(values, self._judge)
-                self._compare(step, outputs, self._judge)
+            if self._verification is not None:
+                self._verification.judge(step, options.steps, outputs, options.doing)
             self._kept = None
             unsound: tuple[str, ...] = ()
             if self._evaluator is not None and not is_interrupted and self._ends_epoch(step):
-                unsound = self._evaluate(step, self._evaluator, values)
+                unsound = self._evaluate(step, self._evaluator)
             if reports:
-                self._tell(step, values)
+                self._tell(step)
             if options.checkpoint_dir is not None and (is_last or unsound or self._is_due(step)):
                 options.doing(f"writing a checkpoint of step {step}")
                 self._save(options.checkpoint_dir, step)
@@ -136,13 +107,12 @@ class Iterations:
                 raise self._diverged(f"the held-out loss is not finite after step {step}", unsound, "held-out data")
             if is_last:
                 break
-            # With verification the whole model's state goes on, so that errors do not add up from step to step. After
-            # an evaluation the workers hold the next state already: it was put back from what was kept.
+            # After an evaluation the workers hold the next state already: it was put back from what was kept.
             if options.verify:
-                hand_out_tiles(self._engine, self._whole, list(self._plan.states))
+                self._hand_out_right_state()
             elif self._kept is None:
                 self._engine.advance()
-        return self._result(values, first, step, outputs, is_interrupted=is_interrupted)
+        return self._result(step, outputs, is_interrupted=is_interrupted)
 
     def close(self) -> None:
         """Gives up the log, so that another run may have it."""
@@ -159,7 +129,8 @@ class Iterations:
         self._fresh = fresh
         if fresh:
             load_tiles(self._engine, fresh, fresh.keys())
-            self._whole.update(fresh if self._judge is not None else {})
+            if self._verification is not None:
+                self._verification.whole.update(fresh)
         if self._accuracy is not None:
             self._labels = fresh.get(self._accuracy.labels.name, self._labels)
         epoch = "" if self._feed is None else f", epoch {self._feed.epoch(number)} of {self._feed.epoch(options.steps)}"
@@ -192,28 +163,27 @@ class Iterations:
         outputs = gather_tiles(self._engine, there, self._shapes, nearly_same=self._nearly_same)
         return outputs | {name: _nothing(self._plan.graph, name) for name in wanted if name not in there}
 
-    def _at_the_door(self, values: Values, judge: Judge) -> DoorVerdict:
-        """Whether the model that is run is the file that was planned."""
-        self._options.doing("holding the graph against its file")
-        read = ReadGraph(judge.graph, self._whole, values.whole, self._options.libraries)
-        return check_source(self._plan.source, read)
-
     def _ends_epoch(self, number: int) -> bool:
         """Whether held-out data are due: after the last step of an epoch, and of the run."""
         return number == self._options.steps or (self._feed is not None and number % self._feed.per_epoch == 0)
 
-    def _evaluate(self, number: int, evaluator: Evaluator, values: Values) -> tuple[str, ...]:
+    def _hand_out_right_state(self) -> None:
+        """With verification the whole model's state goes on, which is where the engine reports."""
+        whole = {} if self._verification is None else self._verification.whole
+        hand_out_tiles(self._engine, whole, list(self._plan.states))
+
+    def _evaluate(self, number: int, evaluator: Evaluator) -> tuple[str, ...]:
         """Evaluates after a step; what to say where the loss is not finite and that is not allowed, on all ranks."""
         self._kept = kept = keep_next_state(self._engine, self._plan.program.state)
 
         def begin() -> None:
             if self._options.verify:
-                hand_out_tiles(self._engine, self._whole, list(self._plan.states))
+                self._hand_out_right_state()
             else:
                 begin_from(self._engine, kept, self._plan.program.state)
 
         # What a feed gives is read again; what is the same in every step is put back.
-        self._evaluations.append(evaluator.evaluate(number, begin, values.tile))
+        self._evaluations.append(evaluator.evaluate(number, begin, self._values.tile))
         unsound = () if self._allows_nan else evaluator.unsound
         return tuple(self._engine.spread(unsound, "to end an evaluation", is_patient=True))
 
@@ -223,13 +193,7 @@ class Iterations:
         options = self._options
         return options.allow_nan or (options.verify and options.checkpoint_dir is None)
 
-    def _compare(self, number: int, outputs: Mapping[str, np.ndarray], judge: Judge) -> None:
-        self._options.doing(f"judging step {number} of {self._options.steps}")
-        comparison, right = judge.compare(number, outputs, self._whole)
-        self._comparisons.append(comparison)
-        self._whole |= {pair.current: right[pair.following] for pair in self._plan.program.state}
-
-    def _tell(self, number: int, values: Values) -> None:
+    def _tell(self, number: int) -> None:
         """Tells of a step that is done, before anything is kept of it.
 
         Raises:
@@ -242,7 +206,7 @@ class Iterations:
             loss=self._losses[-1] if self._losses else None,
             moved_bytes=sum(fetch.moved_bytes for fetch in self._fetches),
             seconds=self._seconds[-1],
-            comparison=self._comparisons[-1] if self._comparisons else None,
+            comparison=None if self._verification is None else self._verification.comparisons[-1],
             accuracy=self._accuracies[-1] if self._accuracies else None,
             evaluation=self._evaluations[-1] if self._kept is not None else None,
             epoch=None if self._feed is None else self._feed.epoch(number),
@@ -256,14 +220,14 @@ class Iterations:
         if report.loss is not None and not math.isfinite(report.loss) and not self._allows_nan:
             found = not_finite(
                 self._plan.graph,
-                lambda name: self._given(name, values),
+                self._given,
                 lambda name, place: "" if self._feed is None else self._feed.origin(number, name, place),
             )
             raise self._diverged(f"the loss is {report.loss} in step {number}", (f"output {self._loss!r}", *found))
 
-    def _given(self, name: str, values: Values) -> np.ndarray:
+    def _given(self, name: str) -> np.ndarray:
         """A data input as the step has read it."""
-        return self._fresh[name] if name in self._fresh else values.whole(name)
+        return self._fresh[name] if name in self._fresh else self._values.whole(name)
 
     def _diverged(self, what: str, facts: tuple[str, ...], data: str = "data of this step") -> DivergedError:
         kept = () if self._checkpoint is None else (f"the last checkpoint is {self._checkpoint}",)
@@ -288,12 +252,13 @@ class Iterations:
         self._engine.pull(current.keys())
 
         def tile_of(worker: int, name: str) -> np.ndarray:
-            if self._kept is not None and self._judge is None:
+            if self._verification is not None:
+                region = program.workers[worker].buffers[name].region
+                tile = part_of(self._verification.whole[current[name]], region)
+            elif self._kept is not None:
                 tile = self._kept[worker, name]
-            elif self._judge is None:
-                tile = self._engine.array(worker, name)
             else:
-                tile = part_of(self._whole[current[name]], program.workers[worker].buffers[name].region)
+                tile = self._engine.array(worker, name)
             tensor = graph.tensors[current[name]]
             if not options.allow_nan and tensor.dtype.is_float and not np.isfinite(tile).all():
                 begun = graph.initial.get(tensor.name)
@@ -320,28 +285,25 @@ class Iterations:
         if options.keep is not None and self._engine.reports:
             remove_older(directory, number, options.keep, self._plan.model_digest)
 
-    def _result(
-        self, values: Values, first: int, last: int, outputs: Mapping[str, np.ndarray], *, is_interrupted: bool
-    ) -> RunResult:
-        options, program, judge = self._options, self._plan.program, self._judge
-        found = tuple(self._comparisons)
+    def _result(self, last: int, outputs: Mapping[str, np.ndarray], *, is_interrupted: bool) -> RunResult:
+        options, program, verification = self._options, self._plan.program, self._verification
         reports = self._engine.reports
         exported = () if is_interrupted else self._export(outputs)
         return RunResult(
-            steps=last - first + 1,
-            first_step=first,
+            steps=last - self._first + 1,
+            first_step=self._first,
             loss_name=self._loss,
             losses=tuple(self._losses),
             predicted_bytes=program.predicted_bytes,
             moved_bytes=sum(fetch.moved_bytes for fetch in self._fetches),
             fetches=self._fetches,
             seconds=tuple(self._seconds),
-            verified=None if self._door is None else self._door.is_same and all(one.is_same for one in found),
-            max_error=worst(found) if judge is not None else None,
-            comparisons=found,
-            door=self._door,
-            no_reference=judge.no_reference if judge is not None else "",
-            own_precision=judge.own_precision if judge is not None else (),
+            verified=None if verification is None else verification.is_right,
+            max_error=None if verification is None else worst(tuple(verification.comparisons)),
+            comparisons=() if verification is None else tuple(verification.comparisons),
+            door=None if verification is None else verification.door,
+            no_reference="" if verification is None else verification.no_reference,
+            own_precision=() if verification is None else verification.own_precision,
             results=outputs,
             arena_bytes=self._engine.arena_bytes,
             workspace_bytes=tuple(worker.workspace_bytes for worker in program.workers),
@@ -352,8 +314,8 @@ class Iterations:
             checkpoint=self._checkpoint,
             exported=exported,
             export=options.export if exported else None,
-            drawn=values.drawn,
-            data_folder=values.data_folder,
+            drawn=self._values.drawn,
+            data_folder=self._values.data_folder,
             accuracies=tuple(self._accuracies),
             evaluations=tuple(self._evaluations) if reports else (),
             is_interrupted=is_interrupted and reports,

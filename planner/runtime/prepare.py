@@ -1,0 +1,300 @@
+"""What a run starts from: the plan, its data, the state of the first step, what it is judged by, and its workers.
+
+Refused is here whatever can be refused before the first step, what costs least first: options, the plan, the folder of
+checkpoints, data, weights, operators without a kernel, the whole model, the workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from planner.errors import UsageError
+from planner.graph.data_folder import Followed
+from planner.graph.model import Graph
+from planner.runtime.accuracy import Accuracy, accuracy_of
+from planner.runtime.chosen_engine import agreed, check_choice, started
+from planner.runtime.engine.core.interface import Engine
+from planner.runtime.engine.core.transport import Transport
+from planner.runtime.evaluation import HeldOut
+from planner.runtime.judge.foreign import check_kernels, check_libraries
+from planner.runtime.judge.references import Judge
+from planner.runtime.judge.verification import Verification
+from planner.runtime.plan_files import LoadedPlan, load_plan
+from planner.runtime.run_options import RunOptions, check_options
+from planner.runtime.values import schedule
+from planner.runtime.values.checkpoint import Checkpoint
+from planner.runtime.values.checkpoints import newest_checkpoint, refuse_filled
+from planner.runtime.values.claim import claimed
+from planner.runtime.values.export import check_export
+from planner.runtime.values.feed import Batches, BatchFolder, Feed
+from planner.runtime.values.rows import OneBatch, read_arrays
+from planner.runtime.values.state import TileSource, Values, WeightFile, refuse_missing
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a run starts from, as far as files say it."""
+
+    plan: LoadedPlan
+    options: RunOptions
+    """With the seed and the number of steps that count."""
+    loss: str
+    """The output that is called the loss; "" if there is none."""
+    given: Mapping[str, np.ndarray]
+    """What is the same in every step."""
+    feed: Feed | None
+    """Of batches; None where the data are the same in every step."""
+    checkpoint: Checkpoint | None
+    """From which the run goes on."""
+    weights: WeightFile | None
+    """State to start from, where the checkpoint has none."""
+
+    @property
+    def first(self) -> int:
+        """The number of the first step."""
+        return 1 if self.checkpoint is None else self.checkpoint.step + 1
+
+    @property
+    def supplied(self) -> tuple[str, ...]:
+        """Inputs that the run itself gives in every step."""
+        return () if self.options.schedule is None else (schedule.INPUT,)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that can begin: its workers are started."""
+
+    start: Start
+    values: Values
+    """Of the first step."""
+    engine: Engine
+    accuracy: Accuracy | None
+    """How to count it; None where nobody asked."""
+    held_out: HeldOut | None
+    """Data to evaluate on."""
+    verification: Verification | None
+    """Where the engine reports, if it was asked for."""
+
+
+def read_start(plan: str | Path | LoadedPlan, options: RunOptions, stack: contextlib.ExitStack) -> Start:
+    """Reads a plan and what is given to it; see ``run_with``.
+
+    Args:
+        plan: loaded, or its folder.
+        options: as asked.
+        stack: what is opened is closed with it.
+    """
+    check_options(options)
+    check_choice(options)
+    check_libraries(options.libraries)
+    loaded = _loaded(plan, options)
+    graph = loaded.graph
+    loss = loss_of(graph, options.loss)
+    if options.export is not None:
+        check_export(options.export, loaded.states, options.forward)
+    if options.schedule is not None and schedule.INPUT not in graph.inputs:
+        raise UsageError(
+            f"--lr: the model has no input {schedule.INPUT!r}", facts=(f"inputs: {', '.join(graph.inputs)}",)
+        )
+    if options.checkpoint_dir is not None and options.reports:
+        stack.enter_context(claimed(options.checkpoint_dir, options.notice))
+        if not options.resume:
+            refuse_filled(options.checkpoint_dir, loaded.model_digest)
+    options.doing("reading the inputs")
+    checkpoint = _resumed(loaded, options) if options.resume else None
+    weights = None if options.weights is None else WeightFile(options.weights, graph)
+    start = Start(loaded, options, loss, {}, None, checkpoint, weights)
+    given, batches = _data(graph, options.inputs, start.supplied)
+    feed = _feed(options, batches, checkpoint)
+    if feed is not None:
+        stack.enter_context(feed)
+    if options.epochs is not None:
+        options = replace(options, steps=options.epochs * (1 if feed is None else feed.per_epoch))
+    if checkpoint is not None:
+        options = replace(options, seed=checkpoint.seed)
+    return replace(start, options=options, given=given, feed=feed)
+
+
+def prepared(start: Start, transport: Transport | None, stack: contextlib.ExitStack) -> Prepared:
+    """Fills in the state of the first step, and starts the workers; see ``run_with``.
+
+    Args:
+        start: with a step to be done.
+        transport: see ``run_with``.
+        stack: what is started ends with it.
+    """
+    plan, graph, options = start.plan, start.plan.graph, start.options
+    given = _first_given(start)
+    accuracy = accuracy_of(graph) if options.metric is not None else None
+    held_out = _held_out(start, stack)
+    values = _values(start, given)
+    if options.told is not None:
+        options.told(values.drawn)
+    check_kernels(graph, options.libraries, on_gpus=options.device == "cuda")
+    verification = None
+    if options.verify and options.reports:
+        options.doing("preparing the reference")
+        judge = Judge(_with_constants(graph, values), options.references, options.libraries)
+        verification = Verification(judge, plan.source, values.whole, options.libraries)
+    engine = stack.enter_context(started(plan, options, transport))
+    if engine.on_gpus is not None and (sentence := engine.on_gpus.changes.sentence()):
+        options.notice(sentence)
+    engine.agree(start.first, options.seed)
+    return Prepared(start, values, engine, accuracy, held_out, verification)
+
+
+def _loaded(plan: str | Path | LoadedPlan, options: RunOptions) -> LoadedPlan:
+    if options.world is None:
+        return plan if isinstance(plan, LoadedPlan) else load_plan(Path(plan), options.doing)
+    if isinstance(plan, LoadedPlan):
+        raise UsageError("--engine mpi: the plan is not in a folder")
+    own = agreed(options.world, Path(plan), options)
+    return load_plan(Path(plan), options.doing, own=own)
+
+
+def _first_given(start: Start) -> dict[str, np.ndarray]:
+    """What is given to the first step.
+
+    Raises:
+        UsageError: inputs are missing.
+    """
+    given = dict(start.given)
+    if start.feed is not None:
+        given |= start.feed.batch(start.first)
+    if start.options.inputs is not None:
+        refuse_missing(start.plan.graph, {*given, *start.supplied}, source=_source(start.options))
+    # Given arrays come before a checkpoint's, and a state among the inputs is that of step 1. It is taken out only
+    # after ``refuse_missing``, which judges what the user's file holds.
+    if start.checkpoint is not None:
+        given = {name: value for name, value in given.items() if not start.checkpoint.holds(name)}
+    return given
+
+
+def _values(start: Start, given: Mapping[str, np.ndarray]) -> Values:
+    """The values of the first step: as given, or from the first that has one of checkpoint, weights and model."""
+    plan, options = start.plan, start.options
+    sources: tuple[TileSource | None, ...] = (start.checkpoint, start.weights)
+    return Values(
+        plan.graph,
+        given,
+        sources=tuple(source for source in sources if source is not None),
+        seed=options.seed,
+        data=plan.data if options.data_dir is None else Followed((options.data_dir,)),
+        random_weights=options.random_weights,
+    )
+
+
+def _resumed(plan: LoadedPlan, options: RunOptions) -> Checkpoint:
+    """The checkpoint to go on from; which later ones are damaged is told."""
+    assert options.checkpoint_dir is not None
+    checkpoint, passed_over = newest_checkpoint(options.checkpoint_dir, plan.graph, plan.model_digest)
+    for reason in passed_over:
+        options.notice(f"passed over: {reason}")
+    if passed_over:
+        options.notice(f"going on from step {checkpoint.step}")
+    return checkpoint
+
+
+def _data(
+    graph: Graph, inputs: str | Path | Mapping[str, np.ndarray] | None, supplied: Sequence[str]
+) -> tuple[dict[str, np.ndarray], Batches | None]:
+    """What is the same in every step, and what is gone through in batches; None: nothing is."""
+    if inputs is None:
+        return {}, None
+    if isinstance(inputs, str | Path):
+        path = Path(inputs)
+        return ({}, BatchFolder(path, graph, supplied)) if path.is_dir() else read_arrays(graph, path, source=str(path))
+    return read_arrays(graph, inputs, source="inputs")
+
+
+def _held_out(start: Start, stack: contextlib.ExitStack) -> HeldOut | None:
+    """The data to evaluate on, once through as they lie."""
+    graph, options, supplied = start.plan.graph, start.options, start.supplied
+    path = options.eval_inputs
+    if path is None:
+        return None
+    fixed, batches = _data(graph, path, supplied)
+    states = {pair.current for pair in graph.state} & fixed.keys()
+    if states:
+        raise UsageError(f"{path} holds more than data", facts=tuple(f"{name} is state" for name in sorted(states)))
+    feed = stack.enter_context(Feed(OneBatch(fixed) if batches is None else batches))
+    if line := feed.batches.told(is_shuffled=False):
+        options.notice(f"note: {line}")
+    refuse_missing(graph, {*fixed, *feed.batch(1, is_last=True), *supplied}, source=str(path))
+    return HeldOut(feed, fixed)
+
+
+def _feed(options: RunOptions, batches: Batches | None, checkpoint: Checkpoint | None) -> Feed | None:
+    """What goes through batches; what the user should know of it is told."""
+    if batches is None:
+        if options.shuffle is not None:
+            raise UsageError(f"--shuffle: {_source(options)} is one batch, the same in every step")
+        return None
+    feed = Feed(batches, _shuffle(options, batches, checkpoint))
+    if line := batches.told(is_shuffled=feed.shuffle is not None):
+        options.notice(f"note: {line}")
+        if options.epochs is None and options.steps < feed.per_epoch:
+            taken = "1 batch" if options.steps == 1 else f"{options.steps:,} batches"
+            options.notice(f"hint: this run takes {taken}; --epochs 1 goes through all of them")
+    return feed
+
+
+def _source(options: RunOptions) -> str:
+    """How to name the data."""
+    return str(options.inputs) if isinstance(options.inputs, str | Path) else "inputs"
+
+
+def _shuffle(options: RunOptions, batches: Batches, checkpoint: Checkpoint | None) -> int | None:
+    """The seed of the order of a data set: as asked, and as before.
+
+    Raises:
+        UsageError: it is asked for otherwise than before.
+    """
+    before = None if checkpoint is None else checkpoint.data
+    if before is None:
+        return options.shuffle
+    if options.shuffle not in (None, before.shuffle):
+        how = "as it lies" if before.shuffle is None else f"with --shuffle {before.shuffle}"
+        raise UsageError(
+            f"--shuffle {options.shuffle}: the run went through its data {how}",
+            hint="leave --shuffle out to go on at the same place of the same order",
+        )
+    if (before.items, before.per_batch) != (batches.items, batches.per_batch):
+        options.notice(
+            f"note: there were {before.items:,} rows or files to go through in batches of {before.per_batch:,}; now "
+            f"there are {batches.items:,}, in batches of {batches.per_batch:,}"
+        )
+    return before.shuffle
+
+
+def _with_constants(graph: Graph, values: Values) -> Graph:
+    """The graph with values for the constants that it does not hold."""
+    constants = {**graph.constants, **{name: values.whole(name) for name in values.absent}}
+    return replace(graph, constants=constants) if values.absent else graph
+
+
+def loss_of(graph: Graph, wanted: str | None = None) -> str:
+    """The output that is called the loss; "" if there is none.
+
+    Raises:
+        UsageError: the wanted one is no output, or no scalar in floating point.
+    """
+    next_states = {pair.following for pair in graph.state}
+    fit = [
+        name
+        for name in graph.outputs
+        if name not in next_states and graph.tensors[name].elements == 1 and graph.tensors[name].dtype.is_float
+    ]
+    if wanted is None:
+        return fit[0] if fit else ""
+    if wanted not in fit:
+        raise UsageError(
+            f"{wanted!r} cannot be the loss",
+            facts=(f"floating-point scalars among the results: {', '.join(fit) or 'none'}",),
+        )
+    return wanted
