@@ -23,8 +23,8 @@ from planner.runtime.values.feed import Feed
 from planner.runtime.values.state import not_finite
 from planner.runtime.values.tiles import load_tiles
 
-Kept: TypeAlias = Mapping[tuple[int, str], np.ndarray]
-"""By worker and collected buffer, a copy of the next state."""
+Kept: TypeAlias = Mapping[tuple[str, Region], np.ndarray]
+"""A copy of the next state, tile by tile: by tensor and region."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,29 +119,19 @@ class Evaluator:
 
 
 def keep_next_state(engine: Engine, state: tuple[StatePair, ...]) -> Kept:
-    """Copies of the next state, of the workers that this process reaches."""
+    """Copies of the next state, of the workers that this process reaches: of a tile that several hold, one."""
     names = {pair.following for pair in state}
     engine.pull(names)
-    return {
-        (program.worker, name): engine.array(program.worker, name).copy()
-        for program in engine.here
-        for name in program.collected
-        if program.buffers[name].tensor in names
-    }
+    kept: dict[tuple[str, Region], np.ndarray] = {}
+    for program in engine.here:
+        for name in program.collected:
+            buffer = program.buffers[name]
+            if buffer.tensor in names and (buffer.tensor, buffer.region) not in kept:
+                kept[buffer.tensor, buffer.region] = engine.array(program.worker, name).copy()
+    return kept
 
 
 def begin_from(engine: Engine, kept: Kept, state: tuple[StatePair, ...]) -> None:
     """Makes a next state that was kept the state from which the next step starts."""
-    for program in engine.here:
-        for pair in state:
-            made = {
-                program.buffers[name].region: name
-                for name in program.collected
-                if program.buffers[name].tensor == pair.following
-            }
-            for name in program.loaded:
-                buffer = program.buffers[name]
-                if buffer.tensor == pair.current:
-                    value = kept[program.worker, made[buffer.region]]
-                    np.copyto(engine.array(program.worker, name), value.reshape(buffer.shape))
-    engine.push([pair.current for pair in state])
+    following = {pair.current: pair.following for pair in state}
+    engine.fill(lambda name, region: kept[following[name], region], following.keys())

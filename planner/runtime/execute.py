@@ -252,11 +252,11 @@ class Iterations:
         self._engine.pull(current.keys())
 
         def tile_of(worker: int, name: str) -> np.ndarray:
+            buffer = program.workers[worker].buffers[name]
             if self._verification is not None:
-                region = program.workers[worker].buffers[name].region
-                tile = part_of(self._verification.whole[current[name]], region)
+                tile = part_of(self._verification.whole[current[name]], buffer.region)
             elif self._kept is not None:
-                tile = self._kept[worker, name]
+                tile = self._kept[buffer.tensor, buffer.region]
             else:
                 tile = self._engine.array(worker, name)
             tensor = graph.tensors[current[name]]
