@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from planner.errors import UsageError
+from planner.graph.model import Graph
 from planner.graph.reading.load import load_model
+from planner.graph.to_onnx import write_model
 from planner.planning.capacity.sized import Batches, Samples
 from planner.planning.request import ModelSource
 from planner.training.batch.change import samples_of_inputs
 from planner.training.doors.make import Wishes, make
-from planner.training.doors.read import file_of
+from planner.training.doors.read import file_of, read_step
 from planner.zoo import build, family_of
 
 STATED: Final = "the file states its batch"
@@ -59,7 +62,7 @@ def batches_of_model(wanted: Wanted) -> Batches:
             raise UsageError(f"--batch {batch}: {_FIXED}", hint="write a range, or leave --batch out")
         return Batches(source, None, _FIXED)
     made = make(source.model, replace(training, batch=batch))
-    given = replace(source, make=lambda: made.graph)
+    given = _as_its_file(replace(source, make=lambda: made.graph))
     count = 0 if made.forward is None else samples_of_inputs(made.forward)[0]
     if not count:
         return Batches(given, None, "the model says itself how it is trained, and with which batch")
@@ -95,7 +98,21 @@ def _of_zoo(source: ModelSource, batch: int | None) -> Batches:
         family_of(name).batch_of(name) if batch is None else batch,
         lambda size: replace(source, make=lambda: build(name, batch=size)),
     )
-    return Batches(samples.at(samples.given), samples, "")
+    return Batches(_as_its_file(samples.at(samples.given)), samples, "")
+
+
+def _as_its_file(source: ModelSource) -> ModelSource:
+    """The graph as its file is read when its plan runs: reading makes constants of what is known."""
+    make = source.make
+    assert make is not None, "a file is read as it is"
+
+    def read() -> Graph:
+        with TemporaryDirectory() as folder:
+            written = Path(folder) / "model.onnx"
+            write_model(make(), written)
+            return read_step(written, operators=source.descriptions)
+
+    return replace(source, make=read)
 
 
 def _symbol_of_samples(model: Path) -> str | None:
