@@ -122,7 +122,10 @@ def test_random_plans_of_a_transformer_with_partial_tensors(workers: int) -> Non
     assert program.predicted_bytes == plan.moved_bytes > 0
 
 
-@pytest.mark.parametrize(("model", "workers"), by_night(FAMILIES, [3, 4], one_of=2))
+@pytest.mark.parametrize(
+    ("model", "workers"),
+    by_night(FAMILIES, [3, 4], one_of=2, night=[("wresnet-101-6", 4), ("inception-v3", 4)]),
+)
 def test_random_plans_of_the_zoo(random_plan: Callable[[Problem, int, int], Decided], model: str, workers: int) -> None:
     graph = zoo.build(model)
     ops = opdefs.standard().bind_all(graph)

@@ -21,11 +21,13 @@ def spread(*values: Iterable[Any], one_of: int) -> Cases:
     return [_case(case, None if is_one else pytest.mark.slow) for case, is_one in _on_diagonals(values, one_of)]
 
 
-def by_night(*values: Iterable[Any], one_of: int) -> Cases:
-    """As ``spread``, but one of so many is slow, which CI runs, and the others run at night."""
+def by_night(*values: Iterable[Any], one_of: int, night: Collection[tuple[Any, ...]] = ()) -> Cases:
+    """As ``spread``, but one of so many is slow, which CI runs, and the others run at night, as do those named."""
+    cases = list(_on_diagonals(values, one_of))
+    assert set(night) <= {tuple(case) for case, is_one in cases if is_one}, "what CI would not run is named in vain"
     return [
-        _case(case, pytest.mark.slow if is_one else pytest.mark.nightly)
-        for case, is_one in _on_diagonals(values, one_of)
+        _case(case, pytest.mark.slow if is_one and tuple(case) not in night else pytest.mark.nightly)
+        for case, is_one in cases
     ]
 
 
