@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from planner.api.arguments import checked, model_file, path_of, texts_of
+from planner.api.arguments import model_file, path_of, takes, texts_of
 from planner.cost.distance import distances, times_the_least
 from planner.cost.tables import CostTables
-from planner.descriptions import UnknownOps
 from planner.machine.rates import Rates
-from planner.options import AnyModel, AnyPath
+from planner.options.planning import CompareOptions
 from planner.planning.limit.trial import Trial, trial_of
 from planner.planning.machines import Target, target_of, time_of
 from planner.planning.objective import LITERATURE, of_the_literature
 from planner.planning.request import PlanRequest, source_of
 from planner.planning.session import Session
-from planner.progress import Progress, silent
 from planner.results import Comparison, ComparisonRow
 from planner.search.decide import STRATEGIES
 from planner.search.decided import Decided
 
 
-@checked
-def compare(
-    model: AnyModel,
-    *,
-    gpus: int | None = None,
-    topology: str | None = None,
-    rates: str | None = None,
-    dim: Mapping[str, int] | None = None,
-    value: Mapping[str, str | float] | None = None,
-    state: AnyPath | None = None,
-    profile: AnyPath | None = None,
-    opdefs: AnyPath | None = None,
-    unknown_ops: UnknownOps = "refuse",
-    progress: Progress = silent,
-) -> Comparison:
+@takes(CompareOptions)
+def compare(options: CompareOptions) -> Comparison:  # noqa: D417 - those are the fields of the options
     """Plans a training graph by every strategy of the literature.
 
     Tofu's own plan is the one that ``plan`` makes where nothing else is asked for: on a topology for the least time.
@@ -62,10 +45,12 @@ def compare(
             for row in planner.compare("train.onnx", gpus=8).rows:
                 print(row.strategy, row.moved_bytes, row.reason)
     """
+    values, state, opdefs = texts_of(options.value), path_of(options.state), path_of(options.opdefs)
+    progress = options.progress
     request = PlanRequest(
-        source_of(model_file(model), dim, texts_of(value), path_of(state), path_of(opdefs), unknown_ops),
-        target_of(gpus, topology, path_of(profile)),
-        rates=None if rates is None else Rates.parse(rates),
+        source_of(model_file(options.model), options.dim, values, state, opdefs, options.unknown_ops),
+        target_of(options.gpus, options.topology, path_of(options.profile)),
+        rates=None if options.rates is None else Rates.parse(options.rates),
         progress=progress,
     )
     session, target, tables = Session(request), request.target, CostTables()

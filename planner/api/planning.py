@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from types import MappingProxyType
-from typing import Literal
 
-from planner.api.arguments import bytes_text, checked, model_file, path_of, texts_of
+from planner.api.arguments import bytes_text, model_file, path_of, takes, texts_of
 from planner.artifacts.worker_model import WorkerModel
 from planner.collection import without_collection
 from planner.counted import counts_told
-from planner.descriptions import UnknownOps
 from planner.graph.state_warnings import state_warnings
 from planner.machine.rates import Rates
-from planner.options import AnyModel, AnyPath
+from planner.options.planning import PlanOptions
 from planner.planning.capacity.smaller import saying_what_batch_fits
-from planner.planning.deliveries import Sharing
 from planner.planning.folder import Destination
-from planner.planning.limit.in_steps import OpSchedule
 from planner.planning.machines import memory_limits, memory_of, target_of
-from planner.planning.objective import Objective
 from planner.planning.recomputing import Recompute
 from planner.planning.request import PlanRequest, source_of
 from planner.planning.result import result_of
 from planner.planning.session import Session
-from planner.progress import Progress, silent
 from planner.results import PlanResult
 from planner.runtime.engine.gpu.cuda_changes import cuda_changes
-from planner.search.effort import EffortName
-from planner.search.user_rules.rules import Replication, Rules
+from planner.search.user_rules.rules import Rules
 from planner.spent import measured
 from planner.stop import Stop, StoppedBy
 from planner.units import parse_duration
@@ -44,42 +37,9 @@ _STOPPED: Mapping[StoppedBy, str] = MappingProxyType(
 )
 
 
-@checked
+@takes(PlanOptions)
 @without_collection()
-def plan(
-    model: AnyModel,
-    *,
-    gpus: int | None = None,
-    topology: str | None = None,
-    memory: str | int | None = None,
-    objective: Objective | None = None,
-    rates: str | None = None,
-    dim: Mapping[str, int] | None = None,
-    value: Mapping[str, str | float] | None = None,
-    strategy: str = "tofu",
-    pin: Mapping[str, str] | None = None,
-    forbid: Sequence[tuple[str, str]] = (),
-    replicate: Replication = "all",
-    inputs: Literal["free", "partitioned"] = "free",
-    through_bodies: bool = True,
-    share: Sharing = "auto",
-    op_schedule: OpSchedule = "auto",
-    recompute: str | Sequence[str] = "auto",
-    effort: EffortName | None = None,
-    time: str | None = None,
-    out: AnyPath | None = None,
-    force: bool = False,
-    models: bool = True,
-    state: AnyPath | None = None,
-    sharding_annotations: AnyPath | None = None,
-    profile: AnyPath | None = None,
-    opdefs: AnyPath | None = None,
-    unknown_ops: UnknownOps = "refuse",
-    device: Literal["cpu", "cuda"] = "cpu",
-    progress: Progress = silent,
-    notice: Callable[[str], None] = lambda line: None,
-    stop: Stop | None = None,
-) -> PlanResult:
+def plan(options: PlanOptions) -> PlanResult:  # noqa: D417 - those are the fields of the options
     """Plans a training graph, and writes the plan and one model for each worker.
 
     Args:
@@ -139,34 +99,36 @@ def plan(
             print(result.plan.moved_bytes, result.plan.certified_gap, result.plan.tilings["fc.weight"])
     """
     started = perf_counter()
-    path = model_file(model)
-    stop = Stop() if stop is None else stop
-    if time is not None:
-        stop.end_after(parse_duration(time, "--time"))
-        effort = effort or "thorough"
-    target, memory_bytes = target_of(gpus, topology, path_of(profile)), memory_of(bytes_text(memory))
+    path, progress, device = model_file(options.model), options.progress, options.device
+    stop = Stop() if options.stop is None else options.stop
+    if options.time is not None:
+        stop.end_after(parse_duration(options.time, "--time"))
+    target = target_of(options.gpus, options.topology, path_of(options.profile))
+    memory_bytes = memory_of(bytes_text(options.memory))
+    values, state, opdefs = texts_of(options.value), path_of(options.state), path_of(options.opdefs)
+    recompute = (options.recompute,) if isinstance(options.recompute, str) else options.recompute
     request = PlanRequest(
-        source_of(path, dim, texts_of(value), path_of(state), path_of(opdefs), unknown_ops),
+        source_of(path, options.dim, values, state, opdefs, options.unknown_ops),
         target,
         memory_bytes,
         memory_limits(memory_bytes, target.machine, target.workers),
-        wanted=objective,
-        rates=None if rates is None else Rates.parse(rates),
-        strategy=strategy,
-        rules=Rules(pin or {}, tuple(forbid), replicate),
-        partitioned_inputs=inputs == "partitioned",
-        through_bodies=through_bodies,
-        shares=share == "auto",
-        op_schedule=op_schedule,
-        recompute=Recompute.parse((recompute,) if isinstance(recompute, str) else recompute),
-        effort=effort or "normal",
-        wants_program=models or device == "cuda",
+        wanted=options.objective,
+        rates=None if options.rates is None else Rates.parse(options.rates),
+        strategy=options.strategy,
+        rules=Rules(options.pin or {}, tuple(options.forbid), options.replicate),
+        partitioned_inputs=options.inputs == "partitioned",
+        through_bodies=options.through_bodies,
+        shares=options.share == "auto",
+        op_schedule=options.op_schedule,
+        recompute=Recompute.parse(recompute),
+        effort=options.effort or ("normal" if options.time is None else "thorough"),
+        wants_program=options.models or device == "cuda",
         progress=progress,
         stop=stop,
     )
     stop.must_fit = request.limits is not None
-    directory = path_of(out) or Path(f"{path.stem}.tofu{target.workers}")
-    destination = Destination(directory, force, path_of(sharding_annotations), models)
+    directory = path_of(options.out) or Path(f"{path.stem}.tofu{target.workers}")
+    destination = Destination(directory, options.force, path_of(options.sharding_annotations), options.models)
     destination.try_it()
     with measured() as spent, counts_told(progress):
         session = Session(request)
@@ -183,11 +145,11 @@ def plan(
                 for worker, fixed in zip(partitioned.program.workers, partitioned.fixed, strict=True)
             )
             if sentence := cuda_changes(workers).sentence():
-                notice(sentence)
+                options.notice(sentence)
         warnings = (*warnings, *state_warnings(session.whole))
         # Only now: the plans beside this one are searched for, too, and may be what the stop leaves out.
         complete = replace(complete, stopped_by=stop.stopped_by, warnings=warnings)
         if stop.stopped_by is not None:
-            notice(_STOPPED[stop.stopped_by])
+            options.notice(_STOPPED[stop.stopped_by])
         destination.write(session, complete, planned.trial)
         return result_of(session, planned, complete, beside, destination, started, spent)

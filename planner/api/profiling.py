@@ -16,7 +16,7 @@ Ops inside of the bodies of composite ops are among them: a plan may cut through
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -24,13 +24,12 @@ from pathlib import Path
 from typing import Literal
 
 from planner.algebra.tiling import Tiling
-from planner.api.arguments import bytes_text, checked, model_file, path_of, texts_of
+from planner.api.arguments import bytes_text, model_file, path_of, takes, texts_of
 from planner.api.measuring import PartTimes
 from planner.cost.roofline import says_speed
 from planner.cost.seconds.measured import refuse_several_speeds
 from planner.cost.seconds.parts import different_parts
 from planner.cost.tables import CostTables
-from planner.descriptions import UnknownOps
 from planner.errors import UsageError
 from planner.graph.decompositions import expand
 from planner.graph.model import Graph
@@ -38,13 +37,13 @@ from planner.graph.rewriting.canonical import canonical
 from planner.installed import require_runtime, runtime_notes
 from planner.machine.device_profile import DeviceProfile
 from planner.machine.topology_file import Machine
-from planner.options import AnyModel, AnyPath
+from planner.options.planning import ProfileOptions
 from planner.planning.bodies import decide_with_bodies, only_through_bodies
 from planner.planning.limit.trial import Trial, trial_of
 from planner.planning.machines import Target, target_of
 from planner.planning.objective import LITERATURE, Times, of_the_literature, timed
 from planner.planning.request import source_of
-from planner.progress import Progress, silent
+from planner.progress import Progress
 from planner.results import ProfileResult
 from planner.runtime.engine.core.sessions import cores
 from planner.runtime.engine.gpu.devices import require_cuda
@@ -63,24 +62,8 @@ _ROUNDS = 3
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
-@checked
-def profile(
-    model: AnyModel,
-    *,
-    gpus: int | None = None,
-    topology: str | None = None,
-    device: Literal["cpu", "cuda"] = "cpu",
-    memory: str | int | None = None,
-    dim: Mapping[str, int] | None = None,
-    value: Mapping[str, str | float] | None = None,
-    state: AnyPath | None = None,
-    opdefs: AnyPath | None = None,
-    unknown_ops: UnknownOps = "refuse",
-    custom_ops: Sequence[AnyPath] = (),
-    out: AnyPath | None = None,
-    progress: Progress = silent,
-    notice: Callable[[str], None] = lambda line: None,
-) -> ProfileResult:
+@takes(ProfileOptions)
+def profile(options: ProfileOptions) -> ProfileResult:  # noqa: D417 - those are the fields of the options
     """Measures what the ops of a training graph, and parts of them, take on this machine, and writes a profile.
 
     Args:
@@ -109,25 +92,26 @@ def profile(
             planner.profile("train.onnx", gpus=4, out="train.yaml")
     """
     started = time.perf_counter()
-    path = model_file(model)
-    target = path_of(out) or Path(f"{path.stem}.profile.yaml")
+    path, gpus, topology, progress = model_file(options.model), options.gpus, options.topology, options.progress
+    target = path_of(options.out) or Path(f"{path.stem}.profile.yaml")
     _check_target(target)
     require_runtime()
     for line in runtime_notes():
-        notice(line)
+        options.notice(line)
     on = Target(1) if gpus is None and topology is None else target_of(gpus, topology)
     machine, workers, levels = on.machine, on.workers, on.levels or (on.workers,)
     if machine is not None:
         refuse_several_speeds(machine.devices)
-    stopwatch = _stopwatch(device, workers, tuple(map(Path, custom_ops)))
-    stated = bytes_text(memory)
+    stopwatch = _stopwatch(options.device, workers, tuple(map(Path, options.custom_ops)))
+    stated = bytes_text(options.memory)
     limit = stopwatch.free_bytes // 2 if stated is None else parse_bytes(stated, "--memory")
     progress(f"reading {path}")
-    source = source_of(path, dim, texts_of(value), path_of(state), path_of(opdefs), unknown_ops)
+    values, state, opdefs = texts_of(options.value), path_of(options.state), path_of(options.opdefs)
+    source = source_of(path, options.dim, values, state, opdefs, options.unknown_ops)
     graph, descriptions = canonical(source.read()).graph, source.descriptions
     times = PartTimes(stopwatch, limit, progress)
     given = f" --topology {topology}" if topology is not None else f" --gpus {gpus}" if gpus is not None else ""
-    so_far = partial(times.profile, graph.name, f"tofu profile {path.name}{given} --device {device}")
+    so_far = partial(times.profile, graph.name, f"tofu profile {path.name}{given} --device {options.device}")
     # Which composites a plan takes through their bodies is known after a search: composites and bodies are measured.
     least = expand(graph, only_through_bodies(graph, descriptions)).graph
     ops = descriptions.bind_all(least)

@@ -3,55 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import click
 
+from planner.commands.derived import derived, given
 from planner.commands.exit_codes import EXIT_DONE
-from planner.commands.options import (
-    DIM,
-    JSON,
-    MODEL,
-    OPDEFS,
-    PROFILE,
-    RATES,
-    STATE,
-    UNKNOWN_OPS,
-    VALUE,
-    by_name,
-    check_count,
-    sizes,
-)
+from planner.commands.options import JSON, check_count, takes_model
 from planner.commands.show import show
+from planner.options.planning import CompareOptions
 
 
 @click.command(short_help="Every strategy of the literature beside the found plan.")
-@MODEL
-@click.option(
-    "--gpus", type=click.IntRange(min=1), metavar="K", help="How many GPUs; of a topology's, the nearest so many."
-)
-@click.option("--topology", metavar="FILE|NAME", help="A topology file or the name of one, to estimate times for.")
-@RATES
-@DIM
-@VALUE
-@STATE
-@PROFILE
-@OPDEFS
-@UNKNOWN_OPS
+@takes_model
+@derived(CompareOptions)
 @JSON
-def compare(
-    model: Path,
-    gpus: int | None,
-    topology: str | None,
-    rates: str | None,
-    dims: tuple[tuple[str, str], ...],
-    values: tuple[tuple[str, str], ...],
-    state: Path | None,
-    profile: Path | None,
-    opdefs: Path | None,
-    unknown_ops: Literal["refuse", "replicate"],
-    json_wanted: bool,
-) -> int:
+def compare(model: Path, json_wanted: bool, **options: Any) -> int:
     """Plan MODEL by every strategy of the literature, and print what each of them moves and holds.
 
     Tofu's own plan is for the least cost in bytes, and on a topology for the least estimated time, as that of
@@ -66,27 +33,12 @@ def compare(
       tofu compare train.onnx --topology dgx-h100 --gpus 4
       tofu compare train.onnx --topology dgx-h100 --profile h100.yaml
     """
-    check_count("compare", gpus, topology)
-    from planner.graph.reading.named_file import require_model
-
-    require_model(model)
+    check_count("compare", options["gpus"], options["topology"])
     from planner import api
     from planner.report import tables
 
     show(
-        lambda line: api.compare(
-            model,
-            gpus=gpus,
-            topology=topology,
-            rates=rates,
-            dim=sizes(dims),
-            value=by_name(values, "--value"),
-            state=state,
-            profile=profile,
-            opdefs=opdefs,
-            unknown_ops=unknown_ops,
-            progress=line,
-        ),
+        lambda line: api.compare(model, progress=line, **given(CompareOptions, options)),
         tables.compare,
         json_wanted,
     )

@@ -10,7 +10,7 @@ import click
 from planner.commands.derived import derived, given
 from planner.commands.exit_codes import EXIT_DONE
 from planner.commands.grouped_help import TRAINING_GROUPS, GroupedCommand
-from planner.commands.options import JSON, MODEL
+from planner.commands.options import JSON, takes_model
 from planner.commands.show import show
 from planner.options.training import GradOptions
 
@@ -22,7 +22,7 @@ _GROUPS = {
 
 
 @click.command(cls=GroupedCommand, groups=_GROUPS, short_help="Build the training graph of a forward model.")
-@MODEL
+@takes_model
 @derived(GradOptions)
 @JSON
 def grad(model: Path, json_wanted: bool, **options: Any) -> int:
@@ -44,9 +44,6 @@ def grad(model: Path, json_wanted: bool, **options: Any) -> int:
       tofu grad artifacts/ -o train.onnx
       tofu grad net.onnx --loss mse --optimizer adam --format training-info -o net.training.onnx
     """
-    from planner.graph.reading.named_file import require_model
-
-    require_model(model)
     from planner import api
     from planner.report import tables
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -118,12 +119,6 @@ def check_one_form(*, json_wanted: bool, markdown_wanted: bool) -> None:
         raise UsageError("--json and --markdown exclude each other", hint="run it twice, or render the JSON")
 
 
-STRATEGIES = [
-    *("tofu", "tofu-recursion", "soybean", "soybean-levels", "layer-wise", "data", "model", "mixed", "hybrid"),
-    *("megatron", "fsdp", "fsdp-megatron", "context", "expert", "distcnn", "allrow-greedy", "spartan", "equalchop"),
-    "icml18",
-]
-"""Those of planner.search.literature.methods, which is not imported for its names alone."""
 JSON = click.option(
     "--json", "json_wanted", is_flag=True, help="Print the result as JSON, and nothing else, on stdout."
 )
@@ -179,10 +174,17 @@ PROFILE = click.option(
     metavar="FILE",
     help="What ops were measured to take on the topology's devices, by `tofu profile`.",
 )
-RATES = click.option(
-    "--rates",
-    metavar="RATES",
-    help="What repeated and uneven work is worth in moved bytes: link=450GB/s,memory=3.35TB/s,compute=60TFLOP/s.  "
-    "[default: a memory 8 times as fast as a link, 128 operations in a byte's time]",
-)
 MODEL = click.argument("model", type=click.Path(path_type=Path))
+
+
+def takes_model(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command MODEL; one that is not there is refused before anything heavy is imported."""
+
+    @wraps(function)
+    def call(model: Path, **options: Any) -> Any:
+        from planner.graph.reading.named_file import require_model
+
+        require_model(model)
+        return function(model, **options)
+
+    return MODEL(call)

@@ -103,3 +103,20 @@ def undescribed() -> Any:
         default="refuse",
         shows_default=True,
     )
+
+
+def measured() -> Any:
+    """What ops take, as measured."""
+    return option(
+        "What ops were measured to take on the topology's devices, by `tofu profile`.", default=None, metavar="FILE"
+    )
+
+
+def rates_of() -> Any:
+    """What repeated and uneven work is worth."""
+    return option(
+        "What repeated and uneven work is worth in moved bytes: link=450GB/s,memory=3.35TB/s,compute=60TFLOP/s.  "
+        "[default: a memory 8 times as fast as a link, 128 operations in a byte's time]",
+        default=None,
+        metavar="RATES",
+    )

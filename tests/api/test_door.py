@@ -47,8 +47,8 @@ NO_DOOR = {
 """Commands without a function, and why."""
 PACKAGES = {"zoo", "report", "export"}
 """Functions whose names are those of packages, which are called in their place."""
-OTHER_NAMES = {"dims": "dim", "values": "value", "pins": "pin", "without_models": "models"}
-"""Options that can be repeated, or that take something away, as functions call them."""
+OTHER_NAMES = {"dims": "dim", "values": "value"}
+"""Options that can be repeated, as functions call them."""
 COMMAND_LINE_ONLY = {
     "json_wanted": "planner.as_json(result)",
     "markdown_wanted": "a form in which the command prints",

@@ -1,0 +1,190 @@
+"""How a model is planned: options of ``plan``, ``compare`` and ``profile``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from planner.options import (
+    AnyModel,
+    AnyPath,
+    UnknownOps,
+    argument,
+    dims,
+    measured,
+    option,
+    options,
+    own_ops,
+    rates_of,
+    states,
+    undescribed,
+    values,
+)
+from planner.progress import Progress, silent
+from planner.records import Positive
+from planner.stop import Stop
+
+STRATEGIES = (
+    *("tofu", "tofu-recursion", "soybean", "soybean-levels", "layer-wise", "data", "model", "mixed", "hybrid"),
+    *("megatron", "fsdp", "fsdp-megatron", "context", "expert", "distcnn", "allrow-greedy", "spartan", "equalchop"),
+    "icml18",
+)
+"""Those of planner.search.literature.methods, which is not imported for its names alone."""
+
+
+@options
+class PlanOptions:
+    """What ``tofu plan`` and ``planner.plan`` are asked for."""
+
+    model: AnyModel = argument(kw_only=False)
+    gpus: Positive | None = option(
+        "How many GPUs, each a worker of the plan; of a topology's, the nearest so many.  [default: all of those]",
+        default=None,
+        metavar="K",
+    )
+    topology: str | None = option(
+        "A topology file, or one that ships with tofu by its name.", default=None, metavar="FILE|NAME"
+    )
+    memory: str | int | None = option(
+        "What the tensors of a worker may take, such as 12GiB.  [default: what the topology's devices have]",
+        default=None,
+        metavar="BYTES",
+    )
+    objective: Literal["bytes", "time"] | None = option(
+        "The least cost in bytes, moved and excess, or the least estimated time on the topology.  [default: time with "
+        "--topology, else bytes]",
+        default=None,
+    )
+    rates: str | None = rates_of()
+    dim: Mapping[str, int] | None = dims()
+    value: Mapping[str, str | float] | None = values()
+    strategy: str = option(
+        f"The found plan, or one of the literature to compare it with: {', '.join(STRATEGIES[1:])}.",
+        default="tofu",
+        choices=STRATEGIES,
+        metavar="NAME",
+        shows_default=True,
+    )
+    pin: Mapping[str, str] | None = option(
+        "Hold a tensor to a tiling, such as W=S(0), 'W=S(0)/2 R/2', '*.weight=R' or dx=P; repeatable.",
+        default=None,
+        metavar="TENSOR=TILING",
+    )
+    forbid: Sequence[tuple[str, str]] = option(
+        "Take a placement from a tensor, or from all that match, such as W=S(1) or 'act*=R'; repeatable.",
+        default=(),
+        metavar="TENSOR=PLACEMENT",
+    )
+    replicate: Literal["weights", "all", "none"] = option(
+        "What may be replicated where it can be cut: state and inputs, any tensor, or nothing.",
+        default="all",
+        shows_default=True,
+    )
+    inputs: Literal["free", "partitioned"] = option(
+        "Inputs arrive as the plan wants them, for nothing, or in disjoint parts; what is needed beyond is charged.",
+        default="free",
+        shows_default=True,
+    )
+    through_bodies: bool = True
+    share: Literal["none", "auto"] = option(
+        "What several readers have brought to them: once for each, or once for all where that saves bytes.",
+        default="auto",
+        shows_default=True,
+    )
+    op_schedule: Literal["auto", "whole", "stepped"] = option(
+        "Products and convolutions at once, or chunk by chunk while operands circulate: where memory asks, or all.",
+        default="auto",
+        shows_default=True,
+    )
+    recompute: str | Sequence[str] = option(
+        "Activations that are computed again for the backward pass: what is best where memory asks for it, none, all "
+        "inside of repeated blocks, or those that match; patterns are repeatable.  [default: auto]",
+        default="auto",
+        metavar="auto|none|all|PATTERN",
+        is_repeated=True,
+    )
+    effort: Literal["quick", "normal", "thorough"] | None = option(
+        "Work on a bound for all plans, and on plans nearer to it: none, as much as seconds do, or minutes.  "
+        "[default: normal; thorough with --time]",
+        default=None,
+    )
+    time: str | None = option(
+        "End the search after 30s, 5m or 1h with the best plan so far, as Ctrl-C does.  [default: when all is done]",
+        default=None,
+        metavar="TIME",
+    )
+    out: AnyPath | None = option(
+        "Where to write the plan.  [default: MODEL.tofuK in the working directory]", default=None, metavar="DIR"
+    )
+    force: bool = option("Replace a plan that is there; a folder with anything else in it stays.", default=False)
+    models: bool = option(
+        "Write the plan alone; `tofu build` writes the workers' models, and so does `tofu run`. Of more than 4 "
+        "million ops times workers memory and time are then what tables say, at least.",
+        default=True,
+    )
+    state: AnyPath | None = states()
+    sharding_annotations: AnyPath | None = option(
+        "Also write the model with the tilings as ONNX sharding annotations.", default=None, metavar="FILE"
+    )
+    profile: AnyPath | None = measured()
+    device: Literal["cpu", "cuda"] = option(
+        "Where the plan is to run; for cuda, say which ops have no CUDA kernel. The plan is the same.",
+        default="cpu",
+        shows_default=True,
+    )
+    opdefs: AnyPath | None = own_ops()
+    unknown_ops: UnknownOps = undescribed()
+    progress: Progress = silent
+    notice: Callable[[str], None] = lambda line: None
+    stop: Stop | None = None
+
+
+@options
+class CompareOptions:
+    """What ``tofu compare`` and ``planner.compare`` are asked for."""
+
+    model: AnyModel = argument(kw_only=False)
+    gpus: Positive | None = option("How many GPUs; of a topology's, the nearest so many.", default=None, metavar="K")
+    topology: str | None = option(
+        "A topology file or the name of one, to estimate times for.", default=None, metavar="FILE|NAME"
+    )
+    rates: str | None = rates_of()
+    dim: Mapping[str, int] | None = dims()
+    value: Mapping[str, str | float] | None = values()
+    state: AnyPath | None = states()
+    profile: AnyPath | None = measured()
+    opdefs: AnyPath | None = own_ops()
+    unknown_ops: UnknownOps = undescribed()
+    progress: Progress = silent
+
+
+@options
+class ProfileOptions:
+    """What ``tofu profile`` and ``planner.profile`` are asked for."""
+
+    model: AnyModel = argument(kw_only=False)
+    gpus: Positive | None = option("Also parts of ops, as K workers compute them.", default=None, metavar="K")
+    topology: str | None = option(
+        "The same, for the workers of a topology and its plans for the least time.", default=None, metavar="FILE|NAME"
+    )
+    device: Literal["cpu", "cuda"] = option("What to measure on.", default="cpu", shows_default=True)
+    memory: str | int | None = option(
+        "What the tensors of one op may take; larger ones are not measured.  [default: half of what is free]",
+        default=None,
+        metavar="BYTES",
+    )
+    dim: Mapping[str, int] | None = dims()
+    value: Mapping[str, str | float] | None = values()
+    state: AnyPath | None = states()
+    opdefs: AnyPath | None = own_ops()
+    unknown_ops: UnknownOps = undescribed()
+    custom_ops: Sequence[AnyPath] = option(
+        "A library of custom operators for ONNX Runtime; repeatable.", default=(), metavar="LIBRARY.so"
+    )
+    out: AnyPath | None = option(
+        "Where to write the profile: .yaml or .json.  [default: MODEL.profile.yaml in the working directory]",
+        default=None,
+        metavar="FILE",
+    )
+    progress: Progress = silent
+    notice: Callable[[str], None] = lambda line: None
