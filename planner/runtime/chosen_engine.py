@@ -5,10 +5,11 @@ Where each worker's tensors are, and who starts it:
     local       threads of a supervised child           process/
     processes   a supervised child for each worker      process/
     mpi         a rank for each worker                  mpi/
-    (tests)     threads of this very process            core/
+                threads of this very process            core/, where a plan is in memory
 
 each on CPUs, or on GPUs by what ``gpu/`` hands to it: another child, another place for a rank's worker to compute. What
-an engine does not need is not imported: a run on CPUs loads nothing that is for GPUs, one without ranks no messages.
+an engine does not need is not imported: a run on CPUs loads nothing that computes on GPUs, one without ranks no
+messages.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from planner.runtime.engine.gpu.cuda import CudaBackend
 from planner.runtime.engine.gpu.cuda_messages import StagedBackend, gpu_of_rank
 from planner.runtime.engine.mpi.message_engine import MessageEngine
 from planner.runtime.engine.mpi.messages import messages
+from planner.runtime.evaluation import keep_next_state
 from planner.runtime.plan_files import LoadedPlan, load_plan
 from planner.runtime.values.state import Values
 from planner.runtime.values.tiles import hand_out_tiles
@@ -245,6 +246,29 @@ def test_a_state_that_is_handed_out_reaches_the_gpus(plan_of: Planner) -> None:
         }
 
     for found in together(plan, PostOffice(4), hand_out, make_backend=gpu()):
+        assert found
+        assert all(found.values()), found
+
+
+def test_a_next_state_that_is_kept_is_the_gpus(plan_of: Planner) -> None:
+    """As held-out data and checkpoints take it: of this rank's worker, without the others."""
+    plan = plan_of(MLP, 2)
+    following = {pair.following for pair in plan.program.state}
+
+    def keep(engine: MessageEngine) -> Any:
+        engine.fill(Values(plan.graph).tile)
+        engine.iterate()
+        kept = keep_next_state(engine, plan.program.state)
+        (mine,) = engine.here
+        backend = engine._executor._backend
+        assert isinstance(backend, CudaBackend)
+        return {
+            name: backend.array(mine.worker, name).view.tobytes() == kept[buffer.tensor, buffer.region].tobytes()
+            for name, buffer in mine.buffers.items()
+            if name in mine.collected and buffer.tensor in following
+        }
+
+    for found in together(plan, PostOffice(2), keep, make_backend=gpu()):
         assert found
         assert all(found.values()), found
 
