@@ -101,11 +101,11 @@ def test_the_page_of_an_operator() -> None:
 
 
 def test_the_page_of_an_operator_with_a_body_says_what_that_computes() -> None:
-    page = operator_page("Hardmax", opdefs.standard(), ())
+    page = operator_page("Hardmax", opdefs.standard(), all_cases())
     text = io.StringIO()
     report.print_page(CheckedPage(page, None), text)
     assert "also cut      through simpler ops, where that costs less: 1 at the first place of the" in text.getvalue()
-    assert operator_page("MatMul", opdefs.standard(), ()).body == ""
+    assert operator_page("MatMul", opdefs.standard(), all_cases()).body == ""
 
 
 def test_the_page_of_an_attention_shows_what_is_joined_along_its_keys() -> None:
