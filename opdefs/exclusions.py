@@ -6,7 +6,7 @@ as it infers and lowered where it trains. What is lowered may be another domain'
 
 from __future__ import annotations
 
-from planner.graph.rewriting.randomness import LOWERINGS
+from planner.graph.decompositions.registry import Purpose, decompositions
 
 _CONTROL = "control flow: a subgraph of its own, run as often as the data say"
 _SEQUENCE = "its values are sequences of tensors, and a plan splits tensors"
@@ -44,7 +44,8 @@ EXCLUDED: dict[str, str] = {
 
 LOWERED: dict[str, str] = {
     **dict.fromkeys(
-        LOWERINGS, "lowered: written in described operators, as a function of seed, op, step and global index"
+        decompositions(Purpose.RANDOM),
+        "lowered: written in described operators, as a function of seed, op, step and global index",
     ),
     "com.microsoft.Attention": "lowered: three products and a MultiHeadAttention, which are cut by head",
     "com.microsoft.EmbedLayerNormalization": "lowered: lookups and a SkipLayerNormalization, each cut by itself",

@@ -1,7 +1,7 @@
 """ONNX Runtime's own attention and rotary embedding: samples and heads are independent, and most queries.
 
 Heads lie side by side in the last dim, which is cut between them. A bias and past keys and values of a
-MultiHeadAttention are written in other operators before a plan is made (``planner.graph.folding.microsoft_forms``).
+MultiHeadAttention are written in other operators before a plan is made (``planner.graph.decompositions.reading``).
 """
 
 from __future__ import annotations

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from planner import opdefs
 from planner.errors import UsageError, did_you_mean
-from planner.graph.folding.microsoft_forms import FORMS
-from planner.graph.rewriting.randomness import LOWERINGS
+from planner.graph.decompositions.registry import Purpose, decompositions
 from planner.installed import require_runtime, runtime_notes
 from planner.opdefs.exclusions import EXCLUDED, LOWERED
 from planner.progress import Progress, silent
@@ -53,9 +52,9 @@ class Operators:
         lowered = next((name for name in LOWERED if name.lower() == op_type.lower()), op_type)
         if lowered in LOWERED and ("", lowered) not in self.descriptions:
             domain, _, name = lowered.rpartition(".")
-            function = FORMS[domain, name] if domain else LOWERINGS[name]
-            source = "planner/graph/folding/microsoft_forms.py" if domain else "planner/graph/rewriting/randomness.py"
-            text = f"{inspect.getdoc(function)}\n{LOWERED[lowered]}"
+            found = decompositions(Purpose.READING if domain else Purpose.RANDOM)[lowered]
+            source = f"{found.function.__module__.replace('.', '/')}.py"
+            text = f"{inspect.getdoc(found.function)}\n{LOWERED[lowered]}"
             return CheckedPage(OperatorPage(domain, name, source, text, ()), None)
         page = operator_page(op_type, self.descriptions, self._cases)
         try:

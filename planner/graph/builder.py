@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.graph.model import Attribute, DType, Graph, Op, Shape, StatePair, Tensor
 from planner.graph.protos import dtype_of_array
-from planner.graph.rewriting.randomness import LOWERINGS
+from planner.graph.traits import RANDOM
 from planner.graph.wellformed import fresh_name
 from planner.graph.writer import NO_ATTRIBUTES, Writer
 
@@ -161,7 +161,7 @@ class Builder(Writer):
         """Emits an op, or hands back the outputs of an equal one; see ``Writer``."""
         stated = tuple(sorted(attributes.items(), key=lambda item: item[0]))
         key = (domain, op_type, tuple(inputs), stated)
-        if key in self._memo and op_type not in LOWERINGS:
+        if key in self._memo and op_type not in RANDOM and op_type != "Dropout":
             return self._memo[key]
         stem = f"{self._scope}.{hint or op_type.lower()}" if self._scope else hint or op_type.lower()
         names = tuple(self.reserve(stem) for _ in shapes)

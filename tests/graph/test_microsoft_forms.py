@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 
 from planner import opdefs
 from planner.errors import ModelError, TofuError, UnsupportedError
-from planner.graph.folding.microsoft_forms import FORMS
+from planner.graph.decompositions.registry import Purpose, decompositions
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
 
@@ -203,7 +203,7 @@ def test_what_is_not_taken_is_named(change: dict[str, object], said: str) -> Non
     assert said in text
 
 
-@pytest.mark.parametrize("op_type", sorted(name for _, name in FORMS))
+@pytest.mark.parametrize("op_type", sorted(name.rpartition(".")[2] for name in decompositions(Purpose.READING)))
 @pytest.mark.parametrize("number", range(8))
 def test_inputs_that_are_absent_or_of_other_ranks_are_refused(op_type: str, number: int) -> None:
     rng = np.random.default_rng(number)

@@ -21,9 +21,9 @@ import numpy as np
 import onnx
 
 from cuda_checks import node_cases
+from planner.graph.decompositions.registry import Purpose, decompositions
 from planner.graph.model import DType
 from planner.graph.protos import dtype_of, elem_type_of
-from planner.graph.rewriting.randomness import LOWERINGS
 from planner.graph.to_onnx import to_model
 from planner.runtime.engine.core.sessions import carried, carried_name, onnxruntime
 from planner.runtime.engine.gpu.cuda import plain
@@ -168,7 +168,7 @@ def main() -> None:
             continue
         if any(node.op_type in options.without for node in model.graph.node):
             continue
-        if any(node.op_type in LOWERINGS for node in model.graph.node):
+        if any(node.op_type in decompositions(Purpose.RANDOM) for node in model.graph.node):
             told["drawn"] += 1
             continue
         kind = getattr(onnx.TensorProto, options.dtype.upper()) if options.dtype else 0

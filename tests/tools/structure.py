@@ -33,7 +33,7 @@ class OpTypeTable:
 def op_type_tables(root: Path) -> Iterator[OpTypeTable]:
     """The private tables of op types of a checkout's planner."""
     known = {schema.name for schema in defs.get_all_schemas_with_history()}
-    for path in sorted((root / "planner").rglob("*.py")):
+    for path in _files(root):
         text = path.read_text(encoding="utf-8")
         if not any(one in known for one in re.findall(r'"([A-Z]\w+)[ "]', text)):
             continue  # most files name no operator, and are not worth a parser's time
@@ -56,14 +56,18 @@ def op_type_tables(root: Path) -> Iterator[OpTypeTable]:
                 yield OpTypeTable(place, target.id, _leads_to_functions(statement.value), named)
 
 
+def _files(root: Path) -> list[Path]:
+    """Those of planner and of the descriptions, which lie in a folder of their own."""
+    return [path for folder in ("opdefs", "planner") for path in sorted((root / folder).rglob("*.py"))]
+
+
 def mentions(root: Path, op_type: str) -> list[str]:
     """The files of a checkout's planner that name an op type in a string: what has to know it.
 
     Sentences do not count: a name is between quotes, or between the blanks of a table of names.
     """
     name = re.compile(rf'"{op_type}"|"(?:[A-Z]\w+ )*{op_type}(?: [A-Z]\w+)* ?"')
-    files = sorted((root / "planner").rglob("*.py"))
-    return [path.relative_to(root).as_posix() for path in files if name.search(path.read_text(encoding="utf-8"))]
+    return [path.relative_to(root).as_posix() for path in _files(root) if name.search(path.read_text(encoding="utf-8"))]
 
 
 def _leads_to_functions(value: ast.expr) -> bool:

@@ -24,10 +24,14 @@ class Purpose(enum.Enum):
 
     READING = "reading"
     """ONNX Runtime's composites, before a plan is made. Writer: ``Emitter``."""
+    RANDOM = "random"
+    """Random operators as functions of an element's index, before a plan is made. Writer: ``Draw``."""
     PARTS = "parts"
     """Composites in ops whose partial results can be joined, where a plan is better so. Writer: ``Emitter``."""
     GRADIENT = "gradient"
     """Composites in operators that have gradient rules. Writer: ``Builder``."""
+    UPDATE = "update"
+    """Optimizers of ai.onnx.preview.training, which no runtime executes. Writer: ``Builder``."""
     CUDA = "cuda"
     """Operators that CUDA has no kernel for. Writer: ``Emitter``."""
 

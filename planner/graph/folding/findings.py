@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.decompositions.registry import Purpose, decomposition
-from planner.graph.folding.microsoft_forms import FORMS
 from planner.graph.folding.sequences import SEQUENCE_OPS
 from planner.graph.model import Op
 from planner.graph.reading.foreign import Operators
 from planner.graph.reading.undescribed import undescribed_error
-from planner.graph.rewriting.randomness import LOWERINGS
 from planner.printable import printable
 
 
@@ -116,6 +114,5 @@ _SHAPES_OF_OTHERS = (
 
 def _is_replaced(op: Op) -> bool:
     """Whether an op needs no description: others stand for it before a plan is made, or it is said why not."""
-    if op.domain:
-        return (op.domain, op.op_type) in FORMS
-    return decomposition(Purpose.PARTS, op) is not None or op.op_type in LOWERINGS or op.op_type in SEQUENCE_OPS
+    purposes = (Purpose.READING,) if op.domain else (Purpose.PARTS, Purpose.RANDOM)
+    return any(decomposition(purpose, op) for purpose in purposes) or (not op.domain and op.op_type in SEQUENCE_OPS)

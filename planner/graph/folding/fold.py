@@ -28,13 +28,13 @@ import numpy as np
 from onnx import NodeProto
 
 from planner.errors import DescriptionError, ModelError, UnsupportedError
+from planner.graph.decompositions.registry import Purpose, decomposition
 from planner.graph.folding.computed import compute, elide
 from planner.graph.folding.evaluate import BOUNDED_BY_INPUTS
 from planner.graph.folding.findings import Findings
 from planner.graph.folding.infer import Inference, UnknownOperatorError
 from planner.graph.folding.known import KnownGraph
 from planner.graph.folding.loops import NotUnrolledError, Unroller
-from planner.graph.folding.microsoft_forms import FORMS
 from planner.graph.folding.restated import (
     Nodes,
     branch_nodes,
@@ -233,7 +233,7 @@ class _Folder:
 
     def _unknown(self, op: Op) -> None:
         """An op that ONNX does not define: others stand for it, or it is believed, or refused."""
-        if self.operators is not None and (op.domain, op.op_type) in FORMS and self._by_form(op):
+        if self.operators is not None and decomposition(Purpose.READING, op) is not None and self._by_form(op):
             return
         if op.domain == "" and op.op_type not in IN_DEFAULT_DOMAIN:
             what = f"op {op.name!r}: no operator {op.op_type} at opset {self.known.opset}"

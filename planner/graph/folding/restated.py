@@ -12,10 +12,10 @@ from typing import Final, TypeAlias
 from onnx import NodeProto, TensorProto
 
 from planner.errors import ModelError, UnsupportedError
+from planner.graph.decompositions.reading import microsoft_form
 from planner.graph.folding.branches import taken_branch
 from planner.graph.folding.known import KnownGraph
 from planner.graph.folding.known_forms import KnownForm, cast_for, gather_for, mod_for, sizes_for, split_for
-from planner.graph.folding.microsoft_forms import microsoft_form
 from planner.graph.folding.sequences import sequence_form
 from planner.graph.model import Op, Tensor
 from planner.graph.protos import array_of, op_to_node, tensor_shape

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 from onnx import ModelProto, NodeProto, OperatorSetIdProto, TensorProto, defs, helper, version_converter
 
 from planner.errors import ModelError, UnsupportedError
-from planner.graph.folding.microsoft_forms import FORMS
+from planner.graph.decompositions.registry import Purpose, decompositions
 from planner.graph.folding.sequences import SEQUENCE_OPS
 from planner.graph.protos import refused_forms
 from planner.graph.reading.foreign import Operators
@@ -156,7 +156,8 @@ def refuse_unsupported(model: ModelProto, nodes: Iterable[NodeProto], operators:
             (perhaps if is_told else facts)[f"{node_label(node)}: {reason}"] = None
         elif operators is not None and node.domain not in ("", "ai.onnx"):
             key = (node.domain, node.op_type)
-            if key not in functions and key not in FORMS and not operators.takes(*key):
+            is_replaced = qualified(*key) in decompositions(Purpose.READING)
+            if key not in functions and not is_replaced and not operators.takes(*key):
                 unknown[f"{node_label(node)}: operator {qualified(*key)} has no description"] = None
     for sparse in model.graph.sparse_initializer:
         facts[f"initializer {sparse.values.name!r}: a sparse tensor"] = None

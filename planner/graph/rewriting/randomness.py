@@ -10,15 +10,14 @@ after 2^32 steps.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
 from planner.errors import UnsupportedError
+from planner.graph.decompositions.registry import Purpose, decompositions
 from planner.graph.emitter import Emitter, free_prefix
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
 from planner.graph.rewriting.random_numbers import MAX_INDEX, Draw, inner_and_outer, make_clock
@@ -53,7 +52,7 @@ def lower_randomness(graph: Graph) -> Graph:
     counter = Tensor(step, (), DType.UINT32)
     shared = Emitter(free_prefix(f"{step}/", taken), {**graph.tensors, step: counter}, graph.constants, graph.opset)
     clock = make_clock(shared, step)
-    emitters = [shared]
+    emitters, lowerings = [shared], decompositions(Purpose.RANDOM)
     ops = [op.renamed({clock.following: following}) for op in shared.ops]
     shared.tensors[following] = replace(shared.tensors.pop(clock.following), name=following)
     for op in graph.ops:
@@ -62,7 +61,8 @@ def lower_randomness(graph: Graph) -> Graph:
             continue
         known = {**graph.tensors, **shared.tensors}
         emitter = Emitter(free_prefix(f"{op.name}/", taken), known, graph.constants, graph.opset)
-        made = LOWERINGS[op.op_type](Draw(emitter, op, clock))
+        made = lowerings[op.op_type](Draw(emitter, op, clock), op)
+        assert made is not None, "what cannot be lowered was refused"
         outputs = {name: output for name, output in zip(made, op.outputs, strict=False) if output}
         ops.extend(inner.renamed(outputs) for inner in emitter.ops)
         # What a lowering makes last gets the name of the op's output, of which the graph has a tensor already.
@@ -96,7 +96,7 @@ def _free(wanted: str, taken: Mapping[str, Tensor]) -> str:
 
 def _is_random(graph: Graph, op: Op) -> bool:
     if op.op_type != "Dropout":
-        return op.op_type in LOWERINGS
+        return op.op_type in decompositions(Purpose.RANDOM)
     if len(op.inputs) < 3 or not op.inputs[2]:
         return False
     training = graph.constants.get(op.inputs[2])
@@ -111,87 +111,3 @@ def _obstacle(graph: Graph, op: Op) -> str:
     if max(inner_and_outer(tensor.shape)[1:]) > MAX_INDEX:
         return f"{tensor.elements} elements are more than its counters can tell apart"
     return ""
-
-
-def _random_normal(draw: Draw) -> tuple[str, ...]:
-    """A standard normal number times scale, plus mean; RandomNormalLike takes shape and dtype of its input."""
-    shape = draw.emitter.shape(draw.op.outputs[0])
-    return (draw.affine(draw.normal(shape), draw.attribute("scale", 1.0), draw.attribute("mean", 0.0)),)
-
-
-def _random_uniform(draw: Draw) -> tuple[str, ...]:
-    """Evenly between low and high; RandomUniformLike takes shape and dtype of its input."""
-    low, high = draw.attribute("low", 0.0), draw.attribute("high", 1.0)
-    return (draw.affine(draw.uniform(draw.emitter.shape(draw.op.outputs[0])), high - low, low),)
-
-
-def _bernoulli(draw: Draw) -> tuple[str, ...]:
-    """1 with the probability that the input says, else 0."""
-    emitter, (x,), (output,) = draw.emitter, draw.op.inputs, draw.op.outputs
-    chance = emitter.cast(x, DType.FLOAT32, "chance")
-    drawn = emitter.each("Less", "drawn", draw.uniform(emitter.shape(x)), chance, dtype=DType.BOOL)
-    return (emitter.cast(drawn, emitter.dtype(output), "result"),)
-
-
-def _dropout(draw: Draw) -> tuple[str, ...]:
-    """Output = x / (1 - ratio) where the mask is true, else 0; the ratio is 0.5 where none is given."""
-    emitter, op = draw.emitter, draw.op
-    x = op.inputs[0]
-    shape, dtype = emitter.shape(x), emitter.dtype(x)
-    given = op.inputs[1] if len(op.inputs) > 1 else ""
-    known = emitter.value(given) if given else np.array(0.5, np.float32)
-    if known is None:
-        ratio = emitter.cast(given, DType.FLOAT32, "ratio")
-        mask = emitter.each("GreaterOrEqual", "mask", draw.uniform(shape), ratio, dtype=DType.BOOL)
-        one = emitter.scalar(1.0, DType.FLOAT32, "one")
-        factor = emitter.cast(emitter.each("Div", "factor32", one, emitter.each("Sub", "kept", one, ratio)), dtype,
-                              "factor")  # fmt: skip
-    else:
-        share = float(known.item())
-        # Of 2^32 numbers those below the threshold are dropped; compared as integers, so that no rounding decides.
-        threshold = min(math.ceil(share * 2**32), 2**32 - 1)
-        least = emitter.scalar(threshold, DType.UINT32, "threshold")
-        mask = emitter.each("GreaterOrEqual", "mask", draw.bits(shape), least, dtype=DType.BOOL)
-        factor = emitter.scalar(1 / (1 - share) if share < 1 else 0.0, dtype, "factor")
-    scaled = emitter.each("Mul", "scaled", x, factor)
-    zero = emitter.scalar(0.0, dtype, "zero")
-    return (emitter.each("Where", "result", mask, scaled, zero), mask)
-
-
-def _multinomial(draw: Draw) -> tuple[str, ...]:
-    """Classes by inversion: the first one at which the running sum of weights, e^x, exceeds a share of their total.
-
-    The weights are whole numbers, so that their sums are the same in any order.
-    """
-    emitter, (x,), (output,) = draw.emitter, draw.op.inputs, draw.op.outputs
-    (rows, classes), shape = emitter.shape(x), emitter.shape(output)
-    weights = draw.weights(x, bits=min(40, 52 - classes.bit_length()))
-    along = emitter.scalar(1, DType.INT64, "along")
-    running = emitter.one("CumSum", (weights, along), (rows, classes), DType.INT64, hint="running")
-    total = emitter.cast(emitter.reduce("ReduceSum", weights, (1,), "total"), DType.FLOAT64, "total64")
-    bits = emitter.cast(draw.bits(shape), DType.FLOAT64, "bits64")
-    share = emitter.each("Mul", "share", bits, emitter.scalar(2.0**-32, DType.FLOAT64, "unit"))
-    reached = emitter.cast(emitter.each("Floor", "floor", emitter.each("Mul", "scaled", share, total)), DType.INT64,
-                           "reached")  # fmt: skip
-    passed = emitter.each(
-        "LessOrEqual", "passed", emitter.reshape(running, (rows, 1, classes), "running3"),
-        emitter.reshape(reached, (*shape, 1), "reached3"), dtype=DType.BOOL,
-    )  # fmt: skip
-    count = emitter.reduce("ReduceSum", emitter.cast(passed, DType.INT64, "passed64"), (2,), "count", keepdims=False)
-    return (emitter.cast(count, emitter.dtype(output), "result"),)
-
-
-Lowering: TypeAlias = Callable[[Draw], "tuple[str, ...]"]
-
-LOWERINGS: Final[Mapping[str, Lowering]] = MappingProxyType(
-    {
-        "Bernoulli": _bernoulli,
-        "Dropout": _dropout,
-        "Multinomial": _multinomial,
-        "RandomNormal": _random_normal,
-        "RandomNormalLike": _random_normal,
-        "RandomUniform": _random_uniform,
-        "RandomUniformLike": _random_uniform,
-    }
-)
-"""By op type of the default domain."""

@@ -1,21 +1,20 @@
 """What stands for the operators of ai.onnx.preview.training, which no runtime executes.
 
-The formulas are those of the operators' specifications: R the learning rate, T the count of updates, X parameters, G
-gradients, V and H what is remembered.
+Optimizers are written out by ``planner.graph.decompositions.update``; a gradient takes the walk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 
 from planner.errors import UnsupportedError
-from planner.graph.attributes import label, number, refuse, text
-from planner.graph.builder import Builder
-from planner.graph.model import DType, Op
+from planner.graph.attributes import label, refuse, text
+from planner.graph.decompositions.registry import Decomposition, Purpose, decompositions
+from planner.graph.model import Op
 from planner.graph.protos import numpy_dtype
 from planner.training import rules
 from planner.training.doors.walk import Lowering, Walk
@@ -59,102 +58,22 @@ def gradient(walk: Walk, op: Op) -> tuple[str, ...]:
     return tuple(found.get(name) or emit.zeros(emit.shape(name), name) for name in xs)
 
 
-def _groups(op: Op, kinds: int) -> list[tuple[str, ...]]:
-    """The variadic inputs after R and T: all X, then all G, and so on, as one tuple for each X."""
-    tensors = op.inputs[2:]
-    count = len(tensors) // kinds
-    if count * kinds != len(tensors):
-        raise refuse(op, f"it has {len(tensors)} tensors, which are no groups of {kinds}")
-    return [tuple(tensors[kind * count + index] for kind in range(kinds)) for index in range(count)]
+def _written_out(written: Decomposition) -> Lowering:
+    def lowering(walk: Walk, op: Op) -> tuple[str, ...]:
+        made = written(walk.builder, op)
+        assert made is not None, "an optimizer is taken or refused"
+        return made
+
+    return lowering
 
 
-def _all(results: list[tuple[str, ...]]) -> tuple[str, ...]:
-    """All first results, then all second ones."""
-    return tuple(name for kind in zip(*results, strict=True) for name in kind)
-
-
-def _regularized(emit: Builder, op: Op, x: str, g: str) -> str:
-    decay = number(op, "norm_coefficient", 0.0)
-    return emit.add(emit.scale(x, decay), g, "regularized") if decay else g
-
-
-def _scalar_of(emit: Builder, name: str, dtype: DType) -> str:
-    """R or T as a scalar: some files give them one dim."""
-    return emit.cast(emit.reshape(name, ()), dtype)
-
-
-def adam(walk: Walk, op: Op) -> tuple[str, ...]:
-    """V_new = alpha V + (1 - alpha) G; H_new = beta H + (1 - beta) G²; X_new = X - R' V_new / (√H_new + epsilon).
-
-    R' = R √(1 - betaᵀ) / (1 - alphaᵀ) where T > 0, else R. X_final = (1 - norm_coefficient_post) X_new.
-    """
-    emit = walk.builder
-    alpha, beta = number(op, "alpha", 0.9), number(op, "beta", 0.999)
-    count = _scalar_of(emit, op.inputs[1], DType.FLOAT64)
-    one = emit.scalar(1.0, count)
-    started = emit.compare("Greater", count, emit.scalar(0.0, count))
-    power = emit.where(started, count, one)
-    first, second = (emit.sub(one, emit.binary("Pow", emit.scalar(base, count), power)) for base in (alpha, beta))
-    bias = emit.where(started, emit.div(emit.unary("Sqrt", second), first), one, "bias")
-    results: list[tuple[str, ...]] = []
-    for x, g, v, h in _groups(op, 4):
-        dtype = emit.dtype(x)
-        rate = emit.mul(_scalar_of(emit, op.inputs[0], dtype), emit.cast(bias, dtype), "rate")
-        own = _regularized(emit, op, x, g)
-        v_new = emit.add(emit.scale(v, alpha), emit.scale(own, 1.0 - alpha), "mean")
-        h_new = emit.add(emit.scale(h, beta), emit.scale(emit.mul(own, own), 1.0 - beta), "squares")
-        root = emit.unary("Sqrt", h_new)
-        deviation = emit.add(root, emit.scalar(number(op, "epsilon", 1e-6), root))
-        x_new = emit.sub(x, emit.mul(rate, emit.div(v_new, deviation)), "next")
-        results.append((emit.scale(x_new, 1.0 - number(op, "norm_coefficient_post", 0.0)), v_new, h_new))
-    return _all(results)
-
-
-def momentum(walk: Walk, op: Op) -> tuple[str, ...]:
-    """V_new = alpha V + beta' G, beta' = beta where T > 0, else 1; X_new = X - R V_new, or X - R (G + alpha V_new)."""
-    emit = walk.builder
-    alpha, beta = number(op, "alpha", 0.9), number(op, "beta", 1.0)
-    ahead = text(op, "mode", "standard") == "nesterov"
-    results: list[tuple[str, ...]] = []
-    for x, g, v in _groups(op, 3):
-        rate = _scalar_of(emit, op.inputs[0], emit.dtype(x))
-        own = _regularized(emit, op, x, g)
-        added = own
-        if beta != 1.0:
-            count = emit.reshape(op.inputs[1], ())
-            started = emit.compare("Greater", count, emit.scalar(0, count))
-            added = emit.mul(own, emit.where(started, emit.scalar(beta, x), emit.scalar(1.0, x), "beta"))
-        v_new = emit.add(emit.scale(v, alpha), added, "momentum")
-        direction = emit.add(own, emit.scale(v_new, alpha)) if ahead else v_new
-        results.append((emit.sub(x, emit.mul(rate, direction), "next"), v_new))
-    return _all(results)
-
-
-def adagrad(walk: Walk, op: Op) -> tuple[str, ...]:
-    """H_new = H + G²; X_new = X - R / (1 + T decay_factor) G / (√H_new + epsilon)."""
-    emit = walk.builder
-    slower = number(op, "decay_factor", 0.0)
-    results: list[tuple[str, ...]] = []
-    for x, g, h in _groups(op, 3):
-        rate = _scalar_of(emit, op.inputs[0], emit.dtype(x))
-        if slower:
-            count = _scalar_of(emit, op.inputs[1], emit.dtype(x))
-            rate = emit.div(rate, emit.add(emit.scale(count, slower), emit.scalar(1.0, count)), "rate")
-        own = _regularized(emit, op, x, g)
-        h_new = emit.add(h, emit.mul(own, own), "squares")
-        root = emit.unary("Sqrt", h_new)
-        adaptive = emit.add(root, emit.scalar(number(op, "epsilon", 1e-6), root))
-        results.append((emit.sub(x, emit.div(emit.mul(rate, own), adaptive), "next"), h_new))
-    return _all(results)
-
-
-_NAMED: Final[Mapping[str, Callable[[Walk, Op], tuple[str, ...]]]] = {
-    "Adagrad": adagrad,
-    "Adam": adam,
-    "Gradient": gradient,
-    "Momentum": momentum,
-}
 TABLE: Final[Mapping[tuple[str, str], Lowering]] = MappingProxyType(
-    {(DOMAIN, name): lowering for name, lowering in _NAMED.items()}
+    {
+        (DOMAIN, "Gradient"): gradient,
+        **{
+            (DOMAIN, name.removeprefix(f"{DOMAIN}.")): _written_out(one)
+            for name, one in decompositions(Purpose.UPDATE).items()
+        },
+    }
 )
 """By domain and operator."""

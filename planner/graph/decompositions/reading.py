@@ -8,15 +8,16 @@ its rows; what is left of an attention is one MultiHeadAttention, which ONNX Run
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
 from planner.errors import ModelError, UnsupportedError
+from planner.graph.decompositions.registry import Purpose, decomposition, stands_for
+from planner.graph.emitter import Emitter
 from planner.graph.model import Attribute, DType, Op, Shape, Tensor
 from planner.graph.wellformed import fresh_name
 from planner.graph.writer import ELEM_TYPES
@@ -36,15 +37,12 @@ class Form:
     """Parts of weights."""
 
 
-class _Writer:
-    """A form under construction."""
+class _Writer(Emitter):
+    """A form under construction: names begin with the op's, shapes are inferred by who reads it."""
 
     def __init__(self, op: Op, tensors: Mapping[str, Tensor], values: Mapping[str, np.ndarray | None]) -> None:
+        super().__init__(f"{op.name}/", tensors, values, opset=0)
         self.op = op
-        self.tensors = tensors
-        self.values = values
-        self.ops: list[Op] = []
-        self.constants: dict[str, np.ndarray] = {}
         self.weights: dict[str, np.ndarray] = {}
 
     def has(self, slot: int) -> bool:
@@ -57,13 +55,13 @@ class _Writer:
             raise ModelError(f"its input {slot} is absent")
         return self.op.inputs[slot]
 
-    def shape(self, slot: int, rank: int | None = None) -> Shape:
+    def sizes(self, slot: int, rank: int | None = None) -> Shape:
         """The shape of an input.
 
         Raises:
             ModelError: it is absent, or of another rank.
         """
-        shape = self.tensors[self.input(slot)].shape
+        shape = self.shape(self.input(slot))
         if rank is not None and len(shape) != rank:
             raise ModelError(f"its input {slot} has {len(shape)} dims, not {rank}")
         return shape
@@ -77,10 +75,9 @@ class _Writer:
 
     def attributes(self, *names: str) -> dict[str, Attribute]:
         """Those of the op's attributes that it states."""
-        stated = dict(self.op.attributes)
-        return {name: stated[name] for name in names if name in stated}
+        return {name: value for name, value in self.op.attributes if name in names}
 
-    def emit(
+    def part(
         self,
         op_type: str,
         inputs: Sequence[str],
@@ -94,7 +91,7 @@ class _Writer:
         kept = list(inputs)
         while not kept[-1]:
             kept.pop()
-        name = output or fresh_name(f"{self.op.name}/{part}", self.tensors)
+        name = output or self._name(part)
         stated = tuple(sorted((attributes or {}).items()))
         self.ops.append(Op(f"{self.op.name}/{part}", op_type, tuple(kept), (name,), stated, domain))
         return name
@@ -106,21 +103,18 @@ class _Writer:
         name = f"{self.op.name}/normal"
         self.ops.append(Op(name, "SkipLayerNormalization", tuple(inputs), tuple(outputs), stated, DOMAIN))
 
-    def constant(self, value: np.ndarray | Sequence[int] | int, part: str) -> str:
-        """A constant; integers are of 64 bits."""
-        name = fresh_name(f"{self.op.name}/{part}", self.tensors)
-        self.constants[name] = value if isinstance(value, np.ndarray) else np.array(value, np.int64)
-        return name
+    def whole_numbers(self, value: Sequence[int] | int, part: str) -> str:
+        """A constant of 64 bits."""
+        return self.constant(np.array(value, np.int64), part)
 
     def strips(self, slot: int, sizes: Sequence[int], parts: Sequence[str]) -> list[str]:
         """Parts of a weight along its last dim: weights themselves where its value is known."""
-        name, axis = self.input(slot), len(self.shape(slot)) - 1
-        if self.shape(slot)[axis] != sum(sizes):
-            raise ModelError(f"its input {slot} has {self.shape(slot)[axis]} columns, not {sum(sizes)}")
-        value, names = self.values.get(name), [f"{self.op.name}/{part}" for part in parts]
-        names = [fresh_name(one, self.tensors) for one in names]
+        name, axis = self.input(slot), len(self.sizes(slot)) - 1
+        if self.sizes(slot)[axis] != sum(sizes):
+            raise ModelError(f"its input {slot} has {self.sizes(slot)[axis]} columns, not {sum(sizes)}")
+        value, names = self.value(name), [self._name(part) for part in parts]
         if value is None:
-            lengths = self.constant(list(sizes), f"{parts[0]}.sizes")
+            lengths = self.whole_numbers(list(sizes), f"{parts[0]}.sizes")
             kind: tuple[tuple[str, Attribute], ...] = (("axis", axis),)
             self.ops.append(Op(names[0], "Split", (name, lengths), tuple(names), kind))
             return names
@@ -129,16 +123,21 @@ class _Writer:
             self.weights[one] = np.ascontiguousarray(value[..., end - size : end])
         return names
 
+    def _name(self, part: str) -> str:
+        return fresh_name(f"{self.prefix}{part}", self._known)
+
     def form(self) -> Form:
+        """What was written."""
         return Form(tuple(self.ops), self.constants, self.weights)
 
 
-def attention_form(writer: _Writer) -> None:
+@stands_for("com.microsoft.Attention", purpose=Purpose.READING)
+def attention_form(writer: _Writer, op: Op) -> tuple[str, ...] | None:
     """Attention: three products and sums, then MultiHeadAttention."""
     _refuse(writer, writer.has(6) or writer.whole("past_present_share_buffer"), "a cache that is written in place")
     _refuse(writer, bool(writer.whole("do_rotary")), "a rotary embedding inside")
-    _, positions, width = writer.shape(0, 3)
-    depth, columns = writer.shape(1, 2)
+    _, positions, width = writer.sizes(0, 3)
+    depth, columns = writer.sizes(1, 2)
     if depth != width:
         raise ModelError(f"its input 1 has {depth} rows for {width} columns")
     sizes = writer.op.attribute("qkv_hidden_sizes") or (columns // 3,) * 3
@@ -149,61 +148,70 @@ def attention_form(writer: _Writer) -> None:
     weights = writer.strips(1, counts, ("q.weight", "k.weight", "v.weight"))
     biases = writer.strips(2, counts, ("q.bias", "k.bias", "v.bias")) if writer.has(2) else ["", "", ""]
     for part, weight, bias in zip("qkv", weights, biases, strict=True):
-        made.append(writer.emit("MatMul", (writer.input(0), weight), f"{part}.product"))
+        made.append(writer.part("MatMul", (writer.input(0), weight), f"{part}.product"))
         if bias:
-            made[-1] = writer.emit("Add", (made[-1], bias), part)
+            made[-1] = writer.part("Add", (made[-1], bias), part)
     past, before = None, 0
     if writer.has(4):
-        before = writer.shape(4, 5)[3]
+        before = writer.sizes(4, 5)[3]
         past = [
-            writer.emit("Gather", (writer.input(4), writer.constant(number, f"past.{part}.which")), f"past.{part}")
+            writer.part("Gather", (writer.input(4), writer.whole_numbers(number, f"past.{part}.which")), f"past.{part}")
             for number, part in enumerate("kv")
         ]
     mask = _mask(writer, 3, before + positions)
     caches = _attend(writer, made, counts, mask, past=past, before=before)
     if len(writer.op.outputs) > 1 and writer.op.outputs[1]:
-        axis = writer.constant([0], "present.axis")
-        both = [writer.emit("Unsqueeze", (cache, axis), f"{cache_name}.row") for cache, cache_name in caches]
-        writer.emit("Concat", both, "present", output=writer.op.outputs[1], attributes={"axis": 0})
+        axis = writer.whole_numbers([0], "present.axis")
+        both = [writer.part("Unsqueeze", (cache, axis), f"{cache_name}.row") for cache, cache_name in caches]
+        writer.part("Concat", both, "present", output=writer.op.outputs[1], attributes={"axis": 0})
+    return op.outputs
 
 
-def multi_head_attention_form(writer: _Writer) -> None:
+@stands_for("com.microsoft.MultiHeadAttention", purpose=Purpose.READING)
+def multi_head_attention_form(writer: _Writer, op: Op) -> tuple[str, ...] | None:
     """MultiHeadAttention: the bias added before, past keys and values joined to the new ones before."""
-    _refuse(writer, any(writer.has(slot) for slot in (8, 9)) or len(writer.shape(0)) != 3, "inputs packed into one")
+    if not any(map(op.has_input, (3, 6, 7, 8, 9))) and not any(op.outputs[1:]) and _has_plain_mask(writer):
+        return None
+    _refuse(writer, any(writer.has(slot) for slot in (8, 9)) or len(writer.sizes(0)) != 3, "inputs packed into one")
     _refuse(writer, not (writer.has(1) and writer.has(2)), "inputs packed into one")
     _refuse(writer, any(writer.op.outputs[3:]), "the scores as an output")
     made = [writer.input(slot) for slot in range(3)]
-    flat = [len(writer.shape(slot)) == 3 for slot in range(3)]
+    flat = [len(writer.sizes(slot)) == 3 for slot in range(3)]
     for slot in (1, 2):
-        writer.shape(slot, 3 if flat[slot] else 4)
-    width = writer.shape(0)[2]
+        writer.sizes(slot, 3 if flat[slot] else 4)
+    width = writer.sizes(0)[2]
     heads = _heads(writer)
-    counts = [width, *(writer.shape(slot)[2] if flat[slot] else heads * writer.shape(slot)[3] for slot in (1, 2))]
+    counts = [width, *(writer.sizes(slot)[2] if flat[slot] else heads * writer.sizes(slot)[3] for slot in (1, 2))]
     if writer.has(3):
         for slot, bias in enumerate(writer.strips(3, counts, ("q.bias", "k.bias", "v.bias"))):
             if flat[slot]:
-                made[slot] = writer.emit("Add", (made[slot], bias), "qkv"[slot])
+                made[slot] = writer.part("Add", (made[slot], bias), "qkv"[slot])
     past = [writer.input(6), writer.input(7)] if writer.has(6) else None
-    before = writer.shape(6, 4)[2] if past is not None else 0
+    before = writer.sizes(6, 4)[2] if past is not None else 0
     _refuse(writer, past is not None and not all(flat), "past keys before those that are cached")
     caches = _attend(writer, made, counts, _mask(writer, 4), past=past, before=before, flat=flat)
     for output, (cache, part) in zip(writer.op.outputs[1:3], caches, strict=False):
         if output:
-            writer.emit("Identity", (cache,), f"{part}.out", output=output)
+            writer.part("Identity", (cache,), f"{part}.out", output=output)
+    return op.outputs
 
 
-def group_query_attention_form(writer: _Writer) -> None:
+@stands_for("com.microsoft.GroupQueryAttention", purpose=Purpose.READING)
+def group_query_attention_form(writer: _Writer, op: Op) -> tuple[str, ...] | None:
     """GroupQueryAttention of queries, keys and values side by side in one tensor: they are taken apart before."""
-    op, width = writer.op, writer.shape(0, 3)[2]
+    if op.has_input(1) or op.has_input(2):
+        return None
+    width = writer.sizes(0, 3)[2]
     heads, keys = _heads(writer), writer.whole("kv_num_heads")
     if keys < 1 or width % (heads + 2 * keys):
         raise ModelError(f"{heads} heads of queries and {keys} of keys do not divide {width} elements")
     size = width // (heads + 2 * keys)
-    sizes = writer.constant([heads * size, keys * size, keys * size], "sizes")
-    names = tuple(fresh_name(f"{op.name}/{part}", writer.tensors) for part in "qkv")
+    sizes = writer.whole_numbers([heads * size, keys * size, keys * size], "sizes")
+    names = tuple(writer._name(part) for part in "qkv")
     kind: tuple[tuple[str, Attribute], ...] = (("axis", 2),)
     writer.ops.append(Op(f"{op.name}/split", "Split", (writer.input(0), sizes), names, kind))
     writer.ops.append(replace(op, name=f"{op.name}/attention", inputs=(*names, *op.inputs[3:])))
+    return op.outputs
 
 
 def _attend(
@@ -230,7 +238,7 @@ def _attend(
     Returns:
         Keys and values of all positions by head, beside what they are called; where they are needed.
     """
-    heads, (batch, queries, _) = _heads(writer), writer.shape(0)
+    heads, (batch, queries, _) = _heads(writer), writer.sizes(0)
     if any(count % heads for count in counts):
         raise ModelError(f"its {heads} heads do not divide {', '.join(map(str, counts))} elements")
     q, *pair = made
@@ -239,12 +247,12 @@ def _attend(
     if past is not None or any(writer.op.outputs[1:]):
         for slot, (name, part) in enumerate(zip(pair, ("k", "v"), strict=True), start=1):
             if flat[slot]:
-                shape = writer.constant([batch, -1, heads, counts[slot] // heads], f"{part}.shape")
-                split = writer.emit("Reshape", (name, shape), f"{part}.split")
-                name = writer.emit("Transpose", (split,), f"{part}.heads", attributes={"perm": (0, 2, 1, 3)})
+                shape = writer.whole_numbers([batch, -1, heads, counts[slot] // heads], f"{part}.shape")
+                split = writer.part("Reshape", (name, shape), f"{part}.split")
+                name = writer.part("Transpose", (split,), f"{part}.heads", attributes={"perm": (0, 2, 1, 3)})
             if past is not None:
                 joined = (past[slot - 1], name)
-                name = writer.emit("Concat", joined, f"{part}.all", attributes={"axis": 2})
+                name = writer.part("Concat", joined, f"{part}.all", attributes={"axis": 2})
             caches.append((name, part))
     if past is not None:
         pair = [name for name, _ in caches]
@@ -257,7 +265,7 @@ def _attend(
     stated["num_heads"] = heads
     inputs = (q, *pair, "", mask, added)
     output = writer.op.outputs[0]
-    writer.emit("MultiHeadAttention", inputs, "attention", domain=DOMAIN, output=output, attributes=stated)
+    writer.part("MultiHeadAttention", inputs, "attention", domain=DOMAIN, output=output, attributes=stated)
     return caches
 
 
@@ -270,10 +278,10 @@ def _heads(writer: _Writer) -> int:
 
 def _mask(writer: _Writer, slot: int, keys: int = 0) -> str:
     """The mask in a form that is cut by sample: lengths, or a number for each key."""
-    batch = writer.shape(0)[0]
+    batch = writer.sizes(0)[0]
     if not writer.has(slot):
         return ""
-    name, shape = writer.input(slot), writer.shape(slot)
+    name, shape = writer.input(slot), writer.sizes(slot)
     _refuse(writer, len(shape) > 3, "a mask of four dims, which no kernel of the CPU takes")
     if len(shape) > 1 or shape == (batch,):
         return name
@@ -284,76 +292,64 @@ def _mask(writer: _Writer, slot: int, keys: int = 0) -> str:
 
     def part(number: int, called: str) -> str:
         ends = [
-            writer.constant([number * batch], f"{called}.lo"),
-            writer.constant([(number + 1) * batch], f"{called}.hi"),
+            writer.whole_numbers([number * batch], f"{called}.lo"),
+            writer.whole_numbers([(number + 1) * batch], f"{called}.hi"),
         ]
-        return writer.emit("Slice", (name, *ends), called)
+        return writer.part("Slice", (name, *ends), called)
 
     if shape[0] != 2 * batch or not keys:
         return part(0, "lengths")
     positions = writer.constant(np.arange(keys, dtype=np.int32), "positions")
-    column = writer.constant([1], "column")
+    column = writer.whole_numbers([1], "column")
     last, first = (
-        writer.emit("Unsqueeze", (part(number, called), column), f"{called}.column")
+        writer.part("Unsqueeze", (part(number, called), column), f"{called}.column")
         for number, called in enumerate(("ends", "starts"))
     )
     inside = (
-        writer.emit("Less", (positions, last), "before_end"),
-        writer.emit("GreaterOrEqual", (positions, first), "from_start"),
+        writer.part("Less", (positions, last), "before_end"),
+        writer.part("GreaterOrEqual", (positions, first), "from_start"),
     )
-    both = writer.emit("And", inside, "is_valid")
-    return writer.emit("Cast", (both,), "mask", attributes={"to": ELEM_TYPES[DType.INT32]})
+    both = writer.part("And", inside, "is_valid")
+    return writer.part("Cast", (both,), "mask", attributes={"to": ELEM_TYPES[DType.INT32]})
 
 
 def _causal(writer: _Writer, added: str, queries: int, before: int) -> str:
     """What is added to the scores so that no query sees a later key; nothing where there is one query, the last."""
     if queries == 1:
         return added
-    dtype = writer.tensors[writer.input(0)].dtype.array_dtype
+    dtype = writer.dtype(writer.input(0)).array_dtype
     seen = np.tri(queries, before + queries, before, dtype=bool)
     lowest = np.where(seen, dtype.type(0), np.finfo(dtype).min).astype(dtype)
     causal = writer.constant(lowest[None, None], "causal")
-    return writer.emit("Add", (added, causal), "masked") if added else causal
+    return writer.part("Add", (added, causal), "masked") if added else causal
 
 
-def embed_layer_normalization_form(writer: _Writer) -> None:
+@stands_for("com.microsoft.EmbedLayerNormalization", purpose=Purpose.READING)
+def embed_layer_normalization_form(writer: _Writer, op: Op) -> tuple[str, ...] | None:
     """EmbedLayerNormalization: a lookup in each table, their sum normalised, and the length of each sample."""
-    op = writer.op
-    samples, positions = writer.shape(0, 2)
-    total = writer.emit("Gather", (writer.input(2), writer.input(0)), "words")
+    samples, positions = writer.sizes(0, 2)
+    total = writer.part("Gather", (writer.input(2), writer.input(0)), "words")
     where = writer.input(8) if writer.has(8) else writer.constant(np.arange(positions)[None], "positions")
-    places = writer.emit("Gather", (writer.input(3), where), "places")
+    places = writer.part("Gather", (writer.input(3), where), "places")
     if writer.has(1) and writer.has(4):
-        segments = writer.emit("Gather", (writer.input(4), writer.input(1)), "segments")
-        total = writer.emit("Add", (total, segments), "embedded")
+        segments = writer.part("Gather", (writer.input(4), writer.input(1)), "segments")
+        total = writer.part("Add", (total, segments), "embedded")
     summed = op.outputs[2] if len(op.outputs) > 2 else ""
     writer.normalised_sum((total, places, writer.input(5), writer.input(6)), summed)
     lengths = op.outputs[1] if len(op.outputs) > 1 else ""
     if lengths and writer.has(7):
-        axes = writer.constant([1], "lengths.axes")
+        axes = writer.whole_numbers([1], "lengths.axes")
         attributes: dict[str, Attribute] = {"keepdims": 0}
-        writer.emit("ReduceSum", (writer.input(7), axes), "lengths", output=lengths, attributes=attributes)
+        writer.part("ReduceSum", (writer.input(7), axes), "lengths", output=lengths, attributes=attributes)
     elif lengths:
         none = writer.constant(np.zeros(samples, np.int32), "lengths.none")
-        writer.emit("Identity", (none,), "lengths", output=lengths)
+        writer.part("Identity", (none,), "lengths", output=lengths)
+    return op.outputs
 
 
 def _refuse(writer: _Writer, condition: bool | int, what: str) -> None:
     if condition:
         raise UnsupportedError(f"op {writer.op.name!r} ({writer.op.op_type}): {what}")
-
-
-FormFunction: TypeAlias = Callable[[_Writer], None]
-
-FORMS: Final[Mapping[tuple[str, str], FormFunction]] = MappingProxyType(
-    {
-        (DOMAIN, "Attention"): attention_form,
-        (DOMAIN, "EmbedLayerNormalization"): embed_layer_normalization_form,
-        (DOMAIN, "GroupQueryAttention"): group_query_attention_form,
-        (DOMAIN, "MultiHeadAttention"): multi_head_attention_form,
-    }
-)
-"""By (domain, op type)."""
 
 
 def microsoft_form(op: Op, tensors: Mapping[str, Tensor], values: Mapping[str, np.ndarray | None]) -> Form | None:
@@ -368,23 +364,13 @@ def microsoft_form(op: Op, tensors: Mapping[str, Tensor], values: Mapping[str, n
         ModelError: the op contradicts its inputs.
         UnsupportedError: a form of the operator that is not taken.
     """
-    function = FORMS.get((op.domain, op.op_type))
-    if op.op_type == "GroupQueryAttention" and (op.has_input(1) or op.has_input(2)):
-        return None
-    is_plain = (
-        op.op_type == "MultiHeadAttention"
-        and not any(op.has_input(slot) for slot in (3, 6, 7, 8, 9))
-        and not any(op.outputs[1:])
-    )
-    if function is None or (is_plain and _has_plain_mask(op, tensors)):
-        return None
+    found = decomposition(Purpose.READING, op)
     writer = _Writer(op, tensors, values)
-    function(writer)
-    return writer.form()
+    return None if found is None or found(writer, op) is None else writer.form()
 
 
-def _has_plain_mask(op: Op, tensors: Mapping[str, Tensor]) -> bool:
-    if not op.has_input(4):
+def _has_plain_mask(writer: _Writer) -> bool:
+    if not writer.has(4):
         return True
-    shape = tensors[op.inputs[4]].shape
-    return len(shape) > 1 or shape == tensors[op.inputs[0]].shape[:1]
+    shape = writer.sizes(4)
+    return len(shape) > 1 or shape == writer.sizes(0)[:1]
