@@ -91,14 +91,15 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
 
 
 def takes(
-    record: Callable[Parameters, Given],
+    record: Callable[Parameters, Given], **names: Any
 ) -> Callable[[Callable[[Given], Result]], Callable[Parameters, Result]]:
     """Gives a function of a dataclass of options its fields for parameters, each held against its type.
 
     Args:
         record: the dataclass (``planner.options``).
+        names: what its types are said with beside, where importing it would be dear.
     """
-    kinds = get_type_hints(record, localns=_LIGHT)
+    kinds = get_type_hints(record, localns=_LIGHT | names)
     parameters = [each.replace(annotation=kinds[name]) for name, each in inspect.signature(record).parameters.items()]
 
     def decorate(function: Callable[[Given], Result]) -> Callable[Parameters, Result]:

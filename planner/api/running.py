@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
 
-from planner.api.arguments import checked, path_of
+from planner.api.arguments import path_of, takes
 from planner.api.given_arrays import AnyInputs, inputs_of
 from planner.artifacts.measured import MeasuredRun, MeasuredStep
 from planner.artifacts.place import newest_folder
@@ -16,10 +15,9 @@ from planner.errors import UsageError
 from planner.graph.model import Tensor
 from planner.installed import require_runtime, runtime_notes
 from planner.opdefs import load_file
-from planner.options import AnyPath
-from planner.progress import Progress, silent
+from planner.options.running import RunningOptions
+from planner.progress import Progress
 from planner.runtime.chosen_engine import ranks_of
-from planner.runtime.engine.process.patience import PATIENCE_SECONDS
 from planner.runtime.measure.profile import Profile
 from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
@@ -27,7 +25,6 @@ from planner.runtime.run_report import RunResult, StepReport
 from planner.runtime.values.results import write_arrays
 from planner.runtime.values.schedule import parse_schedule
 from planner.runtime.values.state import Drawn
-from planner.stop import Interrupt
 from planner.units import format_bytes
 from planner.whole import try_file
 
@@ -35,44 +32,8 @@ _SHOWN = 8
 """Names of inputs in a line."""
 
 
-@checked
-def run(
-    directory: AnyPath | None = None,
-    *,
-    inputs: AnyInputs | None = None,
-    weights: AnyPath | None = None,
-    data_dir: AnyPath | None = None,
-    random_weights: bool = False,
-    steps: int | None = None,
-    epochs: int | None = None,
-    shuffle: int | None = None,
-    lr: str | float | None = None,
-    verify: bool = False,
-    result: AnyPath | None = None,
-    checkpoint_dir: AnyPath | None = None,
-    checkpoint_every: int | None = None,
-    keep: int | None = None,
-    resume: bool = False,
-    export: AnyPath | None = None,
-    forward: AnyPath | None = None,
-    profile: bool = False,
-    device: Literal["cpu", "cuda"] = "cpu",
-    engine: Literal["local", "processes", "mpi"] = "local",
-    device_map: Sequence[int] | None = None,
-    seed: int = 0,
-    patience: float = PATIENCE_SECONDS,
-    metric: Literal["accuracy"] | None = None,
-    eval_inputs: AnyPath | None = None,
-    log: AnyPath | None = None,
-    allow_nan: bool = False,
-    opdefs: AnyPath | None = None,
-    custom_ops: Sequence[AnyPath] = (),
-    progress: Progress = silent,
-    notice: Callable[[str], None] = lambda line: None,
-    on_step: Callable[[StepReport], None] | None = None,
-    stop: Interrupt | None = None,
-    note: int | None = None,
-) -> RunResult:
+@takes(RunningOptions, AnyInputs=AnyInputs, StepReport=StepReport)
+def run(options: RunningOptions) -> RunResult:  # noqa: D417 - those are the fields of the options
     """Runs a plan.
 
     Args:
@@ -128,63 +89,64 @@ def run(
             result = planner.run("plan", steps=3, verify=True)
             print(result.losses, result.moved_bytes, result.verified)
     """
-    result, export = path_of(result), path_of(export)
-    if steps is not None and epochs is not None:
+    result, export, opdefs = path_of(options.result), path_of(options.export), path_of(options.opdefs)
+    engine, device, progress, notice = options.engine, options.device, options.progress, options.notice
+    if options.steps is not None and options.epochs is not None:
         raise UsageError("--steps and --epochs exclude each other: both say how long to train")
     with contextlib.ExitStack() as stack:
-        files, taken = stack.enter_context(inputs_of(inputs, steps))
-        steps = taken if epochs is None else None
-        world = stack.enter_context(ranks_of(engine, patience, notice))
+        files, taken = stack.enter_context(inputs_of(options.inputs, options.steps))
+        steps = taken if options.epochs is None else None
+        world = stack.enter_context(ranks_of(engine, options.patience, notice))
         require_runtime()
         for line in runtime_notes():
             notice(line)
         progress("reading the plan")
-        where = Path(directory) if directory is not None else newest_folder(Path())
+        where = Path(options.directory) if options.directory is not None else newest_folder(Path())
         if lacks_models(where):
-            _build(where, path_of(opdefs), progress, notice, alone=engine != "mpi")
+            _build(where, opdefs, progress, notice, alone=engine != "mpi")
         if result is not None:
             try_file(result)
             if result.suffix != ".npz":
                 raise UsageError(f"{result}: results are written as npz", hint=f"call it {result.stem}.npz")
-        options = RunOptions(
+        settings = RunOptions(
             steps=1 if steps is None else steps,
-            epochs=epochs,
-            shuffle=shuffle,
+            epochs=options.epochs,
+            shuffle=options.shuffle,
             inputs=files,
-            weights=path_of(weights),
-            data_dir=path_of(data_dir),
-            random_weights=random_weights,
-            schedule=None if lr is None else parse_schedule(str(lr)),
-            verify=verify,
-            seed=seed,
-            checkpoint_dir=path_of(checkpoint_dir),
-            checkpoint_every=checkpoint_every,
-            keep=keep,
-            resume=resume,
+            weights=path_of(options.weights),
+            data_dir=path_of(options.data_dir),
+            random_weights=options.random_weights,
+            schedule=None if options.lr is None else parse_schedule(str(options.lr)),
+            verify=options.verify,
+            seed=options.seed,
+            checkpoint_dir=path_of(options.checkpoint_dir),
+            checkpoint_every=options.checkpoint_every,
+            keep=options.keep,
+            resume=options.resume,
             export=export,
-            forward=path_of(forward),
-            profile=profile,
+            forward=path_of(options.forward),
+            profile=options.profile,
             device=device,
             engine=engine,
             world=world,
-            note=note,
+            note=options.note,
             wants_results=engine != "mpi" or result is not None or export is not None,
-            device_map=None if device_map is None else tuple(device_map),
-            patience_seconds=patience,
-            libraries=tuple(map(Path, custom_ops)),
-            references={} if opdefs is None else load_file(Path(opdefs)).references,
+            device_map=None if options.device_map is None else tuple(options.device_map),
+            patience_seconds=options.patience,
+            libraries=tuple(map(Path, options.custom_ops)),
+            references={} if opdefs is None else load_file(opdefs).references,
             doing=progress,
-            metric=metric,
-            eval_inputs=path_of(eval_inputs),
-            log=path_of(log),
-            allow_nan=allow_nan,
-            stop=stop,
-            progress=on_step,
+            metric=options.metric,
+            eval_inputs=path_of(options.eval_inputs),
+            log=path_of(options.log),
+            allow_nan=options.allow_nan,
+            stop=options.stop,
+            progress=options.on_step,
             told=lambda drawn: _tell(drawn, notice),
             notice=notice,
         )
-        outcome = run_with(where, options)
-        if result is not None and not outcome.is_interrupted and options.reports:
+        outcome = run_with(where, settings)
+        if result is not None and not outcome.is_interrupted and settings.reports:
             write_arrays(result, outcome.results)
         if outcome.profile is not None:
             try:

@@ -14,6 +14,9 @@ from planner.commands.options import LOSS_SCALE, NUMBERS, POSITIVE, SHARE, Assig
 from planner.options import AnyPath, Option
 from planner.records import Kind
 
+_DEAR = {"ModelProto": Any, "StepReport": Any, "AnyInputs": AnyPath}
+"""What the command line takes for types of Python that it does not import."""
+
 
 def derived(record: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Gives a command the options of a dataclass; it is called with them by the names of the fields."""
@@ -54,7 +57,7 @@ def given(record: type, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _described(record: type) -> Iterator[tuple[dataclasses.Field[Any], Option, Any]]:
     """The fields that are options, and their types without None."""
-    kinds = get_type_hints(record, localns={"ModelProto": Any}, include_extras=True)
+    kinds = get_type_hints(record, localns=_DEAR, include_extras=True)
     for field in dataclasses.fields(record):
         if "option" in field.metadata:
             yield field, field.metadata["option"], _not_none(kinds[field.name])
@@ -100,8 +103,8 @@ def _typed(says: Option, kind: Any) -> dict[str, Any]:
     if origin is tuple:
         return {"nargs": len(inner), **_typed(says, inner[0])}
     if origin is Sequence:
-        if inner[0] is float:
-            return {"type": NUMBERS}
+        if inner[0] in (int, float):
+            return {"type": NUMBERS} if inner[0] is float else {}  # whole numbers are for the command to read
         item = {"type": Assignment(says.metavar or "")} if get_origin(inner[0]) is tuple else _typed(says, inner[0])
         return {"multiple": True, **item}
     if origin is Annotated and inner[0] is int:

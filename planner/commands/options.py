@@ -154,13 +154,6 @@ OPDEFS = click.option(
     metavar="FILE.py",
     help="Descriptions of your own operators; the file is executed (docs/describe-an-operator.md).",
 )
-CUSTOM_OPS = click.option(
-    "--custom-ops",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    metavar="LIBRARY.so",
-    help="A library of custom operators for ONNX Runtime; repeatable.",
-)
 UNKNOWN_OPS = click.option(
     "--unknown-ops",
     type=click.Choice(["refuse", "replicate"]),

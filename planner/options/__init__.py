@@ -120,3 +120,8 @@ def rates_of() -> Any:
         default=None,
         metavar="RATES",
     )
+
+
+def libraries() -> Any:
+    """The runtime's own operators of the user."""
+    return option("A library of custom operators for ONNX Runtime; repeatable.", default=(), metavar="LIBRARY.so")

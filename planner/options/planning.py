@@ -11,6 +11,7 @@ from planner.options import (
     UnknownOps,
     argument,
     dims,
+    libraries,
     measured,
     option,
     options,
@@ -178,9 +179,7 @@ class ProfileOptions:
     state: AnyPath | None = states()
     opdefs: AnyPath | None = own_ops()
     unknown_ops: UnknownOps = undescribed()
-    custom_ops: Sequence[AnyPath] = option(
-        "A library of custom operators for ONNX Runtime; repeatable.", default=(), metavar="LIBRARY.so"
-    )
+    custom_ops: Sequence[AnyPath] = libraries()
     out: AnyPath | None = option(
         "Where to write the profile: .yaml or .json.  [default: MODEL.profile.yaml in the working directory]",
         default=None,

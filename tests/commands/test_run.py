@@ -20,34 +20,10 @@ def test_run_passes_its_options(door: Door) -> None:
         cli.main([*line.split(), *"--forward f.onnx --profile --device cuda --map 0,0,1 --patience 2.5".split()]) == 0
     )
     nothing: dict[str, object] = {
-        "inputs": None,
-        "weights": None,
-        "data_dir": None,
-        "random_weights": False,
-        "steps": None,
-        "epochs": None,
-        "shuffle": None,
-        "lr": None,
-        "verify": False,
-        "result": None,
-        "checkpoint_dir": None,
-        "checkpoint_every": None,
-        "keep": None,
-        "resume": False,
-        "export": None,
-        "forward": None,
-        "profile": False,
         "device": "cpu",
         "engine": "local",
-        "device_map": None,
         "seed": 0,
         "patience": 300.0,
-        "metric": None,
-        "eval_inputs": None,
-        "log": None,
-        "allow_nan": False,
-        "custom_ops": (),
-        "opdefs": None,
         "note": None,
     }
     few = {"inputs": Path("f.npz"), "steps": 5, "verify": True, "result": Path("o.npz"), "seed": 7}
@@ -104,3 +80,10 @@ def test_a_difference_is_shown_and_exits_with_1(
 )
 def test_bad_usage(line: str, says: str, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
     assert_refused(line, says, door, capsys)
+
+
+def test_the_patience_of_the_command_line_is_that_of_the_supervisor() -> None:
+    from planner.options.running import RunningOptions
+    from planner.runtime.engine.process.patience import PATIENCE_SECONDS
+
+    assert RunningOptions().patience == PATIENCE_SECONDS

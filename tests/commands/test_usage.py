@@ -87,6 +87,7 @@ def test_imports_only_the_layer_below() -> None:
         "planner.options.planning.CompareOptions",
         "planner.options.planning.PlanOptions",
         "planner.options.planning.ProfileOptions",
+        "planner.options.running.RunningOptions",
         "planner.options.training.FitOptions",
         "planner.options.training.GradOptions",
         "planner.printable.printable",

@@ -1,0 +1,117 @@
+"""How a plan is run: options of ``run``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from planner.options import AnyPath, argument, libraries, option, options
+from planner.progress import Progress, silent
+from planner.records import Above0, Positive
+from planner.stop import Interrupt
+
+if TYPE_CHECKING:
+    from planner.api.given_arrays import AnyInputs
+    from planner.runtime.run_report import StepReport
+
+
+@options
+class RunningOptions:
+    """What ``tofu run`` and ``planner.run`` are asked for."""
+
+    directory: AnyPath | None = argument(kw_only=False, default=None)
+    inputs: AnyInputs | None = option(
+        "Arrays for all inputs by name, taken batch by batch where they have more rows than one; or a folder of "
+        "batches, one per step.  [default: drawn from the seed]",
+        default=None,
+        metavar="FILE.npz|DIR",
+    )
+    weights: AnyPath | None = option(
+        "State to start from, by name: npz or safetensors; each worker takes its own tiles.",
+        default=None,
+        metavar="FILE",
+    )
+    data_dir: AnyPath | None = option(
+        "Where the files of a model's external data are.  [default: where they were when it was planned]",
+        default=None,
+        metavar="DIR",
+    )
+    random_weights: bool = option(
+        "Draw weights that are external data from the seed, and read no such file.", default=False
+    )
+    steps: Positive | None = option(
+        "Training steps; with --resume, those of the checkpoint included.  [default: 1]", default=None, metavar="N"
+    )
+    epochs: Positive | None = option(
+        "In place of --steps: go through all of --inputs N times.", default=None, metavar="N"
+    )
+    shuffle: int | None = option(
+        "Take rows, or batches of a folder, in an order drawn from SEED, another one in each epoch.",
+        default=None,
+        metavar="SEED",
+    )
+    lr: str | float | None = option(
+        "Learning rate: 0.05, step:BASE,FACTOR,EVERY or cosine:BASE,END,STEPS[,WARMUP].",
+        default=None,
+        metavar="RATE|SCHEDULE",
+    )
+    verify: bool = option("Judge every step against the unpartitioned model.", default=False)
+    result: AnyPath | None = option("Where to write outputs and next state.", default=None, metavar="FILE.npz")
+    checkpoint_dir: AnyPath | None = option("Where checkpoints go.", default=None, metavar="DIR")
+    checkpoint_every: Positive | None = option(
+        "A checkpoint after every N steps, and after the last.  [default: after the last]", default=None, metavar="N"
+    )
+    keep: Positive | None = option(
+        "How many checkpoints stay; older ones go.  [default: all]", default=None, metavar="N"
+    )
+    resume: bool = option(
+        "Go on from the newest whole checkpoint, which may be of another plan of the same model.", default=False
+    )
+    export: AnyPath | None = option(
+        "Where to write whole weights: .safetensors or .npz, or .onnx with --forward.", default=None, metavar="FILE"
+    )
+    forward: AnyPath | None = option("The forward model that --export fills.", default=None, metavar="MODEL")
+    profile: bool = option(
+        "Measure every step: compute, fetch, wait; bytes predicted and moved. Kept in DIR for `tofu report`.",
+        default=False,
+    )
+    device: Literal["cpu", "cuda"] = option("Where to compute.", default="cpu", shows_default=True)
+    engine: Literal["local", "processes", "mpi"] = option(
+        "What runs the workers: threads of one process, a process each, or the ranks of mpiexec.",
+        default="local",
+        shows_default=True,
+    )
+    device_map: Sequence[int] | None = option(
+        "With --device cuda, the GPU of each worker; several may share one.  [default: in turn]",
+        default=None,
+        metavar="N,N,...",
+        flags=("--map",),
+    )
+    seed: int = option("Of all that is drawn.", default=0, shows_default=True, metavar="N")
+    patience: Above0 = option(
+        "How long the workers may go on without a finished step.",
+        default=300.0,
+        shows_default=True,
+        metavar="SECONDS",
+    )
+    metric: Literal["accuracy"] | None = option(
+        "Also tell the share of labels that the model gets right.", default=None
+    )
+    eval_inputs: AnyPath | None = option(
+        "Held-out data: their loss and metric after each epoch and after the last step, as in training.",
+        default=None,
+        metavar="FILE.npz|DIR",
+    )
+    log: AnyPath | None = option("A line for each step, to a .jsonl or .csv file.", default=None, metavar="FILE")
+    allow_nan: bool = option("Go on where a loss, or the state of a checkpoint, is not finite.", default=False)
+    opdefs: AnyPath | None = option(
+        "With --verify: a file of descriptions that has your operators in NumPy, to judge by.",
+        default=None,
+        metavar="FILE.py",
+    )
+    custom_ops: Sequence[AnyPath] = libraries()
+    progress: Progress = silent
+    notice: Callable[[str], None] = lambda line: None
+    on_step: Callable[[StepReport], None] | None = None
+    stop: Interrupt | None = None
+    note: int | None = None
