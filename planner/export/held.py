@@ -42,11 +42,6 @@ class Held:
         """Whether every worker's part fills its frame."""
         return all(region.shape == self.frame for region in self.regions)
 
-    @property
-    def by_worker(self) -> dict[int, Region]:
-        """The part of each worker that has one."""
-        return {worker: region for worker, region in enumerate(self.regions) if not region.is_empty}
-
     def start(self, worker: int, region: Region) -> Shape:
         """Where a part of what a worker holds begins in its frame."""
         mine = self.regions[worker]

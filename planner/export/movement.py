@@ -14,7 +14,7 @@ from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
 from planner.export.held import Grid, Held, grid_of
 from planner.graph.model import Shape
-from planner.partition.fetches import Box
+from planner.partition.ways import Round
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,19 +183,18 @@ def _found(now: Grid, wanted: Grid, partial: set[int], reducer: Reducer | None) 
     return tuple(found)
 
 
-def exchanged(source: Held, target: Held, boxes: Sequence[Sequence[Box]], reducer: Reducer | None = None) -> Exchange:
+def exchanged(source: Held, target: Held, taken: Round) -> Exchange:
     """A tensor assembled box by box.
 
     Args:
         source: what workers hold.
         target: what they are to hold.
-        boxes: by worker the boxes that it is made of, and who has each; several where they are joined.
-        reducer: how they are.
+        taken: what they take from whom.
     """
     own: dict[Shape, dict[int, list[Region]]] = {}
     sent: list[tuple[int, int, Region]] = []
-    for worker, mine in enumerate(boxes):
-        for region, givers in mine:
+    for worker, mine in enumerate(taken.boxes):
+        for region, givers, _ in mine:
             for giver in givers:
                 if giver == worker:
                     own.setdefault(region.shape, {}).setdefault(worker, []).append(region)
@@ -206,22 +205,23 @@ def exchanged(source: Held, target: Held, boxes: Sequence[Sequence[Box]], reduce
         for number in range(max(len(regions) for regions in by_worker.values())):
             chosen = {worker: regions[number] for worker, regions in by_worker.items() if number < len(regions)}
             found.append(_sent(source, target, shape, {worker: worker for worker in chosen}, chosen, ()))
-    workers = len(boxes)
+    workers = len(taken.boxes)
     # Transfers over one distance are a shift, the usual pattern of halos and rings; none has two senders to a worker.
     sent.sort(key=lambda one: ((one[1] - one[0]) % workers, one[2].shape))
     rounds: list[tuple[Shape, dict[int, tuple[int, Region]]]] = []
     for giver, taker, region in sent:
-        for shape, taken in rounds:
-            if shape == region.shape and taker not in taken and all(one != giver for one, _ in taken.values()):
-                taken[taker] = (giver, region)
+        for shape, arriving in rounds:
+            if shape == region.shape and taker not in arriving and all(one != giver for one, _ in arriving.values()):
+                arriving[taker] = (giver, region)
                 break
         else:
             rounds.append((region.shape, {taker: (giver, region)}))
-    for shape, taken in rounds:
-        senders = {taker: giver for taker, (giver, _) in taken.items()}
+    for shape, arriving in rounds:
+        senders = {taker: giver for taker, (giver, _) in arriving.items()}
         pairs = tuple(sorted((giver, taker) for taker, giver in senders.items()))
-        found.append(_sent(source, target, shape, senders, {one: region for one, (_, region) in taken.items()}, pairs))
-    return Exchange(target, tuple(found), reducer)
+        regions = {taker: region for taker, (_, region) in arriving.items()}
+        found.append(_sent(source, target, shape, senders, regions, pairs))
+    return Exchange(target, tuple(found), taken.reducer)
 
 
 def _sent(

@@ -9,11 +9,11 @@ from types import MappingProxyType
 from typing import Final
 
 from planner.algebra.tiling import Reducer
-from planner.export.counting import Taken
 from planner.export.emitters import InexpressibleError
 from planner.export.held import Held
 from planner.export.movement import Collective, Exchange, Sent, exchanged, moved_elements
 from planner.graph.model import DType, Shape, Tensor
+from planner.partition.ways import Round
 
 _JOINS: Final = MappingProxyType(
     {
@@ -39,7 +39,8 @@ def written_movement(
     text: Text,
     ways: tuple[int, ...],
     source: Held,
-    rounds: Sequence[Taken],
+    target: Held,
+    rounds: Sequence[Round],
     found: Sequence[Collective] | None,
     before: str,
     variable: str,
@@ -51,7 +52,8 @@ def written_movement(
         text: that is being written.
         ways: of the plan's cuts.
         source: what workers hold.
-        rounds: what they take.
+        target: what they are to hold.
+        rounds: what they take for that from whom.
         found: collectives that do the same, if there are any.
         before: the variable that holds it.
         variable: one to which it may be given.
@@ -72,10 +74,10 @@ def written_movement(
                 before = variable
             return before
     for taken in rounds:
-        exchange = exchanged(source, taken.target, taken.boxes, taken.reducer)
-        target = f"{variable}_{'here' if taken.reducer is None else 'sum'}"
-        _exchange(text, exchange, source, before, target, tensor)
-        source, before = taken.target, target
+        held = target if taken is rounds[-1] else Held.of(taken.regions)
+        assembled = f"{variable}_{'here' if taken.reducer is None else 'sum'}"
+        _exchange(text, exchanged(source, held, taken), source, before, assembled, tensor)
+        source, before = held, assembled
     return before
 
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from planner.algebra.region import Region, index_space
 from planner.artifacts.plan import Plan
-from planner.export.counting import Counting
 from planner.export.emitters import Form, InexpressibleError, Operand, emitted, literal
 from planner.export.held import Held
 from planner.export.movement import collectives_between
@@ -20,6 +19,7 @@ from planner.graph.model import DType, Graph
 from planner.graph.rewriting.recomputation import computed_before
 from planner.partition.division import Division
 from planner.partition.fetches import NOTHING
+from planner.partition.ways import Ways
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import LocalOp
 
@@ -59,7 +59,7 @@ class OpWriter:
     def __init__(self, graph: Graph, plan: Plan) -> None:
         self._graph = graph
         self._plan = plan
-        self._counting = Counting(plan.cuts, plan.workers)
+        self._ways = Ways(plan.cuts)
         self.large: dict[str, np.ndarray] = {}
         self._copied = {name for op in graph.ops if computed_before(graph.copies, op.name) for name in op.outputs}
         """What is computed again; of what else a copy reads XLA is not told that its original has read it, too, or it
@@ -211,9 +211,9 @@ class OpWriter:
             tiling = self._plan.tilings[name]
         if source == target:
             return label
-        taken = self._counting.read(source, tiling, target)
+        taken = self._ways.read(source.regions, tiling, target.regions)
         found = collectives_between(source, target, index_space(tensor.shape), self._plan.cuts)
-        return written_movement(text, self._plan.cuts, source, [taken], found, label, variable, tensor)
+        return written_movement(text, self._plan.cuts, source, target, [taken], found, label, variable, tensor)
 
     def _computed(
         self,
@@ -345,14 +345,15 @@ class OpWriter:
         tensor, tiling, made_as = self._graph.tensors[name], self._plan.tilings[name], division.made_as[position]
         assert made_as is not None, "an absent output is never made"
         made, owned = Held.of(division.made[position]), self.owned(name)
-        way = self._counting.returned(made, made_as, owned, tiling, index_space(tensor.shape))
+        way = self._ways.returned((made.regions,), made_as, owned.regions, tiling, tensor.shape)
         if not way.rounds:
             return value
-        found = collectives_between(made, owned, index_space(tensor.shape), self._plan.cuts, way.partial, way.reducer)
+        space, reducer = index_space(tensor.shape), way.rounds[0].reducer
+        found = collectives_between(made, owned, space, self._plan.cuts, frozenset(way.joined), reducer)
         variable = f"made{position or ''}"
         if value != variable:
             text.lines.append(f"{variable} = {value}")
-        return written_movement(text, self._plan.cuts, made, way.rounds, found, variable, variable, tensor)
+        return written_movement(text, self._plan.cuts, made, owned, way.rounds, found, variable, variable, tensor)
 
 
 def _pads(local: LocalOp, rank: int) -> tuple[int, ...]:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from planner.algebra.delivery import made_tiling
-from planner.algebra.region import Region
 from planner.algebra.tiling import Tiling
 from planner.partition.fetches import NOTHING
 from planner.partition.local_work import different
+from planner.partition.ways import Regions
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import LocalOp, Part
 
@@ -22,9 +22,9 @@ class Division:
     """Workers that have a part."""
     parts: tuple[Part, ...]
     """By worker."""
-    reads: Mapping[int, tuple[Region, ...]]
+    reads: Mapping[int, Regions]
     """By input that is read: what each worker needs of it."""
-    made: tuple[tuple[Region, ...], ...]
+    made: tuple[Regions, ...]
     """By output: what each worker makes of it; () for an absent one."""
     made_as: tuple[Tiling | None, ...]
     """By output: the tiling in which it is made."""

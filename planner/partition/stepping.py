@@ -20,7 +20,7 @@ from planner.algebra.delivery import made_tiling
 from planner.algebra.region import Boxes, Region
 from planner.algebra.tiling import Tiling, split_bounds
 from planner.artifacts.plan import Steps
-from planner.partition.fetches import Box
+from planner.partition.ways import Regions
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import LocalOp
 
@@ -41,58 +41,10 @@ class TileWork:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """A tensor that lies on the workers in several buffers each."""
-
-    regions: tuple[tuple[Region, ...], ...]
-    """By part and worker; empty where a worker has none."""
-
-    def of(self, worker: int, region: Region) -> int:
-        """The number of the part of a worker that holds a box."""
-        return next(number for number, regions in enumerate(self.regions) if regions[worker].contains(region))
-
-    def joined(self, region: Region, sources: Sequence[int], only: int | None = None) -> list[Box]:
-        """Covers what there is of a region by boxes that lie in one part of all who contribute, in worker order.
-
-        Args:
-            region: what is needed.
-            sources: who contributes.
-            only: the one part that is looked at; None: all.
-        """
-        boxes: list[Box] = []
-        for number, regions in enumerate(self.regions):
-            by_region: dict[Region, list[int]] = {}
-            for worker in sorted(sources) if only in (None, number) else ():
-                if not regions[worker].is_empty:
-                    by_region.setdefault(regions[worker], []).append(worker)
-            found = ((region.intersect(held), tuple(workers)) for held, workers in by_region.items())
-            boxes += [(common, workers) for common, workers in found if not common.is_empty]
-        return boxes
-
-    def copied(self, region: Region, order: Sequence[int]) -> list[Box]:
-        """Covers a region by boxes that lie in one part of a worker, those of the first in ``order`` first."""
-        boxes: list[Box] = []
-        missing = [region]
-        for worker in order:
-            for regions in self.regions:
-                rest: list[Region] = []
-                for box in missing:
-                    common = box.intersect(regions[worker])
-                    if common.is_empty:
-                        rest.append(box)
-                    else:
-                        boxes.append((common, (worker,)))
-                        rest.extend(box.subtract(common))
-                missing = rest
-        assert not missing, f"nobody makes {missing[0]}"
-        return boxes
-
-
-@dataclass(frozen=True, slots=True)
 class Chunk:
     """One step of an op on all workers."""
 
-    reads: Mapping[int, tuple[Region, ...]]
+    reads: Mapping[int, Regions]
     """By input that circulates, what each worker needs."""
     work: Mapping[int, Mapping[int, TileWork]]
     """By the number of a part of the result and busy worker: what is added to that part, or makes it."""
@@ -103,10 +55,11 @@ class SteppedDivision:
     """An op's work divided by a strategy, in steps; the same object for equal ops."""
 
     busy: tuple[int, ...]
-    stays: Mapping[int, tuple[Region, ...]]
+    stays: Mapping[int, Regions]
     """By input that does not circulate, what each worker needs."""
     chunks: tuple[Chunk, ...]
-    parts: Parts
+    parts: tuple[Regions, ...]
+    """By part of the result, what each worker makes; empty where it makes none."""
     made_as: Tiling
     """The tiling in which the result is made, all parts together."""
     is_summed: bool
@@ -136,7 +89,7 @@ class SteppedDivision:
             busy,
             stays,
             tuple(chunks),
-            Parts(tuple(tuple(op.makes(one, 0)) for one in parts)),
+            tuple(tuple(op.makes(one, 0)) for one in parts),
             made_tiling(strategy, dims, op.reducers(strategy), op.analysis.steps_of(0)),
             is_summed,
         )

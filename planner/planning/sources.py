@@ -9,7 +9,7 @@ from planner.counted import may_stop
 from planner.machine.device_profile import DeviceProfile
 from planner.machine.routes import Interconnect
 from planner.machine.topology_file import Machine
-from planner.partition.fetches import nearest_first
+from planner.partition.ways import nearest_first
 from planner.planning.limit.trial import Trial
 from planner.planning.machines import time_of
 from planner.stop import Stop, StoppedError

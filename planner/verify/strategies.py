@@ -262,7 +262,7 @@ def _run_in_steps(op: BoundOp, strategy: Tiling, steps: Steps, arrays: Mapping[i
     for worker, results in parts.items():
         array = np.zeros(regions[worker].shape, dtype=next(iter(results.values())).dtype)
         for part, result in results.items():
-            where = division.parts.regions[part][worker].within(regions[worker])
+            where = division.parts[part][worker].within(regions[worker])
             array[where] = result.reshape(array[where].shape)
         made[worker] = {0: (regions[worker], array if op.node.output_shapes[0] else array.reshape(()))}
     return made

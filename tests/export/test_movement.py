@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from planner.algebra.region import Region
 from planner.algebra.tiling import Partial, Placement, Reducer, Replicate, Shard, Tiling, coordinates
-from planner.export.counting import Counting
 from planner.export.held import Held
 from planner.export.movement import Collective, Exchange, collectives_between, exchanged, moved_elements
+from planner.partition.ways import Ways
 
 _WAYS = st.lists(st.sampled_from([2, 3]), min_size=1, max_size=3).map(tuple)
 
@@ -33,7 +33,7 @@ def _moves(draw: st.DrawFn, partial: bool = False) -> tuple[tuple[int, ...], tup
 
 def _filled(held: Held, whole: np.ndarray, workers: int) -> list[np.ndarray]:
     arrays = [np.zeros(held.frame, dtype=np.int64) for _ in range(workers)]
-    for worker, region in held.by_worker.items():
+    for worker, region in enumerate(held.regions):
         arrays[worker][tuple(slice(0, size) for size in region.shape)] = whole[region.within(Region.whole(whole.shape))]
     return arrays
 
@@ -84,8 +84,8 @@ def test_what_is_read_is_what_is_needed(move: tuple[tuple[int, ...], tuple[int, 
     whole = np.arange(1, prod(shape) + 1).reshape(shape)
     source, target = Held.of(tuple(owned.boxes(shape))), Held.of(tuple(wanted.boxes(shape)))
     arrays, expected = _filled(source, whole, prod(ways)), _filled(target, whole, prod(ways))
-    taken = Counting(ways, prod(ways)).read(source, owned, target)
-    made, moved = _sent(exchanged(source, target, taken.boxes), arrays)
+    taken = Ways(ways).read(source.regions, owned, target.regions)
+    made, moved = _sent(exchanged(source, target, taken), arrays)
     assert moved == taken.moved_elements
     assert all((one == other).all() for one, other in zip(made, expected, strict=True))
     found = collectives_between(source, target, shape, ways)
@@ -103,17 +103,18 @@ def test_partial_results_are_joined_where_they_are_owned(
     ways, shape, made_as, owned = move
     whole, workers = np.arange(1, prod(shape) + 1).reshape(shape), prod(ways)
     made, target = Held.of(tuple(made_as.boxes(shape))), Held.of(tuple(owned.boxes(shape)))
-    way = Counting(ways, workers).returned(made, made_as, target, owned, shape)
-    groups = prod(ways[cut] for cut in way.partial)
+    way = Ways(ways).returned((made.regions,), made_as, target.regions, owned, shape)
+    groups = prod(ways[cut] for cut in way.joined)
     arrays, expected = _filled(made, whole, workers), _filled(target, whole * groups, workers)
     source, current, moved = made, arrays, 0
     for taken in way.rounds:
-        current, more = _sent(exchanged(source, taken.target, taken.boxes, taken.reducer), current)
-        source, moved = taken.target, moved + more
+        held = Held.of(taken.regions)
+        current, more = _sent(exchanged(source, held, taken), current)
+        source, moved = held, moved + more
     assert moved == sum(one.moved_elements for one in way.rounds)
     assert all((one == other).all() for one, other in zip(current, expected, strict=True))
-    reducer = Reducer.SUM if way.partial else None
-    found = collectives_between(made, target, shape, ways, way.partial, reducer)
+    reducer = Reducer.SUM if way.joined else None
+    found = collectives_between(made, target, shape, ways, frozenset(way.joined), reducer)
     if found is not None:
         assert moved_elements(found, made.frame, ways)[0] >= moved
         for one in found:

@@ -8,16 +8,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from planner import opdefs
 from planner.algebra.region import Region
+from planner.algebra.tiling import Partial, Replicate, Shard, Tiling
 from planner.artifacts.program import Fetch, Piece, Program
 from planner.artifacts.waits import joined_waits, stuck
 from planner.graph.model import DType
 from planner.machine.topology_file import Device, DeviceGraph, DeviceLink
-from planner.partition import fetches
+from planner.partition import ways
 from planner.partition.build import partition
-from planner.partition.fetches import Contributions, Holders, Layouts, copied, nearest_first
+from planner.partition.ways import Box, Contributions, Holders, Way, Ways, nearest_first
 from planner.planning.limit.trial import Trial
 from planner.planning.machines import time_of
 from planner.planning.sources import from_the_nearest
@@ -94,32 +96,62 @@ def test_nearer_workers_part_at_inner_cuts_and_follow_the_reader_in_turn(ways: t
 
 
 def test_of_many_holders_those_are_looked_at_that_hold_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    tiles = [Region((8 * worker, 0), (8 * worker + 8, 4)) for worker in range(100)]
-    layout = Layouts().of(tiles, [0] * 100)
+    tiles = tuple(Region((8 * worker, 0), (8 * worker + 8, 4)) for worker in range(100))
     box = Region((12, 1), (20, 3))
-    assert Holders(layout).of(box) == {1: tiles[1], 2: tiles[2]}
-    found = copied(box, Holders(layout).of(box), range(100))
-    monkeypatch.setattr(fetches, "_MANY_BOXES", 1_000)
-    assert Holders(layout).of(box) == layout.held
-    assert copied(box, layout.held, range(100)) == found
+    assert Holders([tiles]).of(box) == {1: [(tiles[1], 0)], 2: [(tiles[2], 0)]}
+    found = Holders([tiles]).copied(box, range(100))
+    monkeypatch.setattr(ways, "_MANY_BOXES", 1_000)
+    assert len(Holders([tiles]).of(box)) == 100
+    assert Holders([tiles]).copied(box, range(100)) == found
 
 
 def test_of_many_partial_results_those_are_joined_that_have_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    makers = {worker: Region((8 * (worker // 2),), (8 * (worker // 2) + 8,)) for worker in range(200)}
+    makers = tuple(Region((8 * (worker // 2),), (8 * (worker // 2) + 8,)) for worker in range(200))
     box = Region((12,), (20,))
-    found = Contributions(makers, range(199, -1, -1)).to(box)
-    assert found == [(Region((12,), (16,)), (2, 3)), (Region((16,), (20,)), (4, 5))]
-    monkeypatch.setattr(fetches, "_MANY_BOXES", 1_000)
-    assert Contributions(makers, range(200)).to(box) == found
+    found = Contributions([makers], range(199, -1, -1)).to(box)
+    assert found == [Box(Region((12,), (16,)), (2, 3)), Box(Region((16,), (20,)), (4, 5))]
+    monkeypatch.setattr(ways, "_MANY_BOXES", 1_000)
+    assert Contributions([makers], range(200)).to(box) == found
 
 
 def test_of_two_owners_the_nearer_gives() -> None:
     """S(0)/2 R/2: workers 2 and 3 have the second half. By the cuts both are equally near to worker 0."""
     half = Region((4,), (8,))
-    owners = {0: Region((0,), (4,)), 2: half, 3: half}
-    assert copied(half, owners, nearest_first(0, (2, 2))) == [(half, (2,))]
+    owners = Holders([(Region((0,), (4,)), Region((0,), (0,)), half, half)])
+    assert owners.copied(half, nearest_first(0, (2, 2))) == (Box(half, (2,)),)
     around = (0.0, 1.0, 2.0, 1.0)
-    assert copied(half, owners, nearest_first(0, (2, 2), around)) == [(half, (3,))]
+    assert owners.copied(half, nearest_first(0, (2, 2), around)) == (Box(half, (3,)),)
+
+
+@given(st.lists(st.sampled_from([2, 3]), min_size=1, max_size=2).map(tuple), st.data())
+def test_what_is_made_in_parts_comes_home_as_what_is_made_at_once(cuts: tuple[int, ...], data: st.DataObject) -> None:
+    """The same elements from the same workers, whether contributions are joined part by part or together."""
+    shape = (data.draw(st.sampled_from([12, 7])), data.draw(st.sampled_from([12, 10])))
+    made_as, owned = (
+        Tiling(data.draw(st.tuples(*(st.sampled_from(others) for _ in cuts))), cuts)
+        for others in ([Partial(), Replicate(), Shard(0), Shard(1)], [Replicate(), Shard(0), Shard(1)])
+    )
+    tiles, made = tuple(owned.boxes(shape)), tuple(made_as.boxes(shape))
+    parts = [tuple(one.intersect(Region((lo, 0), (lo + 4, 12))) for one in made) for lo in (0, 4, 8)]
+    whole = Ways(cuts).returned([made], made_as, tiles, owned, shape)
+    for is_by_part in (False, True):
+        way = Ways(cuts).returned(parts, made_as, tiles, owned, shape, is_by_part=is_by_part)
+        assert way.joined == whole.joined == tuple(np.flatnonzero([str(one) == "P" for one in made_as.placements]))
+        assert (moved(way, shape) == moved(whole, shape)).all()
+
+
+def moved(way: Way, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """What crosses in joins and in copies, [joins or copies, taker, giver, ...]; nothing does twice."""
+    found = np.zeros((2, *(len(way.rounds[0].regions) if way.rounds else 1,) * 2, *shape), np.bool_)
+    for taken in way.rounds:
+        for taker, boxes in enumerate(taken.boxes):
+            for box in boxes:
+                for giver in set(box.givers) - {taker}:
+                    there = found[int(taken.reducer is None), taker, giver][box.region.within(Region.whole(shape))]
+                    assert not there.any()
+                    there[...] = True
+    assert found.sum() == sum(taken.moved_elements for taken in way.rounds)
+    return found
 
 
 @pytest.mark.parametrize("seed", range(4))

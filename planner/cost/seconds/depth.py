@@ -1,7 +1,7 @@
 """What arrives at each worker, told apart by how far it comes: by the outermost cut that parts it from the sender.
 
 The *depth* of a transfer is the number of cuts that its two workers have in common: 0 where the outermost cut parts
-them. A worker takes what it lacks from the nearest workers that have it (``planner.partition.fetches``), so what
+them. A worker takes what it lacks from the nearest workers that have it (``planner.partition.ways``), so what
 arrives from a depth is what the workers nearer than that have not: a group of workers that share their first cuts has
 between them the region that those cuts leave of a tensor.
 """

@@ -26,7 +26,7 @@ class Pipeline:
 
     @classmethod
     def of(cls, op: Op, strategy: OpStrategy) -> Pipeline:
-        """The exchanges of an op; by the names that ``planner.partition.lower`` gives to buffers."""
+        """The exchanges of an op; by the names that buffers have in ``planner.partition``."""
         assert strategy.steps is not None, "an op in steps"
         chunks = range(strategy.steps.count)
         slots = [(slot, name) for slot, name in enumerate(op.inputs) if name]
