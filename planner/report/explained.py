@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TextIO
 
+from planner.graph.model import Role
 from planner.report.answer import answer
 from planner.report.bounds import bounds, op_memory
 from planner.report.console import ReportConsole
@@ -15,6 +17,12 @@ from planner.units import format_bytes, format_ratio
 
 _SHOWN_TENSORS = 10
 _SHOWN_CAUSES = 5
+_SHOWN_TILINGS = 200
+"""Lines of the brief table of all tilings, at most."""
+_ORDER = (Role.STATE, Role.NEXT_STATE, Role.DATA, Role.RESULT, Role.CONSTANT, Role.ACTIVATION)
+_PURPOSES = [*(role.value for role in _ORDER), "delivery"]
+_NARROWEST = 40
+"""Characters of a line of that table, at least."""
 
 
 def explain(result: Explanation, file: TextIO) -> None:
@@ -68,12 +76,38 @@ def _in_brief(console: ReportConsole, result: Explanation) -> None:
         # An activation is held for a part of the iteration, so that these do not add up to memory.
         console.print_text("what several workers have, and what the copies take over all of them, if not all at once:")
         console.print_items([((memory(one.held_bytes),), and_more(one.names), one.reason) for one in result.kept])
+    tilings(console, result.tensors)
     undescribed(console, plan.undescribed)
     console.print()
     what = f"{counted(len(result.tensors), 'tensor')} and {counted(len(result.ops), 'op')}"
     console.print_text(
         f"all {what}: --all; some: 'PATTERN', --role ROLE, --op TYPE; one and why: its name; memory: --memory"
     )
+
+
+def tilings(console: ReportConsole, tensors: Sequence[TensorRow]) -> None:
+    """The tilings of all tensors: those of one purpose and tiling together, names that differ in numbers as one."""
+    alike: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for row in tensors:
+        purpose = "delivery" if row.delivers else row.role.value
+        names = alike.setdefault((purpose, row.tiling), {})
+        names.setdefault(re.sub(r"\d+", "*", row.name), []).append(row.name)
+    items: list[tuple[tuple[str], str, str]] = []
+    room, left = _SHOWN_TILINGS, 0
+    for (purpose, tiling), patterns in sorted(alike.items(), key=lambda item: _PURPOSES.index(item[0][0])):
+        told = ", ".join(
+            names[0] if len(names) == 1 else f"{pattern} ({len(names)})" for pattern, names in patterns.items()
+        )
+        room -= 2 + len(told) // _NARROWEST
+        if room >= 0:
+            items.append(((purpose,), tiling, told))
+        else:
+            left += sum(map(len, patterns.values()))
+    console.print()
+    console.print_text(f"how all {counted(len(tensors), 'tensor')} are divided, a * for numbers that differ:")
+    console.print_items(items)
+    if left:
+        console.print_text(f"and {counted(left, 'further tensor')} (--all)", 2)
 
 
 def _moved_item(row: TensorRow, total: int) -> tuple[tuple[str, ...], str, str]:
