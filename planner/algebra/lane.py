@@ -23,6 +23,8 @@ class Lane:
     """Of lanes."""
     like: str = field(default="", compare=False)
     """The first lane's op in the same place."""
+    of: str = field(default="", compare=False)
+    """The name of all of these lanes together."""
 
     def owner(self, ways_before: tuple[int, ...], ways: int) -> Only | None:
         """The group that has this lane, if a cut gives lanes to workers; None where some group would have none.

@@ -73,22 +73,16 @@ def decide_with_owners(
     return found if alike is None or alike.cost >= found.cost else alike
 
 
-def owned_in(decided: Decided, graph: Graph) -> dict[str, int]:
-    """By name of lanes of a graph of which workers have some whole in a plan, how many there are.
+def owned_in(decided: Decided) -> dict[str, int]:
+    """By name of lanes of which workers have some whole in a plan, how many there are.
 
     Args:
         decided: the plan, with owners or without.
-        graph: its canonical form, without marks.
     """
-    owned = {
-        name
-        for name in decided.graph.lanes
-        if name in decided.strategies and has_owners(decided.strategies[name].tiling)
-    }
     return {
-        lanes.name: lanes.count
-        for lanes in (lanes_of(graph) if owned else ())
-        if any(op.name in owned for ops in lanes.ops for op in ops)
+        lane.of: lane.count
+        for name, lane in decided.graph.lanes.items()
+        if name in decided.strategies and has_owners(decided.strategies[name].tiling)
     }
 
 

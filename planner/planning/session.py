@@ -464,7 +464,7 @@ class Session:
             in_place=self._form.in_place,
             kept=self._kept,
             asked=self._asked(),
-            owned=owned_in(decided, self.graph),
+            owned=owned_in(decided),
             recomputed=told(request.recompute, decided, self._form.graph, self.again, source.descriptions),
         )
 

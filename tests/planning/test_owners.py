@@ -36,7 +36,7 @@ def test_each_of_equal_matrices_has_one_owner(dtype: DType) -> None:
     graph = canonical(momentum(8, 2048, is_loop=True, dtype=dtype)).graph
     found = decide_with_owners(graph, STANDARD, SearchRequest(8, effort="quick"))
     assert found.moved_bytes == 7 * 2048 * 2048 * dtype.item_bytes
-    assert owned_in(found, graph) == {"op.lane0.0.square": 8}
+    assert owned_in(found) == {"op.lane0.0.square": 8}
 
 
 def test_owners_that_save_nothing_are_not_taken() -> None:
@@ -77,9 +77,9 @@ def test_experts_run_as_the_model_does(tmp_path: Path, spelling: str, workers: i
 def test_what_a_rule_names_has_no_owner(rules: Rules) -> None:
     graph = canonical(momentum(4, 48, is_loop=True), ["lane1.0.square"]).graph
     ask = SearchRequest(4, rules=rules, effort="quick")
-    assert owned_in(decide_with_owners(graph, STANDARD, ask), graph) == {}
+    assert owned_in(decide_with_owners(graph, STANDARD, ask)) == {}
     without = decide_with_owners(graph, STANDARD, replace(ask, rules=NO_RULES))
-    assert set(owned_in(without, graph).values()) == {4}
+    assert set(owned_in(without).values()) == {4}
 
 
 @pytest.mark.slow

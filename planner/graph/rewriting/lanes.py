@@ -318,7 +318,7 @@ def marked(graph: Graph, chosen: Iterable[Lanes]) -> Graph:
     return replace(
         graph,
         lanes={
-            op.name: Lane(number, lanes.count, ops[0].name)
+            op.name: Lane(number, lanes.count, ops[0].name, lanes.name)
             for lanes in chosen
             for ops in lanes.ops
             for number, op in enumerate(ops)
