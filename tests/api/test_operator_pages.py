@@ -35,7 +35,7 @@ def test_a_description_that_cannot_be_read_is_no_empty_page(tmp_path: Path) -> N
 
 
 def test_a_good_description_in_the_place_of_a_shipped_one_is_shown(tmp_path: Path) -> None:
-    page, checked = operators(tmp_path, "Gelu", "at").page("com.microsoft.Gelu")
-    assert page.examples
-    assert checked is not None
-    assert not checked.wrong
+    found = operators(tmp_path, "Gelu", "at").page("com.microsoft.Gelu")
+    assert found.page.examples
+    assert found.verification is not None
+    assert not found.verification.wrong

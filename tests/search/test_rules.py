@@ -16,7 +16,7 @@ from planner.planning.bodies import decide_with_bodies
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
-from planner.search.user_rules.prices import Price, prices
+from planner.search.user_rules.prices import ForbidPrice, PinPrice, prices
 from planner.search.user_rules.rules import Limits, Rules, matching
 from planner.zoo import build, mlp
 
@@ -269,10 +269,10 @@ def test_each_rule_is_priced_with_all_others_kept() -> None:
     told: list[str] = []
     found = prices(rules, 100, moved, lambda line, **numbers: told.append(line))  # type: ignore[arg-type]
     assert found == (
-        Price("pin", "a=R", 30),
-        Price("pin", "b=S(0)", 0),
-        Price("forbid", "c=R", 0),
-        Price("forbid", "d=R", 100),
+        PinPrice("a=R", 30),
+        PinPrice("b=S(0)", 0),
+        ForbidPrice("c=R", 0),
+        ForbidPrice("d=R", 100),
     )
     assert all((other.replicate, other.names) == ("none", frozenset("abcd")) for other in seen)
     assert told[0] == "price 1 of 4: planning without --pin a=R"
@@ -283,7 +283,7 @@ def test_a_rule_without_which_there_is_no_plan_has_no_price() -> None:
     def moved(_rules: Rules) -> int:
         raise InfeasibleError("too entangled")
 
-    assert prices(Rules({"a": "R"}), 100, moved) == (Price("pin", "a=R", None),)
+    assert prices(Rules({"a": "R"}), 100, moved) == (PinPrice("a=R", None),)
 
 
 def test_nothing_is_planned_without_a_rule_to_price() -> None:
@@ -298,5 +298,5 @@ def test_a_price_is_what_the_plan_would_save() -> None:
     plan = planned(GRAPH, 4, pins)
     found = prices(pins, plan.cost, lambda rules: planned(GRAPH, 4, rules).cost)
     without = planned(GRAPH, 4, Rules({"x1": "S(0)"}, (("w2", "S(1)"),))).cost
-    assert found[0] == Price("pin", "w1=R", plan.cost - without)
+    assert found[0] == PinPrice("w1=R", plan.cost - without)
     assert found[0].price_bytes
