@@ -17,7 +17,7 @@ from planner.installed import require_runtime, runtime_notes
 from planner.opdefs import load_file
 from planner.options.running import RunningOptions
 from planner.progress import Progress
-from planner.runtime.chosen_engine import ranks_of
+from planner.runtime.chosen_engine import joined_ranks
 from planner.runtime.measure.profile import Profile
 from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
@@ -96,7 +96,7 @@ def run(options: RunningOptions) -> RunResult:  # noqa: D417 - those are the fie
     with contextlib.ExitStack() as stack:
         files, taken = stack.enter_context(inputs_of(options.inputs, options.steps))
         steps = taken if options.epochs is None else None
-        world = stack.enter_context(ranks_of(engine, options.patience, notice))
+        world = stack.enter_context(joined_ranks(engine, options.patience, notice))
         require_runtime()
         for line in runtime_notes():
             notice(line)

@@ -35,7 +35,7 @@ GPU_COMMAND: Final = command_of("planner.runtime.engine.gpu.child")
 
 
 @contextlib.contextmanager
-def ranks_of(engine: str, patience_seconds: float, notice: Callable[[str], None]) -> Iterator[World | None]:
+def joined_ranks(engine: str, patience_seconds: float, notice: Callable[[str], None]) -> Iterator[World | None]:
     """The ranks that were launched with this process, where the engine has any; None elsewhere.
 
     Args:
