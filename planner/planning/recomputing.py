@@ -13,7 +13,7 @@ from planner.errors import UsageError, did_you_mean
 from planner.graph.decompositions import expand, planned_graph
 from planner.graph.deliveries import SharedDelivery, with_deliveries
 from planner.graph.model import Graph, Role
-from planner.graph.rewriting.recomputation import Activations
+from planner.graph.rewriting.recomputation import Activations, originals
 from planner.planning.bodies import only_through_bodies
 from planner.planning.forward_blocks import inside_blocks
 from planner.search.decided import Decided
@@ -170,10 +170,11 @@ def _without_copies(decided: Decided, form: Graph) -> Graph:
     """The graph of a plan without copies: what is divided as it is in the plan."""
     graph = planned_graph(form, decided.strategies, decided.workers)
     there = {op.name for op in graph.ops}
+    of = originals(form, decided.graph)
     kept: list[SharedDelivery] = []
     for one in reversed(decided.deliveries):
         readers = tuple(name for name in one.readers if name in there)
         if readers:
-            kept.insert(0, replace(one, readers=readers))
+            kept.insert(0, replace(one, tensor=of.get(one.tensor, one.tensor), readers=readers))
             there.add(one.name)
     return with_deliveries(graph, kept)

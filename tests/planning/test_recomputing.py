@@ -128,3 +128,15 @@ def test_a_plan_that_computes_what_the_model_has_not_again_does_not_fit(tmp_path
     with pytest.raises(ModelError, match="does not fit its model") as caught:
         planned_form(strange, model)
     assert caught.value.facts == ("'w1', which is computed again, is no activation",)
+
+
+def test_shared_deliveries_of_copies_are_of_their_originals_without_copies(tmp_path: Path) -> None:
+    """What is said of a plan beside the same without copies: readers of a copy read its original there."""
+    write_model(build("mlp-4x64", batch=64), tmp_path / "model.onnx")
+    planned = api.plan(
+        tmp_path / "model.onnx", gpus=8, effort="quick", replicate="none", inputs="partitioned", recompute="x*",
+        models=False, out=tmp_path / "plan",
+    )  # fmt: skip
+    brought = [delivery.tensor for delivery in planned.plan.deliveries]
+    assert any(name.endswith(".again") for name in brought)
+    assert planned.plan.recomputed is not None
