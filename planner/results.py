@@ -1,4 +1,4 @@
-"""What the commands return, as data; rendered by ``tables.py`` and ``as_json.py``."""
+"""What the commands return, as data; rendered by ``report/tables.py``, and as JSON by ``records.py``."""
 
 from __future__ import annotations
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pytest
-from onnx import ModelProto, parser, shape_inference
+from onnx import ModelProto, NodeProto, parser, shape_inference
 
+from planner.graph.folding import propagation
+from planner.graph.folding.evaluate import MAX_FOLDED_ELEMENTS, evaluate
 from planner.graph.folding.propagation import inferred
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]> g (float[8,8] x, int64[HUGE] v, float[8] u) => (float y) {'
@@ -79,3 +82,28 @@ def test_large_ones_are_not_made(kind: str) -> None:
     huge = HUGE if kind == "input" else 4
     found = inferred(model_of(f"{COMPUTED} k = Reshape(x, m) {BOMBS[kind]}", huge=huge))
     assert {value.name for value in found.graph.value_info} >= {"k", "q"}
+
+
+VECTOR = (
+    "a = Constant<value=int64{0}>() e = Constant<value=int64{4096}>() c = Constant<value=int64{1}>()"
+    " w = Range(a, e, c) i0 = Constant<value=int64[1]{0}>() i1 = Constant<value=int64[1]{1}>()"
+    " left = Unsqueeze(w, i1) right = Unsqueeze(w, i0)"
+)
+
+
+@pytest.mark.parametrize("op", ["OneHot(w, e, p)", "MatMul(left, right)", "Mul(left, right)", "Gather(right, zeros)"])
+def test_no_matrix_is_made_of_vectors(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def noted(node: NodeProto, operands: Sequence[np.ndarray | None], opset: int) -> tuple[np.ndarray, ...] | None:
+        made = evaluate(node, operands, opset)
+        sizes.extend(array.size for array in made or ())
+        return made
+
+    monkeypatch.setattr(propagation, "evaluate", noted)
+    model = model_of(
+        f"{COMPUTED} k = Reshape(x, m) {VECTOR} p = Constant<value=int64[2]{{0, 1}}>() zeros = Sub(w, w) r = {op}"
+    )
+    assert {value.name for value in inferred(model).graph.value_info} >= {"k", "q"}
+    assert 4096 in sizes
+    assert max(sizes) <= MAX_FOLDED_ELEMENTS

@@ -101,6 +101,18 @@ def test_what_is_expanded_gives_the_same_numbers(model: ModelProto, expanded: st
         np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
 
 
+def test_names_of_what_is_expanded_are_of_nobody_else() -> None:
+    nodes = [
+        helper.make_node("Mean", ["x", "v"], ["m"]),
+        helper.make_node("Neg", ["m"], ["m/total"]),
+        helper.make_node("Add", ["m", "m/total"], ["y"]),
+    ]
+    shaped = [(name, T.FLOAT, (4, 3)) for name in ("x", "v", "y")]
+    changed = cuda_form(model_of(nodes, shaped[:2], shaped[2:])).model
+    made = [name for node in changed.graph.node for name in node.output]
+    assert len(set(made)) == len(made)
+
+
 ROWS = [("x", (4, 3)), ("i", (2, 1)), ("u", (2, 3)), ("y", (4, 3))]
 
 

@@ -15,10 +15,10 @@ import numpy as np
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
-from planner.graph.folding.evaluate import FOLDABLE, evaluate
+from planner.graph.folding.evaluate import FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate
 from planner.graph.protos import array_of
 from planner.graph.subgraph import graphs_of
-from planner.graph.traits import GENERATING
+from planner.graph.traits import BROADCASTING, GENERATING
 
 _MOST_ELEMENTS: Final = 2**16
 """Of a vector that is followed."""
@@ -147,8 +147,35 @@ def _value(node: NodeProto, operands: Sequence[np.ndarray | None]) -> np.ndarray
     is_read = node.op_type in FOLDABLE and all(one is None or one.size <= _MOST_ELEMENTS for one in operands)
     if not is_read or (node.op_type in GENERATING and not _vector_elements(node, operands)):
         return None
+    if not _makes_little(node, operands):
+        return None
     made = evaluate(node, operands, _OPSET)
     return None if made is None or made[0].size > _MOST_ELEMENTS else made[0]
+
+
+def _makes_little(node: NodeProto, operands: Sequence[np.ndarray | None]) -> bool:
+    """Whether small operands give a result that is small enough to be made: two vectors may give a matrix."""
+    arrays = [operand for operand in operands if operand is not None]
+    try:
+        return _made_elements(node, arrays) <= MAX_FOLDED_ELEMENTS
+    except (ValueError, IndexError, OverflowError):
+        return False  # operands that the operator does not take
+
+
+def _made_elements(node: NodeProto, arrays: Sequence[np.ndarray]) -> int:
+    """How many elements an op makes at most that can make more than it reads; 0 of others, and of generators."""
+    match node.op_type:
+        case "OneHot":
+            return arrays[0].size * abs(int(arrays[1].reshape(-1)[0]))
+        case "GatherND" | "MatMul":
+            return arrays[0].size * arrays[1].size
+        case "Gather":
+            axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
+            rows: int = arrays[0].shape[axis]
+            return arrays[0].size // max(1, rows) * arrays[1].size
+        case op_type if op_type in BROADCASTING:
+            return math.prod(np.broadcast_shapes(*(array.shape for array in arrays)))
+    return 0
 
 
 _OPSET: Final = 21

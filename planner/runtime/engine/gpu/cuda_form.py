@@ -281,7 +281,7 @@ class _Changer:
         found = decomposition(Purpose.CUDA, op)
         if found is None or not all(name in self._tensors for name in op.inputs if name):
             return None
-        prefix = f"{self._widening.name(f'{next(filter(None, op.outputs))}/')}"
+        prefix = self._widening.prefix(f"{next(filter(None, op.outputs))}/")
         emitter = Emitter(prefix, self._tensors, {}, self._opsets[""])
         made = found(emitter, op)
         if made is None:

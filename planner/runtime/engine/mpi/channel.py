@@ -1,6 +1,7 @@
 """Sending arrays from one process to another, as a message-passing library does it: the few things that are needed.
 
-``mpi.py`` has the real one. Everything above it knows only this interface, and so runs in tests without the library.
+``mpi_channel.py`` has the real one. Everything above it knows only this interface, and so runs in tests without the
+library.
 """
 
 from __future__ import annotations
