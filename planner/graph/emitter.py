@@ -16,7 +16,7 @@ _DTYPES: Mapping[str, DType] = {dtype.value: dtype for dtype in DType}
 class Emitter(Writer):
     """Ops, tensors and constants under construction.
 
-    Names are ``prefix + part``, so that they depend on the scope alone and not on what else was emitted.
+    Names are ``prefix + part``, numbered from the second of a part on: they depend on nothing outside of the scope.
 
     Args:
         prefix: begins every name; no tensor and no op of the graph begins with it.

@@ -236,6 +236,20 @@ def test_a_body_computes_what_the_composite_computes(name: str) -> None:
         assert np.abs(wanted[output] - got[output]).max() <= 3e-6 * max(largest, 1e-30), output
 
 
+def test_sums_of_a_large_batch_in_float16_are_finite() -> None:
+    """Each channel's elements add up to more than the largest number in float16."""
+    _, values = batch_normalization()
+    values = {**values, "x": normal(64, 3, 1024).astype(np.float16)}
+    outputs = {"y": (64, 3, 1024), "mean.next": (3,), "var.next": (3,)}
+    graph = one_op("BatchNormalization", values, outputs, training_mode=1)
+    graph = replace(graph, tensors={**graph.tensors, "y": Tensor("y", outputs["y"], DType.FLOAT16)})
+    expanded = expand(graph)
+    check_graph(expanded.graph)
+    wanted, got = WholeModel(graph).step(values), WholeModel(expanded.graph).step(values)
+    for output in graph.outputs:
+        np.testing.assert_allclose(got[output], wanted[output], rtol=2e-3, atol=2e-3)
+
+
 @pytest.mark.parametrize("shift", [0.0, 9.0, -9.0, None])
 def test_the_body_of_dynamic_quantisation_is_exact(shift: float | None) -> None:
     """Data on both sides of zero, above it, below it, and zero alone: of these the runtime takes 1 for the scale."""

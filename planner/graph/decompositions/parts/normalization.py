@@ -151,8 +151,9 @@ def batch_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     if emitter.rank(x) < 2 or not emitter.tensor(x).elements:
         return None
     epsilon, momentum = _number(op, "epsilon", 1e-5), _number(op, "momentum", 0.9)
-    made = normalised_by_batch(emitter, x, scale, bias, running, epsilon=epsilon, momentum=momentum)
-    return (made.y, *made.following)
+    wide = _widened(emitter, op)  # of 65,504 ones in float16 the sum is infinite
+    made = normalised_by_batch(emitter, wide, scale, bias, running, epsilon=epsilon, momentum=momentum)
+    return (emitter.cast(made.y, emitter.dtype(x), "narrow"), *made.following)
 
 
 @stands_for("LpNormalization", purpose=Purpose.PARTS)
