@@ -23,7 +23,7 @@ class Purpose(enum.Enum):
     """What an operator is rewritten for; the value is the folder or file here that has the functions."""
 
     READING = "reading"
-    """ONNX Runtime's composites, before a plan is made. Writer: ``Emitter``."""
+    """ONNX Runtime's composites, before a plan is made. Writer: ``_Writer`` there, an ``Emitter`` without shapes."""
     RANDOM = "random"
     """Random operators as functions of an element's index, before a plan is made. Writer: ``Draw``."""
     PARTS = "parts"

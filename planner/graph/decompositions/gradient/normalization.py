@@ -1,4 +1,4 @@
-"""Normalisations written as sums, means and products, which can be cut; see ``lowering`` for BatchNormalization."""
+"""Normalisations as sums, means and products, which can be cut; BatchNormalization: ``batch_statistics``."""
 
 from __future__ import annotations
 
