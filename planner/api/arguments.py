@@ -111,6 +111,7 @@ def takes(
                 return function(record(*given.args, **given.kwargs))
 
         call.__signature__ = signature  # type: ignore[attr-defined]  # what help() and editors show
+        call.__annotations__ = {**kinds, "return": signature.return_annotation}  # what get_type_hints() tells
         return call
 
     return decorate

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import click
 import numpy as np
@@ -309,6 +309,14 @@ def test_wrong_values_are_refused(call: Any, says: str) -> None:
     with pytest.raises(UsageError) as raised:
         call()
     assert str(raised.value).startswith(says)
+
+
+@pytest.mark.parametrize("command", ["plan", "compare", "profile", "grad", "fit", "run"])
+def test_what_a_function_is_annotated_with_is_its_signature(command: str) -> None:
+    function = getattr(api, command)
+    signature = inspect.signature(function)
+    said = {name: each.annotation for name, each in signature.parameters.items()}
+    assert get_type_hints(function) == {**said, "return": signature.return_annotation}
 
 
 def test_a_checked_function_keeps_its_signature() -> None:
