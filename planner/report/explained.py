@@ -89,8 +89,7 @@ def tilings(console: ReportConsole, tensors: Sequence[TensorRow]) -> None:
     """The tilings of all tensors: those of one purpose and tiling together, names that differ in numbers as one."""
     alike: dict[tuple[str, str], dict[str, list[str]]] = {}
     for row in tensors:
-        purpose = "delivery" if row.delivers else row.role.value
-        names = alike.setdefault((purpose, row.tiling), {})
+        names = alike.setdefault((_purpose(row), row.tiling), {})
         names.setdefault(re.sub(r"\d+", "*", row.name), []).append(row.name)
     items: list[tuple[tuple[str], str, str]] = []
     room, left = _SHOWN_TILINGS, 0
@@ -135,7 +134,7 @@ def _rows(console: ReportConsole, result: Explanation) -> None:
         (
             row.name,
             _shape(row.shape),
-            "delivery" if row.delivers else row.role.value,
+            _purpose(row),
             row.tiling,
             _shape(row.tile_shape),
             format_bytes(row.moved_bytes),
@@ -153,6 +152,10 @@ def _rows(console: ReportConsole, result: Explanation) -> None:
     table(("op", "type", "strategy", "index variables"), ops)
     names = {row.name for row in result.ops}
     undescribed(console, (op for op in result.plan.undescribed if op.name in names))
+
+
+def _purpose(row: TensorRow) -> str:
+    return "delivery" if row.delivers else row.role.value
 
 
 def _shape(shape: Sequence[int]) -> str:
