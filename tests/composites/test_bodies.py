@@ -246,6 +246,7 @@ def test_sums_of_a_large_batch_in_float16_are_finite() -> None:
     expanded = expand(graph)
     check_graph(expanded.graph)
     wanted, got = WholeModel(graph).step(values), WholeModel(expanded.graph).step(values)
+    assert len(wanted) == len(graph.outputs) == 3
     for output in graph.outputs:
         np.testing.assert_allclose(got[output], wanted[output], rtol=2e-3, atol=2e-3)
 
