@@ -33,7 +33,8 @@ from planner.runtime.values.claim import claimed
 from planner.runtime.values.export import check_export
 from planner.runtime.values.feed import Batches, BatchFolder, Feed
 from planner.runtime.values.rows import OneBatch, read_arrays
-from planner.runtime.values.state import TileSource, Values, WeightFile, refuse_missing
+from planner.runtime.values.state import TileSource, Values, refuse_missing
+from planner.runtime.values.weight_file import WeightFile
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ GRAMMAR = ("grammar-graph", "grammar-decision", "grammar-program")
 INVARIANTS = "## What always holds"
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+_PLACE = re.compile(r"`((?:planner|opdefs|configs|docs|tests|bench)(?:/[\w.]+)*)`")
+_NAMED_IN = re.compile(r"`(\w+)` (?:in|of) `([\w/]+\.py)`")
 _DECISION = re.compile(r"^## (\d{4}-\d{2}-\d{2})  (\S.*)$")
 
 
@@ -46,6 +48,15 @@ def test_links_lead_somewhere() -> None:
         target = file.parent / path if path else file
         assert target.exists(), f"{file.name}: {link} leads nowhere"
         assert not anchor or anchor in anchors(target), f"{file.name}: {link} names no section"
+
+
+def test_where_to_begin_names_files_that_there_are() -> None:
+    _, _, table = (ROOT / "README.md").read_text().partition("| to see or change |")
+    places, named = _PLACE.findall(table), _NAMED_IN.findall(table)
+    assert len(places) > 60
+    assert len(named) > 4
+    assert [place for place in places if not (ROOT / place).exists()] == []
+    assert [pair for pair in named if not re.search(rf"\b{pair[0]}\b", (ROOT / pair[1]).read_text())] == []
 
 
 @pytest.mark.parametrize("page", [*PAGES, *GRAMMAR, "verification", "distcnn"])

@@ -21,7 +21,8 @@ from planner.algebra.region import Region
 from planner.errors import UsageError
 from planner.runtime.values.npz import read_npy, read_npz
 from planner.runtime.values.safetensors import write_safetensors
-from planner.runtime.values.state import WeightFile, given_inputs
+from planner.runtime.values.state import given_inputs
+from planner.runtime.values.weight_file import WeightFile
 from planner.zoo import mlp
 
 GRAPH = mlp(2, 8, 16)

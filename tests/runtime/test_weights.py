@@ -22,7 +22,8 @@ from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
 from planner.runtime.values.safetensors import read_header, read_tile, write_safetensors
 from planner.runtime.values.samples import Sampler
-from planner.runtime.values.state import Values, WeightFile
+from planner.runtime.values.state import Values
+from planner.runtime.values.weight_file import WeightFile
 from planner.zoo import mlp
 
 Planner = Callable[..., Any]

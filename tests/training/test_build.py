@@ -282,7 +282,7 @@ def test_a_registry_refuses_duplicates():
     other = ModuleType("other")
     other.relu = GradientRule(("Relu",), None, lambda context: [])
     with pytest.raises(AssertionError, match="Relu has two gradient rules"):
-        collect(rules.elementwise, other)
+        collect(rules.activations, other)
 
 
 def test_the_same_model_gives_the_same_graph(mlp):

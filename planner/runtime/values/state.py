@@ -10,17 +10,16 @@ from typing import ClassVar, Final, Protocol
 import numpy as np
 
 from planner.algebra.region import Region, index_space
-from planner.errors import UsageError, did_you_mean
+from planner.errors import UsageError
 from planner.graph.data_folder import Followed
 from planner.graph.external import external_values
-from planner.graph.model import Graph, Shape, Tensor
-from planner.graph.protos import numpy_dtype
+from planner.graph.model import Graph, Tensor
 from planner.graph.reading.values import values_of
 from planner.graph.state_warnings import left_over
 from planner.runtime.values.external import ExternalData
+from planner.runtime.values.fitting import conversion, fewer_rows, misfit, native, unknown
 from planner.runtime.values.indices import index_faults
 from planner.runtime.values.npz import read_npz
-from planner.runtime.values.safetensors import StoredTensor, read_header, read_tile
 from planner.runtime.values.samples import Sampler, label_faults
 
 _IN: Final = "in_"
@@ -265,63 +264,6 @@ def read_inputs(graph: Graph, path: Path) -> dict[str, np.ndarray]:
     return check_inputs(graph, read_npz(path, wanted), source=str(path))
 
 
-class WeightFile:
-    """A file of whole tensors, npz or safetensors, as a source of tiles.
-
-    Args:
-        path: of the file; ``.safetensors`` is read as that, anything else as npz.
-        graph: whose state, or constants without a value, it holds.
-
-    Raises:
-        UsageError: it cannot be read, or does not fit the model; all findings at once.
-    """
-
-    def __init__(self, path: Path, graph: Graph) -> None:
-        self._path = path
-        self._stored = read_header(path) if path.suffix == ".safetensors" else {}
-        self._arrays: dict[str, np.ndarray] = {}
-        self._graph = graph
-        if path.suffix == ".safetensors":
-            self._check(self._stored)
-        else:
-            arrays = read_npz(path, self._check)
-            self._arrays = {name: _native(array, graph.tensors[name]) for name, array in arrays.items()}
-
-    def holds(self, name: str) -> bool:
-        """See ``TileSource.holds``."""
-        return name in self._stored or name in self._arrays
-
-    def tile(self, name: str, region: Region) -> np.ndarray:
-        """See ``TileSource.tile``."""
-        if name in self._stored:
-            return read_tile(self._path, self._stored[name], region)
-        return part_of(self._arrays[name], region)
-
-    def _check(self, declared: Mapping[str, StoredTensor | np.ndarray]) -> Collection[str]:
-        """Refuses tensors that do not fit the model; all of them are wanted."""
-        graph = self._graph
-        known = [*graph.inputs, *(name for name, value in graph.constants.items() if value is None)]
-        findings = []
-        for name, found in declared.items():
-            if name in graph.constants and graph.constants[name] is not None:
-                findings.append(f"{name}: is a constant whose value the plan holds")
-            elif name not in known:
-                findings.append(_unknown(name, name, known))
-            elif isinstance(found, StoredTensor):
-                tensor = graph.tensors[name]
-                if (found.dtype, found.shape) != (tensor.dtype, tensor.shape):
-                    findings.append(
-                        f"{name}: is {found.dtype.value} {list(found.shape)}, the input is "
-                        f"{tensor.dtype.value} {list(tensor.shape)}"
-                    )
-            else:
-                fault = _misfit(found, graph.tensors[name])
-                findings.extend([f"{name}: {fault}"] if fault else [])
-        if findings:
-            raise UsageError(f"{self._path} does not fit the model", facts=tuple(findings))
-        return declared.keys()
-
-
 def check_inputs(graph: Graph, arrays: Mapping[str, np.ndarray], *, source: str) -> dict[str, np.ndarray]:
     """Arrays by input name, in this machine's byte order.
 
@@ -333,7 +275,7 @@ def check_inputs(graph: Graph, arrays: Mapping[str, np.ndarray], *, source: str)
             class, indices beyond the tables that they index.
     """
     named = _inputs_meant(graph, arrays, source)
-    found = {name: _native(np.asarray(arrays[key]), graph.tensors[name]) for name, key in named.items()}
+    found = {name: native(np.asarray(arrays[key]), graph.tensors[name]) for name, key in named.items()}
     for faults_of, hint in (
         (label_faults, "the label that is to count for nothing is named by tofu grad --ignore-index"),
         (index_faults, "an index counts the table's rows from 0: were words numbered by another vocabulary?"),
@@ -359,58 +301,16 @@ def _inputs_meant(graph: Graph, arrays: Mapping[str, np.ndarray], source: str) -
                 data = data_inputs(graph)
                 more = f" and {len(data) - _NAMED} more" if len(data) > _NAMED else ""
                 about_names = f"the data inputs are: {', '.join(data[:_NAMED])}{more}"
-                findings.append(_unknown(key, name, graph.inputs))
+                findings.append(unknown(key, name, graph.inputs))
             continue
         if name in found:
             findings.append(f"{key}: input {name} is given twice")
-        fault = _misfit(np.asarray(array), graph.tensors[name])
+        fault = misfit(np.asarray(array), graph.tensors[name])
         findings.extend([f"{key}: {fault}"] if fault else [])
-        about_types = about_types or _conversion(key, np.asarray(array), graph.tensors[name])
-        about_rows = about_rows or _fewer_rows(np.asarray(array).shape, graph.tensors[name].shape)
+        about_types = about_types or conversion(key, np.asarray(array), graph.tensors[name])
+        about_rows = about_rows or fewer_rows(np.asarray(array).shape, graph.tensors[name].shape)
         found[name] = key
     if findings:
         hint = "; ".join(filter(None, (about_names, about_rows, about_types)))
         raise UsageError(f"{source} does not fit the model", facts=tuple(findings), hint=hint)
     return found
-
-
-def _unknown(key: str, name: str, known: Sequence[str]) -> str:
-    """An array that is of no input, with the one that is near."""
-    return "; ".join(filter(None, (f"{key}: no input has this name", did_you_mean(name, known))))
-
-
-def _misfit(array: np.ndarray, tensor: Tensor) -> str:
-    """Why an array cannot be a tensor's value, or ""."""
-    array = _named(array, tensor)
-    if array.dtype.name != tensor.dtype.value:
-        return f"is of {array.dtype.name}, the input is of {tensor.dtype.value}"
-    if array.shape != tensor.shape:
-        return f"has the shape {list(array.shape)}, the input has {list(tensor.shape)}"
-    return ""
-
-
-def _conversion(key: str, array: np.ndarray, tensor: Tensor) -> str:
-    """How an array of another dtype is converted, or "": where that loses a fraction, or NumPy has no such dtype."""
-    own, wanted = _named(array, tensor).dtype, numpy_dtype(tensor.dtype)
-    if own.name == wanted.name or wanted.kind == "V" or not np.can_cast(own, wanted, "same_kind"):
-        return ""
-    return f"convert it: {key}.astype({tensor.dtype.value!r})"
-
-
-def _fewer_rows(shape: Shape, wanted: Shape) -> str:
-    """What to do about an array of too few rows, or "" if that is not what is wrong with it."""
-    if not shape or len(shape) != len(wanted) or shape[1:] != wanted[1:] or not 0 < shape[0] < wanted[0]:
-        return ""
-    return f"give {wanted[0]:,} rows or more, or plan for fewer: tofu grad --batch {shape[0]}"
-
-
-def _native(array: np.ndarray, tensor: Tensor) -> np.ndarray:
-    """An array that fits, in this machine's byte order."""
-    native: np.ndarray = _named(array, tensor).astype(numpy_dtype(tensor.dtype), copy=False)
-    return native
-
-
-def _named(array: np.ndarray, tensor: Tensor) -> np.ndarray:
-    """The array; as the tensor's type where it is bits, for which npz has no name (bfloat16 and what is narrower)."""
-    is_bits = array.dtype == np.dtype(f"V{tensor.dtype.item_bytes}") != numpy_dtype(tensor.dtype)
-    return array.view(numpy_dtype(tensor.dtype)) if is_bits else array

@@ -1,11 +1,14 @@
-"""Gradient rules of ONNX's activations beyond the common ones in ``elementwise``, and of the other smooth functions.
+"""Gradient rules of ONNX's activations.
 
-Formulas are the derivatives of the functions in ONNX's operator specifications; at a kink the side is stated.
+Formulas are the derivatives of the functions in ONNX's operator specifications; at a kink the side is the one that
+PyTorch takes, and is stated.
 """
 
 from __future__ import annotations
 
-from planner.graph.attributes import number
+import math
+
+from planner.graph.attributes import number, text
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
 
@@ -14,6 +17,68 @@ def _where_positive(context: Backward, slope: str) -> str:
     emit = context.builder
     positive = emit.compare("Greater", context.x, emit.scalar(0.0, context.x))
     return emit.where(positive, context.dy, emit.mul(context.dy, slope))
+
+
+@gradient("Relu")
+def relu(context: Backward) -> Contributions:
+    """For y = max(x, 0): dx = dy where y > 0, else 0 (0 at 0)."""
+    emit = context.builder
+    zero = emit.scalar(0.0, context.y)
+    return [emit.where(emit.compare("Greater", context.y, zero), context.dy, zero)]
+
+
+@gradient("LeakyRelu")
+def leaky_relu(context: Backward) -> Contributions:
+    """For y = x or alpha x: dx = dy where x > 0, else alpha dy (alpha at 0)."""
+    emit = context.builder
+    positive = emit.compare("Greater", context.x, emit.scalar(0.0, context.x))
+    return [emit.where(positive, context.dy, emit.scale(context.dy, number(context.op, "alpha", 0.01)))]
+
+
+@gradient("Sigmoid")
+def sigmoid(context: Backward) -> Contributions:
+    """For y = 1 / (1 + e⁻ˣ): dx = dy y (1 - y)."""
+    emit = context.builder
+    slope = emit.mul(context.y, emit.sub(emit.scalar(1.0, context.y), context.y))
+    return [emit.mul(context.dy, slope)]
+
+
+@gradient("Tanh")
+def tanh(context: Backward) -> Contributions:
+    """For y = tanh x: dx = dy (1 - y²)."""
+    emit = context.builder
+    slope = emit.sub(emit.scalar(1.0, context.y), emit.mul(context.y, context.y))
+    return [emit.mul(context.dy, slope)]
+
+
+@gradient("Softplus")
+def softplus(context: Backward) -> Contributions:
+    """For y = ln(1 + eˣ): dx = dy sigmoid(x)."""
+    emit = context.builder
+    return [emit.mul(context.dy, emit.unary("Sigmoid", context.x))]
+
+
+@gradient("Gelu")
+def gelu(context: Backward) -> Contributions:
+    """For y = x Φ(x), or its tanh approximation, by the attribute ``approximate``.
+
+    none: dx = dy (Φ(x) + x φ(x)), Φ = (1 + erf(x/√2))/2, φ = e^(-x²/2)/√(2π).
+    tanh: with u = √(2/π)(x + 0.044715 x³) and t = tanh u, dx = dy ((1 + t)/2 + x (1 - t²)/2 u').
+    """
+    emit, x = context.builder, context.x
+    one = emit.scalar(1.0, x)
+    square = emit.mul(x, x)
+    if text(context.op, "approximate", "none") == "none":
+        cumulative = emit.scale(emit.add(emit.unary("Erf", emit.scale(x, math.sqrt(0.5))), one), 0.5)
+        bell = emit.scale(emit.unary("Exp", emit.scale(square, -0.5)), 1.0 / math.sqrt(2.0 * math.pi))
+        return [emit.mul(context.dy, emit.add(cumulative, emit.mul(x, bell)))]
+    c, cubic = math.sqrt(2.0 / math.pi), 0.044715
+    inner = emit.mul(x, emit.add(emit.scale(square, c * cubic), emit.scalar(c, x)))
+    t = emit.unary("Tanh", inner)
+    inner_slope = emit.add(emit.scale(square, 3.0 * c * cubic), emit.scalar(c, x))
+    t_slope = emit.mul(emit.sub(one, emit.mul(t, t)), inner_slope)
+    total = emit.scale(emit.add(emit.add(one, t), emit.mul(x, t_slope)), 0.5)
+    return [emit.mul(context.dy, total)]
 
 
 @gradient("Elu")
@@ -116,53 +181,3 @@ def softsign(context: Backward) -> Contributions:
     emit, x = context.builder, context.x
     below = emit.add(emit.unary("Abs", x), emit.scalar(1.0, x))
     return [emit.div(context.dy, emit.mul(below, below))]
-
-
-@gradient("Tan")
-def tan(context: Backward) -> Contributions:
-    """For y = tan x: dx = dy (1 + y²)."""
-    emit, y = context.builder, context.y
-    return [emit.mul(context.dy, emit.add(emit.mul(y, y), emit.scalar(1.0, y)))]
-
-
-@gradient("Sinh")
-def sinh(context: Backward) -> Contributions:
-    """For y = sinh x: dx = dy cosh x."""
-    return [context.builder.mul(context.dy, context.builder.unary("Cosh", context.x))]
-
-
-@gradient("Cosh")
-def cosh(context: Backward) -> Contributions:
-    """For y = cosh x: dx = dy sinh x."""
-    return [context.builder.mul(context.dy, context.builder.unary("Sinh", context.x))]
-
-
-@gradient("Asin", "Acos")
-def arc_sine(context: Backward) -> Contributions:
-    """For y = arcsin x: dx = dy / √(1 - x²); for arccos the negative of that."""
-    emit, x = context.builder, context.x
-    root = emit.unary("Sqrt", emit.sub(emit.scalar(1.0, x), emit.mul(x, x)))
-    slope = emit.div(context.dy, root)
-    return [slope if context.op.op_type == "Asin" else emit.unary("Neg", slope)]
-
-
-@gradient("Atan")
-def arc_tangent(context: Backward) -> Contributions:
-    """For y = arctan x: dx = dy / (1 + x²)."""
-    emit, x = context.builder, context.x
-    return [emit.div(context.dy, emit.add(emit.mul(x, x), emit.scalar(1.0, x)))]
-
-
-@gradient("Asinh", "Acosh")
-def area_sine(context: Backward) -> Contributions:
-    """For y = arsinh x: dx = dy / √(x² + 1); for arcosh dy / √(x² - 1)."""
-    emit, x = context.builder, context.x
-    added = emit.scalar(1.0 if context.op.op_type == "Asinh" else -1.0, x)
-    return [emit.div(context.dy, emit.unary("Sqrt", emit.add(emit.mul(x, x), added)))]
-
-
-@gradient("Atanh")
-def area_tangent(context: Backward) -> Contributions:
-    """For y = artanh x: dx = dy / (1 - x²)."""
-    emit, x = context.builder, context.x
-    return [emit.div(context.dy, emit.sub(emit.scalar(1.0, x), emit.mul(x, x)))]

@@ -1,4 +1,4 @@
-"""Gradient rules of element-wise operators.
+"""Gradient rules of element-wise operators, but for activations.
 
 ``dy`` is the gradient of the output ``y``. Where an operand was broadcast, its gradient is summed over the repeated
 dims (``Builder.unbroadcast``). Formulas are the derivatives of the functions that ONNX's operator specifications
@@ -11,7 +11,6 @@ import math
 
 import numpy as np
 
-from planner.graph.attributes import number, text
 from planner.graph.model import DType
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
@@ -142,45 +141,6 @@ def _general_power(context: Backward) -> Contributions:
     return [dx, dp]
 
 
-@gradient("Relu")
-def relu(context: Backward) -> Contributions:
-    """For y = max(x, 0): dx = dy where y > 0, else 0 (0 at 0)."""
-    emit = context.builder
-    zero = emit.scalar(0.0, context.y)
-    return [emit.where(emit.compare("Greater", context.y, zero), context.dy, zero)]
-
-
-@gradient("LeakyRelu")
-def leaky_relu(context: Backward) -> Contributions:
-    """For y = x or alpha x: dx = dy where x > 0, else alpha dy (alpha at 0)."""
-    emit = context.builder
-    positive = emit.compare("Greater", context.x, emit.scalar(0.0, context.x))
-    return [emit.where(positive, context.dy, emit.scale(context.dy, number(context.op, "alpha", 0.01)))]
-
-
-@gradient("Sigmoid")
-def sigmoid(context: Backward) -> Contributions:
-    """For y = 1 / (1 + e⁻ˣ): dx = dy y (1 - y)."""
-    emit = context.builder
-    slope = emit.mul(context.y, emit.sub(emit.scalar(1.0, context.y), context.y))
-    return [emit.mul(context.dy, slope)]
-
-
-@gradient("Tanh")
-def tanh(context: Backward) -> Contributions:
-    """For y = tanh x: dx = dy (1 - y²)."""
-    emit = context.builder
-    slope = emit.sub(emit.scalar(1.0, context.y), emit.mul(context.y, context.y))
-    return [emit.mul(context.dy, slope)]
-
-
-@gradient("Softplus")
-def softplus(context: Backward) -> Contributions:
-    """For y = ln(1 + eˣ): dx = dy sigmoid(x)."""
-    emit = context.builder
-    return [emit.mul(context.dy, emit.unary("Sigmoid", context.x))]
-
-
 @gradient("Sin")
 def sin(context: Backward) -> Contributions:
     """For y = sin x: dx = dy cos x."""
@@ -195,35 +155,62 @@ def cos(context: Backward) -> Contributions:
     return [emit.unary("Neg", emit.mul(context.dy, emit.unary("Sin", context.x)))]
 
 
+@gradient("Tan")
+def tan(context: Backward) -> Contributions:
+    """For y = tan x: dx = dy (1 + y²)."""
+    emit, y = context.builder, context.y
+    return [emit.mul(context.dy, emit.add(emit.mul(y, y), emit.scalar(1.0, y)))]
+
+
+@gradient("Sinh")
+def sinh(context: Backward) -> Contributions:
+    """For y = sinh x: dx = dy cosh x."""
+    return [context.builder.mul(context.dy, context.builder.unary("Cosh", context.x))]
+
+
+@gradient("Cosh")
+def cosh(context: Backward) -> Contributions:
+    """For y = cosh x: dx = dy sinh x."""
+    return [context.builder.mul(context.dy, context.builder.unary("Sinh", context.x))]
+
+
+@gradient("Asin", "Acos")
+def arc_sine(context: Backward) -> Contributions:
+    """For y = arcsin x: dx = dy / √(1 - x²); for arccos the negative of that."""
+    emit, x = context.builder, context.x
+    root = emit.unary("Sqrt", emit.sub(emit.scalar(1.0, x), emit.mul(x, x)))
+    slope = emit.div(context.dy, root)
+    return [slope if context.op.op_type == "Asin" else emit.unary("Neg", slope)]
+
+
+@gradient("Atan")
+def arc_tangent(context: Backward) -> Contributions:
+    """For y = arctan x: dx = dy / (1 + x²)."""
+    emit, x = context.builder, context.x
+    return [emit.div(context.dy, emit.add(emit.mul(x, x), emit.scalar(1.0, x)))]
+
+
+@gradient("Asinh", "Acosh")
+def area_sine(context: Backward) -> Contributions:
+    """For y = arsinh x: dx = dy / √(x² + 1); for arcosh dy / √(x² - 1)."""
+    emit, x = context.builder, context.x
+    added = emit.scalar(1.0 if context.op.op_type == "Asinh" else -1.0, x)
+    return [emit.div(context.dy, emit.unary("Sqrt", emit.add(emit.mul(x, x), added)))]
+
+
+@gradient("Atanh")
+def area_tangent(context: Backward) -> Contributions:
+    """For y = artanh x: dx = dy / (1 - x²)."""
+    emit, x = context.builder, context.x
+    return [emit.div(context.dy, emit.sub(emit.scalar(1.0, x), emit.mul(x, x)))]
+
+
 @gradient("Erf")
 def erf(context: Backward) -> Contributions:
     """For y = erf x: dx = dy (2/√π) e^(-x²)."""
     emit = context.builder
     bell = emit.unary("Exp", emit.unary("Neg", emit.mul(context.x, context.x)))
     return [emit.mul(context.dy, emit.scale(bell, 2.0 / math.sqrt(math.pi)))]
-
-
-@gradient("Gelu")
-def gelu(context: Backward) -> Contributions:
-    """For y = x Φ(x), or its tanh approximation, by the attribute ``approximate``.
-
-    none: dx = dy (Φ(x) + x φ(x)), Φ = (1 + erf(x/√2))/2, φ = e^(-x²/2)/√(2π).
-    tanh: with u = √(2/π)(x + 0.044715 x³) and t = tanh u, dx = dy ((1 + t)/2 + x (1 - t²)/2 u').
-    """
-    emit, x = context.builder, context.x
-    one = emit.scalar(1.0, x)
-    square = emit.mul(x, x)
-    if text(context.op, "approximate", "none") == "none":
-        cumulative = emit.scale(emit.add(emit.unary("Erf", emit.scale(x, math.sqrt(0.5))), one), 0.5)
-        bell = emit.scale(emit.unary("Exp", emit.scale(square, -0.5)), 1.0 / math.sqrt(2.0 * math.pi))
-        return [emit.mul(context.dy, emit.add(cumulative, emit.mul(x, bell)))]
-    c, cubic = math.sqrt(2.0 / math.pi), 0.044715
-    inner = emit.mul(x, emit.add(emit.scale(square, c * cubic), emit.scalar(c, x)))
-    t = emit.unary("Tanh", inner)
-    inner_slope = emit.add(emit.scale(square, 3.0 * c * cubic), emit.scalar(c, x))
-    t_slope = emit.mul(emit.sub(one, emit.mul(t, t)), inner_slope)
-    total = emit.scale(emit.add(emit.add(one, t), emit.mul(x, t_slope)), 0.5)
-    return [emit.mul(context.dy, total)]
 
 
 @gradient("Clip")
