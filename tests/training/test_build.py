@@ -16,9 +16,9 @@ from planner.errors import UnsupportedError, UsageError
 from planner.graph.model import Graph
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
-from planner.training import rules
 from planner.training.build import INPUTS, build_training_graph
 from planner.training.gradients.autodiff import GradientRule, collect
+from planner.training.rules import activations
 from planner.training.update.losses import LossOptions
 
 node = helper.make_node
@@ -282,7 +282,7 @@ def test_a_registry_refuses_duplicates():
     other = ModuleType("other")
     other.relu = GradientRule(("Relu",), None, lambda context: [])
     with pytest.raises(AssertionError, match="Relu has two gradient rules"):
-        collect(rules.activations, other)
+        collect(activations, other)
 
 
 def test_the_same_model_gives_the_same_graph(mlp):
