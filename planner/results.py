@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from planner.artifacts.estimate import ComputeSources
+from planner.artifacts.estimate import ComputeSources, TimeEstimate
 from planner.artifacts.plan import Plan, SteppedOp
 from planner.cost.distance import Distance
 from planner.graph.model import Role, Shape
@@ -20,6 +20,7 @@ from planner.short_repr import ShortRepr
 from planner.spent import Part
 
 if TYPE_CHECKING:
+    from planner.cost.seconds.simulated import Differing, WorkerTimes
     from planner.partition.collectives import Collected
     from planner.partition.occupancy import Occupancy
     from planner.runtime.judge.door import DoorVerdict
@@ -112,8 +113,8 @@ class PlanResult(ShortRepr):
 
     schema_version: ClassVar = 2
     told: ClassVar = (
-        "*plan -iteration_spaces -warnings steps=plan.stepped plan.slowest_share objective found_by *beside "
-        "warnings left_out? another_effort directory has_models? search_seconds total_seconds part_seconds ops "
+        "*plan -iteration_spaces -warnings steps=plan.stepped plan.slowest_share objective found_by simulated_seconds? "
+        "*beside warnings left_out? another_effort directory has_models? search_seconds total_seconds part_seconds ops "
         "fetches segments functions arena_bytes workspace_bytes collectives values=value_by_input? prices? "
         "summary?"
     )
@@ -157,6 +158,8 @@ class PlanResult(ShortRepr):
     """What one wants to know; None only of results that no planning made."""
     has_models: bool = True
     """Whether the workers' models were written, too."""
+    simulated_seconds: float | None = None
+    """An iteration simulated step by step; None without an estimate, or where the graph is large."""
     part_seconds: Mapping[Part, float] = field(default_factory=dict)
     """By part of the work (``planner.spent``); what is in none of them is the rest of the total."""
 
@@ -361,6 +364,38 @@ class MemoryResult(ShortRepr):
     """The ops of the step in which the most is held, or its fetch; () after all steps."""
     begins: Mapping[str, int]
     """By part of an iteration, ``backward`` and ``update``, the step in which it begins; {} where there is none."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SimulationResult(ShortRepr):
+    """An iteration of a plan, simulated step by step, beside its estimate."""
+
+    schema_version: ClassVar = 1
+    told: ClassVar = (
+        "plan.model plan.workers estimate.topology simulated_seconds estimate.estimated_seconds "
+        "estimate.overlapped_seconds differs sums worker_times differing differing_count"
+    )
+
+    plan: Plan
+    directory: Path
+    estimate: TimeEstimate
+    simulated_seconds: float
+    """Until the last worker has done its last step."""
+    sums: tuple[Differing, ...]
+    """Computing, transfers and synchronisation: as estimated, and on the longest path of the simulation."""
+    worker_times: tuple[WorkerTimes, ...]
+    """By worker."""
+    differing: tuple[Differing, ...]
+    """Ops and exchanges in which the two differ by more than a tenth, the largest differences first; the first few."""
+    differing_count: int
+    """Of all of these."""
+
+    @property
+    def differs(self) -> bool:
+        """Whether all in all the two differ by more than a tenth of the estimate."""
+        from planner.cost.seconds.simulated import differs  # a result alone need not load what it takes
+
+        return differs(self.estimate.estimated_seconds, self.simulated_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -609,7 +644,7 @@ class ReportResult:
     svg: Path | None
     """The strip alone."""
     trace: Path | None
-    """The estimated schedule, for Perfetto."""
+    """The simulated schedule, for Perfetto."""
     trace_events: int
     """Complete events that are in it."""
     is_measured: bool

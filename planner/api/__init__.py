@@ -1,8 +1,8 @@
 """What the commands do, for Python users.
 
-``grad``, ``plan``, ``build``, ``explain``, ``why``, ``memory``, ``report``, ``run``, ``export``, ``compare``, ``fit``,
-``check``, ``diff``, ``profile``, ``zoo``, ``checkpoints``, ``export_checkpoint``; ``show`` and ``as_json`` of what they
-return. ``import planner`` has them, too.
+``grad``, ``plan``, ``build``, ``explain``, ``why``, ``memory``, ``simulate``, ``report``, ``run``, ``export``,
+``compare``, ``fit``, ``check``, ``diff``, ``profile``, ``zoo``, ``checkpoints``, ``export_checkpoint``; ``show`` and
+``as_json`` of what they return. ``import planner`` has them, too.
 
 Every function takes paths and plain options, returns data and raises ``TofuError``.
 """
@@ -24,6 +24,7 @@ from planner.api.profiling import profile
 from planner.api.reporting import report
 from planner.api.running import run
 from planner.api.showing import as_json, show
+from planner.api.timing import simulate
 from planner.api.training import grad
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "report",
     "run",
     "show",
+    "simulate",
     "why",
     "zoo",
     "zoo_models",

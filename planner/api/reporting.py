@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 from pathlib import Path
 
 import onnx
@@ -18,6 +17,7 @@ from planner.api.building import program_of_folder
 from planner.api.explanation import answers_of
 from planner.api.occupancy import memory_of_page
 from planner.api.opened import Opened, opened
+from planner.api.timing import Times, refuse_without_topology, times_of
 from planner.artifacts.measured import MeasuredRun, read_measured
 from planner.artifacts.plan import Plan
 from planner.artifacts.plan_folder import open_folder
@@ -26,25 +26,21 @@ from planner.artifacts.waits import levels
 from planner.collection import without_collection
 from planner.cost.distance import distances
 from planner.cost.seconds.assignment import bytes_between
-from planner.cost.seconds.estimate import summed, timed
-from planner.cost.seconds.laid_out import Span, laid_out
 from planner.cost.tables import CostTables
 from planner.descriptions import in_force
 from planner.errors import TofuError, UsageError
 from planner.graph.model import Graph
-from planner.machine.device_profile import DeviceProfile, load_profile
-from planner.machine.routes import part, whole_name
-from planner.machine.topology_file import Machine, load_topology, shipped_topology
+from planner.machine.topology_file import Machine
 from planner.options import AnyPath
 from planner.partition.occupancy import occupancy
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.limit.trial import trial_of
-from planner.planning.objective import Times
+from planner.planning.objective import Times as Goals
 from planner.planning.why.causes import causes
 from planner.progress import Progress, silent
 from planner.reasons import Cause, Why
 from planner.report.page.columns import columns, products_of
-from planner.report.page.facts import Beside, Made, PlanFacts
+from planner.report.page.facts import Beside, Made, Memory, PlanFacts
 from planner.report.page.page import page
 from planner.report.page.strip import Picture, Strip
 from planner.report.page.trace import trace as traced
@@ -63,7 +59,6 @@ _RUNNERS_UP = 3
 """Of each of these tensors."""
 _TOLD = 400
 """Tensors whose maker and readers a page tells."""
-_CLOSE = 1e-9
 
 
 @checked
@@ -85,7 +80,7 @@ def report(
         directory: the plan's folder; None: the newest in the working directory.
         output: where the page goes, one file of HTML that asks nobody for anything; None: none is written.
         svg: where the strip of the network goes; None: it is not written by itself.
-        trace: where the estimated schedule goes, in the form that Perfetto opens, with what ``run --profile`` measured;
+        trace: where the simulated schedule goes, in the form that Perfetto opens, with what ``run --profile`` measured;
             None: it is not written.
         topology: the topology that the plan is for, a file or a name; None: by the name that the plan states, of those
             that ship with tofu.
@@ -110,23 +105,20 @@ def report(
     folder = open_folder(path_of(directory))
     # Looked at twice: without an estimate there is no schedule, which is known before the program is read; whether
     # the estimate can be made again, with this topology and profile, only after.
-    if trace is not None and folder.plan.estimate is None:
-        raise UsageError(
-            f"--trace: the plan in {folder.path} is for no topology, and has no schedule",
-            hint="plan it for a machine: tofu plan --topology with a file or a name",
-        )
+    if trace is not None:
+        refuse_without_topology(folder, "--trace")
     plan = opened(folder.path, opdefs)
     program = program_of_folder(plan, progress)
     progress("analysing the plan")
     gathering = _Gathering(plan, program, progress)
-    times = gathering.times(topology, profile)
-    if trace is not None and times.spans is None:
+    times = times_of(plan, program, topology, profile, progress)
+    if trace is not None and times.schedule is None:
         raise UsageError(f"--trace: {times.lacking}", hint=times.hint)
     measured = read_measured(folder.path)
     events = 0
-    if trace is not None and times.spans is not None and folder.plan.estimate is not None:
+    if trace is not None and times.schedule is not None:
         progress("writing the trace")
-        content = traced(folder.plan.model, times.spans, folder.plan.estimate, measured)
+        content = traced(folder.plan, plan.graph, plan.ops, times.schedule, gathering.memory, measured)
         events = sum(event["ph"] == "X" for event in content["traceEvents"])
         _write(trace, json.dumps(content, separators=(",", ":"), allow_nan=False) + "\n")
     facts = None
@@ -168,23 +160,10 @@ def _write(target: Path, text: str) -> int:
 
 def _left_out(facts: PlanFacts) -> Iterator[str]:
     yield from (f"{one.name}: {one.remark}" for one in facts.beside if one.moved_bytes is None)
-    if facts.spans is None:
-        yield f"the schedule: {facts.no_spans}"
+    if facts.schedule is None:
+        yield f"the schedule: {facts.no_schedule}"
     if facts.no_whys:
         yield f"runners-up: {facts.no_whys}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Times:
-    """What is known of when things happen."""
-
-    machine: Machine | None
-    spans: tuple[Span, ...] | None
-    lacking: str = ""
-    """Why there are no spans."""
-    hint: str = ""
-    measured: DeviceProfile | None = None
-    """What ops were measured to take, where the plan's times are by that."""
 
 
 class _Gathering:
@@ -198,53 +177,15 @@ class _Gathering:
 
     def __init__(self, plan: Opened, program: Program, progress: Progress) -> None:
         self._opened, self._program, self._progress = plan, program, progress
-        self._levels = levels(program.workers)
         self._tables = CostTables(plan.folder.plan.rates)
 
-    def times(self, topology: str | None, profile: Path | None) -> _Times:
-        """The schedule, if what the plan's estimate was made with is there.
-
-        Args:
-            topology: as the user names it, or None.
-            profile: as the user names it, or None.
-
-        Raises:
-            UsageError: what the user names cannot be used.
-        """
-        plan = self._opened.folder.plan
-        stated = plan.estimate
-        if stated is None:
-            lacking = "the plan is for no topology, so that no time is estimated"
-            return _Times(None, None, lacking, "plan it with `tofu plan --topology`, with a file or a name")
-        give = "give the file that it was planned for, with --topology"
-        try:
-            whole = shipped_topology(whole_name(stated.topology)) if topology is None else load_topology(topology)
-        except UsageError:
-            if topology is not None:
-                raise
-            return _Times(None, None, f"the plan is for {stated.topology!r}, which does not ship with tofu", give)
-        machine = part(whole, plan.workers) if whole.device_count >= plan.workers else whole
-        if machine.name != stated.topology:
-            lacking = f"the plan is for {stated.topology!r}, and not for this {whole.name!r}"
-            return _Times(None, None, lacking, give)
-        if stated.sources is not None and profile is None:
-            lacking = f"the plan's times are by a profile of {stated.sources.device}"
-            return _Times(machine, None, lacking, "give that profile, with --profile")
-        measured = None if profile is None else load_profile(profile)
-        ops, cuts, program = self._opened.ops, plan.cuts, self._program
-        self._progress("estimating the schedule")
-        parts = timed(self._opened.graph, ops, plan.strategies, cuts, program, machine, measured)
-        found = summed(parts, ops, plan.strategies, program, measured)
-        if not math.isclose(found.estimated_seconds, stated.estimated_seconds, rel_tol=_CLOSE):
-            lacking = (
-                f"with this topology the plan takes {found.estimated_seconds:.6g} s, and it states "
-                f"{stated.estimated_seconds:.6g} s"
-            )
-            return _Times(machine, None, lacking, give + ", and the profile with --profile, if there was one")
-        return _Times(machine, laid_out(program, ops, parts, self._levels), measured=measured)
+    @cached_property
+    def memory(self) -> tuple[Memory, ...]:
+        """What each worker holds over its steps."""
+        return memory_of_page(self._program, self._opened.graph, levels(self._program.workers))
 
     def facts(
-        self, times: _Times, measured: MeasuredRun | None, opdefs: Path | None, is_page: bool, made: Made
+        self, times: Times, measured: MeasuredRun | None, opdefs: Path | None, is_page: bool, made: Made
     ) -> PlanFacts:
         """All that a page tells; of what a picture of the strip alone does not need, only what is quickly known.
 
@@ -261,19 +202,19 @@ class _Gathering:
         drawn = columns(graph, ops, plan, products, self._tables)
         wanted = [bound for bound in ops if bound.op.name in products] if is_page else []
         found, whys, no_whys = self._why(opdefs) if is_page else ((), (), "")
-        memory, peaks = memory_of_page(self._program, graph, self._levels), self._program.peak_bytes
+        peaks = self._program.peak_bytes
         return PlanFacts(
             directory=self._opened.folder.path,
             plan=plan,
             graph=graph,
             columns=drawn,
             beside=tuple(self._beside(opdefs, times)) if is_page else (),
-            memory=memory,
+            memory=self.memory,
             fullest=occupancy(self._program, graph, peaks.index(max(peaks))),
             limits=self._limits(times.machine),
             between=bytes_between(self._program),
-            spans=times.spans,
-            no_spans=f"No schedule is drawn: {times.lacking}; {times.hint}." if times.spans is None else "",
+            schedule=times.schedule,
+            no_schedule=f"No schedule is drawn: {times.lacking}; {times.hint}." if times.schedule is None else "",
             measured=measured,
             distances=tuple(distances(graph, wanted, plan.strategies, plan.tilings, self._tables)),
             causes=found,
@@ -309,7 +250,7 @@ class _Gathering:
         no_whys = "" if is_quick else f"left out, they take long here: `tofu explain {path} TENSOR` solves for them"
         return found[:_CAUSES], tuple(whys), no_whys
 
-    def _beside(self, opdefs: Path | None, times: _Times) -> Iterator[Beside]:
+    def _beside(self, opdefs: Path | None, times: Times) -> Iterator[Beside]:
         """Data parallelism on as many workers, with its time where the plan's machine is at hand."""
         plan, graph = self._opened.folder.plan, self._opened.form.graph
         what = "the batch is divided, everything else is on every worker"
@@ -324,8 +265,8 @@ class _Gathering:
             yield Beside("data parallelism", None, None, f"no plan: {error.what}")
             return
         seconds = None
-        if times.spans is not None and times.machine is not None:
-            seconds = Times(times.machine, self._tables, times.measured).seconds(trial_of(found))
+        if times.schedule is not None and times.machine is not None:
+            seconds = Goals(times.machine, self._tables, times.profile).seconds(trial_of(found))
         yield Beside("data parallelism", found.moved_bytes, found.excess_bytes, what, seconds)
 
 

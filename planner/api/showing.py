@@ -22,6 +22,7 @@ from planner.report import (
     gate,
     occupancy,
     planned,
+    simulated,
     tables,
 )
 from planner.report.sheet import TextSheet
@@ -36,6 +37,7 @@ from planner.results import (
     PlanResult,
     ProfileResult,
     ReportResult,
+    SimulationResult,
     ZooResult,
 )
 from planner.runtime.run_report import RunResult
@@ -47,6 +49,7 @@ AnyResult: TypeAlias = (
     | BuildResult
     | Explanation
     | MemoryResult
+    | SimulationResult
     | ReportResult
     | ExportResult
     | RunResult
@@ -67,6 +70,7 @@ _PRINTED: Mapping[type, Callable[[Any, TextIO], None]] = MappingProxyType(
         BuildResult: built.built,
         Explanation: explained.explain,
         MemoryResult: occupancy.print_memory,
+        SimulationResult: simulated.print_simulation,
         RunResult: tables.run,
         Comparison: tables.compare,
         FitResult: fitting.print_fit,

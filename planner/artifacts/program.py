@@ -74,6 +74,15 @@ class Fetch:
         """The buffers, here and on other workers, that it reads."""
         return tuple(dict.fromkeys(source for piece in self.pieces for source in piece.sources))
 
+    def taken_bytes(self, item_bytes: int) -> dict[int, int]:
+        """What it takes from each worker, its own included, of elements of so many bytes."""
+        found: dict[int, int] = {}
+        for piece in self.pieces:
+            size = piece.region.elements * item_bytes
+            for source in piece.sources:
+                found[source.worker] = found.get(source.worker, 0) + size
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:

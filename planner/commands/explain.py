@@ -12,6 +12,8 @@ from planner.commands.exit_codes import EXIT_DONE
 from planner.commands.options import (
     JSON,
     OPDEFS,
+    PLANNED_FOR,
+    PROFILE,
 )
 from planner.commands.show import show
 from planner.errors import UsageError
@@ -46,6 +48,11 @@ ROLES = ("state", "next-state", "data", "result", "activation", "held")
     metavar="N",
     help="With --memory, of this worker.  [default: that needs most]",
 )
+@click.option(
+    "--time", is_flag=True, help="An iteration simulated step by step, and where the estimate of its time differs."
+)
+@PLANNED_FOR
+@PROFILE
 @OPDEFS
 @JSON
 def explain(
@@ -59,6 +66,9 @@ def explain(
     bounds: bool,
     memory: bool,
     worker: int | None,
+    time: bool,
+    topology: str | None,
+    profile: Path | None,
     opdefs: Path | None,
     json_wanted: bool,
 ) -> int:
@@ -80,12 +90,14 @@ def explain(
       tofu explain plan --bounds
       tofu explain plan --memory
       tofu explain plan --memory --worker 3
+      tofu explain plan --time
+      tofu explain plan --time --topology cluster.yaml
     """
     # Both arguments may be left out: one word alone that is no path is a tensor or op of the newest plan.
-    if directory is not None and subject is None and not memory and not _is_a_path(directory):
+    if directory is not None and subject is None and not (memory or time) and not _is_a_path(directory):
         directory, subject = None, directory
     folder = None if directory is None else Path(directory)
-    if memory:
+    if memory or time:
         rows = {
             "tensor or op": subject,
             "--all": every,
@@ -93,20 +105,31 @@ def explain(
             "--op": op,
             "--sort": sort,
             "--bounds": bounds,
+            **({"--time": time} if memory else {}),
         }
-        _refuse_beside_memory([name for name, value in rows.items() if value])
-    elif worker is not None:
+        _refuse_beside("--memory" if memory else "--time", [name for name, value in rows.items() if value])
+    if worker is not None and not memory:
         raise UsageError("--worker: of one worker, memory is told", hint="add --memory")
+    if not time and (given := "--topology" if topology else "--profile" if profile else ""):
+        raise UsageError(f"{given}: times are told with it", hint="add --time")
     from planner.artifacts.place import require_plan
 
     require_plan(folder)
     from planner import api
-    from planner.report import occupancy, tables
+    from planner.report import occupancy, simulated, tables
 
     if memory:
         show(
             lambda line: api.memory(folder, worker=worker, opdefs=opdefs, progress=line),
             occupancy.print_memory,
+            json_wanted,
+            "reading the plan",
+        )
+        return EXIT_DONE
+    if time:
+        show(
+            lambda line: api.simulate(folder, topology=topology, profile=profile, opdefs=opdefs, progress=line),
+            simulated.print_simulation,
             json_wanted,
             "reading the plan",
         )
@@ -129,9 +152,10 @@ def explain(
     return EXIT_DONE
 
 
-def _refuse_beside_memory(given: Sequence[str]) -> None:
+def _refuse_beside(option: str, given: Sequence[str]) -> None:
     if given:
-        raise UsageError(f"--memory tells of a worker, and takes no {given[0]}", hint="ask for one after the other")
+        what = {"--memory": "a worker", "--time": "all workers"}[option]
+        raise UsageError(f"{option} tells of {what}, and takes no {given[0]}", hint="ask for one after the other")
 
 
 def _is_a_path(text: str) -> bool:

@@ -161,6 +161,11 @@ UNKNOWN_OPS = click.option(
     show_default=True,
     help="Operators without a description: an error, or every worker runs them whole.",
 )
+PLANNED_FOR = click.option(
+    "--topology",
+    metavar="FILE|NAME",
+    help="The topology that the plan is for.  [default: by its name, of those that ship with tofu]",
+)
 PROFILE = click.option(
     "--profile",
     type=click.Path(path_type=Path),

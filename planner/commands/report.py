@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from planner.commands.exit_codes import EXIT_DONE
-from planner.commands.options import JSON, OPDEFS, PROFILE
+from planner.commands.options import JSON, OPDEFS, PLANNED_FOR, PROFILE
 from planner.commands.show import show
 
 
@@ -21,13 +21,9 @@ from planner.commands.show import show
     "--trace",
     type=click.Path(path_type=Path),
     metavar="FILE.json",
-    help="The estimated schedule, and what `tofu run --profile` measured, for ui.perfetto.dev.",
+    help="The simulated schedule, and what `tofu run --profile` measured, for ui.perfetto.dev.",
 )
-@click.option(
-    "--topology",
-    metavar="FILE|NAME",
-    help="The topology that the plan is for.  [default: by its name, of those that ship with tofu]",
-)
+@PLANNED_FOR
 @PROFILE
 @OPDEFS
 @JSON

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner.artifacts.estimate import TimeEstimate
-from planner.cost.seconds.estimate import estimate
+from planner.cost.seconds.estimate import estimate, timed
+from planner.cost.seconds.simulated import MOST_PARTS
 from planner.errors import UsageError
 from planner.machine.device_profile import DeviceProfile, load_profile
 from planner.machine.routes import level_ways, part
 from planner.machine.topology_file import Machine, load_topology
 from planner.planning.limit.trial import Trial
+from planner.simulation.schedule import simulate
 from planner.units import parse_bytes
 
 
@@ -109,3 +111,19 @@ def time_of(trial: Trial, machine: Machine, profile: DeviceProfile | None = None
     found = estimate(decided.graph, decided.ops, decided.strategies, decided.cuts, program, machine, profile)
     trial.estimates.append((machine, profile, found))
     return found
+
+
+def simulated_seconds(trial: Trial, machine: Machine, profile: DeviceProfile | None = None) -> float | None:
+    """How long an iteration of a plan's program takes, simulated step by step; None where that would take seconds.
+
+    Args:
+        trial: the plan with its program.
+        machine: with a device for each worker.
+        profile: what ops were measured to take, or None.
+    """
+    decided = trial.decided
+    if len(decided.ops) * machine.device_count > MOST_PARTS:
+        return None
+    program = trial.partitioned.program
+    parts = timed(decided.graph, decided.ops, decided.strategies, decided.cuts, program, machine, profile)
+    return simulate(program, parts.segment_seconds, parts.interconnect, parts.devices).seconds

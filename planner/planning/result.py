@@ -12,6 +12,7 @@ from planner.partition.collectives import collectives, counted
 from planner.partition.segments import Partitioned
 from planner.planning.another_effort import another_effort
 from planner.planning.folder import Destination
+from planner.planning.machines import simulated_seconds
 from planner.planning.session import Planned, Session
 from planner.planning.why.summary import summary_of
 from planner.results import Beside, PlanResult
@@ -54,10 +55,17 @@ def result_of(
         objective=request.objective,
         found_by=decided.strategy,
         beside=beside,
+        simulated_seconds=_simulated(session, planned) if plan.estimate is not None else None,
         left_out=(*planned.left_out, *request.stop.left_out),
         summary=summary_of(session, planned, plan, beside, destination.directory),
         another_effort=another_effort(decided, request.effort, request.stop, shares=request.shares and request.is_free),
     )
+
+
+def _simulated(session: Session, planned: Planned) -> float | None:
+    target = session.request.target
+    assert target.machine is not None, "there is an estimate"
+    return simulated_seconds(planned.trial, target.machine, target.profile)
 
 
 def _of_program(partitioned: Partitioned) -> dict[str, Any]:

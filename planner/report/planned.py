@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
+from planner.cost.seconds.simulated import differs
 from planner.reasons import Cause, Outlook, Summary
 from planner.report.console import ReportConsole
 from planner.report.estimate import beside_facts, source_facts
 from planner.report.facts import counted, cuts_text, gap, memory, restrictions, slowest, table_facts, undescribed
+from planner.report.simulated import simulated_text
 from planner.results import AnotherEffort, PlanResult
 from planner.search.user_rules.prices import Price
 from planner.units import format_bytes, format_ratio, format_seconds
@@ -135,10 +137,20 @@ def _machine(result: PlanResult) -> list[tuple[str, str]]:
     return [
         ("topology", estimate.topology),
         ("estimated time", f"{format_seconds(estimate.estimated_seconds)} per iteration: {parts}"),
+        *_simulated(result, estimate.estimated_seconds),
         ("  if overlapped", format_seconds(estimate.overlapped_seconds)),
         *source_facts(estimate.sources),
         *(("  assumed", assumption) for assumption in estimate.assumptions),
     ]
+
+
+def _simulated(result: PlanResult, estimated_seconds: float) -> list[tuple[str, str]]:
+    """The simulated time, where it differs notably from the estimated one."""
+    simulated = result.simulated_seconds
+    if simulated is None or not differs(estimated_seconds, simulated):
+        return []
+    text = simulated_text(estimated_seconds, simulated)
+    return [("  simulated", f"{text}; `tofu explain {result.directory} --time` says where")]
 
 
 def _another_effort(another: AnotherEffort) -> str:

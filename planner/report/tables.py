@@ -221,7 +221,7 @@ def report(result: ReportResult, file: TextIO) -> None:
     if result.svg is not None:
         facts.append(("picture", str(result.svg)))
     if result.trace is not None:
-        measured = ", estimated and measured" if result.is_measured else ", estimated"
+        measured = ", simulated and measured" if result.is_measured else ", simulated"
         facts.append(("trace", f"{result.trace}, {counted(result.trace_events, 'event')}{measured}"))
         facts.append(("", "open it on ui.perfetto.dev"))
     facts += [("left out", what) for what in result.left_out]

@@ -56,8 +56,8 @@ COMMAND_LINE_ONLY = {
     "shows_all": "the result has all of them",
     "log_every": "on_step is told of every one",
 }
-OTHER_FUNCTION = {"explain": {"memory", "worker"}}
-"""By command, options for which it calls a function of their own: ``planner.memory``."""
+OTHER_FUNCTION = {"explain": {"memory", "worker", "time", "topology", "profile"}}
+"""By command, options for which it calls a function of their own: ``planner.memory``, ``planner.simulate``."""
 PYTHON_ONLY = {
     "progress": "the command's line on a terminal",
     "notice": "the command's lines on stderr",

@@ -13,7 +13,6 @@ from planner.artifacts.plan import Plan
 from planner.artifacts.program import Fetch
 from planner.artifacts.worker_model import read_worker_model
 from planner.commands import main as cli
-from planner.cost.seconds.assignment import sent_bytes
 from planner.errors import UsageError
 from planner.graph.to_onnx import write_model
 from planner.spent import PARTS
@@ -109,7 +108,7 @@ def test_outer_cuts_are_those_between_nodes(objective: Literal["bytes", "time"])
     for receiver, model in enumerate(models):
         for step in model.program.steps:
             if isinstance(step, Fetch):
-                sent = sent_bytes(step, model.program.buffers[step.target].dtype.item_bytes)
+                sent = step.taken_bytes(model.program.buffers[step.target].dtype.item_bytes)
                 between_nodes += sum(amount for sender, amount in sent.items() if sender // 3 != receiver // 3)
     levels = {level.name: level.moved_bytes for level in found.estimate.levels}
     assert levels.get("network", 0) == between_nodes

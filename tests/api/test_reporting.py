@@ -149,40 +149,70 @@ def test_the_strip_alone_has_a_column_for_each_product(folder: Path, tmp_path: P
     assert set(used) == there, "every square is drawn, and every drawn square is there"
 
 
-def test_a_trace_is_of_the_form_and_adds_up_to_the_estimate(folder: Path, tmp_path: Path) -> None:
+def test_a_trace_is_of_the_form_and_adds_up_to_the_simulation(folder: Path, tmp_path: Path) -> None:
     result = api.report(folder, trace=tmp_path / "t.json", topology=topology_of(folder))
     content = json.loads((tmp_path / "t.json").read_text())
     complete = checked(content)
     assert result.trace_events == len(complete)
-    estimate = plan_of(folder).estimate
-    assert estimate is not None
+    plan, simulated = plan_of(folder), api.simulate(folder, topology=topology_of(folder))
+    assert simulated.estimate == plan.estimate
     threads = {
         (event["pid"], event["tid"]): event["args"]["name"]
         for event in content["traceEvents"]
         if event["name"] == "thread_name"
     }
     assert {event["pid"] for event in complete} == set(range(4))
-    longest: dict[str, dict[tuple[str, float], float]] = defaultdict(dict)
     by_worker: dict[str, list[float]] = {name: [0.0] * 4 for name in set(threads.values())}
     for event in complete:
-        track = threads[event["pid"], event["tid"]]
-        by_worker[track][event["pid"]] += event["dur"] / 1e6
-        key = (event["name"], event["ts"])
-        longest[event["cat"]][key] = max(event["dur"] / 1e6, longest[event["cat"]].get(key, 0.0))
-    sums = {kind: sum(found.values()) for kind, found in longest.items()}
-    assert sums["compute"] == pytest.approx(estimate.compute_seconds)
-    assert sums["transfer"] == pytest.approx(estimate.transfer_seconds)
-    assert sums["synchronisation"] == pytest.approx(estimate.synchronisation_seconds)
-    assert by_worker["estimated: computing"] == pytest.approx(estimate.worker_compute_seconds)
-    assert by_worker["estimated: fetching"] == pytest.approx(estimate.worker_fetch_seconds)
-    estimated = [event for event in complete if event["tid"] in (1, 2)]
-    assert max(event["ts"] + event["dur"] for event in estimated) / 1e6 == pytest.approx(estimate.estimated_seconds)
-    fetched = {(event["name"], event["ts"]): event["args"]["moved_bytes"] for event in estimated if event["tid"] == 2}
-    assert sum(fetched.values()) == plan_of(folder).moved_bytes
+        by_worker[threads[event["pid"], event["tid"]]][event["pid"]] += event["dur"] / 1e6
+    assert by_worker["simulated: computing"] == pytest.approx([one.compute_seconds for one in simulated.worker_times])
+    assert by_worker["simulated: fetching"] == pytest.approx([one.fetch_seconds for one in simulated.worker_times])
+    assert by_worker["simulated: computing"] == pytest.approx(simulated.estimate.worker_compute_seconds)
+    alone = [event for event in complete if event["tid"] in (1, 2, 3)]
+    assert max(event["ts"] + event["dur"] for event in alone) / 1e6 == pytest.approx(simulated.simulated_seconds)
+    for track in (2, 3):
+        moved = sum(event["args"]["moved_bytes"] for event in alone if event["tid"] == track)
+        assert moved == plan.moved_bytes, "what is fetched, and what is sent"
     measured = read_measured(folder)
     assert measured is not None
     computed = [sum(step.seconds for step in steps if not step.is_fetch) for steps in measured.workers]
     assert by_worker["measured: computing"] == pytest.approx(computed)
+
+
+def test_events_of_a_trace_say_what_they_are_of(folder: Path, tmp_path: Path) -> None:
+    api.report(folder, trace=tmp_path / "t.json", topology=topology_of(folder))
+    content = json.loads((tmp_path / "t.json").read_text())
+    plan, complete = plan_of(folder), checked(content)
+    computed = [event for event in complete if event["name"] == "conv1" and event["tid"] == 1]
+    assert [event["pid"] for event in computed] == [0, 1, 2, 3]
+    # 32 images, 28 x 28 outputs of 6 channels: 5 x 5 products of two operations each and a bias, over four workers.
+    assert sum(event["args"]["flop"] for event in computed) == 32 * 28 * 28 * 6 * (2 * 25 + 1)
+    told = {key: computed[0]["args"][key] for key in ("op_type", "tensor", "split", "strategy")}
+    strategy, tiling = (str(plan.strategies["conv1"]), str(plan.tilings["conv1.y"]))
+    assert told == {"op_type": "Conv", "tensor": "conv1.y", "split": tiling, "strategy": strategy}
+    inside = {(event["pid"], event["tid"]): [] for event in complete}
+    for event in complete:
+        inside[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+    ends = {phase: {event["id"]: event for event in content["traceEvents"] if event["ph"] == phase} for phase in "sf"}
+    assert ends["s"].keys() == ends["f"].keys()
+    assert ends["s"]
+    for number, sent in ends["s"].items():
+        taken = ends["f"][number]
+        assert sent["pid"] != taken["pid"]
+        assert sent["ts"] <= taken["ts"]
+        for end in (sent, taken):
+            assert any(start <= end["ts"] < stop for start, stop in inside[end["pid"], end["tid"]])
+    counters: dict[tuple[int, str], list[float]] = defaultdict(list)
+    for event in content["traceEvents"]:
+        if event["ph"] == "C":
+            counters[event["pid"], event["name"]] += event["args"].values()
+    held = [max(counters[worker, "memory"]) for worker in range(4)]
+    assert held == list(plan.peak_bytes)
+    links = {name: values for (process, name), values in counters.items() if process == 4}
+    assert set(links) == {"outer: bytes per second", "inner: bytes per second"}
+    # Four workers receive over each level at most.
+    assert 0 < max(links["outer: bytes per second"]) <= 4e9 * (1 + 1e-9)
+    assert all(values[-1] == pytest.approx(0, abs=1) for values in links.values())
 
 
 def checked(content: Any) -> list[dict[str, Any]]:
@@ -197,6 +227,10 @@ def checked(content: Any) -> list[dict[str, Any]]:
         if event["ph"] == "M":
             wanted = {"process_name": "name", "thread_name": "name"}.get(event["name"], "sort_index")
             assert set(event["args"]) == {wanted}
+        elif event["ph"] in "Csf":
+            assert event["ts"] >= 0
+            assert ("id" in event) == (event["ph"] != "C")
+            assert all(isinstance(value, int | float) for value in event["args"].values())
         else:
             assert event["ph"] == "X"
             assert isinstance(event["cat"], str)
@@ -229,6 +263,17 @@ def test_the_page_of_a_plan_for_time_compares_times(tmp_path: Path) -> None:
     assert "lower bound" not in beside, "that is of bytes"
     why = page[page.index('<section id="why"') : page.index('<section id="memory"')]
     assert not re.search(r"% (less|more): ", why), "bytes do not say which plan is faster"
+
+
+def test_a_plan_is_simulated_unless_it_is_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_model(build("mlp-2x8", batch=4), tmp_path / "m.onnx")
+    made = api.plan(tmp_path / "m.onnx", topology="dgx-h100", gpus=2, strategy="data", out=tmp_path / "plan")
+    assert made.simulated_seconds == api.simulate(tmp_path / "plan").simulated_seconds
+    monkeypatch.setattr("planner.planning.machines.MOST_PARTS", 2 * len(opened(tmp_path / "plan", None).ops) - 1)
+    again = api.plan(
+        tmp_path / "m.onnx", topology="dgx-h100", gpus=2, strategy="data", out=tmp_path / "plan", force=True
+    )
+    assert again.simulated_seconds is None
 
 
 def test_a_page_of_a_plan_that_moves_nothing(tmp_path: Path) -> None:

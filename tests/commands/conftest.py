@@ -28,6 +28,9 @@ def door(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Door:
     occupancy = types.ModuleType("occupancy")
     occupancy.print_memory = lambda _result, out: door.shown(out)  # type: ignore[attr-defined]
     api.memory = lambda *args, **options: door.call("memory", *args, **options)  # type: ignore[attr-defined]
+    simulated = types.ModuleType("simulated")
+    simulated.print_simulation = lambda _result, out: door.shown(out)  # type: ignore[attr-defined]
+    api.simulate = lambda *args, **options: door.call("simulate", *args, **options)  # type: ignore[attr-defined]
     for command in COMMANDS:
         setattr(api, command, lambda *args, _command=command, **options: door.call(_command, *args, **options))
         setattr(tables, command, lambda _result, out: door.shown(out))
@@ -36,6 +39,7 @@ def door(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Door:
         (planner.report, "tables", tables),
         (planner.report, "gate", gate),
         (planner.report, "occupancy", occupancy),
+        (planner.report, "simulated", simulated),
     ):
         monkeypatch.setitem(sys.modules, f"{parent.__name__}.{name}", module)
         monkeypatch.setattr(parent, name, module, raising=False)

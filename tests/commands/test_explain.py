@@ -49,3 +49,15 @@ def test_memory_is_of_a_worker_alone(door: Door, capsys: pytest.CaptureFixture[s
     assert_refused("explain ./p fc.weight --memory", "tells of a worker, and takes no tensor or op", door, capsys)
     assert_refused("explain ./p --memory --bounds", "takes no --bounds", door, capsys)
     assert_refused("explain ./p --worker 1", "--worker: of one worker, memory is told", door, capsys)
+
+
+def test_time_is_of_all_workers(door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["explain", "./p", "--time"]) == 0
+    assert door.calls.pop() == ("simulate", (Path("p"),), {"topology": None, "profile": None, "opdefs": None})
+    assert cli.main(["explain", "missing", "--time", "--topology", "t.yaml", "--profile", "p.yaml"]) == 0
+    given = {"topology": "t.yaml", "profile": Path("p.yaml"), "opdefs": None}
+    assert door.calls.pop() == ("simulate", (Path("missing"),), given)
+    capsys.readouterr()
+    assert_refused("explain ./p fc.weight --time", "tells of all workers, and takes no tensor or op", door, capsys)
+    assert_refused("explain ./p --memory --time", "takes no --time", door, capsys)
+    assert_refused("explain ./p --topology t.yaml", "--topology: times are told with it", door, capsys)

@@ -44,6 +44,7 @@ LINES: dict[str, tuple[str, ...]] = {
         "explain stepped",
     ),
     "explain-memory": ("explain plan --memory", "explain timed --memory --worker 1"),
+    "explain-time": ("explain timed --time --topology two.yaml",),
     "report": (
         "report plan -o plan.html",
         "report timed --svg timed.svg --topology two.yaml",

@@ -81,6 +81,7 @@ def test_imports_only_the_layer_below() -> None:
         "planner.report.occupancy",
         "planner.report.operators",
         "planner.report.sheet",
+        "planner.report.simulated",
         "planner.report.tables",
         "planner.options.AnyPath",
         "planner.options.Option",

@@ -12,7 +12,6 @@ from partial_plans import all_kinds, partial_plan
 from planner import opdefs
 from planner.algebra.delivery import made_tiling
 from planner.algebra.region import index_space
-from planner.cost.seconds.assignment import sent_bytes
 from planner.cost.seconds.depth import arriving, depths, redistributed
 from planner.graph.model import Graph, is_used
 from planner.graph.reading.from_onnx import read_model
@@ -34,7 +33,7 @@ def as_fetched(graph: Graph, ops: tuple[BoundOp, ...], plan: Decided) -> dict[st
         for step in worker.steps:
             target = getattr(step, "target", None)
             if target is not None:
-                for sender, amount in sent_bytes(step, worker.buffers[target].dtype.item_bytes).items():
+                for sender, amount in step.taken_bytes(worker.buffers[target].dtype.item_bytes).items():
                     if sender != worker.worker:
                         found[worker.buffers[target].tensor][worker.worker, depth[worker.worker, sender]] += amount
     return found

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from planner.cost.seconds.laid_out import Span
+from planner.cost.seconds.simulated import Span
 from planner.report.page.charts import KIND_FILL, memory_chart, schedule_chart, traffic_chart
 from planner.report.page.facts import Memory
 from planner.report.stretches import binned_most
@@ -23,9 +23,10 @@ def area(svg: str, fill: str) -> float:
 
 def test_a_schedule_has_each_kind_for_as_long_as_it_goes_on() -> None:
     spans = [
-        Span("a", "compute", 0.0, 1.0, {0: 1.0, 1: 0.5}),
-        Span("f", "transfer", 1.0, 0.5, {0: 0.5}, 10),
-        Span("g", "synchronisation", 1.5, 2.5, {1: 2.5}, 10),
+        Span("a", "compute", 0, 0, 0.0, 1.0),
+        Span("a", "compute", 1, 0, 0.0, 0.5),
+        Span("f", "transfer", 0, 1, 1.0, 0.5),
+        Span("g", "synchronisation", 1, 1, 1.5, 2.5),
     ]
     svg = str(schedule_chart(spans, 2))
     assert area(svg, KIND_FILL["compute"]) == pytest.approx(1.5 / 4, rel=0.02)
@@ -36,7 +37,7 @@ def test_a_schedule_has_each_kind_for_as_long_as_it_goes_on() -> None:
 
 
 def test_many_short_spans_of_one_stretch_are_not_lost() -> None:
-    spans = [Span(f"op{number}", "compute", number * 1e-3, 1e-3, {0: 5e-4}) for number in range(2000)]
+    spans = [Span(f"op{number}", "compute", 0, number, number * 1e-3, 5e-4) for number in range(2000)]
     assert area(str(schedule_chart(spans, 1)), KIND_FILL["compute"]) == pytest.approx(0.5, rel=0.02)
 
 

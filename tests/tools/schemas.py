@@ -39,6 +39,7 @@ from planner.results import (
     PlanResult,
     ProfileResult,
     ReportResult,
+    SimulationResult,
     ZooModels,
     ZooResult,
 )
@@ -60,6 +61,7 @@ RECORDS: Mapping[str, tuple[str, type]] = {
     "diff": ("tofu diff --json", Difference),
     "explain": ("tofu explain --json", Explanation),
     "explain-memory": ("tofu explain --memory --json", MemoryResult),
+    "explain-time": ("tofu explain --time --json", SimulationResult),
     "export": ("tofu export --json", ExportResult),
     "fit": ("tofu fit --json", FitResult),
     "grad": ("tofu grad --json", GradResult),

@@ -29,19 +29,9 @@ def bytes_between(program: Program) -> NDArray[np.int64]:
     for worker in program.workers:
         for step in worker.steps:
             if isinstance(step, Fetch):
-                for sender, amount in sent_bytes(step, worker.buffers[step.target].dtype.item_bytes).items():
+                for sender, amount in step.taken_bytes(worker.buffers[step.target].dtype.item_bytes).items():
                     found[worker.worker, sender] += amount
     np.fill_diagonal(found, 0)
-    return found
-
-
-def sent_bytes(fetch: Fetch, item_bytes: int) -> dict[int, int]:
-    """What a fetch takes from each worker, its own included."""
-    found: dict[int, int] = {}
-    for piece in fetch.pieces:
-        size = piece.region.elements * item_bytes
-        for source in piece.sources:
-            found[source.worker] = found.get(source.worker, 0) + size
     return found
 
 

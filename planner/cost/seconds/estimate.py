@@ -21,13 +21,13 @@ from planner.cost.roofline import Roofline
 from planner.cost.seconds.assignment import assign, bytes_between
 from planner.cost.seconds.exchange import Exchange, ExchangeTime, ExchangeTimes, exchanges
 from planner.cost.seconds.measured import From, Measured, compute_times
-from planner.cost.seconds.overlap import overlapped_seconds
 from planner.cost.seconds.pipelined import Pipeline
 from planner.graph.deliveries import is_delivery
 from planner.graph.model import Graph, lanes_of_tensors
 from planner.machine.device_profile import DeviceProfile
 from planner.machine.routes import Interconnect
 from planner.machine.topology_file import Machine
+from planner.simulation.schedule import Task, simulate
 from planner.spent import part
 from planner.tdl.bind import BoundOp
 
@@ -43,6 +43,8 @@ class Timed:
     """By which ops are timed."""
     op_seconds: Mapping[str, np.ndarray]
     """By op, of each worker."""
+    segment_seconds: Mapping[Task, float]
+    """What each segment of the program computes; ops in steps fall into several segments."""
     exchanges: tuple[tuple[Exchange, ExchangeTime], ...]
     """In the order in which they first occur."""
     update: frozenset[str]
@@ -78,7 +80,8 @@ def timed(
         if exchange.tensor in tensors or exchange.name in deliveries:
             time = time.scaled(exchange.share_of(len(program.workers)))
         found.append((exchange, time))
-    return Timed(interconnect, devices, computing, by_op, tuple(found), synchronised(graph, ops))
+    segments = _segment_seconds(program, by_op, strategies)
+    return Timed(interconnect, devices, computing, by_op, segments, tuple(found), synchronised(graph, ops))
 
 
 @part("estimates")
@@ -145,8 +148,7 @@ def summed(
         transfer -= hidden * (1 - late / taken) if taken else 0.0
     compute = float(sum(float(seconds.max()) for seconds in _at_once(by_op, ops, strategies)))
     serial = compute + transfer + synchronisation
-    stepped = frozenset(name for name, strategy in strategies.items() if strategy.steps is not None)
-    segments = _segment_seconds(program, by_op, stepped)
+    side_by_side = simulate(program, parts.segment_seconds, parts.interconnect, devices, "side by side")
     return TimeEstimate(
         topology=machine.name,
         devices=devices,
@@ -154,7 +156,7 @@ def summed(
         transfer_seconds=transfer,
         synchronisation_seconds=synchronisation,
         # Whoever can overlap can also do one thing after the other.
-        overlapped_seconds=min(serial, overlapped_seconds(program, segments, parts.interconnect, devices)),
+        overlapped_seconds=min(serial, side_by_side.seconds),
         levels=tuple(
             LevelTraffic(level, level_bytes[level], level_seconds[level]) for level in _slowest_first(level_seconds)
         ),
@@ -212,9 +214,9 @@ def _slowest_first(level_seconds: Mapping[str, float]) -> list[str]:
 
 
 def _segment_seconds(
-    program: Program, by_op: Mapping[str, np.ndarray], stepped: frozenset[str]
-) -> dict[tuple[int, int], float]:
-    """What each segment computes, by worker and number of the step; ops in steps fall into several segments."""
+    program: Program, by_op: Mapping[str, np.ndarray], strategies: Mapping[str, OpStrategy]
+) -> dict[Task, float]:
+    stepped = frozenset(name for name, strategy in strategies.items() if strategy.steps is not None)
     found = {}
     for worker in program.workers:
         segments = [(number, step) for number, step in enumerate(worker.steps) if isinstance(step, Segment)]

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.artifacts.program import Fetch, Program
-from planner.cost.seconds.assignment import sent_bytes
 from planner.machine.routes import Interconnect
 
 
@@ -59,7 +58,7 @@ def exchanges(program: Program) -> list[Exchange]:
             if isinstance(step, Fetch):
                 buffer = worker.buffers[step.target]
                 pairs = moved.setdefault((step.name, buffer.tensor), {})
-                for sender, amount in sent_bytes(step, buffer.dtype.item_bytes).items():
+                for sender, amount in step.taken_bytes(buffer.dtype.item_bytes).items():
                     if sender != worker.worker:
                         pairs[worker.worker, sender] = pairs.get((worker.worker, sender), 0) + amount
     return [Exchange(name, tensor, pairs) for (name, tensor), pairs in moved.items() if pairs]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost.seconds.laid_out import Span
+from planner.cost.seconds.simulated import Span
 from planner.report.page.facts import Memory
 from planner.report.page.markup import Markup, element, joined
 from planner.report.stretches import binned_most
@@ -130,12 +130,11 @@ def _cell(left: float, top: float, size: float, amount: int, most: int) -> Marku
 
 
 def schedule_chart(spans: Sequence[Span], workers: int) -> Markup:
-    """When each worker computes and fetches, by the estimate; workers that are alike to a pixel share a row."""
+    """When each worker computes and fetches, as simulated; workers that are alike to a pixel share a row."""
     end = max((span.start_seconds + span.seconds for span in spans), default=0.0) or 1.0
     busy = {kind: np.zeros((workers, _BINS)) for kind in KIND_FILL}
     for span in spans:
-        for worker, seconds in span.worker_seconds.items():
-            _add(busy[span.kind][worker], span.start_seconds / end * _BINS, seconds / end * _BINS)
+        _add(busy[span.kind][span.worker], span.start_seconds / end * _BINS, span.seconds / end * _BINS)
     rows = _alike([_BAR * np.concatenate([kind[worker] for kind in busy.values()]) for worker in range(workers)])
     parts = []
     for number, alike in enumerate(rows[:_MOST_ROWS]):
@@ -147,7 +146,7 @@ def schedule_chart(spans: Sequence[Span], workers: int) -> Markup:
             parts.append(element("path", d=_bars(shares, base), fill=fill))
             parts.append(element("text", kind, x=_LEFT - 4, y=base - 3, font_size=9, text_anchor="end", fill="#444"))
     ticks = [format_seconds(end * part / _TICKS) if part else "0" for part in range(_TICKS + 1)]
-    return _chart([*parts, _axis(ticks, len(rows))], _ROW, "Estimated schedule, by worker", len(rows))
+    return _chart([*parts, _axis(ticks, len(rows))], _ROW, "Simulated schedule, by worker", len(rows))
 
 
 def _axis(ticks: Sequence[str], rows: int) -> Markup:

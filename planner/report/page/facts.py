@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from planner.artifacts.measured import MeasuredRun
 from planner.artifacts.plan import Plan
 from planner.cost.distance import Distance
-from planner.cost.seconds.laid_out import Span
+from planner.cost.seconds.simulated import Schedule
 from planner.graph.model import Graph
 from planner.partition.occupancy import Occupancy
 from planner.reasons import Cause, Why
@@ -77,9 +77,9 @@ class PlanFacts:
     """The memory of each worker's device; None where nothing says it."""
     between: NDArray[np.int64]
     """Bytes that each worker takes from each other one, [receiver, sender]."""
-    spans: tuple[Span, ...] | None
-    """The estimate laid out over time; None where it cannot be."""
-    no_spans: str
+    schedule: Schedule | None
+    """Simulated; None where it cannot be."""
+    no_schedule: str
     """Why, and what to do about it."""
     measured: MeasuredRun | None
     distances: tuple[Distance, ...]

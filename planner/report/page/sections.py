@@ -375,7 +375,7 @@ def traffic(facts: PlanFacts) -> Markup:
 
 
 def schedule(facts: PlanFacts) -> Markup:
-    """The estimated schedule, and what was measured."""
+    """The simulated schedule, and what was measured."""
     parts: list[Child] = []
     estimate = facts.plan.estimate
     if estimate is not None:
@@ -389,11 +389,19 @@ def schedule(facts: PlanFacts) -> Markup:
                 "one after the other.",
             )
         )
-    if facts.spans is not None:
-        parts.append(_zoomed(schedule_chart(facts.spans, facts.plan.workers)))
+    if facts.schedule is not None:
+        simulated = facts.schedule.simulation.seconds
+        parts.append(
+            element(
+                "p",
+                f"Simulated step by step it takes {format_seconds(simulated)}: each worker goes on when what it waits "
+                "for is there. That is drawn; `tofu explain PLAN --time` says where the two differ.",
+            )
+        )
+        parts.append(_zoomed(schedule_chart(tuple(facts.schedule.spans()), facts.plan.workers)))
         parts.append(_note("`tofu report --trace FILE` writes it op by op, for Perfetto."))
     else:
-        parts.append(_note(facts.no_spans))
+        parts.append(_note(facts.no_schedule))
     if facts.measured is not None:
         parts += [element("h3", "Measured by tofu run --profile"), _measured(facts)]
     return _section("schedule", "Schedule", *parts)

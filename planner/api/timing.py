@@ -1,0 +1,149 @@
+"""``tofu explain --time``: a plan's iteration, simulated; and for reports, what is known of when things happen."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.api.arguments import checked, path_of
+from planner.api.building import program_of_folder
+from planner.api.opened import Opened, opened
+from planner.artifacts.plan_folder import PlanFolder
+from planner.artifacts.program import Program
+from planner.collection import without_collection
+from planner.cost.seconds.estimate import summed, timed
+from planner.cost.seconds.simulated import Schedule, scheduled
+from planner.errors import UsageError
+from planner.machine.device_profile import DeviceProfile, load_profile
+from planner.machine.routes import part, whole_name
+from planner.machine.topology_file import Machine, load_topology, shipped_topology
+from planner.options import AnyPath
+from planner.progress import Progress, silent
+from planner.results import SimulationResult
+
+_CLOSE = 1e-9
+_SHOWN = 20
+"""Ops and exchanges in which estimate and simulation differ."""
+
+
+@checked
+@without_collection()
+def simulate(
+    directory: AnyPath | None = None,
+    *,
+    topology: str | None = None,
+    profile: AnyPath | None = None,
+    opdefs: AnyPath | None = None,
+    progress: Progress = silent,
+) -> SimulationResult:
+    """Simulates an iteration of a plan, step by step, and says where its estimate differs.
+
+    Args:
+        directory: the plan's folder; None: the newest in the working directory.
+        topology: the topology that the plan is for, a file or a name; None: by the name that the plan states, of those
+            that ship with tofu.
+        profile: the profile that the plan's times are by.
+        opdefs: the file of descriptions that the plan was made with.
+        progress: told what is being done.
+
+    Raises:
+        TofuError: there is no plan, or its times are not known.
+
+    Example:
+        ::
+
+            found = planner.simulate("plan")
+            print(found.simulated_seconds, found.estimate.estimated_seconds)
+    """
+    progress("reading the plan")
+    plan = opened(path_of(directory), path_of(opdefs))
+    refuse_without_topology(plan.folder, "--time")
+    program = program_of_folder(plan, progress)
+    times = times_of(plan, program, topology, path_of(profile), progress)
+    if times.schedule is None:
+        raise UsageError(f"--time: {times.lacking}", hint=times.hint)
+    schedule = times.schedule
+    differing = schedule.differing()
+    return SimulationResult(
+        plan=plan.folder.plan,
+        directory=plan.folder.path,
+        estimate=schedule.estimate,
+        simulated_seconds=schedule.simulation.seconds,
+        sums=schedule.sums(),
+        worker_times=schedule.workers(),
+        differing=differing[:_SHOWN],
+        differing_count=len(differing),
+    )
+
+
+def refuse_without_topology(folder: PlanFolder, option: str) -> None:
+    """Refuses, before its program is read, a plan that has no schedule.
+
+    Raises:
+        UsageError: the plan is for no topology.
+    """
+    if folder.plan.estimate is None:
+        raise UsageError(
+            f"{option}: the plan in {folder.path} is for no topology, and has no schedule",
+            hint="plan it for a machine: tofu plan --topology with a file or a name",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """What is known of when things happen."""
+
+    machine: Machine | None
+    schedule: Schedule | None
+    lacking: str = ""
+    """Why there is no schedule."""
+    hint: str = ""
+    profile: DeviceProfile | None = None
+    """What ops were measured to take, where the plan's times are by that."""
+
+
+def times_of(
+    plan: Opened, program: Program, topology: str | None, profile: Path | None, progress: Progress = silent
+) -> Times:
+    """The simulated schedule, if what the plan's estimate was made with is there.
+
+    Args:
+        plan: opened.
+        program: of the plan.
+        topology: as the user names it, or None.
+        profile: as the user names it, or None.
+        progress: told what is being done.
+
+    Raises:
+        UsageError: what the user names cannot be used.
+    """
+    stated, decided = plan.folder.plan.estimate, plan.folder.plan
+    if stated is None:
+        lacking = "the plan is for no topology, so that no time is estimated"
+        return Times(None, None, lacking, "plan it with `tofu plan --topology`, with a file or a name")
+    give = "give the file that it was planned for, with --topology"
+    try:
+        whole = shipped_topology(whole_name(stated.topology)) if topology is None else load_topology(topology)
+    except UsageError:
+        if topology is not None:
+            raise
+        return Times(None, None, f"the plan is for {stated.topology!r}, which does not ship with tofu", give)
+    machine = part(whole, decided.workers) if whole.device_count >= decided.workers else whole
+    if machine.name != stated.topology:
+        return Times(None, None, f"the plan is for {stated.topology!r}, and not for this {whole.name!r}", give)
+    if stated.sources is not None and profile is None:
+        lacking = f"the plan's times are by a profile of {stated.sources.device}"
+        return Times(machine, None, lacking, "give that profile, with --profile")
+    measured = None if profile is None else load_profile(profile)
+    progress("estimating the schedule")
+    parts = timed(plan.graph, plan.ops, decided.strategies, decided.cuts, program, machine, measured)
+    found = summed(parts, plan.ops, decided.strategies, program, measured)
+    if not math.isclose(found.estimated_seconds, stated.estimated_seconds, rel_tol=_CLOSE):
+        lacking = (
+            f"with this topology the plan takes {found.estimated_seconds:.6g} s, and it states "
+            f"{stated.estimated_seconds:.6g} s"
+        )
+        return Times(machine, None, lacking, give + ", and the profile with --profile, if there was one")
+    progress("simulating an iteration")
+    return Times(machine, scheduled(program, parts, found), profile=measured)
