@@ -190,7 +190,7 @@ def test_events_of_a_trace_say_what_they_are_of(folder: Path, tmp_path: Path) ->
     told = {key: computed[0]["args"][key] for key in ("op_type", "tensor", "split", "strategy")}
     strategy, tiling = (str(plan.strategies["conv1"]), str(plan.tilings["conv1.y"]))
     assert told == {"op_type": "Conv", "tensor": "conv1.y", "split": tiling, "strategy": strategy}
-    inside = {(event["pid"], event["tid"]): [] for event in complete}
+    inside: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
     for event in complete:
         inside[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
     ends = {phase: {event["id"]: event for event in content["traceEvents"] if event["ph"] == phase} for phase in "sf"}

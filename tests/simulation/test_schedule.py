@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import pytest
@@ -34,6 +34,15 @@ def made(graph: Graph, machine: Topology, strategy: str) -> tuple[Program, Timed
     return program, parts, scheduled(program, parts, summed(parts, ops, plan.strategies, program, None))
 
 
+@dataclass(eq=False)
+class Part:
+    """What a fetch still has to take from one worker."""
+
+    left: Fraction
+    ports: tuple[int, ...]
+    latency: Fraction
+
+
 def exactly(program: Program, seconds: Mapping[Task, float], net: Interconnect, devices: tuple[int, ...]) -> Fraction:
     """When the last step ends, worker by worker and in fractions: all shares are worked out anew after every event."""
     waits = [
@@ -42,7 +51,7 @@ def exactly(program: Program, seconds: Mapping[Task, float], net: Interconnect, 
     ]
     done = [0] * len(program.workers)
     until: dict[int, Fraction] = {}
-    flows: dict[int, list[list[Fraction | tuple[int, ...]]]] = {}
+    flows: dict[int, list[Part]] = {}
     arrived: dict[int, Fraction] = {}
     now, bandwidth = Fraction(0), [Fraction(speed) for speed in net.port_bytes_per_s]
     while any(count < len(worker.steps) for count, worker in zip(done, program.workers, strict=True)):
@@ -63,24 +72,26 @@ def exactly(program: Program, seconds: Mapping[Task, float], net: Interconnect, 
                 taken = step.taken_bytes(worker.buffers[step.target].dtype.item_bytes)
                 routes = [(net.route(devices[one], devices[me]), size) for one, size in taken.items() if one != me]
                 arrived[me] = now
-                flows[me] = [[Fraction(size), route.ports, Fraction(route.latency_seconds)] for route, size in routes]
+                flows[me] = [
+                    Part(Fraction(size), route.ports, Fraction(route.latency_seconds)) for route, size in routes
+                ]
                 if not routes:
                     del flows[me]
                     until[me] = now
         use: dict[int, int] = {}
         for one in (flow for mine in flows.values() for flow in mine):
-            for port in one[1]:
+            for port in one.ports:
                 use[port] = use.get(port, 0) + 1
-        speeds = {id(one): min(bandwidth[port] / use[port] for port in one[1])
+        speeds = {id(one): min(bandwidth[port] / use[port] for port in one.ports)
                   for mine in flows.values() for one in mine}  # fmt: skip
-        ends = [*until.values(), *(now + one[0] / speeds[id(one)] for mine in flows.values() for one in mine)]
+        ends = [*until.values(), *(now + one.left / speeds[id(one)] for mine in flows.values() for one in mine)]
         later = min(ends)
         for me, mine in list(flows.items()):
             for one in list(mine):
-                one[0] -= (later - now) * speeds[id(one)]
-                if not one[0]:
+                one.left -= (later - now) * speeds[id(one)]
+                if not one.left:
                     mine.remove(one)
-                    arrived[me] = max(arrived[me], later + one[2])
+                    arrived[me] = max(arrived[me], later + one.latency)
             if not mine:
                 del flows[me]
                 until[me] = arrived[me]

@@ -1,4 +1,4 @@
-"""Charts of a page: memory over the steps, traffic between workers, the estimated schedule. All are SVG."""
+"""Charts of a page: memory over the steps, traffic between workers, the simulated schedule. All are SVG."""
 
 from __future__ import annotations
 
