@@ -22,7 +22,7 @@ TYPED := planner cli.py $(if $(wildcard bench/*.py),bench)
 say = printf '\n$$ %s\n' "$(1)"; $(BIN)/$(1)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-nightly test-exports test-wheel test-pytorch check-costs world schemas lint format bench bench-multifetch cuda-stand-in hooks clean
+.PHONY: help demo test test-slow test-nightly test-exports test-wheel test-pytorch check-costs world schemas lint format bench papers bench-multifetch cuda-stand-in hooks clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -90,9 +90,14 @@ format: $(STAMP) ## format the code, and fix what ruff can fix
 	@$(BIN)/ruff check --fix-only --quiet
 	@$(BIN)/ruff format
 
-# The one that needs a GPU is a target of its own; the contest's instances are not in the repository.
+# Every printed figure of the four papers that an estimate can be held against. `BENCH_OPTIONS='--only tofu'`: some.
+papers: $(STAMP) ## print the figures of the papers beside ours: a quarter of an hour on two cores
+	@$(BIN)/python bench/papers.py $(BENCH_OPTIONS)
+
+# The one that needs a GPU is a target of its own, so are the papers' figures, and the contest's instances are not in the
+# repository.
 bench: $(STAMP) ## run the benchmarks; they print tables and judge nothing
-	@set -e; for file in $(filter-out bench/multifetch.py bench/iopddl%.py,$(sort $(wildcard bench/[a-z]*.py))); do printf '\n== %s\n' "$$file"; $(BIN)/python "$$file"; done
+	@set -e; for file in $(filter-out bench/multifetch.py bench/papers.py bench/iopddl%.py,$(sort $(wildcard bench/[a-z]*.py))); do printf '\n== %s\n' "$$file"; $(BIN)/python "$$file"; done
 
 bench-multifetch: $(STAMP) ## time fetches on a GPU against a plain copy; ends with 2 where there is no GPU
 	@$(BIN)/python bench/multifetch.py $(BENCH_OPTIONS)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from planner import opdefs
+from planner.artifacts.estimate import TimeEstimate
 from planner.cost.seconds.estimate import estimate
 from planner.cost.tables import CostTables
 from planner.errors import TofuError
@@ -40,8 +41,8 @@ class Cost:
     """Of the worker with the largest arrays; None where it was not asked for."""
     soybean_bytes: int | None = None
     """Moved, as SoyBean counts; None where it was not asked for."""
-    iteration_seconds: float | None = None
-    """An estimate; None without a topology."""
+    time: TimeEstimate | None = None
+    """Of an iteration; None without a machine."""
     reason: str = ""
 
     @property
@@ -101,11 +102,10 @@ def costs(
             yield Cost(strategy, plan, plan.search_seconds)
             continue
         made = partition(model.graph, model.ops, plan).program
-        seconds = None
+        time = None
         if machine is not None:
-            timed = estimate(model.graph, model.ops, plan.strategies, plan.cuts, made, machine)
-            seconds = timed.estimated_seconds
-        yield Cost(strategy, plan, plan.search_seconds, max(made.peak_bytes), made.soybean_bytes, seconds)
+            time = estimate(model.graph, model.ops, plan.strategies, plan.cuts, made, machine)
+        yield Cost(strategy, plan, plan.search_seconds, max(made.peak_bytes), made.soybean_bytes, time)
 
 
 WIDTHS = (16, 12, 10, 12, 12, 10, 9, 0)

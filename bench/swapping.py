@@ -16,15 +16,15 @@ swap is a copy in memory; fragmentation and the kernels' own workspaces are left
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from planner.errors import InfeasibleError
-from planner.graph.model import Graph, Op
+from planner.graph.model import Graph, Op, Tensor
 from planner.graph.protos import numpy_dtype
 from planner.graph.to_onnx import to_model
 from planner.runtime.engine.core.sessions import SessionMaker, bind, carried, cores
@@ -51,10 +51,14 @@ class Device:
     Args:
         limit_bytes: what all tensors on the device may take.
         host: the tensors that are in host memory at first.
+        copy: of an array, between the two.
     """
 
-    def __init__(self, limit_bytes: int, host: Mapping[str, np.ndarray]) -> None:
+    def __init__(
+        self, limit_bytes: int, host: Mapping[str, np.ndarray], copy: Callable[[np.ndarray], np.ndarray] = np.copy
+    ) -> None:
         self.limit_bytes = limit_bytes
+        self._copy = copy
         self.host = dict(host)
         self.held: dict[str, np.ndarray] = {}
         """On the device, the least recently used first."""
@@ -62,12 +66,14 @@ class Device:
 
     def make_room(self, wanted: int, kept: Collection[str]) -> bool:
         """Swaps out the least recently used tensors but for ``kept`` ones; False if there is no room even so."""
+        if self.bytes + wanted <= self.limit_bytes:
+            return True
         for name in tuple(self.held):
             if self.bytes + wanted <= self.limit_bytes:
                 break
             if name not in kept:
                 if name not in self.host:
-                    self.host[name] = self.held[name].copy()
+                    self.host[name] = self._copy(self.held[name])
                     self.out_bytes += self.held[name].nbytes
                 self._drop_from_device(name)
         return self.bytes + wanted <= self.limit_bytes
@@ -87,7 +93,7 @@ class Device:
         if not self.make_room(self.host[name].nbytes, kept):
             return False
         self.in_bytes += self.host[name].nbytes
-        self.place(name, self.host[name].copy())
+        self.place(name, self._copy(self.host[name]))
         return True
 
     def forget(self, name: str) -> None:
@@ -110,37 +116,37 @@ class Device:
         self.bytes -= self.held.pop(name).nbytes
 
 
-class SwappingModel:
-    """A training graph on one device of limited memory.
+Run: TypeAlias = Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray]], None]
+"""Of an op: from its inputs into its outputs, by name."""
+
+
+class Swaps:
+    """The way of a training graph's tensors to a device of limited memory and back.
 
     Args:
         graph: with all its constants.
-        values: of every input, before the first step.
-        limit_bytes: what the tensors on the device may take.
-        is_shared: its sessions share threads and memory, for which the process must have made none before.
+        device: with what is in host memory before the first step.
+        empty: an array for a tensor.
 
     Raises:
-        InfeasibleError: an op alone needs more.
+        InfeasibleError: an op alone needs more than the device has.
     """
 
-    def __init__(
-        self, graph: Graph, values: Mapping[str, np.ndarray], limit_bytes: int, *, is_shared: bool = False
-    ) -> None:
-        require_constants(graph)
+    def __init__(self, graph: Graph, device: Device, empty: Callable[[Tensor], np.ndarray]) -> None:
         self._graph = graph
-        self._maker = SessionMaker(cores(), pool=cores() if is_shared else None)
-        self._sessions: dict[Any, Any] = {}
-        self._runs = [self._session(op) for op in graph.ops]
-        constants = {name: value for name, value in graph.constants.items() if value is not None}
+        self._device = device
+        self._empty = empty
         states = {pair.current for pair in graph.state if pair.current != pair.following}
-        self._resident = {*graph.inputs, *constants} - states
+        self._resident = {*graph.inputs, *graph.constants} - states
         self._last = {name: number for number, op in enumerate(graph.ops) for name in op.inputs if name}
-        self._device = Device(limit_bytes, {**values, **constants})
-        if largest_op_bytes(graph) > limit_bytes:
+        if largest_op_bytes(graph) > device.limit_bytes:
             raise InfeasibleError(
-                f"an op alone needs {largest_op_bytes(graph)} bytes, and the device has {limit_bytes}",
+                f"an op alone needs {largest_op_bytes(graph)} bytes, and the device has {device.limit_bytes}",
                 hint="a smaller batch, or a larger device",
             )
+
+    def run(self, number: int, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]) -> None:
+        """Computes an op of the graph; here nothing, so that only bytes are counted."""
 
     def step(self) -> SwapStep:
         """One training step; the next one goes on from its states."""
@@ -154,7 +160,7 @@ class SwappingModel:
                 soon = mine | (_tensors(following) if following is not None else set())
                 inputs, outputs = self._prepare(op, mine, soon)
                 fetching = fetcher.submit(self._prefetch, following, soon) if following is not None else None
-                self._runs[number](inputs, outputs)
+                self.run(number, inputs, outputs)
                 if fetching is not None:
                     fetching.result()
                 for name in mine:
@@ -176,9 +182,7 @@ class SwappingModel:
         device, tensors = self._device, self._graph.tensors
         for name in dict.fromkeys(filter(None, op.inputs)):
             assert device.bring(name, soon) or device.bring(name, mine), f"no room for {name} of {op.name}"
-        made = {
-            name: np.empty(tensors[name].shape, numpy_dtype(tensors[name].dtype)) for name in filter(None, op.outputs)
-        }
+        made = {name: self._empty(tensors[name]) for name in filter(None, op.outputs)}
         for name, array in made.items():
             assert device.make_room(array.nbytes, soon) or device.make_room(array.nbytes, mine), f"no room for {name}"
             device.place(name, array)
@@ -193,7 +197,35 @@ class SwappingModel:
     def _is_over(self, name: str, number: int) -> bool:
         return name not in self._resident and name not in self._graph.outputs and self._last.get(name, number) <= number
 
-    def _session(self, op: Op) -> Any:
+
+class SwappingModel(Swaps):
+    """A training graph that runs on one device of limited memory.
+
+    Args:
+        graph: with all its constants.
+        values: of every input, before the first step.
+        limit_bytes: what the tensors on the device may take.
+        is_shared: its sessions share threads and memory, for which the process must have made none before.
+
+    Raises:
+        InfeasibleError: an op alone needs more.
+    """
+
+    def __init__(
+        self, graph: Graph, values: Mapping[str, np.ndarray], limit_bytes: int, *, is_shared: bool = False
+    ) -> None:
+        require_constants(graph)
+        constants = {name: value for name, value in graph.constants.items() if value is not None}
+        super().__init__(graph, Device(limit_bytes, {**values, **constants}), _allocated)
+        self._maker = SessionMaker(cores(), pool=cores() if is_shared else None)
+        self._sessions: dict[Any, Any] = {}
+        self._runs = [self._session(op) for op in graph.ops]
+
+    def run(self, number: int, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]) -> None:
+        """Computes an op of the graph."""
+        self._runs[number](inputs, outputs)
+
+    def _session(self, op: Op) -> Run:
         """A call of one op on arrays; equal ops on equal shapes share a session."""
         graph = self._graph
         read, made = (tuple(dict.fromkeys(filter(None, names))) for names in (op.inputs, op.outputs))
@@ -227,6 +259,31 @@ class SwappingModel:
             session.run_with_iobinding(bind(session, given, wanted))
 
         return call
+
+
+def counted(graph: Graph, limit_bytes: int) -> SwapStep:
+    """What a step copies, once what the first one leaves on the device is there; nothing is computed or allocated.
+
+    Args:
+        graph: a training graph.
+        limit_bytes: what the tensors on the device may take.
+
+    Raises:
+        InfeasibleError: an op alone needs more.
+    """
+    host = {name: _imagined(graph.tensors[name]) for name in (*graph.inputs, *graph.constants)}
+    swaps = Swaps(graph, Device(limit_bytes, host, lambda array: array), _imagined)
+    swaps.step()
+    return swaps.step()
+
+
+def _allocated(tensor: Tensor) -> np.ndarray:
+    return np.empty(tensor.shape, numpy_dtype(tensor.dtype))
+
+
+def _imagined(tensor: Tensor) -> np.ndarray:
+    """An array with the shape and the bytes of a tensor, all of whose elements are the same one."""
+    return np.broadcast_to(np.zeros((), numpy_dtype(tensor.dtype)), tensor.shape)
 
 
 def largest_op_bytes(graph: Graph) -> int:

@@ -3,42 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import product
-from math import prod, sqrt
+from math import sqrt
 from random import Random
 
-import numpy as np
 import pytest
+from distcnn_figures import drawn, drawn_small, equation_3, equation_4
 from paper_tables import Sizes, paper_tables, usable_memory, width
 
 from planner.errors import UsageError
 
 PROBLEMS = 400
-
-
-def equation_4(sizes: Sizes, processors: int, m_l: float) -> float:
-    """The least words of equation 4 over a fine grid of W_k W_bhw, T_k and T_bhw, all of them real numbers.
-
-    Tiles are bounded by 1 from below in the paper; its optima do without, and so does this.
-    """
-    work = sizes.k * sizes.c * sizes.positions / processors
-    least = sizes.k * sizes.positions / processors
-    held = np.append(np.geomspace(least, work, 400), min(max(m_l, least), work))
-    ratios = np.geomspace(1e-5, 1e5, 501)[:, None]
-    area = np.minimum(held, m_l)[None, :]
-    t_k, t_bhw = np.sqrt(area * ratios), np.sqrt(area / ratios)
-    words = held[None, :] + work * (sizes.taps / t_bhw + sizes.strides / t_k)
-    return float(words.min())
-
-
-def drawn(random: Random) -> tuple[Sizes, int, float]:
-    stride = random.choice([1, 1, 2])
-    taps = random.choice([1, 3, 5]) if stride == 1 else 3
-    sizes = Sizes(
-        b=random.choice([1, 8, 32]), k=random.randint(8, 512), c=random.randint(8, 512), h=random.randint(4, 28),
-        w=random.randint(4, 28), r=taps, s=taps, stride_w=stride, stride_h=stride,
-    )  # fmt: skip
-    return sizes, random.choice([1, 2, 8, 64, 512, 4096]), 10 ** random.uniform(2, 8)
 
 
 def test_table_1_is_the_optimum_of_equation_4_in_all_four_cases() -> None:
@@ -101,32 +75,10 @@ def test_nonsense_is_refused(processors: int, memory: float) -> None:
         paper_tables(Sizes(1, 1, 1, 1, 1), processors, memory)
 
 
-def equation_3(sizes: Sizes, processors: int, memory: int) -> float:
-    """The least words of equation 3 over all integer W and T, T_c = 1, with the halo's true width."""
-    best = float("inf")
-    n = (sizes.b, sizes.k, sizes.c, sizes.h, sizes.w)
-    divisors = [[d for d in range(1, one + 1) if one % d == 0] for one in n]
-    for work in product(*divisors):
-        if prod(work) * processors != prod(n):
-            continue
-        wb, wk, wc, wh, ww = work
-        for tb, tk, th, tw in product(*(range(1, one + 1) for one in (wb, wk, wh, ww))):
-            reads = width(tw, sizes.stride_w, sizes.s) * width(th, sizes.stride_h, sizes.r)
-            if reads * tb + tw * th * tb * tk + sizes.taps * tk > memory:
-                continue
-            words = wb * wk * ww * wh + wk * wc * sizes.taps * ww * wh * wb / (tw * th * tb)
-            best = min(best, words + wb * wc * reads * ww * wh * wk / (tw * th * tk))
-    return best
-
-
 def test_no_integer_schedule_is_below_the_bound() -> None:
     random, seen = Random(23), 0
     for _ in range(40):
-        stride = random.choice([1, 2])
-        taps = random.choice([1, 2, 3]) if stride == 1 else random.choice([2, 3])
-        b, k, c, h, w = (random.randint(1, most) for most in (2, 4, 4, 3, 4))
-        sizes = Sizes(b, k, c, h, w, taps, taps, stride, stride)
-        processors, memory = random.choice([1, 2, 4]), random.randint(10, 80)
+        sizes, processors, memory = drawn_small(random)
         found = equation_3(sizes, processors, memory)
         row, _ = paper_tables(sizes, processors, memory, as_bound=True)
         if found < float("inf"):
