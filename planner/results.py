@@ -634,7 +634,10 @@ class ReportResult:
     """What was written of a plan for people to look at."""
 
     schema_version: ClassVar = 1
-    told: ClassVar = "directory page page_bytes svg trace trace_events measured=is_measured left_out"
+    told: ClassVar = (
+        "directory page page_bytes svg trace trace_events measured=is_measured left_out estimated_seconds? "
+        "simulated_seconds? differing?"
+    )
 
     directory: Path
     """The plan's folder."""
@@ -651,6 +654,11 @@ class ReportResult:
     """What a run took is told, too."""
     left_out: tuple[str, ...]
     """What is not on the page, and why, in words."""
+    estimated_seconds: float | None = None
+    """Of an iteration; None without a trace. So are the next two."""
+    simulated_seconds: float | None = None
+    differing: tuple[Differing, ...] = ()
+    """See ``SimulationResult``; all of them."""
 
 
 @dataclass(frozen=True, slots=True)

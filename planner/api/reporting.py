@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import onnx
 
@@ -26,6 +27,7 @@ from planner.artifacts.waits import levels
 from planner.collection import without_collection
 from planner.cost.distance import distances
 from planner.cost.seconds.assignment import bytes_between
+from planner.cost.seconds.simulated import Schedule
 from planner.cost.tables import CostTables
 from planner.descriptions import in_force
 from planner.errors import TofuError, UsageError
@@ -140,7 +142,17 @@ def report(
         trace_events=events,
         is_measured=measured is not None,
         left_out=() if facts is None or output is None else tuple(_left_out(facts)),
+        **(_told(times.schedule) if trace is not None and times.schedule is not None else {}),
     )
+
+
+def _told(schedule: Schedule) -> dict[str, Any]:
+    """What is told of a schedule that is written, by field of the result."""
+    return {
+        "estimated_seconds": schedule.estimate.estimated_seconds,
+        "simulated_seconds": schedule.simulation.seconds,
+        "differing": schedule.differing(),
+    }
 
 
 def _made(directory: Path, given: Mapping[str, str | Path | None]) -> Made:

@@ -10,7 +10,8 @@ from planner.report.door import door_fact
 from planner.report.estimate import beside_measurement
 from planner.report.explained import explain
 from planner.report.facts import counted, memory
-from planner.report.planned import constant_inputs, plan
+from planner.report.planned import and_more, constant_inputs, plan
+from planner.report.simulated import simulated_text
 from planner.results import (
     Comparison,
     ComparisonRow,
@@ -224,6 +225,11 @@ def report(result: ReportResult, file: TextIO) -> None:
         measured = ", simulated and measured" if result.is_measured else ", simulated"
         facts.append(("trace", f"{result.trace}, {counted(result.trace_events, 'event')}{measured}"))
         facts.append(("", "open it on ui.perfetto.dev"))
+        if result.simulated_seconds is not None and result.estimated_seconds is not None:
+            facts.append(("simulated", simulated_text(result.estimated_seconds, result.simulated_seconds)))
+    if result.differing:
+        where = f"{and_more([one.name for one in result.differing])}: `tofu explain {result.directory} --time`"
+        facts.append(("differs in", where))
     facts += [("left out", what) for what in result.left_out]
     console.print_facts(facts)
 

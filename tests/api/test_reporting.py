@@ -156,6 +156,8 @@ def test_a_trace_is_of_the_form_and_adds_up_to_the_simulation(folder: Path, tmp_
     assert result.trace_events == len(complete)
     plan, simulated = plan_of(folder), api.simulate(folder, topology=topology_of(folder))
     assert simulated.estimate == plan.estimate
+    assert result.simulated_seconds == simulated.simulated_seconds
+    assert result.differing[: len(simulated.differing)] == simulated.differing
     threads = {
         (event["pid"], event["tid"]): event["args"]["name"]
         for event in content["traceEvents"]
