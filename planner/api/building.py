@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.api.arguments import checked, path_of
+from planner.api.arguments import path_of, takes
 from planner.api.opened import Opened, opened
 from planner.artifacts.place import PLAN
 from planner.artifacts.plan_folder import add_models, open_folder
@@ -10,25 +10,19 @@ from planner.artifacts.program import Program
 from planner.collection import without_collection
 from planner.counted import counts_told
 from planner.errors import ModelError, UsageError
-from planner.options import AnyPath
+from planner.options.plans import BuildOptions
 from planner.partition.build import unplaced, worker_files
 from planner.partition.segments import Partitioned
-from planner.progress import Progress, silent
+from planner.progress import Progress
 from planner.regular_file import digest_of
 from planner.results import BuildResult
 from planner.runtime.plan_files import load_plan
 from planner.whole import try_folder
 
 
-@checked
+@takes(BuildOptions)
 @without_collection()
-def build(
-    directory: AnyPath | None = None,
-    *,
-    force: bool = False,
-    opdefs: AnyPath | None = None,
-    progress: Progress = silent,
-) -> BuildResult:
+def build(options: BuildOptions) -> BuildResult:  # noqa: D417 - those are the fields of the options
     """Adds the models of the workers to a plan that was written without them.
 
     Args:
@@ -46,13 +40,14 @@ def build(
             planner.plan("train.onnx", gpus=4, out="plan", models=False)
             planner.build("plan")
     """
+    progress = options.progress
     progress("reading the plan")
-    folder = open_folder(path_of(directory), with_models=False)
+    folder = open_folder(path_of(options.directory), with_models=False)
     where = folder.path
-    if folder.has_models and not force:
+    if folder.has_models and not options.force:
         raise UsageError(f"{where} has the models of its workers", hint="make them anew with --force")
     try_folder(where)
-    plan = opened(where, path_of(opdefs), with_models=False)
+    plan = opened(where, path_of(options.opdefs), with_models=False)
     with counts_told(progress):
         partitioned = program_of(plan, progress)
     add_models(folder, worker_files(plan.model.opset, digest_of(where / PLAN), partitioned, progress))

@@ -9,10 +9,10 @@ from fractions import Fraction
 from os import PathLike
 from pathlib import Path
 
-from planner.api.arguments import checked, names_file, path_of, texts_of
+from planner.api.arguments import names_file, path_of, takes, texts_of
 from planner.cost.by_op import op_cost
 from planner.cost.tables import CostTables
-from planner.descriptions import UnknownOps, in_force
+from planner.descriptions import in_force
 from planner.errors import UsageError
 from planner.gate.baseline import Baseline, ModelCosts, PlanCost, model_costs, op_type_at
 from planner.gate.verdict import CheckResult, judge
@@ -20,11 +20,11 @@ from planner.graph.decompositions import expand
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.randomness import lower_randomness
-from planner.options import AnyPath
+from planner.options.planning import CheckOptions
 from planner.partition.build import partition
 from planner.planning.owners import decide_with_owners
 from planner.planning.request import ModelSource
-from planner.progress import Progress, in_part, silent
+from planner.progress import in_part
 from planner.regular_file import read_regular
 from planner.runtime.values.results import write_bytes
 from planner.search.decided import Decided
@@ -54,21 +54,8 @@ class _Checked:
     """What the baseline says of it."""
 
 
-@checked
-def check(
-    models: AnyPath | Sequence[AnyPath],
-    *,
-    gpus: int | Sequence[int],
-    baseline: AnyPath,
-    max_increase: str = "0%",
-    update: bool = False,
-    dim: Mapping[str, int] | None = None,
-    value: Mapping[str, str | float] | None = None,
-    state: AnyPath | None = None,
-    opdefs: AnyPath | None = None,
-    unknown_ops: UnknownOps = "refuse",
-    progress: Progress = silent,
-) -> CheckResult:
+@takes(CheckOptions)
+def check(options: CheckOptions) -> CheckResult:  # noqa: D417 - those are the fields of the options
     """Plans models and compares moved bytes, peak memory and certified gap with a baseline.
 
     Nothing that is measured is compared, so that a machine's load changes nothing.
@@ -96,21 +83,23 @@ def check(
             result = planner.check("train.onnx", gpus=[2, 4], baseline="costs.json")
             assert result.is_passed, [verdict.grew for verdict in result.verdicts]
     """
+    models, gpus, update, progress = options.models, options.gpus, options.update, options.progress
     names = [str(models)] if isinstance(models, str | PathLike) else list(map(str, models))
     counts = gpus if isinstance(gpus, Sequence) else [gpus]
-    baseline, state = Path(baseline), path_of(state)
+    baseline, state = Path(options.baseline), path_of(options.state)
     _refuse_repeated(names, state)
-    allowed = _share(max_increase)
+    allowed = _share(options.max_increase)
     known = _read(baseline, update)
     if update:
         try_file(baseline)
-    descriptions, described_by = in_force(path_of(opdefs), unknown_ops)
-    pairs = None if state is None else tuple(read_pairs(state))
+    descriptions, described_by = in_force(path_of(options.opdefs), options.unknown_ops)
+    pairs, values = None if state is None else tuple(read_pairs(state)), texts_of(options.value)
     graphs = {}
     for name in names:
         progress(f"reading {name}")
         if names_file(name):
-            graphs[name] = ModelSource(Path(name), dim, texts_of(value), pairs, descriptions, described_by).read()
+            source = ModelSource(Path(name), options.dim, values, pairs, descriptions, described_by)
+            graphs[name] = source.read()
         else:
             graphs[name] = lower_randomness(build(name))
     workers = sorted(set(counts))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from planner.api.arguments import checked, path_of
+from planner.api.arguments import path_of, takes
 from planner.artifacts.place import MANIFEST, PLAN
 from planner.artifacts.plan_folder import PlanFolder, open_folder
 from planner.artifacts.planned_form import planned_form
@@ -16,16 +16,16 @@ from planner.graph.counterparts import Counterparts, counterparts, in_common
 from planner.graph.model import Graph
 from planner.graph.reading.foreign import EVERY_OPERATOR
 from planner.graph.reading.from_onnx import read_model
-from planner.options import AnyPath
+from planner.options.plans import DiffOptions
 from planner.planning.difference import Difference, PlannedModel, difference
-from planner.progress import Progress, in_part, silent
+from planner.progress import in_part
 
 _COMMON: Final = 0.5
 """Two versions of a model have more than this share of the smaller one's ops in common."""
 
 
-@checked
-def diff(a: AnyPath, b: AnyPath, *, opdefs: AnyPath | None = None, progress: Progress = silent) -> Difference:
+@takes(DiffOptions)
+def diff(options: DiffOptions) -> Difference:  # noqa: D417 - those are the fields of the options
     """What differs between two plans, of one model or of two versions of it, and what it costs.
 
     Args:
@@ -43,7 +43,8 @@ def diff(a: AnyPath, b: AnyPath, *, opdefs: AnyPath | None = None, progress: Pro
 
             planner.show(planner.diff("plan-data", "plan"))
     """
-    folders = tuple(_open(Path(path)) for path in (a, b))
+    folders = tuple(_open(Path(path)) for path in (options.a, options.b))
+    progress = options.progress
     progress("reading the models")
     first, second = (_planned(folder) for folder in folders)
     progress("looking for what they have in common")
@@ -53,7 +54,7 @@ def diff(a: AnyPath, b: AnyPath, *, opdefs: AnyPath | None = None, progress: Pro
     excess = []
     for one in (first, second):
         tell(str(one.path))
-        excess.append(_excess(one, path_of(opdefs)))
+        excess.append(_excess(one, path_of(options.opdefs)))
     return difference(first, second, found, (excess[0], excess[1]))
 
 

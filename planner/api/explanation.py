@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from planner.api.arguments import checked, path_of
+from planner.api.arguments import checked, path_of, takes
 from planner.api.opened import Opened, opened
-from planner.api.selection import HELD, Selection, SortedBy
+from planner.api.selection import Selection
 from planner.artifacts.plan_folder import PlanFolder
 from planner.cost.distance import distances
 from planner.cost.tables import CostTables
@@ -18,6 +18,7 @@ from planner.graph.reading.undescribed import qualified
 from planner.graph.rewriting.canonical import Canonical
 from planner.graph.rewriting.recomputation import recomputable
 from planner.options import AnyPath
+from planner.options.plans import HELD, ExplainOptions
 from planner.planning.limit.op_memory import op_memory
 from planner.planning.owners import planned_apart
 from planner.planning.why.answers import Answers
@@ -34,19 +35,8 @@ from planner.search.user_rules.rules import is_pattern
 from planner.tdl.bind import BoundOp
 
 
-@checked
-def explain(
-    directory: AnyPath | None = None,
-    *,
-    subject: str | None = None,
-    bounds: bool = False,
-    role: str | None = None,
-    op: str | None = None,
-    sort: SortedBy | None = None,
-    every: bool = False,
-    runners_up: int = 3,
-    opdefs: AnyPath | None = None,
-) -> Explanation:
+@takes(ExplainOptions)
+def explain(options: ExplainOptions) -> Explanation:  # noqa: D417 - those are the fields of the options
     """What a plan does with every tensor and op, or with those that are asked for, and why.
 
     Args:
@@ -73,7 +63,8 @@ def explain(
             for row in planner.explain("plan").tensors:
                 print(row.name, row.tiling, row.moved_bytes)
     """
-    plan = opened(path_of(directory), path_of(opdefs))
+    subject, bounds = options.subject, options.bounds
+    plan = opened(path_of(options.directory), path_of(options.opdefs))
     folder = plan.folder
     tensors = tuple(_tensor_row(folder, plan.graph, name) for name in plan.graph.tensors if name in folder.plan.tilings)
     op_rows = tuple(_op_rows(folder, plan.form.graph, plan.ops))
@@ -86,8 +77,8 @@ def explain(
         subject, chosen = chosen.about(subject)
     elif subject is not None:
         chosen = chosen.matching(subject)
-    held = recomputable(plan.form.graph) if role == HELD else ()
-    chosen = chosen.of_role(role, held).of_type(op).sorted_by(sort)
+    held = recomputable(plan.form.graph) if options.role == HELD else ()
+    chosen = chosen.of_role(options.role, held).of_type(options.op).sorted_by(options.sort)
     shown = {row.name for row in chosen.ops if bounds or (is_one and row.name == subject)}
     wanted = [one for one in plan.ops if one.op.name in shown]
     tables = CostTables()
@@ -97,11 +88,11 @@ def explain(
         for one in wanted
         if is_one and one.op.name == subject and found
     )
-    is_brief = subject is None and role is None and op is None and not every and not bounds
+    is_brief = not bounds and not options.every and (subject, options.role, options.op) == (None, None, None)
     why, answers = None, None
-    if not bounds and (is_brief or is_one) and (folder.plan.described_by is None or opdefs is not None):
+    if not bounds and (is_brief or is_one) and (folder.plan.described_by is None or options.opdefs is not None):
         answers = answers_of(plan)
-        why = _why(plan, answers, subject, runners_up) if subject is not None else None
+        why = _why(plan, answers, subject, options.runners_up) if subject is not None else None
     is_short = is_brief and answers is not None
     return Explanation(
         folder.plan,

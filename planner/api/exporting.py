@@ -7,27 +7,19 @@ from pathlib import Path
 
 import numpy as np
 
-from planner.api.arguments import checked, path_of
+from planner.api.arguments import path_of, takes
 from planner.api.opened import opened
 from planner.errors import ExportError, UsageError
 from planner.export.file_text import JaxStep, UnwrittenError, jax_step
 from planner.export.placements import placements
 from planner.export.source import Source
-from planner.options import AnyPath
-from planner.progress import Progress, silent
+from planner.options.plans import ExportOptions
 from planner.results import ExportResult
 from planner.whole import try_file, whole_file
 
 
-@checked
-def export(
-    directory: AnyPath | None = None,
-    *,
-    jax: AnyPath | None = None,
-    placements: AnyPath | None = None,
-    opdefs: AnyPath | None = None,
-    progress: Progress = silent,
-) -> ExportResult:
+@takes(ExportOptions)
+def export(options: ExportOptions) -> ExportResult:  # noqa: D417 - those are the fields of the options
     """Writes a plan for other runtimes.
 
     Args:
@@ -47,8 +39,8 @@ def export(
 
             planner.api.export("plan", jax="train_step.py")
     """
-    jax, placements = path_of(jax), path_of(placements)
-    files = [file for file in (jax, placements) if file is not None]
+    jax, placed_in, progress = path_of(options.jax), path_of(options.placements), options.progress
+    files = [file for file in (jax, placed_in) if file is not None]
     if not files:
         raise UsageError("export: what is to be written?", hint="write --jax FILE.py or --placements FILE.py")
     if len({file.resolve() for file in files}) < len(files):
@@ -58,7 +50,7 @@ def export(
             raise UsageError(f"{file}: what is written is Python", hint=f"call it {file.with_suffix('.py').name}")
         try_file(file)
     progress("reading the plan")
-    plan = opened(path_of(directory), path_of(opdefs))
+    plan = opened(path_of(options.directory), path_of(options.opdefs))
     source = Source(plan.folder.plan, plan.graph, plan.ops)
     findings: list[str] = []
     step: JaxStep | None = None
@@ -68,7 +60,7 @@ def export(
             step = jax_step(source, ".npz")
         except UnwrittenError as error:
             findings += [f"in JAX: {finding}" for finding in error.findings]
-    placed = None if placements is None else _placed(source)
+    placed = None if placed_in is None else placements(source)
     if placed is not None:
         findings += [f"as placements: {finding}" for finding in placed.findings]
     if findings:
@@ -86,8 +78,8 @@ def export(
             np.savez(stream, **step.constants)  # type: ignore[arg-type]  # its stub takes names for options
             _write(constants_file, stream.getvalue())
         _write(jax, step.text.encode())
-    if placements is not None and placed is not None:
-        _write(placements, placed.text.encode())
+    if placed_in is not None and placed is not None:
+        _write(placed_in, placed.text.encode())
     return ExportResult(
         model=source.plan.model,
         workers=source.plan.workers,
@@ -102,14 +94,10 @@ def export(
         padded=() if step is None else step.padded,
         padding_bytes=None if step is None else step.padding_bytes,
         notes=() if step is None else step.notes,
-        placements=placements,
+        placements=placed_in,
         tensors=None if placed is None else placed.tensors,
         uneven=() if placed is None else placed.padded,
     )
-
-
-_placed = placements
-"""The function by another name: ``export`` has an option of its name."""
 
 
 def _write(file: Path, content: bytes) -> None:

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Literal
 
-from planner.api.arguments import checked, path_of
+from planner.api.arguments import path_of, takes
 from planner.graph.model import Role
 from planner.graph.to_onnx import write_model
-from planner.options import AnyPath
-from planner.progress import Progress, silent
-from planner.results import (
-    ZooResult,
-    ZooRow,
-)
+from planner.options.training import ZooOptions
+from planner.results import ZooResult, ZooRow
 from planner.whole import try_file
 from planner.zoo import FAMILIES, build, trained
 
@@ -31,18 +26,8 @@ def zoo_models() -> tuple[ZooRow, ...]:
     return tuple(ZooRow(family.form, family.about, family.members, family.optimizer) for family in FAMILIES)
 
 
-@checked
-def zoo(
-    name: str,
-    *,
-    batch: int | None = None,
-    optimizer: str | None = None,
-    precision: Literal["float32", "bfloat16"] | None = None,
-    seq: int | None = None,
-    layers: int | None = None,
-    output: AnyPath | None = None,
-    progress: Progress = silent,
-) -> ZooResult:
+@takes(ZooOptions)
+def zoo(options: ZooOptions) -> ZooResult:  # noqa: D417 - those are the fields of the options
     """Writes a model of the zoo as an ONNX training graph without weights.
 
     Args:
@@ -63,10 +48,18 @@ def zoo(
 
             planner.zoo("gpt-2x1024", batch=16, output="train.onnx")
     """
-    output = path_of(output) or Path(f"{name}.onnx")
+    name, progress = options.name, options.progress
+    output = path_of(options.output) or Path(f"{name}.onnx")
     try_file(output)
     progress(f"building {name}")
-    graph = build(name, batch=batch, optimizer=optimizer, precision=precision, seq=seq, layers=layers)
+    graph = build(
+        name,
+        batch=options.batch,
+        optimizer=options.optimizer,
+        precision=options.precision,
+        seq=options.seq,
+        layers=options.layers,
+    )
     progress(f"writing {output}")
     write_model(graph, output)
     weights = trained(graph)

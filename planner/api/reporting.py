@@ -13,7 +13,7 @@ from typing import Any
 import onnx
 
 import planner
-from planner.api.arguments import checked, path_of
+from planner.api.arguments import path_of, takes
 from planner.api.building import program_of_folder
 from planner.api.explanation import answers_of
 from planner.api.occupancy import memory_of_page
@@ -33,13 +33,13 @@ from planner.descriptions import in_force
 from planner.errors import TofuError, UsageError
 from planner.graph.model import Graph
 from planner.machine.topology_file import Machine
-from planner.options import AnyPath
+from planner.options.plans import ReportOptions
 from planner.partition.occupancy import occupancy
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.limit.trial import trial_of
 from planner.planning.objective import Times as Goals
 from planner.planning.why.causes import causes
-from planner.progress import Progress, silent
+from planner.progress import Progress
 from planner.reasons import Cause, Why
 from planner.report.page.columns import columns, products_of
 from planner.report.page.facts import Beside, Made, Memory, PlanFacts
@@ -63,19 +63,9 @@ _TOLD = 400
 """Tensors whose maker and readers a page tells."""
 
 
-@checked
+@takes(ReportOptions)
 @without_collection()
-def report(
-    directory: AnyPath | None = None,
-    *,
-    output: AnyPath | None = None,
-    svg: AnyPath | None = None,
-    trace: AnyPath | None = None,
-    topology: str | None = None,
-    profile: AnyPath | None = None,
-    opdefs: AnyPath | None = None,
-    progress: Progress = silent,
-) -> ReportResult:
+def report(options: ReportOptions) -> ReportResult:  # noqa: D417 - those are the fields of the options
     """Writes a plan for people to look at.
 
     Args:
@@ -99,12 +89,13 @@ def report(
 
             planner.api.report("plan", output="plan.html")
     """
-    output, svg, trace = path_of(output), path_of(svg), path_of(trace)
-    profile, opdefs = path_of(profile), path_of(opdefs)
+    output, svg, trace = path_of(options.output), path_of(options.svg), path_of(options.trace)
+    topology, profile, opdefs = options.topology, path_of(options.profile), path_of(options.opdefs)
+    progress = options.progress
     for file in wanted_files(output, svg, trace):
         try_file(file)
     progress("reading the plan")
-    folder = open_folder(path_of(directory))
+    folder = open_folder(path_of(options.directory))
     # Looked at twice: without an estimate there is no schedule, which is known before the program is read; whether
     # the estimate can be made again, with this topology and profile, only after.
     if trace is not None:

@@ -6,18 +6,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from math import prod
-from typing import Literal, TypeAlias
 
 from planner.errors import UsageError, did_you_mean
+from planner.options.plans import HELD, ROLES, SortedBy
 from planner.results import InPlaceRow, OpRow, StateRow, TensorRow
 
 _SHOWN_TYPES = 12
-
-SortedBy: TypeAlias = Literal["moved", "size", "name"]
-HELD = "held"
-"""In the place of a role: the activations that are held for the backward pass."""
-ROLES = ("state", "next-state", "data", "result", "activation", HELD)
-"""Names of roles, as an option takes them; constants are divided by no plan."""
 
 
 @dataclass(frozen=True, slots=True)

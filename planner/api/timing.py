@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.api.arguments import checked, path_of
+from planner.api.arguments import path_of, takes
 from planner.api.building import program_of_folder
 from planner.api.opened import Opened, opened
 from planner.artifacts.plan_folder import PlanFolder
@@ -18,7 +18,7 @@ from planner.errors import UsageError
 from planner.machine.device_profile import DeviceProfile, load_profile
 from planner.machine.routes import part, whole_name
 from planner.machine.topology_file import Machine, load_topology, shipped_topology
-from planner.options import AnyPath
+from planner.options.plans import SimulateOptions
 from planner.progress import Progress, silent
 from planner.results import SimulationResult
 
@@ -27,16 +27,9 @@ _SHOWN = 20
 """Ops and exchanges in which estimate and simulation differ."""
 
 
-@checked
+@takes(SimulateOptions)
 @without_collection()
-def simulate(
-    directory: AnyPath | None = None,
-    *,
-    topology: str | None = None,
-    profile: AnyPath | None = None,
-    opdefs: AnyPath | None = None,
-    progress: Progress = silent,
-) -> SimulationResult:
+def simulate(options: SimulateOptions) -> SimulationResult:  # noqa: D417 - those are the fields of the options
     """Simulates an iteration of a plan, step by step, and says where its estimate differs.
 
     Args:
@@ -56,11 +49,12 @@ def simulate(
             found = planner.simulate("plan")
             print(found.simulated_seconds, found.estimate.estimated_seconds)
     """
+    progress = options.progress
     progress("reading the plan")
-    plan = opened(path_of(directory), path_of(opdefs))
+    plan = opened(path_of(options.directory), path_of(options.opdefs))
     refuse_without_topology(plan.folder, "--time")
     program = program_of_folder(plan, progress)
-    times = times_of(plan, program, topology, path_of(profile), progress)
+    times = times_of(plan, program, options.topology, path_of(options.profile), progress)
     if times.schedule is None:
         raise UsageError(f"--time: {times.lacking}", hint=times.hint)
     schedule = times.schedule

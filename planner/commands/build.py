@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
+from planner.commands.derived import derived, given
 from planner.commands.exit_codes import EXIT_DONE
-from planner.commands.options import JSON, OPDEFS
+from planner.commands.options import JSON
 from planner.commands.show import show
+from planner.options.plans import BuildOptions
 
 
 @click.command(short_help="Write the workers' models of a plan that has none.")
 @click.argument("directory", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
-@click.option("--force", is_flag=True, help="Make models anew that are there.")
-@OPDEFS
+@derived(BuildOptions)
 @JSON
-def build(directory: Path | None, force: bool, opdefs: Path | None, json_wanted: bool) -> int:
+def build(directory: Path | None, json_wanted: bool, **options: Any) -> int:
     """Write one ONNX model per worker into the plan's folder DIR, which `tofu plan --no-models` wrote.
 
     Without DIR, the newest plan in the working directory. The folder is then as if it had been written with models.
@@ -35,7 +37,7 @@ def build(directory: Path | None, force: bool, opdefs: Path | None, json_wanted:
     from planner.report import built
 
     show(
-        lambda line: api.build(directory, force=force, opdefs=opdefs, progress=line),
+        lambda line: api.build(directory, progress=line, **given(BuildOptions, options)),
         built.built,
         json_wanted,
     )

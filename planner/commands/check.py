@@ -2,67 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import click
 
+from planner.commands.derived import derived, given
 from planner.commands.exit_codes import EXIT_DONE, EXIT_NO
-from planner.commands.options import (
-    COUNTS,
-    DIM,
-    JSON,
-    MARKDOWN,
-    OPDEFS,
-    STATE,
-    UNKNOWN_OPS,
-    VALUE,
-    by_name,
-    check_one_form,
-    sizes,
-)
+from planner.commands.options import JSON, MARKDOWN, check_one_form
 from planner.commands.show import show
 from planner.commands.streams import say
 from planner.errors import TofuError
+from planner.options.planning import CheckOptions
 
 
 @click.command(short_help="Whether plans cost more than they did: a gate for CI.")
 @click.argument("models", metavar="MODEL...", nargs=-1, required=True)
-@click.option("--gpus", metavar="K,K,...", type=COUNTS, required=True, help="How many GPUs; each model for each.")
-@click.option(
-    "--baseline",
-    type=click.Path(path_type=Path),
-    metavar="FILE.json",
-    required=True,
-    help="What plans cost before; --update writes it.",
-)
-@click.option("--max-increase", metavar="SHARE", default="0%", show_default=True, help="How much more is allowed.")
-@click.option("--update", is_flag=True, help="Write what the plans cost into the baseline; other models in it stay.")
-@DIM
-@VALUE
-@STATE
-@OPDEFS
-@UNKNOWN_OPS
+@derived(CheckOptions)
 @click.option(
     "--annotations", is_flag=True, help="On stderr, tell GitHub Actions what grew, beside all that is printed."
 )
 @MARKDOWN
 @JSON
-def check(
-    models: tuple[str, ...],
-    gpus: tuple[int, ...],
-    baseline: Path,
-    max_increase: str,
-    update: bool,
-    dims: tuple[tuple[str, str], ...],
-    values: tuple[tuple[str, str], ...],
-    state: Path | None,
-    opdefs: Path | None,
-    unknown_ops: Literal["refuse", "replicate"],
-    annotations: bool,
-    markdown_wanted: bool,
-    json_wanted: bool,
-) -> int:
+def check(models: tuple[str, ...], annotations: bool, markdown_wanted: bool, json_wanted: bool, **options: Any) -> int:
     """Plan every MODEL and compare bytes, memory and gap with a baseline; exits with 1 if one grew, and says where.
 
     MODEL is an ONNX file or a name of `tofu zoo`. Names of tensors and ops do not matter, and no times are compared; a
@@ -82,25 +43,13 @@ def check(
     form = sheet.MarkdownSheet if markdown_wanted else sheet.TextSheet
     try:
         result = show(
-            lambda line: api.check(
-                models,
-                gpus=gpus,
-                baseline=baseline,
-                max_increase=max_increase,
-                update=update,
-                dim=sizes(dims),
-                value=by_name(values, "--value"),
-                state=state,
-                opdefs=opdefs,
-                unknown_ops=unknown_ops,
-                progress=line,
-            ),
+            lambda line: api.check(models, progress=line, **given(CheckOptions, options)),
             lambda result, out: gate.print_check(result, form(out)),
             json_wanted,
         )
     except TofuError as error:
         if annotations:
-            say(str(annotation.Annotation.of_error(error, str(baseline))), is_command=True)
+            say(str(annotation.Annotation.of_error(error, str(options["baseline"]))), is_command=True)
         raise
     if annotations:
         for one in gate.growth_annotations(result):

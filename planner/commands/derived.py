@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import click
 
-from planner.commands.options import LOSS_SCALE, NUMBERS, POSITIVE, SHARE, Assignment, by_name
+from planner.commands.options import COUNTS, LOSS_SCALE, NUMBERS, POSITIVE, SHARE, Assignment, by_name
 from planner.options import AnyPath, Option
 from planner.records import Kind
 
@@ -113,6 +113,8 @@ def _typed(says: Option, kind: Any) -> dict[str, Any]:
         return {"type": SHARE if inner[1].below is not None else POSITIVE}
     if kind == AnyPath:
         return {"type": click.Path(path_type=Path)}
+    if kind == Union[int, Sequence[int]]:  # noqa: UP007 - as it is without None
+        return {"type": COUNTS}
     if origin in (Union, UnionType) and any(get_origin(one) is Literal for one in inner):
         return {"type": LOSS_SCALE}
     return {"type": click.IntRange(min=Kind().minimum)} if kind is int else {}

@@ -2,43 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import click
 
+from planner.commands.derived import derived, given
 from planner.commands.exit_codes import EXIT_DONE
-from planner.commands.options import (
-    JSON,
-    OPDEFS,
-    PLANNED_FOR,
-    PROFILE,
-)
+from planner.commands.options import JSON
 from planner.commands.show import show
 from planner.errors import UsageError
-
-ROLES = ("state", "next-state", "data", "result", "activation", "held")
+from planner.options.plans import ExplainOptions, SimulateOptions
 
 
 @click.command(short_help="Show a plan, and why it is so: in brief, or one tensor or op.")
 @click.argument("directory", metavar="[DIR]", type=click.Path(), required=False)
 @click.argument("subject", metavar="[TENSOR|OP|PATTERN]", required=False)
-@click.option("--all", "every", is_flag=True, help="Every tensor and every op, as wide tables.")
-@click.option("--role", type=click.Choice(ROLES), help="The tensors of this role, or those held for the backward pass.")
-@click.option("--op", metavar="TYPE", help="The ops of this type, such as Conv or 'Reduce*'.")
-@click.option(
-    "--sort", type=click.Choice(["moved", "size", "name"]), help="In what order.  [default: as they are in the model]"
-)
-@click.option(
-    "--runners-up",
-    type=click.IntRange(min=0),
-    default=3,
-    show_default=True,
-    metavar="N",
-    help="Of one tensor or op, how many other choices to solve for.",
-)
-@click.option("--bounds", is_flag=True, help="How far each product and convolution is from the least that it can move.")
+@derived(ExplainOptions)
 @click.option(
     "--memory", is_flag=True, help="What a worker holds over the steps of its program, by what it is for, as a drawing."
 )
@@ -51,26 +31,16 @@ ROLES = ("state", "next-state", "data", "result", "activation", "held")
 @click.option(
     "--time", is_flag=True, help="An iteration simulated step by step, and where the estimate of its time differs."
 )
-@PLANNED_FOR
-@PROFILE
-@OPDEFS
+@derived(SimulateOptions)
 @JSON
 def explain(
     directory: str | None,
     subject: str | None,
-    every: bool,
-    role: str | None,
-    op: str | None,
-    sort: Literal["moved", "size", "name"] | None,
-    runners_up: int,
-    bounds: bool,
     memory: bool,
     worker: int | None,
     time: bool,
-    topology: str | None,
-    profile: Path | None,
-    opdefs: Path | None,
     json_wanted: bool,
+    **options: Any,
 ) -> int:
     """Show what a plan costs and why: what moves most, what is on several workers; or all about one tensor or op.
 
@@ -98,20 +68,15 @@ def explain(
         directory, subject = None, directory
     folder = None if directory is None else Path(directory)
     if memory or time:
-        rows = {
-            "tensor or op": subject,
-            "--all": every,
-            "--role": role,
-            "--op": op,
-            "--sort": sort,
-            "--bounds": bounds,
-            **({"--time": time} if memory else {}),
-        }
-        _refuse_beside("--memory" if memory else "--time", [name for name, value in rows.items() if value])
+        option, what = ("--memory", "a worker") if memory else ("--time", "all workers")
+        named = {f"--{name}": options[name] for name in ("role", "op", "sort", "bounds")}
+        beside = {"tensor or op": subject, "--all": options["every"], **named, "--time": memory and time}
+        if refused := [name for name, value in beside.items() if value]:
+            raise UsageError(f"{option} tells of {what}, and takes no {refused[0]}", hint="ask for one after the other")
     if worker is not None and not memory:
         raise UsageError("--worker: of one worker, memory is told", hint="add --memory")
-    if not time and (given := "--topology" if topology else "--profile" if profile else ""):
-        raise UsageError(f"{given}: times are told with it", hint="add --time")
+    if not time and (early := "--topology" if options["topology"] else "--profile" if options["profile"] else ""):
+        raise UsageError(f"{early}: times are told with it", hint="add --time")
     from planner.artifacts.place import require_plan
 
     require_plan(folder)
@@ -120,7 +85,7 @@ def explain(
 
     if memory:
         show(
-            lambda line: api.memory(folder, worker=worker, opdefs=opdefs, progress=line),
+            lambda line: api.memory(folder, worker=worker, opdefs=options["opdefs"], progress=line),
             occupancy.print_memory,
             json_wanted,
             "reading the plan",
@@ -128,34 +93,18 @@ def explain(
         return EXIT_DONE
     if time:
         show(
-            lambda line: api.simulate(folder, topology=topology, profile=profile, opdefs=opdefs, progress=line),
+            lambda line: api.simulate(folder, progress=line, **given(SimulateOptions, options)),
             simulated.print_simulation,
             json_wanted,
             "reading the plan",
         )
         return EXIT_DONE
     show(
-        lambda _line: api.explain(
-            folder,
-            subject=subject,
-            bounds=bounds,
-            role=role,
-            op=op,
-            sort=sort,
-            every=every,
-            runners_up=runners_up,
-            opdefs=opdefs,
-        ),
+        lambda _line: api.explain(folder, subject=subject, opdefs=options["opdefs"], **given(ExplainOptions, options)),
         tables.explain,
         json_wanted,
     )
     return EXIT_DONE
-
-
-def _refuse_beside(option: str, given: Sequence[str]) -> None:
-    if given:
-        what = {"--memory": "a worker", "--time": "all workers"}[option]
-        raise UsageError(f"{option} tells of {what}, and takes no {given[0]}", hint="ask for one after the other")
 
 
 def _is_a_path(text: str) -> bool:

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
+from planner.commands.derived import derived, given
 from planner.commands.exit_codes import EXIT_DONE
-from planner.commands.options import JSON, OPDEFS
+from planner.commands.options import JSON
 from planner.commands.show import show
+from planner.options.plans import ExportOptions
 
 
 @click.command(short_help="Write a plan for JAX or PyTorch.")
 @click.argument("directory", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
-@click.option("--jax", type=click.Path(path_type=Path), metavar="FILE.py",
-              help="Write the step in JAX, which moves what the plan says.")  # fmt: skip
-@click.option("--placements", type=click.Path(path_type=Path), metavar="FILE.py",
-              help="Write the tilings as placements of PyTorch's DTensor.")  # fmt: skip
-@OPDEFS
+@derived(ExportOptions)
 @JSON
-def export(
-    directory: Path | None, jax: Path | None, placements: Path | None, opdefs: Path | None, json_wanted: bool
-) -> int:
+def export(directory: Path | None, json_wanted: bool, **options: Any) -> int:
     """Write the plan in DIR for another runtime: tilings and strategies, as code that a person can read.
 
     Without DIR, the newest plan in the working directory. What cannot be expressed is named, and nothing is written.
@@ -36,7 +33,7 @@ def export(
     from planner.report import exports
 
     show(
-        lambda line: api.export(directory, jax=jax, placements=placements, opdefs=opdefs, progress=line),
+        lambda line: api.export(directory, progress=line, **given(ExportOptions, options)),
         exports.export,
         json_wanted,
     )

@@ -103,10 +103,6 @@ def by_name(pairs: Sequence[tuple[str, str]], option: str) -> dict[str, str]:
     return named
 
 
-def sizes(pairs: Sequence[tuple[str, str]]) -> dict[str, int]:
-    return {name: int(value) for name, value in by_name(pairs, "--dim").items()}
-
-
 def check_count(command: str, gpus: int | None, topology: str | None) -> None:
     """Refuses a command that is not told how many GPUs there are."""
     if gpus is None and topology is None:
@@ -127,50 +123,6 @@ MARKDOWN = click.option(
     "markdown_wanted",
     is_flag=True,
     help="Print the result as Markdown, for a comment or a job's summary.",
-)
-DIM = click.option(
-    "--dim",
-    "dims",
-    type=Assignment("NAME=SIZE", size=True),
-    multiple=True,
-    help="Bind a symbolic dim of the model; repeatable.",
-)
-VALUE = click.option(
-    "--value",
-    "values",
-    type=Assignment("INPUT=NUMBER"),
-    multiple=True,
-    help="Make an input a constant, such as sr=16000: all that it decides is decided beforehand; repeatable.",
-)
-STATE = click.option(
-    "--state",
-    type=click.Path(path_type=Path),
-    metavar="PAIRS.yaml",
-    help="Which output replaces which input; by default as the model says, or inferred.",
-)
-OPDEFS = click.option(
-    "--opdefs",
-    type=click.Path(path_type=Path),
-    metavar="FILE.py",
-    help="Descriptions of your own operators; the file is executed (docs/describe-an-operator.md).",
-)
-UNKNOWN_OPS = click.option(
-    "--unknown-ops",
-    type=click.Choice(["refuse", "replicate"]),
-    default="refuse",
-    show_default=True,
-    help="Operators without a description: an error, or every worker runs them whole.",
-)
-PLANNED_FOR = click.option(
-    "--topology",
-    metavar="FILE|NAME",
-    help="The topology that the plan is for.  [default: by its name, of those that ship with tofu]",
-)
-PROFILE = click.option(
-    "--profile",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="What ops were measured to take on the topology's devices, by `tofu profile`.",
 )
 MODEL = click.argument("model", type=click.Path(path_type=Path))
 

@@ -3,40 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
+from planner.commands.derived import derived, given
 from planner.commands.exit_codes import EXIT_DONE
-from planner.commands.options import JSON, OPDEFS, PLANNED_FOR, PROFILE
+from planner.commands.options import JSON
 from planner.commands.show import show
+from planner.options.plans import ReportOptions
 
 
 @click.command(short_help="Write a plan as a page, a picture or a trace.")
 @click.argument("directory", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE.html", help="The page: one file, no network."
-)
-@click.option("--svg", type=click.Path(path_type=Path), metavar="FILE.svg", help="The strip of the network alone.")
-@click.option(
-    "--trace",
-    type=click.Path(path_type=Path),
-    metavar="FILE.json",
-    help="The simulated schedule, and what `tofu run --profile` measured, for ui.perfetto.dev.",
-)
-@PLANNED_FOR
-@PROFILE
-@OPDEFS
+@derived(ReportOptions)
 @JSON
-def report(
-    directory: Path | None,
-    output: Path | None,
-    svg: Path | None,
-    trace: Path | None,
-    topology: str | None,
-    profile: Path | None,
-    opdefs: Path | None,
-    json_wanted: bool,
-) -> int:
+def report(directory: Path | None, json_wanted: bool, **options: Any) -> int:
     """Write the plan in DIR for people to look at: what it costs and why, its tiles, memory, traffic and schedule.
 
     Without DIR, the newest plan in the working directory.
@@ -51,22 +33,13 @@ def report(
     from planner.artifacts.place import require_plan
     from planner.report.wanted import wanted_files
 
-    wanted_files(output, svg, trace)
+    wanted_files(options["output"], options["svg"], options["trace"])
     require_plan(directory)
     from planner import api
     from planner.report import tables
 
     show(
-        lambda line: api.report(
-            directory,
-            output=output,
-            svg=svg,
-            trace=trace,
-            topology=topology,
-            profile=profile,
-            opdefs=opdefs,
-            progress=line,
-        ),
+        lambda line: api.report(directory, progress=line, **given(ReportOptions, options)),
         tables.report,
         json_wanted,
         "reading the plan",

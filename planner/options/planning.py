@@ -1,4 +1,4 @@
-"""How a model is planned: options of ``plan``, ``compare`` and ``profile``."""
+"""How a model is planned: options of ``plan``, ``check``, ``compare`` and ``profile``."""
 
 from __future__ import annotations
 
@@ -138,6 +138,23 @@ class PlanOptions:
     progress: Progress = silent
     notice: Callable[[str], None] = lambda line: None
     stop: Stop | None = None
+
+
+@options
+class CheckOptions:
+    """What ``tofu check`` and ``planner.check`` are asked for."""
+
+    models: AnyPath | Sequence[AnyPath] = argument(kw_only=False)
+    gpus: int | Sequence[int] = option("How many GPUs; each model for each.", metavar="K,K,...")
+    baseline: AnyPath = option("What plans cost before; --update writes it.", metavar="FILE.json")
+    max_increase: str = option("How much more is allowed.", default="0%", shows_default=True, metavar="SHARE")
+    update: bool = option("Write what the plans cost into the baseline; other models in it stay.", default=False)
+    dim: Mapping[str, int] | None = dims()
+    value: Mapping[str, str | float] | None = values()
+    state: AnyPath | None = states()
+    opdefs: AnyPath | None = own_ops()
+    unknown_ops: UnknownOps = undescribed()
+    progress: Progress = silent
 
 
 @options

@@ -1,4 +1,4 @@
-"""How a model is trained: options of ``grad``, and of ``fit`` where its model is a forward one."""
+"""How a model is trained: options of ``grad``, of ``fit`` where its model is a forward one, and of ``zoo``."""
 
 from __future__ import annotations
 
@@ -165,5 +165,30 @@ class FitOptions(TrainingOptions):
     force: bool = option("Replace a plan that is there; a folder with anything else in it stays.", default=False)
     page: AnyPath | None = option(
         "Write the table and a chart, memory against GPUs, as a page.", default=None, metavar="FILE.html"
+    )
+    progress: Progress = silent
+
+
+@options
+class ZooOptions:
+    """What ``tofu zoo`` and ``planner.zoo`` are asked for."""
+
+    name: str = argument(kw_only=False)
+    batch: Positive | None = option("Batch size.  [default: the paper's]", default=None, metavar="N")
+    optimizer: str | None = option("How the weights follow.  [default: the paper's]", default=None, metavar="NAME")
+    precision: Literal["float32", "bfloat16"] | None = option(
+        "What a network of today computes in.  [default: what it was trained in]", default=None
+    )
+    seq: Positive | None = option(
+        "Tokens of a sample, of a network of language.  [default: its own]", default=None, metavar="N"
+    )
+    layers: Positive | None = option(
+        "Blocks of a network of today.  [default: as published]", default=None, metavar="N"
+    )
+    output: AnyPath | None = option(
+        "Where to write the training graph.  [default: NAME.onnx in the working directory]",
+        default=None,
+        metavar="FILE",
+        flags=("-o", "--output"),
     )
     progress: Progress = silent

@@ -47,8 +47,6 @@ NO_DOOR = {
 """Commands without a function, and why."""
 PACKAGES = {"zoo", "report", "export"}
 """Functions whose names are those of packages, which are called in their place."""
-OTHER_NAMES = {"dims": "dim", "values": "value"}
-"""Options that can be repeated, as functions call them."""
 COMMAND_LINE_ONLY = {
     "json_wanted": "planner.as_json(result)",
     "markdown_wanted": "a form in which the command prints",
@@ -101,7 +99,7 @@ def test_every_command_has_a_function_or_a_reason() -> None:
 
 @pytest.mark.parametrize("command", LINES)
 def test_options_have_the_same_names(command: str) -> None:
-    options = {OTHER_NAMES.get(str(one.name), one.name) for one in cli.tofu.commands[command].params}
+    options = {one.name for one in cli.tofu.commands[command].params}
     others = {*COMMAND_LINE_ONLY, *OTHER_FUNCTION.get(command, ())}
     assert options - others == set(parameters_of(command)) - set(PYTHON_ONLY)
 
@@ -111,9 +109,8 @@ def test_options_have_the_same_defaults(command: str, monkeypatch: pytest.Monkey
     parameters = parameters_of(command)  # before the function is replaced
     given = called(LINES[command], monkeypatch)
     demanded = {str(one.name) for one in cli.tofu.commands[command].params if one.required}
-    shown = {OTHER_NAMES.get(name, name) for name in demanded}
     wanted = {name for name, one in parameters.items() if one.default is inspect.Parameter.empty}
-    assert shown ^ wanted == {name for where, name in OTHER_DEFAULTS if where == command}
+    assert demanded ^ wanted == {name for where, name in OTHER_DEFAULTS if where == command}
     said = {word.lstrip("-").replace("-", "_") for word in LINES[command].split() if word.startswith("--")}
     others = {
         name: value
@@ -131,7 +128,7 @@ def test_choices_are_the_same(command: str) -> None:
         getattr(api, command), eval_str=True, locals={"AnyPath": str, "ModelProto": str}
     ).parameters
     choices = {
-        OTHER_NAMES.get(str(one.name), str(one.name)): set(one.type.choices)
+        str(one.name): set(one.type.choices)
         for one in cli.tofu.commands[command].params
         if isinstance(one.type, click.Choice)
     }

@@ -24,9 +24,7 @@ def test_check_passes_its_options(door: Door) -> None:
                 "max_increase": "1%",
                 "update": True,
                 "dim": {"b": 2},
-                "value": {},
                 "state": Path("p.yaml"),
-                "opdefs": None,
                 "unknown_ops": "refuse",
             },
         )

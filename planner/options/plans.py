@@ -1,0 +1,109 @@
+"""What is asked of plans that are there: options of ``build``, ``explain``, ``report``, ``export`` and ``diff``."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from planner.options import AnyPath, argument, measured, option, options, own_ops
+from planner.progress import Progress, silent
+
+SortedBy: TypeAlias = Literal["moved", "size", "name"]
+HELD = "held"
+"""In the place of a role: the activations that are held for the backward pass."""
+ROLES = ("state", "next-state", "data", "result", "activation", HELD)
+"""Names of roles, as an option takes them; constants are divided by no plan."""
+
+
+def _planned_for() -> Any:
+    """The topology of a plan."""
+    return option(
+        "The topology that the plan is for.  [default: by its name, of those that ship with tofu]",
+        default=None,
+        metavar="FILE|NAME",
+    )
+
+
+@options
+class BuildOptions:
+    """What ``tofu build`` and ``planner.build`` are asked for."""
+
+    directory: AnyPath | None = argument(kw_only=False, default=None)
+    force: bool = option("Make models anew that are there.", default=False)
+    opdefs: AnyPath | None = own_ops()
+    progress: Progress = silent
+
+
+@options
+class ExplainOptions:
+    """What ``tofu explain`` and ``planner.explain`` are asked for."""
+
+    directory: AnyPath | None = argument(kw_only=False, default=None)
+    subject: str | None = argument(kw_only=True, default=None)
+    every: bool = option("Every tensor and every op, as wide tables.", default=False, flags=("--all",))
+    role: str | None = option(
+        "The tensors of this role, or those held for the backward pass.", default=None, choices=ROLES
+    )
+    op: str | None = option("The ops of this type, such as Conv or 'Reduce*'.", default=None, metavar="TYPE")
+    sort: SortedBy | None = option("In what order.  [default: as they are in the model]", default=None)
+    runners_up: int = option(
+        "Of one tensor or op, how many other choices to solve for.", default=3, shows_default=True, metavar="N"
+    )
+    bounds: bool = option("How far each product and convolution is from the least that it can move.", default=False)
+    opdefs: AnyPath | None = None
+    """On the command line, among those of ``SimulateOptions``."""
+
+
+@options
+class SimulateOptions:
+    """What ``tofu explain --time`` and ``planner.simulate`` are asked for."""
+
+    directory: AnyPath | None = argument(kw_only=False, default=None)
+    topology: str | None = _planned_for()
+    profile: AnyPath | None = measured()
+    opdefs: AnyPath | None = own_ops()
+    progress: Progress = silent
+
+
+@options
+class ReportOptions:
+    """What ``tofu report`` and ``planner.report`` are asked for."""
+
+    directory: AnyPath | None = argument(kw_only=False, default=None)
+    output: AnyPath | None = option(
+        "The page: one file, no network.", default=None, metavar="FILE.html", flags=("-o", "--output")
+    )
+    svg: AnyPath | None = option("The strip of the network alone.", default=None, metavar="FILE.svg")
+    trace: AnyPath | None = option(
+        "The simulated schedule, and what `tofu run --profile` measured, for ui.perfetto.dev.",
+        default=None,
+        metavar="FILE.json",
+    )
+    topology: str | None = _planned_for()
+    profile: AnyPath | None = measured()
+    opdefs: AnyPath | None = own_ops()
+    progress: Progress = silent
+
+
+@options
+class ExportOptions:
+    """What ``tofu export`` and ``planner.export`` are asked for."""
+
+    directory: AnyPath | None = argument(kw_only=False, default=None)
+    jax: AnyPath | None = option(
+        "Write the step in JAX, which moves what the plan says.", default=None, metavar="FILE.py"
+    )
+    placements: AnyPath | None = option(
+        "Write the tilings as placements of PyTorch's DTensor.", default=None, metavar="FILE.py"
+    )
+    opdefs: AnyPath | None = own_ops()
+    progress: Progress = silent
+
+
+@options
+class DiffOptions:
+    """What ``tofu diff`` and ``planner.diff`` are asked for."""
+
+    a: AnyPath = argument(kw_only=False)
+    b: AnyPath = argument(kw_only=False)
+    opdefs: AnyPath | None = own_ops()
+    progress: Progress = silent
