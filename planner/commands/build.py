@@ -34,11 +34,6 @@ def build(directory: Path | None, json_wanted: bool, **options: Any) -> int:
 
     require_plan(directory)
     from planner import api
-    from planner.report import built
 
-    show(
-        lambda line: api.build(directory, progress=line, **given(BuildOptions, options)),
-        built.built,
-        json_wanted,
-    )
+    show(lambda line: api.build(directory, progress=line, **given(BuildOptions, options)), json_wanted)
     return EXIT_DONE

@@ -44,8 +44,8 @@ def check(models: tuple[str, ...], annotations: bool, markdown_wanted: bool, jso
     try:
         result = show(
             lambda line: api.check(models, progress=line, **given(CheckOptions, options)),
-            lambda result, out: gate.print_check(result, form(out)),
             json_wanted,
+            as_table=lambda result, out: gate.print_check(result, form(out)),
         )
     except TofuError as error:
         if annotations:

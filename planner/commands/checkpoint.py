@@ -33,13 +33,8 @@ def checkpoint() -> None:
 def show(directory: Path, json_wanted: bool) -> int:
     """List the checkpoints in DIR; each is read and held against its digests."""
     from planner import api
-    from planner.report import checkpoints
 
-    show_result(
-        lambda line: api.checkpoints(directory, progress=line),
-        checkpoints.checkpoints,
-        json_wanted,
-    )
+    show_result(lambda line: api.checkpoints(directory, progress=line), json_wanted)
     return EXIT_DONE
 
 
@@ -67,11 +62,9 @@ def show(directory: Path, json_wanted: bool) -> int:
 def export(directory: Path, output: Path, number: int | None, forward: Path | None, json_wanted: bool) -> int:
     """Write the weights of a checkpoint in DIR, whole, and the rest of the state; no plan is needed, no step is run."""
     from planner import api
-    from planner.report import checkpoints
 
     show_result(
         lambda line: api.export_checkpoint(directory, output, number=number, forward=forward, progress=line),
-        checkpoints.exported,
         json_wanted,
     )
     return EXIT_DONE

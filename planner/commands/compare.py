@@ -35,11 +35,6 @@ def compare(model: Path, json_wanted: bool, **options: Any) -> int:
     """
     check_count("compare", options["gpus"], options["topology"])
     from planner import api
-    from planner.report import tables
 
-    show(
-        lambda line: api.compare(model, progress=line, **given(CompareOptions, options)),
-        tables.compare,
-        json_wanted,
-    )
+    show(lambda line: api.compare(model, progress=line, **given(CompareOptions, options)), json_wanted)
     return EXIT_DONE

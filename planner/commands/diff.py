@@ -40,7 +40,7 @@ def diff(a: Path, b: Path, shows_all: bool, markdown_wanted: bool, json_wanted: 
     form = sheet.MarkdownSheet if markdown_wanted else sheet.TextSheet
     show(
         lambda line: api.diff(a, b, progress=line, **given(DiffOptions, options)),
-        lambda result, out: difference.print_difference(result, form(out), shows_all=shows_all),
         json_wanted,
+        as_table=lambda result, out: difference.print_difference(result, form(out), shows_all=shows_all),
     )
     return EXIT_DONE

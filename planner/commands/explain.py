@@ -81,12 +81,10 @@ def explain(
 
     require_plan(folder)
     from planner import api
-    from planner.report import occupancy, simulated, tables
 
     if memory:
         show(
             lambda line: api.memory(folder, worker=worker, opdefs=options["opdefs"], progress=line),
-            occupancy.print_memory,
             json_wanted,
             "reading the plan",
         )
@@ -94,14 +92,12 @@ def explain(
     if time:
         show(
             lambda line: api.simulate(folder, progress=line, **given(SimulateOptions, options)),
-            simulated.print_simulation,
             json_wanted,
             "reading the plan",
         )
         return EXIT_DONE
     show(
         lambda _line: api.explain(folder, subject=subject, opdefs=options["opdefs"], **given(ExplainOptions, options)),
-        tables.explain,
         json_wanted,
     )
     return EXIT_DONE

@@ -30,11 +30,6 @@ def export(directory: Path | None, json_wanted: bool, **options: Any) -> int:
       tofu export plan --jax train_step.py --placements placements.py --json
     """
     from planner import api
-    from planner.report import exports
 
-    show(
-        lambda line: api.export(directory, progress=line, **given(ExportOptions, options)),
-        exports.export,
-        json_wanted,
-    )
+    show(lambda line: api.export(directory, progress=line, **given(ExportOptions, options)), json_wanted)
     return EXIT_DONE

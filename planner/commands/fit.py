@@ -44,11 +44,6 @@ def fit(model: Path, json_wanted: bool, **options: Any) -> int:
       tofu fit train.onnx --memory 40GiB --page fit.html
     """
     from planner import api
-    from planner.report import fitting
 
-    found = show(
-        lambda line: api.fit(model, progress=line, **given(FitOptions, options)),
-        fitting.print_fit,
-        json_wanted,
-    )
+    found = show(lambda line: api.fit(model, progress=line, **given(FitOptions, options)), json_wanted)
     return EXIT_DONE if found.is_held else EXIT_NO

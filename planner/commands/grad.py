@@ -45,11 +45,6 @@ def grad(model: Path, json_wanted: bool, **options: Any) -> int:
       tofu grad net.onnx --loss mse --optimizer adam --format training-info -o net.training.onnx
     """
     from planner import api
-    from planner.report import tables
 
-    show(
-        lambda line: api.grad(model, progress=line, **given(GradOptions, options)),
-        tables.grad,
-        json_wanted,
-    )
+    show(lambda line: api.grad(model, progress=line, **given(GradOptions, options)), json_wanted)
     return EXIT_DONE

@@ -7,9 +7,7 @@ from pathlib import Path
 import click
 
 from planner.commands.exit_codes import EXIT_DONE, EXIT_NO
-from planner.commands.options import (
-    JSON,
-)
+from planner.commands.options import JSON
 from planner.commands.show import show
 from planner.errors import UsageError
 
@@ -42,30 +40,26 @@ def ops(
     if gradients:
         if verify or file is not None:
             raise UsageError("--gradients goes with neither --verify nor --opdefs")
-        show(lambda _line: operators.gradients(op_type), report.print_gradients, json_wanted)
+        show(lambda _line: operators.gradients(op_type), json_wanted, as_table=report.print_gradients)
         return EXIT_DONE
     if onnx_cases:
         if verify:
             raise UsageError("--onnx-cases does not go with --verify")
         found = show(
             lambda line: Operators(file).onnx_cases(op_type, line, line.note),
-            report.print_conformance,
             json_wanted,
+            as_table=report.print_conformance,
         )
         return EXIT_DONE if found.is_right else EXIT_NO
     if verify:
         result = show(
             lambda line: Operators(file).verify(op_type, line, line.note),
-            report.print_verification,
             json_wanted,
+            as_table=report.print_verification,
         )
         return EXIT_DONE if result.is_right else EXIT_NO
     if op_type is not None:
-        show(
-            lambda _line: Operators(file).page(op_type),
-            report.print_page,
-            json_wanted,
-        )
+        show(lambda _line: Operators(file).page(op_type), json_wanted, as_table=report.print_page)
         return EXIT_DONE
-    show(lambda _line: Operators(file).coverage(), report.print_coverage, json_wanted)
+    show(lambda _line: Operators(file).coverage(), json_wanted, as_table=report.print_coverage)
     return EXIT_DONE

@@ -61,7 +61,6 @@ def plan(model: Path, json_wanted: bool, **options: Any) -> int:
       tofu plan vad.onnx --gpus 2 --dim batch=8 --value sr=16000
     """
     check_count("plan", options["gpus"], options["topology"])
-    from planner.report import tables
 
     def work(line: ProgressLine) -> PlanResult:
         from planner import api
@@ -70,5 +69,5 @@ def plan(model: Path, json_wanted: bool, **options: Any) -> int:
         with interrupts_end(stop):
             return api.plan(model, progress=line, notice=line.note, stop=stop, **given(PlanOptions, options))
 
-    show(work, tables.plan, json_wanted, f"reading {model}")
+    show(work, json_wanted, f"reading {model}")
     return EXIT_DONE

@@ -32,11 +32,8 @@ def profile(model: Path, json_wanted: bool, **options: Any) -> int:
       tofu plan train.onnx --topology dgx-h100 --objective time --profile h100.json
     """
     from planner import api
-    from planner.report import device_profile
 
     show(
-        lambda line: api.profile(model, progress=line, notice=line.note, **given(ProfileOptions, options)),
-        device_profile.print_profile,
-        json_wanted,
+        lambda line: api.profile(model, progress=line, notice=line.note, **given(ProfileOptions, options)), json_wanted
     )
     return EXIT_DONE

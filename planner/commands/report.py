@@ -36,11 +36,9 @@ def report(directory: Path | None, json_wanted: bool, **options: Any) -> int:
     wanted_files(options["output"], options["svg"], options["trace"])
     require_plan(directory)
     from planner import api
-    from planner.report import tables
 
     show(
         lambda line: api.report(directory, progress=line, **given(ReportOptions, options)),
-        tables.report,
         json_wanted,
         "reading the plan",
     )

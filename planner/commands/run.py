@@ -103,8 +103,8 @@ def run(directory: Path | None, log_every: int | None, json_wanted: bool, **opti
                 **_with_map(given(RunningOptions, options)),
             )
 
-    as_table = partial(tables.run, is_told=True) if is_told else tables.run
-    outcome = show(work, as_table, json_wanted, "reading the plan")
+    as_table = partial(tables.run, is_told=True) if is_told else None
+    outcome = show(work, json_wanted, "reading the plan", as_table)
     if outcome.is_interrupted:
         say(f"interrupted after step {outcome.first_step + outcome.steps - 1}; {_saved(outcome)}")
         return EXIT_INTERRUPTED

@@ -14,17 +14,17 @@ Result = TypeVar("Result")
 
 def show(
     work: Callable[[ProgressLine], Result],
-    as_table: Callable[[Result, TextIO], None],
     json_wanted: bool,
     doing: str = "",
+    as_table: Callable[[Result, TextIO], None] | None = None,
 ) -> Result:
     """Do the work, whose own words go to stderr, and print its result on stdout in the form that is wanted.
 
     Args:
         work: is given the line that tells what it does.
-        as_table: prints the result for people.
-        json_wanted: which of the two.
+        json_wanted: as JSON; else as a table for people.
         doing: what the work does first, as the line tells it.
+        as_table: prints the table; None: as ``planner.show`` prints it.
     """
     with progress_line(doing) as line, contextlib.redirect_stdout(sys.stderr):
         result = work(line)
@@ -32,8 +32,12 @@ def show(
         from planner.records import plain_record
 
         _print_json(plain_record(result))
-    else:
+    elif as_table is not None:
         as_table(result, sys.stdout)
+    else:
+        from planner import api
+
+        api.show(result)  # type: ignore[arg-type]  # of what a command returns
     return result
 
 

@@ -39,7 +39,7 @@ def zoo(name: str | None, json_wanted: bool, **options: Any) -> int:
     if name is None:
         if any(value is not None for value in options.values()):
             raise UsageError("zoo: which model?", hint="write its name; `tofu zoo` alone lists them")
-        show(lambda _line: ZooModels(api.zoo_models()), tables.zoo_models, json_wanted)
+        show(lambda _line: ZooModels(api.zoo_models()), json_wanted, as_table=tables.zoo_models)
         return EXIT_DONE
-    show(lambda line: api.zoo(name, progress=line, **given(ZooOptions, options)), tables.zoo, json_wanted)
+    show(lambda line: api.zoo(name, progress=line, **given(ZooOptions, options)), json_wanted)
     return EXIT_DONE

@@ -15,7 +15,7 @@ from command_line import COMMANDS, Door, take_as_there
 
 @pytest.fixture
 def door(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Door:
-    """``planner.api`` and ``report.tables`` replaced for one test; tracebacks go to its folder.
+    """``planner.api`` and what prints results replaced for one test; tracebacks go to its folder.
 
     Models and plans that lines name are taken to be there.
     """
@@ -24,22 +24,14 @@ def door(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Door:
     door = Door()
     api, tables, gate = (types.ModuleType(name) for name in ("api", "tables", "gate"))
     gate.print_check = lambda _result, sheet: sheet.line("table")  # type: ignore[attr-defined]
-    api.check = lambda *args, **options: door.call("check", *args, **options)  # type: ignore[attr-defined]
-    occupancy = types.ModuleType("occupancy")
-    occupancy.print_memory = lambda _result, out: door.shown(out)  # type: ignore[attr-defined]
-    api.memory = lambda *args, **options: door.call("memory", *args, **options)  # type: ignore[attr-defined]
-    simulated = types.ModuleType("simulated")
-    simulated.print_simulation = lambda _result, out: door.shown(out)  # type: ignore[attr-defined]
-    api.simulate = lambda *args, **options: door.call("simulate", *args, **options)  # type: ignore[attr-defined]
-    for command in COMMANDS:
+    for command in (*COMMANDS, "check", "memory", "simulate"):
         setattr(api, command, lambda *args, _command=command, **options: door.call(_command, *args, **options))
         setattr(tables, command, lambda _result, out: door.shown(out))
+    api.show = lambda _result: door.shown(sys.stdout)  # type: ignore[attr-defined]
     for parent, name, module in (
         (planner, "api", api),
         (planner.report, "tables", tables),
         (planner.report, "gate", gate),
-        (planner.report, "occupancy", occupancy),
-        (planner.report, "simulated", simulated),
     ):
         monkeypatch.setitem(sys.modules, f"{parent.__name__}.{name}", module)
         monkeypatch.setattr(parent, name, module, raising=False)
