@@ -128,12 +128,6 @@ class CostTables(TableMemo):
         """What moves so that an op can read an input, shape [tilings, strategies]."""
         return self.bytes_of([Request(op, True, slot, tensor, tilings, strategies)])[0]
 
-    def output_bytes(
-        self, op: BoundOp, position: int, tensor: Tensor, tilings: Candidates, strategies: Candidates
-    ) -> Table:
-        """What moves so that an output arrives where it is owned, shape [tilings, strategies]."""
-        return self.bytes_of([Request(op, False, position, tensor, tilings, strategies)])[0]
-
     def kind(self, op: BoundOp, is_input: bool, position: int, dtype: DType) -> tuple[object, ...]:
         """What tells the tables of ops' inputs and outputs apart: equal kinds have equal tables for equal lists."""
         return self._access(op, is_input, position), dtype.item_bytes

@@ -55,9 +55,6 @@ class Exchange:
     reducer: Reducer | None = None
 
 
-Movement = tuple[Collective | Exchange, ...]
-
-
 def moved_elements(movement: Sequence[Collective], before: Shape, ways: tuple[int, ...]) -> tuple[int, Shape]:
     """What collectives move between workers, all together, and the shape of each worker's part afterwards."""
     shape, moved, workers = list(before), 0, prod(ways)

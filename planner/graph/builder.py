@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 
-from planner.graph.model import Attribute, DType, Graph, Op, Shape, StatePair, Tensor
+from planner.graph.model import DType, Graph, Op, Shape, StatePair, Tensor
 from planner.graph.protos import dtype_of_array
 from planner.graph.traits import RANDOM
 from planner.graph.wellformed import fresh_name
-from planner.graph.writer import NO_ATTRIBUTES, Writer
+from planner.graph.writer import Writer
 
 
 class Builder(Writer):
@@ -147,29 +148,19 @@ class Builder(Writer):
 
     # ops -----------------------------------------------------------------------------------------------------------
 
-    def emit(
-        self,
-        op_type: str,
-        inputs: Sequence[str],
-        shapes: Sequence[Shape],
-        dtypes: Sequence[DType],
-        *,
-        hint: str = "",
-        attributes: Mapping[str, Attribute] = NO_ATTRIBUTES,
-        domain: str = "",
-    ) -> tuple[str, ...]:
-        """Emits an op, or hands back the outputs of an equal one; see ``Writer``."""
-        stated = tuple(sorted(attributes.items(), key=lambda item: item[0]))
-        key = (domain, op_type, tuple(inputs), stated)
-        if key in self._memo and op_type not in RANDOM and op_type != "Dropout":
+    def _emitted(self, op: Op, shapes: Sequence[Shape], dtypes: Sequence[DType], hint: str) -> tuple[str, ...]:
+        """Emits an op, or hands back the outputs of an equal one."""
+        key = (op.domain, op.op_type, op.inputs, op.attributes)
+        if key in self._memo and op.op_type not in RANDOM and op.op_type != "Dropout":
             return self._memo[key]
-        stem = f"{self._scope}.{hint or op_type.lower()}" if self._scope else hint or op_type.lower()
+        part = hint or op.op_type.lower()
+        stem = f"{self._scope}.{part}" if self._scope else part
         names = tuple(self.reserve(stem) for _ in shapes)
         for name, shape, dtype in zip(names, shapes, dtypes, strict=True):
             self.tensors[name] = Tensor(name, tuple(shape), dtype)
         self._own.update(names)
         # Its name is settled with its output's, in ``finish``.
-        self._append(Op("", op_type, tuple(inputs), names, stated, domain))
+        self._append(replace(op, outputs=names))
         self._memo[key] = names
         return names
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from planner.graph.model import Attribute, DType, Op, Shape, Tensor
-from planner.graph.writer import NO_ATTRIBUTES, Writer
+from planner.graph.model import DType, Op, Shape, Tensor
+from planner.graph.writer import Writer
 
 _DTYPES: Mapping[str, DType] = {dtype.value: dtype for dtype in DType}
 
@@ -66,24 +67,13 @@ class Emitter(Writer):
 
     # ops -----------------------------------------------------------------------------------------------------------
 
-    def emit(
-        self,
-        op_type: str,
-        inputs: Sequence[str],
-        shapes: Sequence[Shape],
-        dtypes: Sequence[DType],
-        *,
-        hint: str = "",
-        attributes: Mapping[str, Attribute] = NO_ATTRIBUTES,
-        domain: str = "",
-    ) -> tuple[str, ...]:
-        """Emits an op, which has its first output's name; see ``Writer``. A hint of several outputs is their hints."""
-        parts = [hint or op_type.lower()] if len(shapes) == 1 else hint.split()
+    def _emitted(self, op: Op, shapes: Sequence[Shape], dtypes: Sequence[DType], hint: str) -> tuple[str, ...]:
+        """Emits an op, which has its first output's name. A hint of several outputs is their hints."""
+        parts = [hint or op.op_type.lower()] if len(shapes) == 1 else hint.split()
         names = tuple(map(self._name, parts))
         for name, shape, dtype in zip(names, shapes, dtypes, strict=True):
             self.tensors[name] = Tensor(name, tuple(shape), dtype)
-        stated = tuple(sorted(attributes.items(), key=lambda item: item[0]))
-        self.ops.append(Op(names[0], op_type, tuple(inputs), names, stated, domain))
+        self.ops.append(replace(op, name=names[0], outputs=names))
         return names
 
     def part_of(self, hint: str, what: str) -> str:

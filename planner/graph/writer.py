@@ -68,7 +68,6 @@ class Writer(ABC):
     def constant(self, array: np.ndarray, hint: str) -> str:
         """A constant with this value."""
 
-    @abstractmethod
     def emit(
         self,
         op_type: str,
@@ -94,6 +93,12 @@ class Writer(ABC):
         Returns:
             The names of the outputs.
         """
+        stated = tuple(sorted(attributes.items(), key=lambda item: item[0]))
+        return self._emitted(Op("", op_type, tuple(inputs), (), stated, domain), shapes, dtypes, hint)
+
+    @abstractmethod
+    def _emitted(self, op: Op, shapes: Sequence[Shape], dtypes: Sequence[DType], hint: str) -> tuple[str, ...]:
+        """Emits an op that has neither name nor outputs yet; see ``emit``."""
 
     def part_of(self, hint: str, what: str) -> str:
         """What a constant is called that belongs to an op of this hint: a shape, axes."""

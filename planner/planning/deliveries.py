@@ -22,7 +22,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
 
 from planner.algebra.tiling import Tiling
 from planner.artifacts.plan import OpStrategy
@@ -39,9 +38,6 @@ from planner.search.request import SearchRequest
 from planner.search.schedule import Schedule, schedule_of
 from planner.stop import StoppedError
 from planner.tdl.descriptions import Descriptions
-
-Sharing: TypeAlias = Literal["none", "auto"]
-"""Whether readers may share deliveries: never, or where that saves bytes."""
 
 _SHARED = "a search with deliveries that readers share"
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from planner.algebra.region import Region
-from planner.algebra.tiling import Reducer, Replicate, Shard, Tiling, coordinates
+from planner.algebra.tiling import Reducer, Shard, Tiling, coordinates
 from planner.artifacts.plan import Steps
 from planner.errors import TofuError
 from planner.partition.stepping import SteppedDivision
@@ -326,8 +326,3 @@ def normwise_error(result: np.ndarray, expected: np.ndarray) -> float:
     largest = float(np.abs(second[finite]).max())
     difference = float(np.abs(first[finite] - second[finite]).max())
     return difference / largest if largest else (0.0 if difference == 0.0 else float("inf"))
-
-
-def replicated(op: BoundOp, ways: int) -> Tiling:
-    """The strategy in which every worker does all of the op."""
-    return Tiling((Replicate(),), (ways,))

@@ -13,7 +13,7 @@ from planner import opdefs
 from planner.algebra.tiling import Tiling
 from planner.cost.seconds.tables import PICOSECONDS, TimeTables
 from planner.cost.seconds.timed import TimedTables
-from planner.cost.tables import CostTables
+from planner.cost.tables import CostTables, Request
 from planner.errors import UsageError
 from planner.graph.model import DType, Graph
 from planner.graph.reading.from_onnx import graph_from_proto
@@ -135,16 +135,16 @@ def test_timed_tables_have_the_computing_in_them_once(graph: Graph) -> None:
     np.testing.assert_array_equal(charged, times.op_table(ops[0], strategies))
     assert (charged > 0).all()
     tensor = graph.tensors["ab"]
+    made = [Request(ops[0], False, 0, tensor, tilings, strategies)]
     np.testing.assert_array_equal(
-        timed.output_bytes(ops[0], 0, tensor, tilings, strategies),
+        timed.bytes_of(made)[0],
         times.output_table(ops[0], 0, tensor, tilings, strategies),
     )
     np.testing.assert_array_equal(
         timed.input_bytes(ops[0], 1, graph.tensors["b"], tilings, strategies),
         times.input_table(ops[0], 1, graph.tensors["b"], tilings, strategies),
     )
-    again = timed.output_bytes(ops[0], 0, tensor, tilings, strategies)
-    assert again is timed.output_bytes(ops[0], 0, tensor, tilings, strategies)
+    assert timed.bytes_of(made)[0] is timed.bytes_of(made)[0]
 
 
 def test_a_machine_without_speeds_is_refused_for_time() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from planner import opdefs
+from planner.algebra.tiling import Replicate, Tiling
 from planner.verify.cases.examples import all_cases, bind_case, by_type, qualified
-from planner.verify.strategies import replicated, verify_strategy
+from planner.verify.strategies import verify_strategy
 from planner.verify.verification import QUICK, THOROUGH, verify_operator
 
 CASES = by_type(all_cases())
@@ -29,7 +30,7 @@ def test_replicated_work_is_the_whole_op(op_type: str) -> None:
     assert CASES[op_type]
     for case in CASES[op_type][:4]:
         bound, inputs, whole = bind_case(case, DESCRIPTIONS)
-        verdict = verify_strategy(bound, replicated(bound, 2), inputs, whole=whole)
+        verdict = verify_strategy(bound, Tiling((Replicate(),), (2,)), inputs, whole=whole)
         assert verdict.findings == (), str(case)
 
 

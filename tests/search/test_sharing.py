@@ -12,7 +12,7 @@ from planner import opdefs
 from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import UNCUT, Replicate, Tiling
 from planner.artifacts.program import Fetch
-from planner.cost.tables import CostTables
+from planner.cost.tables import CostTables, Request
 from planner.graph.deliveries import is_delivery
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.partition.build import partition
@@ -102,7 +102,8 @@ def least_with_sharing(graph: Graph, ways: int) -> int:
             other = bound.op.inputs[1 - slot]
             rest = min(missing(reads[1 - slot].boxes, boxes(tiling, other)) for tiling in tilings(other))
             made = bound.op.outputs[0]
-            table = tables.output_bytes(bound, 0, graph.tensors[made], tuple(tilings(made)), (strategy,))
+            asked = Request(bound, False, 0, graph.tensors[made], tuple(tilings(made)), (strategy,))
+            (table,) = tables.bytes_of([asked])
             own.append((reads[slot].boxes, rest * 4 + int(table.min())))
         found.append(own)
     shape = graph.tensors["x"].shape

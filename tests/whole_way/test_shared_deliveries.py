@@ -16,7 +16,6 @@ from planner.graph.deliveries import with_deliveries
 from planner.graph.model import Graph
 from planner.graph.to_onnx import to_model
 from planner.partition.build import complete_plan, partition, told_by_program
-from planner.planning.deliveries import Sharing
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.model.cuts import prime_factors
@@ -94,7 +93,7 @@ def _decided(graph: Graph, pins: Mapping[str, str], chosen: Mapping[str, Tiling]
 
 
 @pytest.mark.parametrize("share", ["none", "auto"])
-def test_sharing_is_a_choice(plan_of: Callable[..., Any], mlp_step: Graph, share: Sharing) -> None:
+def test_sharing_is_a_choice(plan_of: Callable[..., Any], mlp_step: Graph, share: str) -> None:
     plan = plan_of(mlp_step, 2, replicate="none", share=share).result.plan
     assert bool(plan.deliveries) is (share == "auto")
 

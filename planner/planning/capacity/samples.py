@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -112,7 +113,7 @@ def _as_its_file(source: ModelSource) -> ModelSource:
             write_model(make(), written)
             return read_step(written, operators=source.descriptions)
 
-    return replace(source, make=read)
+    return replace(source, make=cache(read))  # a plan that is written reads it again
 
 
 def _symbol_of_samples(model: Path) -> str | None:

@@ -6,7 +6,7 @@ inputs' product with W, and the biases) is computed for all steps at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -16,6 +16,7 @@ from planner.graph.attributes import integer, number, refuse, text
 from planner.graph.builder import Builder
 from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.model import Op
+from planner.graph.traits import RECURRENT
 
 _ACTIVATIONS: Final[Mapping[str, tuple[float, ...]]] = {
     **dict.fromkeys(("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh"), ()),
@@ -91,7 +92,7 @@ def rnn(emit: Builder, op: Op) -> tuple[str, ...]:
     def cell(way: Direction, share: str, state: tuple[str, ...]) -> tuple[str, ...]:
         return (way.act(0, emit.add(share, emit.matmul(state[0], way.recurrence))),)
 
-    return _unroll(emit, op, gates=1, states=1, cell=cell, defaults=("Tanh",))
+    return _unroll(emit, op, states=1, cell=cell)
 
 
 @stands_for("GRU", purpose=Purpose.GRADIENT)
@@ -118,7 +119,7 @@ def gru(emit: Builder, op: Op) -> tuple[str, ...]:
         kept = emit.sub(emit.scalar(1.0, z), z)
         return (emit.add(emit.mul(kept, h), emit.mul(z, before)),)
 
-    return _unroll(emit, op, gates=3, states=1, cell=cell, defaults=("Sigmoid", "Tanh"))
+    return _unroll(emit, op, states=1, cell=cell)
 
 
 @stands_for("LSTM", purpose=Purpose.GRADIENT)
@@ -144,12 +145,13 @@ def lstm(emit: Builder, op: Op) -> tuple[str, ...]:
         o = way.act(0, seen(o, peep[1], following))
         return emit.mul(o, way.activations[2].emit(emit, following)), following
 
-    return _unroll(emit, op, gates=4, states=2, cell=cell, defaults=("Sigmoid", "Tanh", "Tanh"))
+    return _unroll(emit, op, states=2, cell=cell)
 
 
-def _activations(op: Op, directions: int, defaults: Sequence[str]) -> list[tuple[Activation, ...]]:
+def _activations(op: Op, directions: int) -> list[tuple[Activation, ...]]:
     """Those of each direction; activation_alpha and activation_beta are consumed by those that have such a number."""
-    stated = op.attribute("activations") or tuple(defaults) * directions
+    defaults = RECURRENT[op.op_type].activations
+    stated = op.attribute("activations") or defaults * directions
     assert isinstance(stated, tuple), "the schema was checked"
     known = {name.lower(): name for name in _ACTIVATIONS}
     given = [_numbers(op, "activation_alpha"), _numbers(op, "activation_beta")]
@@ -171,9 +173,8 @@ def _numbers(op: Op, name: str) -> list[float]:
     return [float(item) for item in value]
 
 
-def _unroll(
-    emit: Builder, op: Op, *, gates: int, states: int, cell: Cell, defaults: tuple[str, ...]
-) -> tuple[str, ...]:
+def _unroll(emit: Builder, op: Op, *, states: int, cell: Cell) -> tuple[str, ...]:
+    gates = RECURRENT[op.op_type].gates
     operands = [*op.inputs, *([""] * 8)]
     x, w, r, b, lengths, first_h, first_c, peepholes = operands[:8]
     batch_first = bool(integer(op, "layout", 0))
@@ -182,7 +183,7 @@ def _unroll(
     steps, batch, _ = emit.shape(x)
     directions, _, hidden = emit.shape(r)
     ways = {"forward": [False], "reverse": [True]}.get(text(op, "direction", "forward"), [False, True])
-    activations = _activations(op, directions, defaults)
+    activations = _activations(op, directions)
     masks = _masks(emit, lengths, steps, batch)
     outputs: list[list[str]] = []
     last: list[list[str]] = [[] for _ in range(states)]
