@@ -19,7 +19,6 @@ from planner.algebra.lane import Lane
 from planner.algebra.partial import IMPOSSIBLE
 from planner.algebra.tiling import Replicate, Tiling, parts
 from planner.cost.tables import Candidates, CostTables, Request, Table
-from planner.errors import UnsupportedError
 from planner.graph.model import Graph, Role, lanes_of_tensors
 from planner.search.effort import MAX_TABLE_ENTRIES, SETTLED_PROBLEMS
 from planner.search.exact.choices import Choices
@@ -28,6 +27,7 @@ from planner.search.exact.network import Link, MetTables, Network, merged
 from planner.search.exact.order import Order, find_order_settling
 from planner.search.exact.rows import Ints, distinct
 from planner.search.model.dims import Directions, find_directions, graph_ties
+from planner.search.model.links import links_of
 from planner.search.model.nests import Nests, find_nests
 from planner.search.model.partial_sums import (
     PartialSums,
@@ -78,8 +78,10 @@ class Problem:
     """Offer ``P`` to tensors that may be sums of partial results (``planner.search.model.partial_sums``)."""
     with_nests: bool = False
     """Offer cuts that nest in another order than their own (``planner.search.model.nests``)."""
-    variables: list[SearchVariable] = field(default_factory=list)
-    links: list[Link] = field(default_factory=list)
+    variables: list[SearchVariable] = field(default_factory=list, init=False)
+    links: list[Link] = field(init=False)
+    charges: list[Link] = field(init=False)
+    """What ops cost beside what moves."""
     tables: CostTables = field(default_factory=CostTables)
     eliminated_entries: int = 0
     """Entries of all buckets that eliminations have computed so far."""
@@ -99,7 +101,9 @@ class Problem:
         self._nesting |= {self.variable_of_op[name] for name in nests.ops}
         self._by_name = {op.op.name: op for op in self.ops}
         self._lanes = lanes_of_tensors(self.graph)
-        self._add_links()
+        self.links, self.charges = links_of(
+            self.graph, self.ops, self.variable_of_tensor, self.variable_of_op, self.tables
+        )
         self._local = self.tables.local
         self._proposals: dict[tuple[Space, Tiling, int], Candidates] = {}
         self._spaces: dict[tuple[object, ...], Space] = {}
@@ -167,14 +171,14 @@ class Problem:
 
     def _settle_spaces(self) -> None:
         """Settles how each variable can be divided, and which variables are alike."""
+        self.spaces = [self._space_of(variable) for variable in self.variables]
         self._numbered: dict[object, int] = {}
-        self.content = [self._content_of(variable) for variable in self.variables]
+        whats = zip((None if one.op is None else one.op.content for one in self.variables), self.spaces, strict=True)
+        self.content = [self._numbered.setdefault(what, len(self._numbered)) for what in whats]
+        """Equal for the variables of repeated layers, so that what is found out about one of them serves all."""
         self._contents = np.array(self.content, dtype=np.int64)
         self._with_vetoes: set[int] = set()
         self._grouped: tuple[tuple[Tiling, ...], list[int], Ints] = ((), [], np.zeros(0, dtype=np.int64))
-        first = dict(zip(reversed(self.content), reversed(self.variables), strict=True))
-        space = {content: self._space_of(variable) for content, variable in first.items()}
-        self.spaces = [space[content] for content in self.content]
 
     def _directions_of_spaces(self) -> list[int]:
         """Along how many directions each variable can be divided."""
@@ -204,88 +208,31 @@ class Problem:
             self.variable_of_op[op.op.name] = self.variable_of_op[first]
 
     def _space_of(self, variable: SearchVariable) -> Space:
-        """How a variable can be divided. Far fewer differ than contents do."""
-        op, is_sum, may_nest = variable.op, variable.number in self._partial, variable.number in self._nesting
+        """How a variable can be divided; one object for all that are alike in that."""
+        op, number, fixed = variable.op, variable.number, tuple[bool, ...]()
         if op is None:
             name = variable.tensors[0]
             shape, blocks = self.graph.tensors[name].shape, self.directions.blocks_of("tensor", name)
-            lane = self._lane_of(variable)
-            return self._the_one(Space(shape, blocks, (), not self.is_charged(name), is_sum, may_nest, lane))
-        blocks = self.directions.blocks_of("op", op.op.name)
-        fixed = tuple([bool(index.obstacle) for index in op.variables])
-        return self._the_one(Space(op.extents, blocks, fixed, True, is_sum, may_nest, op.lane))
+            may_repeat, lane = not self.is_charged(name), self._lane_of(variable)
+        else:
+            shape, blocks = op.extents, self.directions.blocks_of("op", op.op.name)
+            may_repeat, lane = True, op.lane
+            fixed = tuple([bool(index.obstacle) for index in op.variables])
+        key = (shape, blocks, fixed, may_repeat, number in self._partial, number in self._nesting, lane)
+        if key not in self._spaces:
+            self._spaces[key] = Space(*key)
+        return self._spaces[key]
 
     def _lane_of(self, variable: SearchVariable) -> Lane | None:
         """Which of equal tensors beside each other a variable's are; None where they are none, or several of them."""
         found = {self._lanes.get(name) for name in variable.tensors}
         return found.pop() if len(found) == 1 else None
 
-    def _the_one(self, space: Space) -> Space:
-        key = (
-            space.shape,
-            space.blocks,
-            space.fixed,
-            space.may_repeat,
-            space.may_add_partial_sums,
-            space.may_nest,
-            space.lane,
-        )
-        return self._spaces.setdefault(key, space)
-
-    def _content_of(self, variable: SearchVariable) -> int:
-        """Equal for the variables of repeated layers, so that what is found out about one of them serves all."""
-        op, is_sum, may_nest = variable.op, variable.number in self._partial, variable.number in self._nesting
-        if op is not None:
-            name = op.op.name
-            what: object = (op.content, self.directions.blocks_of("op", name), is_sum, may_nest, op.lane)
-        else:
-            name = variable.tensors[0]
-            shape, blocks = self.graph.tensors[name].shape, self.directions.blocks_of("tensor", name)
-            what = (shape, self.is_charged(name), blocks, is_sum, may_nest, self._lane_of(variable))
-        return self._numbered.setdefault(what, len(self._numbered))
-
-    def _add_links(self) -> None:
-        """A link for each input that is brought to an op, and for each output that is used; a charge for each op."""
-        variables, tensors, used = self.variable_of_tensor, self.graph.tensors, self.graph.used
-        kinds: dict[object, int] = {}
-        kind_of, links = self.tables.kind, self.links
-        self.charges: list[Link] = []
-        """What ops cost beside what moves."""
-        for op in self.ops:
-            number = self.variable_of_op[op.op.name]
-            ports = [(True, slot, name) for slot, name in self._brought(op)]
-            ports += [(False, position, name) for position, name in enumerate(op.op.outputs) if name and name in used]
-            for is_input, position, name in ports:
-                what = kind_of(op, is_input, position, tensors[name].dtype)
-                kind = kinds.setdefault(what, len(kinds))
-                links.append(Link(variables[name], number, is_input, position, kind, name, op.op.name))
-            kind = kinds.setdefault(("charge", *self.tables.charge_kind(op)), len(kinds))
-            self.charges.append(Link(number, number, False, -1, kind, "", op.op.name))
-
     def _most_charged(self) -> int:
         """What the charges of a plan come to at most: where all workers execute whole ops."""
         counts = Counter(link.kind for link in self.charges)
         example = {link.kind: self._by_name[link.op_name] for link in self.charges}
         return sum(self.tables.most_charged(example[kind], self.workers) * times for kind, times in counts.items())
-
-    def _brought(self, op: BoundOp) -> Iterator[tuple[int, str]]:
-        """The inputs that are brought to an op: each region of a tensor once, and no constants.
-
-        Raises:
-            UnsupportedError: an input would have to be brought and cannot be.
-        """
-        delivered, variables = op.delivered_slots, self.variable_of_tensor
-        shape_only = op.description.shape_only
-        for slot, name in enumerate(op.op.inputs):
-            if name not in variables or slot in shape_only:  # absent, or a constant
-                continue
-            if slot not in delivered:
-                raise UnsupportedError(
-                    f"op {op.op.name} ({op.op.op_type}): input {slot} ({name}) must be a constant",
-                    hint="a shape, axes or bounds that the graph computes cannot be planned; fold them before",
-                )
-            if delivered[slot] == slot:
-                yield slot, name
 
     def is_charged(self, name: str) -> bool:
         """True for data that arrive in disjoint tiles: such a tensor is replicated only where it cannot be cut."""
