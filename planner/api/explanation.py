@@ -24,13 +24,7 @@ from planner.planning.owners import planned_apart
 from planner.planning.why.answers import Answers
 from planner.planning.why.causes import causes, kept_whole
 from planner.reasons import Cause, Why
-from planner.results import (
-    Explanation,
-    InPlaceRow,
-    OpRow,
-    StateRow,
-    TensorRow,
-)
+from planner.results import Explanation, InPlaceRow, OpRow, StateRow, TensorRow
 from planner.search.user_rules.rules import is_pattern
 from planner.tdl.bind import BoundOp
 

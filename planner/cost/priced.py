@@ -102,7 +102,7 @@ class PricedTables(CostTables):
             return moved
 
         def make() -> Table:
-            there = self._residence.tables(op, is_input, position, tensor, tilings, strategies)
+            there = self._residence.tables(request)
             table = moved.copy()
             for held, price in zip(there, weights, strict=True):
                 if price:

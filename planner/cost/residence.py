@@ -33,8 +33,8 @@ from planner.algebra.delivery import made_tiling
 from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import UNCUT, Tiling
 from planner.artifacts.plan import Decision
-from planner.cost.tables import Candidates, Table
-from planner.graph.model import Graph, Tensor, is_used
+from planner.cost.tables import Candidates, Request, Table
+from planner.graph.model import Graph, is_used
 from planner.tdl.bind import BoundOp
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -131,7 +131,7 @@ class Residence:
                 tensor, tiling = self._graph.tensors[name], plan.tilings[name]
                 key = (op.content, is_input, position, tensor.dtype, stay.kind, tiling, strategy)
                 if key not in self._known:
-                    tables = self._counted(op, is_input, position, tensor, (tiling,), (strategy,))
+                    tables = self._counted(Request(op, is_input, position, tensor, (tiling,), (strategy,)))
                     self._known[key] = (int(tables[0][0, 0]), int(tables[1][0, 0]), int(tables[2][0, 0]))
                 during, between, tiles = self._known[key]
                 if is_input and not stay.is_kept:
@@ -253,34 +253,19 @@ class Residence:
         """What a port's tables depend on besides its op's content."""
         return self._stays[port].kind
 
-    def tables(
-        self,
-        op: BoundOp,
-        is_input: bool,
-        position: int,
-        tensor: Tensor,
-        tilings: Candidates,
-        strategies: Candidates,
-    ) -> tuple[Table, Table, Table]:
+    def tables(self, asked: Request) -> tuple[Table, Table, Table]:
         """Bytes over all workers while the op runs, between ops, and of the tiles; each [tilings, strategies]."""
+        op, is_input, position, tensor, tilings, strategies = asked
         stay = self._stays[op.op.name, is_input, position]
         key = (op.content, is_input, position, tensor.dtype, stay.kind, id(tilings), id(strategies))
         known = self._tables.get(key)
         if known is None:
-            found = self._counted(op, is_input, position, tensor, tilings, strategies)
             # The lists are kept with the tables: an identity means something only while its object lives.
-            known = self._tables[key] = (found, (tilings, strategies))
+            known = self._tables[key] = (self._counted(asked), (tilings, strategies))
         return known[0]
 
-    def _counted(
-        self,
-        op: BoundOp,
-        is_input: bool,
-        position: int,
-        tensor: Tensor,
-        tilings: Candidates,
-        strategies: Candidates,
-    ) -> tuple[Table, Table, Table]:
+    def _counted(self, asked: Request) -> tuple[Table, Table, Table]:
+        op, is_input, position, tensor, tilings, strategies = asked
         stay = self._stays[op.op.name, is_input, position]
         lo, hi = (one[None] for one in _stacked([self._there(op, is_input, position, one) for one in strategies]))
         own_lo, own_hi = (one[:, None] for one in _stacked([self._owned(tensor.shape, one) for one in tilings]))

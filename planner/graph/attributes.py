@@ -23,8 +23,8 @@ def attributes_of(op: Op, *names: str) -> Mapping[str, Attribute]:
     return {key: value for key, value in op.attributes if not names or key in names}
 
 
-def integer(op: Op, name: str, default: int) -> int:
-    """An integer attribute."""
+def integer(op: Op, name: str, default: int | None = None) -> int:
+    """An integer attribute; without a default, one that the operator requires."""
     value = op.attribute(name, default)
     assert isinstance(value, int), f"{label(op)}: {name} is no integer"
     return value

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from planner.artifacts.asked import Asked
 from planner.artifacts.plan import DescriptionFile
 from planner.descriptions import UnknownOps, in_force
 from planner.errors import UsageError, did_you_mean
@@ -143,6 +144,18 @@ class PlanRequest:
     def objective(self) -> Objective:
         """What the plan is to have the least of."""
         return objective_of(self.wanted, self.target.machine, self.target.profile, self.strategy)
+
+    @property
+    def asked(self) -> Asked:
+        """What a plan records of it."""
+        return Asked(
+            limit_bytes=self.limits or (),
+            pins=self.rules.pins,
+            forbidden=self.rules.forbidden,
+            replicate=self.rules.replicate,
+            partitioned_inputs=self.partitioned_inputs,
+            for_time=self.objective == "time",
+        )
 
     @property
     def is_timed(self) -> bool:

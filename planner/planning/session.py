@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from planner.artifacts.asked import Asked
 from planner.artifacts.plan import Plan, digest
 from planner.artifacts.source_file import SourceFile
 from planner.cost.tables import CostTables
@@ -49,12 +48,7 @@ from planner.planning.objective import (
 )
 from planner.planning.owners import decide_with_owners, even, is_even, owned_in
 from planner.planning.recomputation.bound import bound_of_all_sets
-from planner.planning.recomputation.offers import (
-    Offers,
-    best_of_sets,
-    fitted_by_copies,
-    has_backward_pass,
-)
+from planner.planning.recomputation.offers import Offers, best_of_sets, fitted_by_copies, has_backward_pass
 from planner.planning.recomputing import again_of, told
 from planner.planning.request import PlanRequest
 from planner.planning.sources import from_the_nearest
@@ -463,7 +457,7 @@ class Session:
             undescribed=undescribed_ops(decided, source.descriptions.is_unknown),
             in_place=self._form.in_place,
             kept=self._kept,
-            asked=self._asked(),
+            asked=request.asked,
             owned=owned_in(decided),
             recomputed=told(request.recompute, decided, self._form.graph, self.again, source.descriptions),
         )
@@ -486,17 +480,6 @@ class Session:
             "peak_bytes": (trial.lacking_on_average(0),) * trial.decided.workers,
             "soybean_bytes": None,
         }
-
-    def _asked(self) -> Asked:
-        request, rules = self.request, self.request.rules
-        return Asked(
-            limit_bytes=request.limits or (),
-            pins=rules.pins,
-            forbidden=rules.forbidden,
-            replicate=rules.replicate,
-            partitioned_inputs=request.partitioned_inputs,
-            for_time=request.objective == "time",
-        )
 
     @part("comparison")
     def beside(self, planned: Planned, plan: Plan) -> tuple[Beside | None, tuple[str, ...]]:

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from typing import Protocol, TextIO
+from typing import Protocol, TextIO, TypeAlias
 
 from planner.printable import printable
 from planner.report.console import ReportConsole
+
+Cells: TypeAlias = Sequence[str]
+"""One for each column."""
+Columns: TypeAlias = Collection[str]
+"""By their heads."""
 
 _PLAIN_CODE = re.compile(r"[\w .,:;/()\[\]{}=+@#*~^$%!?>'\"-]*")
 """What stands in Markdown's code as it is; not so ``<``, ``&``, ``|``, backslashes and backticks."""
@@ -31,14 +36,7 @@ class Sheet(Protocol):
     def line(self, text: str) -> None:
         """Prints a line, or a paragraph."""
 
-    def table(
-        self,
-        columns: Sequence[str],
-        rows: Iterable[Sequence[str]],
-        *,
-        numbers: Collection[str] = (),
-        names: Collection[str] = (),
-    ) -> None:
+    def table(self, columns: Cells, rows: Iterable[Cells], *, numbers: Columns = (), names: Columns = ()) -> None:
         """Prints a table.
 
         Args:
@@ -64,14 +62,7 @@ class TextSheet:
         self._begin("line", apart=self._last == "table")
         self._console.print_line(text)
 
-    def table(
-        self,
-        columns: Sequence[str],
-        rows: Iterable[Sequence[str]],
-        *,
-        numbers: Collection[str] = (),
-        names: Collection[str] = (),
-    ) -> None:
+    def table(self, columns: Cells, rows: Iterable[Cells], *, numbers: Columns = (), names: Columns = ()) -> None:
         self._begin("table", apart=self._last != "title")
         self._console.print_table(columns, rows, tuple(numbers))
 
@@ -94,14 +85,7 @@ class MarkdownSheet:
     def line(self, text: str) -> None:
         self._file.write(f"{markdown_text(text)}\n\n")
 
-    def table(
-        self,
-        columns: Sequence[str],
-        rows: Iterable[Sequence[str]],
-        *,
-        numbers: Collection[str] = (),
-        names: Collection[str] = (),
-    ) -> None:
+    def table(self, columns: Cells, rows: Iterable[Cells], *, numbers: Columns = (), names: Columns = ()) -> None:
         lines = [list(map(markdown_text, columns)), ["---:" if column in numbers else "---" for column in columns]]
         for row in rows:
             lines.append(

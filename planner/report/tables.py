@@ -12,15 +12,7 @@ from planner.report.explained import explain
 from planner.report.facts import counted, memory
 from planner.report.planned import and_more, constant_inputs, plan
 from planner.report.simulated import simulated_text
-from planner.results import (
-    Comparison,
-    ComparisonRow,
-    GradResult,
-    ParameterRow,
-    ReportResult,
-    ZooModels,
-    ZooResult,
-)
+from planner.results import Comparison, ComparisonRow, GradResult, ParameterRow, ReportResult, ZooModels, ZooResult
 from planner.units import format_bytes, format_loss, format_ratio, format_seconds
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from scipy.sparse import coo_array
 
 from planner.algebra.tiling import Tiling
 from planner.cost.residence import Residence
-from planner.cost.tables import Candidates
+from planner.cost.tables import Candidates, Request
 from planner.search.exact.choices import Choices
 from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
 
@@ -139,7 +139,9 @@ class Programme:
         weights = [residence.weights({moment: Fraction(1)}) for moment in range(residence.moments)]
         for link in problem.links:
             port, tensor = (link.op_name, link.is_input, link.position), graph.tensors[link.name]
-            tables = residence.tables(bound[port[0]], *port[1:], tensor, choices[link.tensor], choices[link.op])
+            tables = residence.tables(
+                Request(bound[port[0]], *port[1:], tensor, choices[link.tensor], choices[link.op])
+            )
             places = self._columns_of(link.tensor, link.op)
             for moment, counted in enumerate(weights):
                 if port in counted:

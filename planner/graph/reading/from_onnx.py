@@ -41,14 +41,7 @@ from planner.graph.reading.inline import inline_functions, reachable_nodes
 from planner.graph.reading.load import MAX_IR_VERSION, convert_opset, default_opset, load_model, refuse_unsupported
 from planner.graph.reading.values import fixed_inputs, note_of, values_of
 from planner.graph.roles import find_state, with_state
-from planner.graph.wellformed import (
-    check_names,
-    check_text,
-    every_node,
-    initializers_of,
-    live_nodes,
-    unique_op_names,
-)
+from planner.graph.wellformed import check_names, check_text, every_node, initializers_of, live_nodes, unique_op_names
 from planner.printable import printable
 
 

@@ -33,20 +33,6 @@ def maybe(inputs: Arrays, position: int) -> np.ndarray | None:
     return inputs[position] if position < len(inputs) else None
 
 
-def whole_number(op: Op, name: str, default: int = 0) -> int:
-    """An attribute that is a whole number."""
-    value = op.attribute(name, default)
-    assert isinstance(value, int), f"{name} is a whole number"
-    return value
-
-
-def number(op: Op, name: str, default: float) -> float:
-    """An attribute that is a number."""
-    value = op.attribute(name, default)
-    assert isinstance(value, int | float), f"{name} is a number"
-    return float(value)
-
-
 def unpacked(packed: np.ndarray, bits: int) -> np.ndarray:
     """The numbers of few bits that bytes hold along their last dim, the lowest bits first."""
     each = 8 // bits

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from planner.graph.attributes import integer, number
 from planner.graph.model import Op
-from planner.runtime.judge.kernel_arguments import Arrays, given, maybe, number, whole_number
+from planner.runtime.judge.kernel_arguments import Arrays, given, maybe
 
 _FILTER = -10000.0
 """What ONNX Runtime adds to the scores of keys that a mask leaves out, unless it is told otherwise."""
@@ -43,7 +44,7 @@ def _is_valid(mask: np.ndarray, keys: int) -> np.ndarray:
 
 def multi_head_attention(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     """Without past keys: those are joined to the others before."""
-    heads = whole_number(op, "num_heads")
+    heads = integer(op, "num_heads", 0)
     q, k, v = (by_head(given(inputs, position), heads) for position in range(3))
     scores = scale_of(op, q.shape[-1]) * (q @ k.swapaxes(-1, -2))
     mask, added = maybe(inputs, 4), maybe(inputs, 5)
@@ -51,7 +52,7 @@ def multi_head_attention(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
         scores = scores + added
     if mask is not None:
         scores = scores + np.where(_is_valid(mask, k.shape[2]), 0.0, number(op, "mask_filter_value", _FILTER))
-    if whole_number(op, "unidirectional"):
+    if integer(op, "unidirectional", 0):
         scores = np.where(np.tri(q.shape[2], k.shape[2], dtype=bool), scores, -np.inf)
     return (side_by_side(weighted(scores, v)),)
 
@@ -80,29 +81,29 @@ def rotary_embedding(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     """Angles by the position of each element, or by that of the first, from which the others count."""
     x, positions, cosine, sine = (given(inputs, position) for position in range(4))
     size = 2 * cosine.shape[1]
-    heads = x.shape[1] if x.ndim == 4 else whole_number(op, "num_heads") or x.shape[2] // size
+    heads = x.shape[1] if x.ndim == 4 else integer(op, "num_heads", 0) or x.shape[2] // size
     split = by_head(x, heads)
     if positions.ndim == 1:
         positions = np.broadcast_to(positions[0] + np.arange(split.shape[2]), (split.shape[0], split.shape[2]))
-    interleaved = bool(whole_number(op, "interleaved"))
+    interleaved = bool(integer(op, "interleaved", 0))
     made = number(op, "scale", 1.0) * turned(split, cosine[positions], sine[positions], interleaved=interleaved)
     return (made if x.ndim == 4 else side_by_side(made),)
 
 
 def group_query_attention(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     """Sample by sample, for each has its own number of past positions."""
-    heads, keys = whole_number(op, "num_heads"), whole_number(op, "kv_num_heads")
+    heads, keys = integer(op, "num_heads", 0), integer(op, "kv_num_heads", 0)
     q, k, v = (by_head(given(inputs, slot), of) for slot, of in ((0, heads), (1, keys), (2, keys)))
     lengths, total = given(inputs, 5).reshape(-1), int(given(inputs, 6).item())
     pasts, positions = (maybe(inputs, 3), maybe(inputs, 4)), q.shape[2]
     starts = np.zeros_like(lengths) if positions == total else lengths + 1 - positions
-    if whole_number(op, "do_rotary"):
+    if integer(op, "do_rotary", 0):
         stated = maybe(inputs, 9)
         where = starts[:, None] + np.arange(positions) if stated is None else stated
         if stated is not None and positions == total:
             where = np.broadcast_to(stated[0, 0] + np.arange(positions), stated.shape)
         angles = [given(inputs, slot)[where] for slot in (7, 8)]
-        q, k = (turned(x, *angles, interleaved=bool(whole_number(op, "rotary_interleaved"))) for x in (q, k))
+        q, k = (turned(x, *angles, interleaved=bool(integer(op, "rotary_interleaved", 0))) for x in (q, k))
     rows = max(total, 0 if pasts[0] is None else pasts[0].shape[2])
     caches = []
     for new, past in zip((k, v), pasts, strict=True):
@@ -136,7 +137,7 @@ def _grouped_sample(
     if isinstance(window, int) and window > 0:
         seen &= key > own - window
     scores = np.where(seen, scores, -np.inf)
-    if sink is None and not whole_number(op, "smooth_softmax"):
+    if sink is None and not integer(op, "smooth_softmax", 0):
         return weighted(scores, v)
     column = np.zeros(heads) if sink is None else sink
     scores = np.concatenate([np.broadcast_to(column[:, None, None], (heads, positions, 1)), scores], axis=-1)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
+from planner.graph.attributes import integer, number
 from planner.graph.model import Op
-from planner.runtime.judge.kernel_arguments import Arrays, given, maybe, number, unpacked, whole_number
+from planner.runtime.judge.kernel_arguments import Arrays, given, maybe, unpacked
 
 
 def mixture_of_experts(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     """Tokens' weights for experts are their softmax's, or sum to 1 over those that are chosen."""
     weights, biases = (given(inputs, 2), given(inputs, 4)), (maybe(inputs, 3), maybe(inputs, 5))
-    return _mixed(op, inputs, weights, biases, is_normal=bool(whole_number(op, "normalize_routing_weights")))
+    return _mixed(op, inputs, weights, biases, is_normal=bool(integer(op, "normalize_routing_weights", 0)))
 
 
 def quantised_mixture_of_experts(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     """Weights as numbers first; tokens' weights always sum to 1."""
-    bits, block = whole_number(op, "expert_weight_bits", 4), whole_number(op, "block_size")
+    bits, block = integer(op, "expert_weight_bits", 4), integer(op, "block_size", 0)
     weights = []
     for position, points in ((2, 11), (5, 12)):
         packed, zero = given(inputs, position), maybe(inputs, points)
@@ -43,7 +44,7 @@ def _mixed(
     tokens = x.reshape(-1, x.shape[-1])
     shares = np.exp(router - router.max(axis=-1, keepdims=True))
     shares /= shares.sum(axis=-1, keepdims=True)
-    chosen = np.argsort(-shares, axis=-1, kind="stable")[:, : whole_number(op, "k", 4)]
+    chosen = np.argsort(-shares, axis=-1, kind="stable")[:, : integer(op, "k", 4)]
     own = np.zeros_like(shares)
     np.put_along_axis(own, chosen, np.take_along_axis(shares, chosen, axis=-1), axis=-1)
     if is_normal:

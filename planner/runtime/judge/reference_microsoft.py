@@ -8,8 +8,9 @@ from typing import Final
 
 import numpy as np
 
+from planner.graph.attributes import integer, number
 from planner.graph.model import Op
-from planner.runtime.judge.kernel_arguments import Arrays, Kernel, given, maybe, number, unpacked, whole_number
+from planner.runtime.judge.kernel_arguments import Arrays, Kernel, given, maybe, unpacked
 from planner.runtime.judge.reference_attention import group_query_attention, multi_head_attention, rotary_embedding
 from planner.runtime.judge.reference_experts import mixture_of_experts, quantised_mixture_of_experts
 from planner.runtime.judge.reference_ops import KERNELS
@@ -50,7 +51,7 @@ def _quick_gelu(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
 
 
 def _root_mean_square(op: Op, x: np.ndarray, scale: np.ndarray, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
-    axes = tuple(range(whole_number(op, "axis", -1) % x.ndim, x.ndim))
+    axes = tuple(range(integer(op, "axis", -1) % x.ndim, x.ndim))
     inverse = 1 / np.sqrt((x * x).mean(axis=axes, keepdims=True) + epsilon)
     return x * inverse * scale, inverse
 
@@ -75,9 +76,9 @@ def _fused_matmul(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     turned = []
     for letter, slot in (("A", 0), ("B", 1)):
         x = given(inputs, slot)
-        if x.ndim > 1 and whole_number(op, f"transBatch{letter}"):
+        if x.ndim > 1 and integer(op, f"transBatch{letter}", 0):
             x = np.moveaxis(x, 0, -2)
-        turned.append(np.swapaxes(x, -1, -2) if x.ndim > 1 and whole_number(op, f"trans{letter}") else x)
+        turned.append(np.swapaxes(x, -1, -2) if x.ndim > 1 and integer(op, f"trans{letter}", 0) else x)
     return (number(op, "alpha", 1.0) * np.matmul(*turned),)
 
 
@@ -98,8 +99,8 @@ def _fused_conv(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
 def _matmul_nbits(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     """Weights of few bits as numbers, and the product."""
     a, b, scales = (given(inputs, position) for position in range(3))
-    bits, block = whole_number(op, "bits", 4), whole_number(op, "block_size")
-    columns, depth = whole_number(op, "N"), whole_number(op, "K")
+    bits, block = integer(op, "bits", 4), integer(op, "block_size", 0)
+    columns, depth = integer(op, "N", 0), integer(op, "K", 0)
     blocks = -(-depth // block)
     zero, group, bias = (maybe(inputs, position) for position in (3, 4, 5))
     points: np.ndarray | float = 2.0 ** (bits - 1)

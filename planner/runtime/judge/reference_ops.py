@@ -14,9 +14,10 @@ from typing import Final
 
 import numpy as np
 
+from planner.graph.attributes import integer, number
 from planner.graph.model import Op
 from planner.runtime.judge import windows
-from planner.runtime.judge.kernel_arguments import Arrays, Kernel, given, maybe, number, whole_number
+from planner.runtime.judge.kernel_arguments import Arrays, Kernel, given, maybe
 from planner.runtime.judge.recurrent_ops import recurrent
 
 _erf = np.frompyfunc(erf, 1, 1)
@@ -34,7 +35,7 @@ def _gelu(op: Op, x: np.ndarray) -> np.ndarray:
 
 def _layer_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     x, scale, bias = given(inputs, 0), given(inputs, 1), maybe(inputs, 2)
-    axes = tuple(range(whole_number(op, "axis", -1) % x.ndim, x.ndim))
+    axes = tuple(range(integer(op, "axis", -1) % x.ndim, x.ndim))
     mean = x.mean(axis=axes, keepdims=True)
     centred = x - mean
     inverse = 1 / np.sqrt((centred * centred).mean(axis=axes, keepdims=True) + number(op, "epsilon", 1e-5))
@@ -46,7 +47,7 @@ def _batch_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     x, scale, bias, mean, variance = (given(inputs, position) for position in range(5))
     axes = (0, *range(2, x.ndim))
     next_mean, next_variance = mean, variance
-    if whole_number(op, "training_mode", 0):
+    if integer(op, "training_mode", 0):
         kept = number(op, "momentum", 0.9)
         batch_mean, batch_variance = x.mean(axis=axes), x.var(axis=axes)
         next_mean = mean * kept + batch_mean * (1 - kept)
@@ -60,8 +61,8 @@ def _batch_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
 
 def _gemm(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     a, b, c = given(inputs, 0), given(inputs, 1), maybe(inputs, 2)
-    a = a.T if whole_number(op, "transA", 0) else a
-    b = b.T if whole_number(op, "transB", 0) else b
+    a = a.T if integer(op, "transA", 0) else a
+    b = b.T if integer(op, "transB", 0) else b
     y = number(op, "alpha", 1.0) * (a @ b)
     return (y if c is None else y + number(op, "beta", 1.0) * c,)
 
@@ -72,7 +73,7 @@ def _positive(indices: np.ndarray, size: int) -> np.ndarray:
 
 def _gather_elements(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     data, indices = given(inputs, 0), given(inputs, 1)
-    axis = whole_number(op, "axis", 0) % data.ndim
+    axis = integer(op, "axis", 0) % data.ndim
     # Other dims of the indices may be shorter than the data's.
     grid: list[np.ndarray] = list(np.indices(indices.shape, sparse=True))
     grid[axis] = _positive(indices, data.shape[axis])
@@ -81,7 +82,7 @@ def _gather_elements(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
 
 def _gather_nd(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     data, indices = given(inputs, 0), given(inputs, 1)
-    batch = whole_number(op, "batch_dims", 0)
+    batch = integer(op, "batch_dims", 0)
     leading = np.indices(indices.shape[:-1], sparse=True)[:batch]
     return (data[(*leading, *np.moveaxis(indices, -1, 0))],)
 
@@ -101,7 +102,7 @@ def _scatter(op: Op, data: np.ndarray, index: tuple[np.ndarray, ...], updates: n
 
 def _scatter_elements(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     data, indices, updates = (given(inputs, position) for position in range(3))
-    axis = whole_number(op, "axis", 0) % data.ndim
+    axis = integer(op, "axis", 0) % data.ndim
     grid: list[np.ndarray] = list(np.indices(indices.shape, sparse=True))
     grid[axis] = _positive(indices, data.shape[axis])
     return _scatter(op, data, tuple(np.broadcast_arrays(*grid)), updates)
@@ -119,7 +120,7 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
 
 def _log_softmax(op: Op, x: np.ndarray) -> np.ndarray:
     """The logarithm of a quotient, and not the quotient's: that one underflows."""
-    axis = whole_number(op, "axis", -1)
+    axis = integer(op, "axis", -1)
     low = x - x.max(axis=axis, keepdims=True)
     return np.asarray(low - np.log(np.exp(low).sum(axis=axis, keepdims=True)))
 
@@ -134,18 +135,18 @@ def _global_max_pool(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
 
 
 def _global_lp_pool(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    x, power = given(inputs, 0), whole_number(op, "p", 2)
+    x, power = given(inputs, 0), integer(op, "p", 2)
     return ((np.abs(x) ** power).sum(axis=_spatial(x), keepdims=True) ** (1 / power),)
 
 
 def _lp_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    x, power = given(inputs, 0), whole_number(op, "p", 2)
-    norm = (np.abs(x) ** power).sum(axis=whole_number(op, "axis", -1), keepdims=True) ** (1 / power)
+    x, power = given(inputs, 0), integer(op, "p", 2)
+    norm = (np.abs(x) ** power).sum(axis=integer(op, "axis", -1), keepdims=True) ** (1 / power)
     return (np.where(norm == 0, 0.0, x / norm),)
 
 
 def _lrn(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    x, size = given(inputs, 0), whole_number(op, "size", 1)
+    x, size = given(inputs, 0), integer(op, "size", 1)
     before = (size - 1) // 2
     frame = [(0, 0)] * x.ndim
     frame[1] = (before, size - 1 - before)

@@ -21,15 +21,7 @@ from planner.graph.folding.evaluate import FOLDABLE, MAX_FOLDED_ELEMENTS, evalua
 from planner.graph.folding.infer import Inference, UnknownOperatorError
 from planner.graph.model import Attribute, Graph, Op, Tensor, TensorAttribute
 from planner.graph.notes import DATA_FOLDER, EXTERNAL
-from planner.graph.protos import (
-    array_of,
-    dtype_of,
-    external_location,
-    op_of,
-    op_to_node,
-    refused_forms,
-    tensor_shape,
-)
+from planner.graph.protos import array_of, dtype_of, external_location, op_of, op_to_node, refused_forms, tensor_shape
 from planner.graph.reading.load import MAX_IR_VERSION, default_opset
 from planner.graph.wellformed import check_names, check_text, initializers_of, live_nodes, unique_op_names
 from planner.training import rules

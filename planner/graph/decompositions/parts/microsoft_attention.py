@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.graph.attributes import integer, number
 from planner.graph.decompositions.parts.weighted_sums import (
     by_head,
     in_groups,
@@ -37,7 +38,7 @@ def multi_head_attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     packed = not (op.has_input(1) and op.has_input(2)) or emitter.rank(op.inputs[0]) != 3
     if packed or any(op.has_input(slot) for slot in (3, 6, 7, 8, 9)) or any(op.outputs[1:]) or emitter.opset < 13:
         return None
-    heads = _whole(op, "num_heads")
+    heads = integer(op, "num_heads")
     q, k, v = (by_head(emitter, name, heads, part) for name, part in zip(op.inputs[:3], "qkv", strict=True))
     queries, keys, dtype = emitter.shape(q)[2], emitter.shape(k)[2], emitter.dtype(q)
     scores = scores_of(emitter, q, k, _scale(op, emitter.shape(q)[3]))
@@ -45,11 +46,11 @@ def multi_head_attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
         scores = emitter.each("Add", "biased", scores, op.inputs[5])
     if op.has_input(4):
         valid = _valid(emitter, op.inputs[4], keys)
-        low = emitter.scalar(_number(op, "mask_filter_value", _FILTER), dtype, "filter")
+        low = emitter.scalar(number(op, "mask_filter_value", _FILTER), dtype, "filter")
         left_out = emitter.each("Where", "filtered", valid, emitter.scalar(0.0, dtype, "nought"), low)
         scores = emitter.each("Add", "left_out", scores, left_out)
     masks = []
-    if _whole(op, "unidirectional", 0):
+    if integer(op, "unidirectional", 0):
         rows = emitter.constant(np.arange(queries, dtype=np.int64).reshape(-1, 1), "rows")
         columns = emitter.constant(np.arange(keys, dtype=np.int64), "columns")
         masks.append(emitter.each("GreaterOrEqual", "is_past", rows, columns, dtype=DType.BOOL))
@@ -106,16 +107,16 @@ def group_query_attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
         return None
     counts = (step.heads, step.own, step.own)
     q, k, v = (by_head(emitter, name, of, part) for name, of, part in zip(op.inputs[:3], counts, "qkv", strict=True))
-    if _whole(op, "do_rotary", 0):
+    if integer(op, "do_rotary", 0):
         cosine, sine = _angles(emitter, op, step)
-        interleaved = bool(_whole(op, "rotary_interleaved", 0))
+        interleaved = bool(integer(op, "rotary_interleaved", 0))
         q, k = (
             _rotated(emitter, x, cosine, sine, part, interleaved=interleaved)
             for x, part in ((q, "q.rotary"), (k, "k.rotary"))
         )
     pasts = [op.inputs[slot] if op.has_input(slot) else "" for slot in (3, 4)]
     k, v = (_cache(emitter, step, new, past, part) for new, past, part in zip((k, v), pasts, "kv", strict=True))
-    scores = scores_of(emitter, q, k, _scale(op, emitter.shape(q)[3]), _number(op, "softcap", 0.0))
+    scores = scores_of(emitter, q, k, _scale(op, emitter.shape(q)[3]), number(op, "softcap", 0.0))
     groups = step.own if step.own != step.heads else 0
     if op.has_input(10):
         added = in_groups(emitter, _longer(emitter, op.inputs[10], 3, step.rows, "added"), groups, "added.groups")
@@ -141,7 +142,7 @@ def _step(emitter: Emitter, op: Op) -> _Step | None:
         rows = max(past, int(total.item()))
     else:
         return None
-    heads, own = _whole(op, "num_heads"), _whole(op, "kv_num_heads")
+    heads, own = integer(op, "num_heads"), integer(op, "kv_num_heads")
     if rows < max(past, new) or heads % own:
         return None
     is_known_prompt = total is not None and int(total.item()) == new
@@ -177,7 +178,7 @@ def _seen(emitter: Emitter, op: Op, step: _Step, groups: int) -> list[str]:
     """Which keys a query sees: none behind its own, and those of its window."""
     rows, columns = _rows(emitter, step, "rows"), _columns(emitter, step, "columns")
     masks = [emitter.each("GreaterOrEqual", "is_past", rows, columns, dtype=DType.BOOL)]
-    window = _whole(op, "local_window_size", -1)
+    window = integer(op, "local_window_size", -1)
     if window > 0:
         size = emitter.scalar(window, step.dtype, "window")
         first = emitter.each("Sub", "rows.left", rows, size)
@@ -191,7 +192,7 @@ def _sink(emitter: Emitter, op: Op, scores: str, groups: int) -> str:
     if op.has_input(11):
         (heads,) = emitter.shape(op.inputs[11])
         return in_groups(emitter, emitter.reshape(op.inputs[11], (1, heads, 1, 1), "sink"), groups, "sink.groups")
-    return emitter.scalar(0.0, emitter.dtype(scores), "sink") if _whole(op, "smooth_softmax", 0) else ""
+    return emitter.scalar(0.0, emitter.dtype(scores), "sink") if integer(op, "smooth_softmax", 0) else ""
 
 
 def _cache(emitter: Emitter, step: _Step, new: str, past: str, part: str) -> str:
@@ -300,17 +301,5 @@ def _rotated(emitter: Emitter, x: str, cosine: str, sine: str, part: str, *, int
     return emitter.concat(parts, 3, part)
 
 
-def _whole(op: Op, name: str, default: int | None = None) -> int:
-    value = op.attribute(name, default)
-    assert isinstance(value, int), f"{name} is a whole number"
-    return value
-
-
-def _number(op: Op, name: str, default: float) -> float:
-    value = op.attribute(name, default)
-    assert isinstance(value, int | float), f"{name} is a number"
-    return float(value)
-
-
 def _scale(op: Op, size: int) -> float:
-    return _number(op, "scale", 0.0) or 1 / math.sqrt(size)
+    return number(op, "scale", 0.0) or 1 / math.sqrt(size)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from planner.graph.attributes import number
 from planner.graph.decompositions.batch_statistics import normalised_by_batch
 from planner.graph.decompositions.parts.softmax import axis_of
 from planner.graph.decompositions.registry import Purpose, stands_for
@@ -15,12 +16,6 @@ from planner.graph.emitter import Emitter
 from planner.graph.model import DType, Op
 
 _HALVES = (DType.FLOAT16, DType.BFLOAT16)
-
-
-def _number(op: Op, name: str, default: float) -> float:
-    value = op.attribute(name, default)
-    assert isinstance(value, int | float), f"{name} is a number"
-    return float(value)
 
 
 def _widened(emitter: Emitter, op: Op) -> str:
@@ -73,7 +68,7 @@ def layer_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     dtype = emitter.dtype(op.inputs[0])
     x = _widened(emitter, op)
     axes = range(axis_of(emitter, op, -1), emitter.rank(x))
-    normal, mean, inverse = _standard(emitter, x, axes, _number(op, "epsilon", 1e-5))
+    normal, mean, inverse = _standard(emitter, x, axes, number(op, "epsilon", 1e-5))
     y = _learned(emitter, emitter.cast(normal, dtype, "narrow"), op.inputs[1], _slot(op, 2))
     statistics = []
     for output, made, part in zip(op.outputs[1:], (mean, inverse), ("mean.out", "inverse.out"), strict=False):
@@ -88,7 +83,7 @@ def rms_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     x = _widened(emitter, op)
     axes = range(axis_of(emitter, op, -1), emitter.rank(x))
     power = emitter.reduce("ReduceMean", emitter.each("Mul", "squared", x, x), axes, "power")
-    normal = emitter.each("Mul", "normal", x, _inverse_deviation(emitter, power, _number(op, "epsilon", 1e-5)))
+    normal = emitter.each("Mul", "normal", x, _inverse_deviation(emitter, power, number(op, "epsilon", 1e-5)))
     return (_learned(emitter, emitter.cast(normal, dtype, "narrow"), op.inputs[1], ""),)
 
 
@@ -99,7 +94,7 @@ def instance_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     rank = emitter.rank(x)
     if rank < 3:
         return None
-    normal, _, _ = _standard(emitter, x, range(2, rank), _number(op, "epsilon", 1e-5))
+    normal, _, _ = _standard(emitter, x, range(2, rank), number(op, "epsilon", 1e-5))
     scale, bias = (_by_channel(emitter, op.inputs[slot], rank, part) for slot, part in ((1, "scale.c"), (2, "bias.c")))
     return (_learned(emitter, normal, scale, bias),)
 
@@ -114,7 +109,7 @@ def group_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     if channels % groups:
         return None
     x = emitter.reshape(_widened(emitter, op), (shape[0], groups, channels // groups, *spatial), "grouped")
-    normal, _, _ = _standard(emitter, x, range(2, emitter.rank(x)), _number(op, "epsilon", 1e-5))
+    normal, _, _ = _standard(emitter, x, range(2, emitter.rank(x)), number(op, "epsilon", 1e-5))
     normal = emitter.cast(normal, dtype, "narrow")
     if emitter.opset >= 21:
         flat = emitter.reshape(normal, shape, "flat")
@@ -150,7 +145,7 @@ def batch_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     x, scale, bias, *running = op.inputs
     if emitter.rank(x) < 2 or not emitter.tensor(x).elements:
         return None
-    epsilon, momentum = _number(op, "epsilon", 1e-5), _number(op, "momentum", 0.9)
+    epsilon, momentum = number(op, "epsilon", 1e-5), number(op, "momentum", 0.9)
     wide = _widened(emitter, op)  # of 65,504 ones in float16 the sum is infinite
     made = normalised_by_batch(emitter, wide, scale, bias, running, epsilon=epsilon, momentum=momentum)
     return (emitter.cast(made.y, emitter.dtype(x), "narrow"), *made.following)
