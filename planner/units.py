@@ -236,6 +236,11 @@ def format_bytes(count: Number, unit: ByteUnit | str = ByteUnit.DECIMAL) -> str:
     raise AssertionError("unreachable: the last name returns")
 
 
+def binary(count: Number) -> str:
+    """Bytes of memory: ``11.9 GiB``, the unit in which devices are sold."""
+    return format_bytes(count, ByteUnit.BINARY)
+
+
 def format_seconds(seconds: Number) -> str:
     """A time for a table, three significant digits: ``4.53 us``, ``12.1 ms``, ``3.2 s``."""
     for scale, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):

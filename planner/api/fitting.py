@@ -23,7 +23,7 @@ from planner.planning.session import Session
 from planner.progress import Progress
 from planner.results import FitResult
 from planner.runtime.values.results import write_bytes
-from planner.units import ByteUnit, format_bytes, parse_duration
+from planner.units import binary, parse_duration
 from planner.whole import try_file
 
 
@@ -147,7 +147,7 @@ def _write(
     if count not in found.plans:
         raise InfeasibleError(
             f"--plan {count}: no plan was found that fits on {count} workers",
-            facts=(f"every plan takes {format_bytes(row.at_least_bytes, ByteUnit.BINARY)} at least on some worker",),
+            facts=(f"every plan takes {binary(row.at_least_bytes)} at least on some worker",),
             hint=f"write --plan {found.answer.workers}" if found.answer.workers else "a smaller batch takes less",
         )
     target, trial, again = found.plans[count]

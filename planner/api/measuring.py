@@ -27,7 +27,7 @@ from planner.runtime.measure.ops import MeasureError, Stopwatch, made_up
 from planner.runtime.values.samples import indexed_size
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import LocalOp
-from planner.units import ByteUnit, format_bytes
+from planner.units import binary
 from planner.verify.execute import to_model
 
 
@@ -111,7 +111,7 @@ class PartTimes:
         part = job.part
         held = _held_bytes(part)
         if held > self._limit_bytes:
-            sizes = [format_bytes(size, ByteUnit.BINARY) for size in (held, self._limit_bytes)]
+            sizes = [binary(size) for size in (held, self._limit_bytes)]
             raise MeasureError(f"its tensors take {sizes[0]}, and {sizes[1]} may be taken")
         timing = self._stopwatch.time(*_model(job))
         seconds = rounded_seconds(timing.seconds)

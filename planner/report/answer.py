@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from planner.reasons import Delivery, RunnerUp, Why
 from planner.report.console import ReportConsole
 from planner.report.drawing import by_region, drawn, region_text
-from planner.report.facts import counted, memory
-from planner.units import format_bytes, format_ratio
+from planner.report.facts import counted
+from planner.units import binary, format_bytes, format_ratio
 
 _SHOWN_DELIVERIES = 12
 _SHOWN_REGIONS = 4
@@ -105,7 +105,7 @@ def _runner_up_item(one: RunnerUp) -> tuple[tuple[str, ...], str, str]:
     more = f"{'+' if one.more_bytes >= 0 else '-'}{format_bytes(abs(one.more_bytes))}"
     said = []
     if one.lacking_bytes is not None:
-        said.append(f"does not fit by {memory(one.lacking_bytes)}" if one.lacking_bytes else "fits")
+        said.append(f"does not fit by {binary(one.lacking_bytes)}" if one.lacking_bytes else "fits")
     if one.changed:
         more_names = len(one.changed) - _SHOWN_CHANGED
         shown = ", ".join(one.changed[:_SHOWN_CHANGED]) + (f" and {more_names} more" if more_names > 0 else "")

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 
 from planner.cost.distance import Distance
 from planner.report.console import ReportConsole
-from planner.report.facts import memory
 from planner.results import OpMemory
-from planner.units import format_bytes
+from planner.units import binary, format_bytes
 
 _ROOM_FOR_HEADS = 110
 """Columns from which on heads stand in a line."""
@@ -48,8 +47,8 @@ def op_memory(console: ReportConsole, ops: Iterable[OpMemory]) -> None:
     rows = [
         (
             row.op,
-            memory(row.at_once_bytes),
-            "-" if row.in_steps_bytes is None else memory(row.in_steps_bytes),
+            binary(row.at_once_bytes),
+            "-" if row.in_steps_bytes is None else binary(row.in_steps_bytes),
             f"{row.count} along {row.variable}" if row.count else "-",
             "in steps" if row.is_stepped else "at once",
         )

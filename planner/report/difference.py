@@ -9,7 +9,7 @@ from planner.artifacts.plan import Plan
 from planner.graph.patterns import counted
 from planner.planning.difference import Change, Difference, OpSide, Side, TensorSide
 from planner.report.sheet import Sheet
-from planner.units import ByteUnit, Number, format_bytes, format_ratio, format_seconds
+from planner.units import Number, binary, format_bytes, format_ratio, format_seconds
 
 SHOWN_DIFFERENCES: Final = 20
 _MATCHED_BY = {
@@ -54,7 +54,7 @@ def _totals(a: Plan, b: Plan) -> Iterator[tuple[str, ...]]:
     yield _total("moved", a.moved_bytes, b.moved_bytes, format_bytes)
     yield _total("excess", a.excess_bytes, b.excess_bytes, format_bytes)
     yield _total("cost (moved and excess)", a.cost, b.cost, format_bytes)
-    yield _total("memory per worker", max(a.peak_bytes), max(b.peak_bytes), _binary)
+    yield _total("memory per worker", max(a.peak_bytes), max(b.peak_bytes), binary)
     times = [None if plan.estimate is None else plan.estimate.estimated_seconds for plan in (a, b)]
     if times != [None, None]:
         yield _total("estimated time", times[0], times[1], format_seconds)
@@ -67,10 +67,6 @@ def _workers(plan: Plan) -> str:
 
 def _topology(plan: Plan) -> str:
     return "none" if plan.estimate is None else plan.estimate.topology
-
-
-def _binary(count: Number) -> str:
-    return format_bytes(count, ByteUnit.BINARY)
 
 
 def _gap(plan: Plan) -> str:

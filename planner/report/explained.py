@@ -10,10 +10,10 @@ from planner.graph.model import Role
 from planner.report.answer import answer
 from planner.report.bounds import bounds, op_memory
 from planner.report.console import ReportConsole
-from planner.report.facts import counted, memory, plan_facts, undescribed
+from planner.report.facts import counted, plan_facts, undescribed
 from planner.report.planned import and_more, cause_item
 from planner.results import Explanation, TensorRow
-from planner.units import format_bytes, format_ratio
+from planner.units import binary, format_bytes, format_ratio
 
 _SHOWN_TENSORS = 10
 _SHOWN_CAUSES = 5
@@ -75,7 +75,7 @@ def _in_brief(console: ReportConsole, result: Explanation) -> None:
         console.print()
         # An activation is held for a part of the iteration, so that these do not add up to memory.
         console.print_text("what several workers have, and what the copies take over all of them, if not all at once:")
-        console.print_items([((memory(one.held_bytes),), and_more(one.names), one.reason) for one in result.kept])
+        console.print_items([((binary(one.held_bytes),), and_more(one.names), one.reason) for one in result.kept])
     tilings(console, result.tensors)
     undescribed(console, plan.undescribed)
     console.print()

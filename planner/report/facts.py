@@ -9,15 +9,10 @@ from planner.graph import patterns
 from planner.machine.rates import Rates
 from planner.report.console import ReportConsole
 from planner.report.estimate import estimate_facts
-from planner.units import ByteUnit, format_bytes, format_ratio, format_seconds
+from planner.units import binary, format_bytes, format_ratio, format_seconds
 
 _SHOWN_UNSPLIT = 5
 _SHOWN_PATTERNS = 4
-
-
-def memory(count: int) -> str:
-    """Bytes that a worker holds: ``11.9 GiB``, the unit in which devices are sold."""
-    return format_bytes(count, ByteUnit.BINARY)
 
 
 def counted(number: int, what: str, plural: str = "s") -> str:
@@ -98,7 +93,7 @@ def recomputed(plan: Plan) -> list[tuple[str, str]]:
     kept = _patterns(again.kept)
     if not again.tensors:
         return [("computed again", f"nothing: no blocks repeat, and all activations are kept: {kept}")]
-    saved = f"saves {memory(again.saved_bytes)} a worker" if again.saved_bytes > 0 else "saves no memory"
+    saved = f"saves {binary(again.saved_bytes)} a worker" if again.saved_bytes > 0 else "saves no memory"
     costs = f"costs {format_ratio(again.work_share)} of the work"
     return [("kept", kept or "nothing"), ("computed again", f"{_patterns(again.tensors)}; {saved}, {costs}")]
 
@@ -131,8 +126,8 @@ def plan_facts(plan: Plan) -> list[tuple[str, str]]:
 
 def memory_needed(plan: Plan) -> str:
     """What the worker that needs most takes, or the least that it can be where no program tells."""
-    taken, limits = memory(max(plan.peak_bytes)), plan.asked.limit_bytes
-    there = dict.fromkeys(map(memory, (min(limits), max(limits)))) if limits else ()
+    taken, limits = binary(max(plan.peak_bytes)), plan.asked.limit_bytes
+    there = dict.fromkeys(map(binary, (min(limits), max(limits)))) if limits else ()
     given = f"; it may take {' to '.join(there)}" if there else ""
     if not plan.has_program:
         return f"at least {taken}: what lies there op by op{given}"

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TextIO
 
 from planner.report.console import ReportConsole
-from planner.report.facts import memory
 from planner.results import FitAnswer, FitResult, FitRow, WhyNot
-from planner.units import format_bytes, format_seconds
+from planner.units import binary, format_bytes, format_seconds
 
 
 def print_fit(result: FitResult, file: TextIO) -> None:
@@ -33,7 +32,7 @@ def print_fit(result: FitResult, file: TextIO) -> None:
 
 def verdict(answer: FitAnswer, result: FitResult) -> str:
     """The answer in one sentence."""
-    where = f"with {memory(answer.memory_bytes)} each"
+    where = f"with {binary(answer.memory_bytes)} each"
     if answer.topology is not None:
         where = f"of {answer.topology}, {where}"
     within = (
@@ -50,9 +49,9 @@ def columns_and_rows(answer: FitAnswer, result: FitResult) -> tuple[list[str], l
     columns: dict[str, list[str]] = {
         "GPUs": [f"{row.workers:,}" for row in answer.rows],
         "fits": ["yes" if row.fits else "no" for row in answer.rows],
-        "at least": [memory(row.at_least_bytes) for row in answer.rows],
+        "at least": [binary(row.at_least_bytes) for row in answer.rows],
         "least found": [_least(row) for row in answer.rows],
-        "plan takes": ["-" if row.plan_bytes is None else memory(row.plan_bytes) for row in answer.rows],
+        "plan takes": ["-" if row.plan_bytes is None else binary(row.plan_bytes) for row in answer.rows],
         **_again("least again", [row.least_recompute for row in answer.rows]),
         **_again("plan again", [row.recompute for row in answer.rows]),
         "moved": ["-" if row.moved_bytes is None else format_bytes(row.moved_bytes) for row in answer.rows],
@@ -80,7 +79,7 @@ def _again(head: str, which: list[str | None]) -> dict[str, list[str]]:
 def _least(row: FitRow) -> str:
     if row.least_bytes is None:
         return "-"
-    return f"{'' if row.is_by_program else 'about '}{memory(row.least_bytes)}"
+    return f"{'' if row.is_by_program else 'about '}{binary(row.least_bytes)}"
 
 
 def _batch(row: FitRow, batches: tuple[int, int]) -> str:
@@ -92,13 +91,13 @@ def _batch(row: FitRow, batches: tuple[int, int]) -> str:
 def why_not(why: WhyNot, answer: FitAnswer, result: FitResult) -> str:
     """Why so many GPUs are too few."""
     row = next(row for row in answer.rows if row.workers == why.workers)
-    taken = ", ".join(f"{memory(size)} {said}" for said, size in why.purpose_bytes.items())
-    said = f"while {why.op} runs, every plan takes {memory(row.at_least_bytes)} at least on some worker: {taken}"
+    taken = ", ".join(f"{binary(size)} {said}" for said, size in why.purpose_bytes.items())
+    said = f"while {why.op} runs, every plan takes {binary(row.at_least_bytes)} at least on some worker: {taken}"
     if row.fits and result.within_seconds is not None:
         seconds = "unknown" if row.estimated_seconds is None else format_seconds(row.estimated_seconds)
         return f"why not {why.workers}: the fastest plan that fits is estimated to take {seconds}"
     if row.least_bytes is not None and row.at_least_bytes <= answer.memory_bytes:
-        said = f"the leanest plan that was found takes {memory(row.least_bytes)}; {said}"
+        said = f"the leanest plan that was found takes {binary(row.least_bytes)}; {said}"
     return f"why not {why.workers}: {said}"
 
 

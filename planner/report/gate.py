@@ -10,7 +10,7 @@ from planner.gate.verdict import CheckResult, OpGrowth, Verdict
 from planner.graph.patterns import counted, without_numbers
 from planner.report.annotation import Annotation
 from planner.report.sheet import Sheet
-from planner.units import ByteUnit, format_bytes, format_ratio
+from planner.units import binary, format_bytes, format_ratio
 
 _SHOWN_OPS = 12
 _SHOWN_NAMES = 3
@@ -86,7 +86,7 @@ def _row(verdict: Verdict) -> tuple[str, ...]:
         str(verdict.workers),
         format_bytes(now.cost),
         format_bytes(now.moved_bytes),
-        format_bytes(now.peak_bytes, ByteUnit.BINARY),
+        binary(now.peak_bytes),
         _gap(now.certified_gap),
         word,
     )

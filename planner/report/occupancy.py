@@ -9,10 +9,11 @@ from typing import Final, TextIO
 from planner.graph.purposes import Purpose
 from planner.partition.occupancy import Held, Occupancy
 from planner.report.console import ReportConsole
-from planner.report.facts import counted, memory, memory_needed
+from planner.report.facts import counted, memory_needed
 from planner.report.planned import and_more
 from planner.report.stretches import fullest_moments
 from planner.results import MemoryResult
+from planner.units import binary
 
 LETTERS: Final[Mapping[Purpose, str]] = MappingProxyType(
     {
@@ -53,7 +54,7 @@ def print_memory(result: MemoryResult, file: TextIO) -> None:
         [
             ("model", result.plan.model),
             ("worker", _worker(result)),
-            ("holds", f"{memory(found.total_bytes)} of tensors at most, in {_moment(found.fullest, last)}"),
+            ("holds", f"{binary(found.total_bytes)} of tensors at most, in {_moment(found.fullest, last)}"),
             *(
                 []
                 if result.plan.has_program
@@ -88,11 +89,11 @@ def _worker(result: MemoryResult) -> str:
         return "the only one"
     if min(peaks) == max(peaks):
         return f"{worker} of {len(peaks)}, which all need as much"
-    if memory(min(peaks)) == memory(max(peaks)):
+    if binary(min(peaks)) == binary(max(peaks)):
         return f"{worker} of {len(peaks)}, which all need about as much"
     most, least = peaks.index(max(peaks)), peaks.index(min(peaks))
     others = [
-        f"worker {other} needs {what}, {memory(peaks[other])}"
+        f"worker {other} needs {what}, {binary(peaks[other])}"
         for other, what in ((most, "most"), (least, "least"))
         if other != worker
     ]
@@ -102,8 +103,8 @@ def _worker(result: MemoryResult) -> str:
 
 def _limit(limit: int, total: int) -> str:
     if total > limit:
-        return f"{memory(limit)}, which is {memory(total - limit)} too little"
-    return f"{memory(limit)}, of which {memory(limit - total)} are left"
+        return f"{binary(limit)}, which is {binary(total - limit)} too little"
+    return f"{binary(limit)}, of which {binary(limit - total)} are left"
 
 
 def _moment(moment: int, last: int) -> str:
@@ -111,13 +112,13 @@ def _moment(moment: int, last: int) -> str:
 
 
 def _share(size: int, found: Occupancy) -> tuple[str, str]:
-    return memory(size), f"{100 * size / found.total_bytes:.1f}%"
+    return binary(size), f"{100 * size / found.total_bytes:.1f}%"
 
 
 def _group(group: Sequence[Held], found: Occupancy, last: int) -> tuple[tuple[str, str], str, str]:
     first = group[0]
     made = f" made by {first.op_type}" if first.op_type else ""
-    each = f", {memory(first.size_bytes)} each" if len(group) > 1 else ""
+    each = f", {binary(first.size_bytes)} each" if len(group) > 1 else ""
     since = f"from step {first.first:,}" if first.first else "from the beginning"
     until = f"to step {first.last:,}" if first.last < last else "to the end"
     held = f"held {since} {until}" if first.first or first.last < last else "held all the time"
@@ -134,7 +135,7 @@ def drawn(found: Occupancy, begins: Mapping[str, int], columns: int) -> list[str
         columns: how wide lines may be.
     """
     total, count = found.total_bytes, len(found.held_bytes)
-    labels = [memory(total), *[""] * (_ROWS // 2 - 1), memory(total // 2), *[""] * (_ROWS // 2 - 1), "0 B"]
+    labels = [binary(total), *[""] * (_ROWS // 2 - 1), binary(total // 2), *[""] * (_ROWS // 2 - 1), "0 B"]
     side = max(map(len, labels))
     width = max(20, columns - side - 2)
     moments = fullest_moments(found.held_bytes, width)

@@ -9,11 +9,11 @@ from planner.cost.seconds.simulated import differs
 from planner.reasons import Cause, Outlook, Summary
 from planner.report.console import ReportConsole
 from planner.report.estimate import beside_facts, source_facts
-from planner.report.facts import counted, cuts_text, gap, memory, restrictions, slowest, table_facts, undescribed
+from planner.report.facts import counted, cuts_text, gap, restrictions, slowest, table_facts, undescribed
 from planner.report.simulated import simulated_text
 from planner.results import AnotherEffort, PlanResult
 from planner.search.user_rules.prices import Price
-from planner.units import format_bytes, format_ratio, format_seconds
+from planner.units import binary, format_bytes, format_ratio, format_seconds
 
 
 def plan(result: PlanResult, file: TextIO) -> None:
@@ -35,7 +35,7 @@ def plan(result: PlanResult, file: TextIO) -> None:
             *restrictions(found),
             *(("warning", warning) for warning in result.warnings),
             *constant_inputs(result.values),
-            ("state", f"{memory(result.state_bytes)} in all"),
+            ("state", f"{binary(result.state_bytes)} in all"),
             ("search", f"{format_seconds(result.search_seconds)}, from file to files {_total(result)}"),
             ("written to", str(result.directory)),
             *([] if result.has_models else [("models", "not written: `tofu build` makes them, or `tofu run`")]),
@@ -70,7 +70,7 @@ def outlooks(console: ReportConsole, summary: Summary) -> None:
     if any(way.estimated_seconds is not None for way in ways):
         rows.append(("estimated time", [_or_none(way.estimated_seconds, format_seconds) for way in ways]))
     if summary.limit_bytes is not None:
-        rows.append((f"fits in {memory(summary.limit_bytes)}", [_fits(way) for way in ways]))
+        rows.append((f"fits in {binary(summary.limit_bytes)}", [_fits(way) for way in ways]))
     widest = max(len(name) for name, _ in rows)
     console.print_line(" " * widest + "".join(f"  {head:>16}" for head in heads))
     for name, cells in rows:
@@ -109,7 +109,7 @@ def constant_inputs(values: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 
 def _memory(way: Outlook) -> str:
     least = "at least " if way.is_least_memory else ""
-    return "-" if way.memory_bytes is None else least + memory(way.memory_bytes)
+    return "-" if way.memory_bytes is None else least + binary(way.memory_bytes)
 
 
 def _or_none(value: float | None, text: Callable[[float], str]) -> str:

@@ -9,11 +9,11 @@ from planner.report.console import ReportConsole
 from planner.report.door import door_fact
 from planner.report.estimate import beside_measurement
 from planner.report.explained import explain
-from planner.report.facts import counted, memory
+from planner.report.facts import counted
 from planner.report.planned import and_more, constant_inputs, plan
 from planner.report.simulated import simulated_text
 from planner.results import Comparison, ComparisonRow, GradResult, ParameterRow, ReportResult, ZooModels, ZooResult
-from planner.units import format_bytes, format_loss, format_ratio, format_seconds
+from planner.units import binary, format_bytes, format_loss, format_ratio, format_seconds
 
 if TYPE_CHECKING:
     from planner.runtime.measure.profile import Profile
@@ -127,11 +127,11 @@ def run(result: RunResult, file: TextIO, *, is_told: bool = False) -> None:
     agree = all(fetch.predicted_bytes == fetch.moved_bytes for fetch in result.fetches)
     peaks = (arena + inside for arena, inside in zip(result.arena_bytes, result.workspace_bytes, strict=True))
     most = max(result.staging_bytes)
-    staged = f", {memory(most)} for copies between workers" if most else ""
+    staged = f", {binary(most)} for copies between workers" if most else ""
     facts = [
         ("predicted", f"{result.predicted_bytes:,} bytes per step, in {counted(len(result.fetches), 'fetch', 'es')}"),
         ("moved", f"{result.moved_bytes:,} bytes per step, " + ("equal" if agree else "NOT equal") + " in every fetch"),
-        ("memory per worker", f"{memory(max(peaks))} of tensors at most" + staged),
+        ("memory per worker", f"{binary(max(peaks))} of tensors at most" + staged),
     ]
     if result.on_gpus is not None:
         taken = ", ".join(f"{format_bytes(size)} on GPU {device}" for device, size in result.on_gpus.beside_bytes)
@@ -309,7 +309,7 @@ def compare(result: Comparison, file: TextIO) -> None:
                 marks.get(row.strategy, ""),
                 format_bytes(row.moved_bytes),
                 f"{amount(row) / found:.2f}" if found else "",
-                memory(row.peak_bytes or 0),
+                binary(row.peak_bytes or 0),
                 "" if row.estimated_seconds is None else format_seconds(row.estimated_seconds),
                 "" if sources is None else f"{sources.measured_ops:,} of {sources.ops:,} ops",
                 format_bytes(row.excess_bytes or 0),

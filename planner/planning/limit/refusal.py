@@ -9,7 +9,7 @@ from planner.errors import InfeasibleError
 from planner.graph.model import Graph
 from planner.graph.purposes import Purpose
 from planner.partition.occupancy import occupancy, tightest
-from planner.units import ByteUnit, format_bytes
+from planner.units import binary
 
 _SHOWN_TENSORS = 5
 _MOST_TIMES_WORKERS = 64
@@ -33,18 +33,18 @@ def does_not_fit(program: Program, graph: Graph, limits: Sequence[int], least: S
     fullest = max(range(len(least)), key=least.__getitem__)
     bound = -(-least[fullest] // workers)
     of = "every plan that computes the same again" if graph.copies else "every plan"
-    facts.append(f"{of} takes {_size(bound)} at least on some worker, at {graph.ops[fullest].name}")
+    facts.append(f"{of} takes {binary(bound)} at least on some worker, at {graph.ops[fullest].name}")
     largest = found.at(found.fullest)[:_SHOWN_TENSORS]
-    facts += [f"{one.buffer} ({one.purpose.value}): {_size(one.size_bytes)}" for one in largest]
+    facts += [f"{one.buffer} ({one.purpose.value}): {binary(one.size_bytes)}" for one in largest]
     enough = max(peaks)
     about = -(-workers * peaks[worker] // max(1, limit))
     others = "no number of workers would"
     if about <= _MOST_TIMES_WORKERS * workers:
         others = f"so might about {about} workers"
     return InfeasibleError(
-        f"no plan was found that fits: worker {worker} needs {_size(peaks[worker])} at least, and has {_size(limit)}",
+        f"no plan was found that fits: worker {worker} needs {binary(peaks[worker])} at least, and has {binary(limit)}",
         facts=tuple(facts),
-        hint=f"{_size(enough)} for each of the {workers} workers would do (--memory {enough}B); {others}",
+        hint=f"{binary(enough)} for each of the {workers} workers would do (--memory {enough}B); {others}",
         lacking_bytes=peaks[worker] - limit,
     )
 
@@ -65,17 +65,17 @@ def cannot_fit(
     for name, size in taken.items():
         sums[meant[name]] = sums.get(meant[name], 0) + size
     largest = sorted(taken.items(), key=lambda item: (-item[1], item[0]))[:_SHOWN_TENSORS]
-    there = f"each of the {workers} has {_size(limits[0])}"
+    there = f"each of the {workers} has {binary(limits[0])}"
     if len(set(limits)) > 1:
-        there = f"the {workers} workers have {_size(sum(limits))} in all"
+        there = f"the {workers} workers have {binary(sum(limits))} in all"
     elif workers == 1:
-        there = f"it has {_size(limits[0])}"
+        there = f"it has {binary(limits[0])}"
     enough = -(-total // workers)
     return InfeasibleError(
-        f"no plan fits: every plan takes {_size(enough)} at least on some worker, and {there}",
+        f"no plan fits: every plan takes {binary(enough)} at least on some worker, and {there}",
         facts=(
-            f"of {_size(total)} on all workers together, while {op} runs: {_listing(sums)}",
-            *(f"{name} ({meant[name].value}): {_size(size)}" for name, size in largest),
+            f"of {binary(total)} on all workers together, while {op} runs: {_listing(sums)}",
+            *(f"{name} ({meant[name].value}): {binary(size)}" for name, size in largest),
         ),
         hint=f"no fewer than {-(-total // max(limits)):,} workers can hold it",
         lacking_bytes=enough - sum(limits) // workers,
@@ -84,7 +84,7 @@ def cannot_fit(
 
 def _listing(amounts: Mapping[Purpose, int]) -> str:
     ordered = sorted(amounts.items(), key=lambda item: -item[1])
-    return ", ".join(f"{_size(size)} {purpose.value}" for purpose, size in ordered)
+    return ", ".join(f"{binary(size)} {purpose.value}" for purpose, size in ordered)
 
 
 def with_activations_again(refused: InfeasibleError, least: int, limits: Sequence[int]) -> InfeasibleError:
@@ -97,13 +97,9 @@ def with_activations_again(refused: InfeasibleError, least: int, limits: Sequenc
     """
     each = -(-least // len(limits))
     would = "would do, if a plan comes near to that" if least <= sum(limits) else "is too much as well"
-    again = f"with activations computed again every plan takes {_size(each)} at least, which {would}"
+    again = f"with activations computed again every plan takes {binary(each)} at least, which {would}"
     hint = "write --recompute auto" if least <= sum(limits) else refused.hint
     return InfeasibleError(refused.what, facts=(*refused.facts, again), hint=hint, lacking_bytes=refused.lacking_bytes)
-
-
-def _size(count: int) -> str:
-    return format_bytes(count, ByteUnit.BINARY)
 
 
 def with_batch(refused: InfeasibleError, batch: str) -> InfeasibleError:

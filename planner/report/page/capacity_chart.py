@@ -9,7 +9,7 @@ from typing import Final
 
 from planner.report.page.charts import WIDTH
 from planner.report.page.markup import Markup, element
-from planner.units import ByteUnit, format_bytes
+from planner.units import binary
 
 _LEFT: Final = 80.0
 _INSET: Final = 30.0
@@ -80,7 +80,7 @@ def capacity_chart(points: Sequence[CapacityPoint], limit: int) -> Markup:
         _line(bounds, _BOUND, "3 3"),
         _line(known, _BOUND, None),
         element("path", d=f"M{_LEFT:g} {scale.y(limit):.1f}H{WIDTH:g}", stroke=_LACKS, stroke_width=2, class_="limit"),
-        _text(f"limit {_memory(limit)}", WIDTH, scale.y(limit) - 5, "end", 11, fill="#A04000"),
+        _text(f"limit {binary(limit)}", WIDTH, scale.y(limit) - 5, "end", 11, fill="#A04000"),
         *_marks(points, scale),
         _text("workers", WIDTH, base + 32, "end", 10),
         _text("full: fits; hollow: does not; broken line: no plan takes less", _LEFT, 12, "start", 11),
@@ -98,7 +98,7 @@ def _axes(scale: _Scale, counts: Sequence[int]) -> list[Markup]:
     for power in range(scale.low, scale.high + 1, -(-(scale.high - scale.low) // _MOST_TICKS)):
         at = scale.y(2**power)
         parts.append(element("path", d=f"M{_LEFT - 4:g} {at:.1f}H{_LEFT:g}", stroke="#888"))
-        parts.append(_text(_memory(2**power), _LEFT - 7, at + 3, "end", 10))
+        parts.append(_text(binary(2**power), _LEFT - 7, at + 3, "end", 10))
     written = -math.inf
     for count in counts:
         at = scale.x(count)
@@ -117,8 +117,8 @@ def _marks(points: Sequence[CapacityPoint], scale: _Scale) -> list[Markup]:
     for one in points:
         amount = one.bound_bytes if one.least_bytes is None else one.least_bytes
         left, top = scale.x(one.workers), scale.y(amount)
-        least = "no plan was looked for" if one.least_bytes is None else f"the leanest plan takes {_memory(amount)}"
-        lines = [f"{one.workers:,} workers: {least}", f"every plan takes {_memory(one.bound_bytes)} at least", one.said]
+        least = "no plan was looked for" if one.least_bytes is None else f"the leanest plan takes {binary(amount)}"
+        lines = [f"{one.workers:,} workers: {least}", f"every plan takes {binary(one.bound_bytes)} at least", one.said]
         fill = _FITS if one.fits else "transparent"  # which the pointer finds
         stroke = _FITS if one.fits else _LACKS
         title = element("title", "; ".join(filter(None, lines)))
@@ -128,7 +128,7 @@ def _marks(points: Sequence[CapacityPoint], scale: _Scale) -> list[Markup]:
             # Away from the limit, and from the picture's right end.
             anchor = "end" if left > WIDTH - 2 * _APART else "start"
             aside, below = (-8 if anchor == "end" else 8), (16 if one.fits else -7)
-            parts.append(_text(at_least + _memory(amount), left + aside, top + below, anchor, 10))
+            parts.append(_text(at_least + binary(amount), left + aside, top + below, anchor, 10))
             written = left
     return parts
 
@@ -141,7 +141,3 @@ def _line(places: Sequence[tuple[float, float]], stroke: str, dash: str | None) 
 def _text(text: str, x: float, y: float, anchor: str, size: int, fill: str | None = None) -> Markup:
     where = None if anchor == "start" else anchor
     return element("text", text, x=f"{x:.1f}", y=f"{y:.1f}", font_size=size, text_anchor=where, fill=fill)
-
-
-def _memory(amount: int) -> str:
-    return format_bytes(amount, ByteUnit.BINARY)

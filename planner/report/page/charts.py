@@ -12,7 +12,7 @@ from planner.cost.seconds.simulated import Span
 from planner.report.page.facts import Memory
 from planner.report.page.markup import Markup, element, joined
 from planner.report.stretches import binned_most
-from planner.units import ByteUnit, format_bytes, format_seconds
+from planner.units import binary, format_bytes, format_seconds
 
 WIDTH = 720.0
 _LEFT = 150.0
@@ -67,7 +67,7 @@ def _memory_row(one: Memory, base: float, scale: float, workers: Sequence[int], 
     total = base - scale * one.total_bytes
     said = [
         element("text", _workers(workers), x=0, y=base - _ROW / 2 + 2, font_size=12),
-        element("text", f"reserved {_memory(one.total_bytes)}", x=0, y=base - _ROW / 2 + 17, font_size=11, fill="#444"),
+        element("text", f"reserved {binary(one.total_bytes)}", x=0, y=base - _ROW / 2 + 17, font_size=11, fill="#444"),
         element("path", d=path, fill="#56B4E9"),
         element("path", d=f"M{_LEFT:g} {total:.1f}H{WIDTH:g}", stroke="#0072B2", stroke_dasharray="4 3"),
     ]
@@ -79,13 +79,9 @@ def _memory_row(one: Memory, base: float, scale: float, workers: Sequence[int], 
         at = base - scale * limit
         if at >= base - _ROW + 8:
             said.append(element("path", d=f"M{_LEFT:g} {at:.1f}H{WIDTH:g}", stroke="#D55E00", stroke_width=2))
-        text = f"limit {_memory(limit)}" + ("" if at >= base - _ROW + 8 else ", far above")
+        text = f"limit {binary(limit)}" + ("" if at >= base - _ROW + 8 else ", far above")
         said.append(element("text", text, x=0, y=base - _ROW / 2 + 31, font_size=11, fill="#A04000"))
     return joined(*said)
-
-
-def _memory(amount: int) -> str:
-    return format_bytes(amount, ByteUnit.BINARY)
 
 
 def traffic_chart(between: NDArray[np.int64]) -> Markup:

@@ -13,7 +13,7 @@ from planner.partition.occupancy import Occupancy
 from planner.report.page.charts import WIDTH
 from planner.report.page.markup import Markup, element, joined
 from planner.report.stretches import fullest_moments
-from planner.units import ByteUnit, format_bytes
+from planner.units import binary
 
 PURPOSE_FILL: Final[Mapping[Purpose, str]] = MappingProxyType(
     {
@@ -79,9 +79,9 @@ def occupancy_chart(found: Occupancy, begins: Mapping[str, int], limit: int | No
     scale = _Scale(max(total, limit if limit is not None and is_drawn else 0, 1))
     width = (WIDTH - _LEFT) / len(moments)
     parts = [*_areas(found, moments, scale, width)]
-    parts.append(_line(scale.top(total), "peak", f"peak {_memory(total)}", "#0072B2", "4 3"))
+    parts.append(_line(scale.top(total), "peak", f"peak {binary(total)}", "#0072B2", "4 3"))
     if limit is not None and is_drawn:
-        parts.append(_line(scale.top(limit), "limit", f"limit {_memory(limit)}", "#D55E00", None))
+        parts.append(_line(scale.top(limit), "limit", f"limit {binary(limit)}", "#D55E00", None))
     for line, (part, begin) in enumerate(begins.items()):
         at = _LEFT + (WIDTH - _LEFT) * begin / count
         parts.append(element("path", d=f"M{at:.1f} {_TOP:g}v{_HEIGHT + 6:g}", stroke="#888", stroke_dasharray="2 2"))
@@ -150,9 +150,9 @@ def _hover(found: Occupancy, moment: int, number: int, count: int) -> Markup:
     if rest := total - sum(size for _, size in shown):
         shown.append(("all else", rest))
     lines = [
-        f"step {moment:,}: {_memory(total)}",
-        *(f"{what} {_memory(size)}" for what, size in shown),
-        "largest: " + ", ".join(f"{one.buffer} {_memory(one.size_bytes)}" for one in found.at(moment)[:_NAMED]),
+        f"step {moment:,}: {binary(total)}",
+        *(f"{what} {binary(size)}" for what, size in shown),
+        "largest: " + ", ".join(f"{one.buffer} {binary(one.size_bytes)}" for one in found.at(moment)[:_NAMED]),
     ]
     title = joined(*(joined(line, Markup("&#10;")) for line in lines[:-1]), lines[-1])
     return element(
@@ -172,7 +172,7 @@ def _axes(scale: _Scale, ticks: Sequence[tuple[float, str]]) -> list[Markup]:
     parts = [element("path", d=f"M{_LEFT:g} {_TOP:g}V{base:g}H{WIDTH:g}", stroke="#888", fill="none")]
     for part in range(_TICKS + 1):
         amount = scale.most * part // _TICKS
-        text = _memory(amount) if part else "0"
+        text = binary(amount) if part else "0"
         top = scale.top(amount)
         parts.append(element("path", d=f"M{_LEFT - 4:g} {top:.1f}H{_LEFT:g}", stroke="#888"))
         parts.append(element("text", text, x=_LEFT - 7, y=f"{top + 3:.1f}", font_size=10, text_anchor="end"))
@@ -210,7 +210,3 @@ def _chart(parts: Sequence[Markup], label: str, below: float) -> Markup:
         role="img",
         aria_label=label,
     )
-
-
-def _memory(amount: int) -> str:
-    return format_bytes(amount, ByteUnit.BINARY)

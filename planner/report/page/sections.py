@@ -18,7 +18,7 @@ from planner.report.page.facts import Beside, PlanFacts
 from planner.report.page.markup import Child, Markup, element, joined
 from planner.report.page.memory_charts import occupancy_chart, swatch
 from planner.report.planned import and_more
-from planner.units import ByteUnit, format_bytes, format_ratio, format_seconds
+from planner.units import binary, format_bytes, format_ratio, format_seconds
 
 _SHOWN_DISTANCES = 20
 _SHOWN_BUFFERS = 12
@@ -36,7 +36,7 @@ def verdict(facts: PlanFacts) -> Markup:
     rows: list[tuple[Child, Child]] = [
         ("Workers", f"{plan.workers}, by cuts of {' × '.join(map(str, plan.cuts)) or '1'}"),
         ("Moves", f"{format_bytes(plan.moved_bytes)} in an iteration, over all workers"),
-        ("Memory", f"{_memory(total)} of tensors at most, on worker {worst}{_fit(facts)}"),
+        ("Memory", f"{binary(total)} of tensors at most, on worker {worst}{_fit(facts)}"),
         ("Excess", f"repeated and uneven work, worth {format_bytes(plan.excess_bytes)} of moving"),
         ("Slowest share", f"computing takes {format_ratio(plan.slowest_share - 1)} longer than an even share"),
         ("Gap", _code(gap(facts))),
@@ -99,7 +99,7 @@ def _asked(asked: Asked) -> list[str]:
     """What a plan was asked for, in words."""
     words = [f"{name} {value}" for name, value in plain(asked).items() if name != "limit_bytes"]
     if asked.limit_bytes:
-        sizes = dict.fromkeys(_memory(size) for size in (min(asked.limit_bytes), max(asked.limit_bytes)))
+        sizes = dict.fromkeys(binary(size) for size in (min(asked.limit_bytes), max(asked.limit_bytes)))
         words.insert(0, f"at most {' to '.join(sizes)} for a worker")
     return words
 
@@ -195,7 +195,7 @@ def layers(facts: PlanFacts) -> Markup:
     for column in columns[:_SHOWN_LAYERS]:
         moved = column.upper_bytes + column.lower_bytes
         amounts = (column.computing_bytes, moved, column.held_bytes)
-        texts = (format_bytes(amounts[0]), format_bytes(moved), _memory(column.held_bytes))
+        texts = (format_bytes(amounts[0]), format_bytes(moved), binary(column.held_bytes))
         bars = (_bar(amount / whole, 0.0, _NARROW) for amount, whole in zip(amounts, wholes, strict=True))
         cells = (cell for pair in zip(bars, texts, strict=True) for cell in pair)
         rows.append((element("code", column.label), *cells))
@@ -278,7 +278,7 @@ def _more(runner: RunnerUp, for_time: bool) -> str:
 def _fits(runner: RunnerUp) -> str:
     if runner.lacking_bytes is None:
         return ""
-    return f"does not fit by {_memory(runner.lacking_bytes)}" if runner.lacking_bytes else "fits"
+    return f"does not fit by {binary(runner.lacking_bytes)}" if runner.lacking_bytes else "fits"
 
 
 def memory(facts: PlanFacts) -> Markup:
@@ -288,16 +288,16 @@ def memory(facts: PlanFacts) -> Markup:
     no_limit = " No limit is drawn: the plan is for no topology that could be read, and with no --memory."
     last, total = len(found.held_bytes) - 1, found.total_bytes
     rows: list[tuple[Child, ...]] = [
-        (swatch(purpose), purpose.value, _memory(size), f"{100 * size / total:.1f}%", SAID.get(purpose, ""))
+        (swatch(purpose), purpose.value, binary(size), f"{100 * size / total:.1f}%", SAID.get(purpose, ""))
         for purpose, size in sorted(found.amounts(found.fullest).items(), key=lambda item: -item[1])
     ]
-    rows.append(("", "in all, as planned", _memory(total), "", ""))
+    rows.append(("", "in all, as planned", binary(total), "", ""))
     largest = [
         (
             and_more([one.buffer for one in group]),
             group[0].purpose.value,
-            _memory(group[0].size_bytes),
-            _memory(len(group) * group[0].size_bytes),
+            binary(group[0].size_bytes),
+            binary(len(group) * group[0].size_bytes),
             group[0].op_type or "–",
             f"{group[0].first:,} to {group[0].last:,}" if group[0].first or group[0].last < last else "all steps",
         )
@@ -328,12 +328,12 @@ def _holds(facts: PlanFacts, limit: int | None) -> str:
     found = facts.fullest
     others = "" if len(totals) == 1 else ", as much as all others"
     if min(totals) < max(totals):
-        others = f"; worker {totals.index(min(totals))} holds least, {_memory(min(totals))}"
+        others = f"; worker {totals.index(min(totals))} holds least, {binary(min(totals))}"
     stated = "" if facts.plan.has_program else " The plan states less, for no program was made with it."
-    given = "" if limit is None else f", of {_memory(limit)} that there are"
+    given = "" if limit is None else f", of {binary(limit)} that there are"
     if limit is not None and found.total_bytes > limit:
-        given = f", {_memory(found.total_bytes - limit)} more than there are"
-    return f"Worker {found.worker} holds {_memory(found.total_bytes)} of tensors at most{given}{others}.{stated}"
+        given = f", {binary(found.total_bytes - limit)} more than there are"
+    return f"Worker {found.worker} holds {binary(found.total_bytes)} of tensors at most{given}{others}.{stated}"
 
 
 def _other_workers(facts: PlanFacts) -> list[Markup]:
@@ -488,12 +488,8 @@ def _fit(facts: PlanFacts) -> str:
     lacking = [one.total_bytes - limit for one, limit in zip(facts.memory, facts.limits, strict=True)]
     worst = max(lacking)
     if worst > 0:
-        return f": does not fit by {_memory(worst)}"
-    return f": fits into the {_memory(min(facts.limits))} that there are"
-
-
-def _memory(amount: int) -> str:
-    return format_bytes(amount, ByteUnit.BINARY)
+        return f": does not fit by {binary(worst)}"
+    return f": fits into the {binary(min(facts.limits))} that there are"
 
 
 def _section(name: str, title: str, *parts: Child) -> Markup:
