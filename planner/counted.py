@@ -7,7 +7,7 @@ work counts itself, and need not know whether anybody hears (as parts of the wor
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Final, TypeVar
 
@@ -23,32 +23,31 @@ _told: ContextVar[Progress] = ContextVar("_told", default=silent)
 _stop: ContextVar[Stop | None] = ContextVar("_stop", default=None)
 
 
-@contextmanager
-def counts_told(progress: Progress) -> Iterator[None]:
+def counts_told(progress: Progress) -> AbstractContextManager[None]:
     """Counts of what is done within are told.
 
     Args:
         progress: told.
     """
-    before = _told.set(progress)
-    try:
-        yield
-    finally:
-        _told.reset(before)
+    return _set(_told, progress)
 
 
-@contextmanager
-def may_stop(stop: Stop) -> Iterator[None]:
+def may_stop(stop: Stop) -> AbstractContextManager[None]:
     """What is done within can be done without: it ends where the search is to end.
 
     Args:
         stop: asked at every count; raises ``StoppedError``.
     """
-    before = _stop.set(stop)
+    return _set(_stop, stop)
+
+
+@contextmanager
+def _set(variable: ContextVar[_Item], value: _Item) -> Iterator[None]:
+    before = variable.set(value)
     try:
         yield
     finally:
-        _stop.reset(before)
+        variable.reset(before)
 
 
 def counted(items: Sequence[_Item], doing: str, parts: int) -> Iterator[_Item]:

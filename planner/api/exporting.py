@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 
 import numpy as np
 
@@ -15,7 +14,8 @@ from planner.export.placements import placements
 from planner.export.source import Source
 from planner.options.plans import ExportOptions
 from planner.results import ExportResult
-from planner.whole import try_file, whole_file
+from planner.runtime.values.results import write_bytes
+from planner.whole import try_file
 
 
 @takes(ExportOptions)
@@ -76,10 +76,10 @@ def export(options: ExportOptions) -> ExportResult:  # noqa: D417 - those are th
             constants_file = jax.with_suffix(".npz")
             stream = io.BytesIO()
             np.savez(stream, **step.constants)  # type: ignore[arg-type]  # its stub takes names for options
-            _write(constants_file, stream.getvalue())
-        _write(jax, step.text.encode())
+            write_bytes(constants_file, stream.getvalue())
+        write_bytes(jax, step.text.encode())
     if placed_in is not None and placed is not None:
-        _write(placed_in, placed.text.encode())
+        write_bytes(placed_in, placed.text.encode())
     return ExportResult(
         model=source.plan.model,
         workers=source.plan.workers,
@@ -98,8 +98,3 @@ def export(options: ExportOptions) -> ExportResult:  # noqa: D417 - those are th
         tensors=None if placed is None else placed.tensors,
         uneven=() if placed is None else placed.padded,
     )
-
-
-def _write(file: Path, content: bytes) -> None:
-    with whole_file(file) as stream:
-        stream.write(content)

@@ -48,8 +48,9 @@ from planner.report.page.strip import Picture, Strip
 from planner.report.page.trace import trace as traced
 from planner.report.wanted import wanted_files
 from planner.results import ReportResult
+from planner.runtime.values.results import write_bytes
 from planner.search.request import SearchRequest
-from planner.whole import try_file, whole_file
+from planner.whole import try_file
 
 _MOST_PARTS = 200_000
 """With more ops, times workers, data parallelism takes minutes to plan."""
@@ -156,8 +157,7 @@ def _made(directory: Path, given: Mapping[str, str | Path | None]) -> Made:
 
 def _write(target: Path, text: str) -> int:
     content = text.encode()
-    with whole_file(target) as file:
-        file.write(content)
+    write_bytes(target, content)
     return len(content)
 
 

@@ -56,16 +56,14 @@ def grids(op: BoundOp, workers: int) -> Iterator[Grid]:
             yield Grid(everywhere, *_counted(op, strategy))
 
 
-def best_grid(op: BoundOp, workers: int, memory_bytes: int | None = None) -> Grid | None:
-    """The grid that moves least; None if there is none, or none whose parts take so little memory.
+def best_grid(op: BoundOp, workers: int) -> Grid | None:
+    """The grid that moves least; None if there is none.
 
     Args:
         op: the op.
         workers: how many.
-        memory_bytes: what the fullest worker's parts may take; None: no matter.
     """
-    fitting = (grid for grid in grids(op, workers) if memory_bytes is None or grid.held_bytes <= memory_bytes)
-    return min(fitting, key=lambda grid: (grid.moved_bytes, grid.held_bytes, grid.ways), default=None)
+    return min(grids(op, workers), key=lambda grid: (grid.moved_bytes, grid.held_bytes, grid.ways), default=None)
 
 
 def _counted(op: BoundOp, strategy: Tiling) -> tuple[int, int]:

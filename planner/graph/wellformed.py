@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
@@ -103,6 +103,18 @@ def fresh_name(wanted: str, taken: Iterable[str]) -> str:
         number += 1
         name = f"{wanted}.{number}"
     return name
+
+
+def namer(op: str, taken: Iterable[str]) -> Callable[[str], str]:
+    """Gives names to parts of an op, ``OP.PART``, that are not taken, nor given before."""
+    names = set(taken)
+
+    def named(part: str) -> str:
+        name = fresh_name(f"{op}.{part}", names)
+        names.add(name)
+        return name
+
+    return named
 
 
 def live_nodes(graph: GraphProto) -> list[NodeProto]:

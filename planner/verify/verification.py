@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
@@ -113,7 +113,6 @@ def verify_operator(
     *,
     domain: str = "",
     ways: Sequence[Ways] = THOROUGH,
-    allowed_vetoes: Mapping[str, str] = VETOED,
 ) -> OperatorVerification:
     """Executes all strategies of all cases of an operator, and looks for missing ones."""
     name, tally = qualified(domain, op_type), _Tally()
@@ -122,7 +121,7 @@ def verify_operator(
     variables: set[str] = set()
     for case in cases:
         try:
-            _verify_case(case, descriptions, ways, tally, wrong, variables, name in allowed_vetoes)
+            _verify_case(case, descriptions, ways, tally, wrong, variables, name in VETOED)
             for gap in missing_strategies(case, descriptions):
                 gaps[str(gap)] = gap_reason(name, str(gap))
         except TofuError as error:
@@ -138,7 +137,7 @@ def verify_operator(
         largest_error=tally.largest_error,
         variables=tuple(sorted(variables)),
         vetoed=tally.vetoed,
-        veto_reason=allowed_vetoes.get(name, "") if tally.vetoed else "",
+        veto_reason=VETOED.get(name, "") if tally.vetoed else "",
         wrong=tuple(wrong),
         missing=tuple(text for text, reason in gaps.items() if not reason),
         left_out=tuple(f"{text}: {reason}" for text, reason in gaps.items() if reason),

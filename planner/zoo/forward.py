@@ -238,10 +238,10 @@ class Forward:
         ones = self.known(f"ones.{width}", np.ones(width, np.float32))
         return self.op(layer, "LayerNormalization", [x, ones], self.shape(x), axis=-1, epsilon=epsilon)
 
-    def rms_norm(self, layer: str, x: str, *, epsilon: float = 1e-5) -> str:
+    def rms_norm(self, layer: str, x: str) -> str:
         """Division by the root of the mean square over the last dim (Zhang and Sennrich 2019)."""
         scale = self.parameter(f"{layer}.scale", self.shape(x)[-1], first=1.0)
-        return self.op(layer, "RMSNormalization", [x, scale], self.shape(x), axis=-1, epsilon=epsilon)
+        return self.op(layer, "RMSNormalization", [x, scale], self.shape(x), axis=-1, epsilon=1e-5)
 
     def group_norm(self, layer: str, x: str, groups: int, *, epsilon: float) -> str:
         """Normalisation of each sample's groups of channels (Wu and He 2018)."""

@@ -175,8 +175,6 @@ def tensor_attribute(form: Form, name: str) -> np.ndarray | None:
     return value.array if isinstance(value, TensorAttribute) else None
 
 
-def per_axes(form: Form, position: int = 1) -> tuple[int, ...] | None:
+def per_axes(form: Form) -> tuple[int, ...] | None:
     """Axes, from an input in newer opsets and an attribute in older ones; None: not stated."""
-    if form.has(position):
-        return form.integers(position)
-    return form.listed("axes")
+    return form.integers(1) if form.has(1) else form.listed("axes")

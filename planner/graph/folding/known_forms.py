@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.graph.model import Op, Tensor
 from planner.graph.protos import elem_type_of
-from planner.graph.wellformed import fresh_name
+from planner.graph.wellformed import fresh_name, namer
 
 KnownForm: TypeAlias = tuple[Mapping[str, np.ndarray], tuple[Op, ...]]
 
@@ -49,15 +49,8 @@ def mod_for(op: Op, tensors: Mapping[str, Tensor]) -> KnownForm:
     """
     a, b = op.inputs
     dtype = tensors[a].dtype.array_dtype
-    taken = set(tensors)
-
-    def fresh(part: str) -> str:
-        name = fresh_name(f"{op.name}.{part}", taken)
-        taken.add(name)
-        return name
-
     zero, rest, way, sign, both, other, moved, kept, size = map(
-        fresh, ("zero", "rest", "way", "sign", "both", "other", "moved", "kept", "size")
+        namer(op.name, tensors), ("zero", "rest", "way", "sign", "both", "other", "moved", "kept", "size")
     )
     return {zero: np.array(0.0, dtype)}, (
         Op(rest, "Mod", (a, b), (rest,), (("fmod", 1),)),

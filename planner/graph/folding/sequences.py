@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from planner.graph.model import Op, Tensor
-from planner.graph.wellformed import fresh_name
+from planner.graph.wellformed import namer
 
 SEQUENCE_OPS: Final = frozenset(
     {"ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert"}
@@ -112,13 +112,7 @@ def _split(op: Op, tensors: Mapping[str, Tensor], value: Callable[[str], np.ndar
             lengths = np.minimum(lengths[0], size - np.arange(0, size, lengths[0]))
     if int(lengths.sum()) != size or (lengths < 1).any():
         raise SequenceError(f"a dim of {size} split into {', '.join(map(str, lengths))}")
-    taken = set(tensors)
-
-    def fresh(part: str) -> str:
-        name = fresh_name(f"{op.name}.{part}", taken)
-        taken.add(name)
-        return name
-
+    fresh = namer(op.name, tensors)
     elements = tuple(fresh(str(number)) for number in range(len(lengths)))
     sizes = fresh("sizes")
     if not is_squeezed:
@@ -138,13 +132,8 @@ def _concatenated(op: Op, elements: tuple[str, ...], tensors: Mapping[str, Tenso
     if not op.attribute("new_axis", 0):
         return SequenceForm(ops=(Op(op.name, "Concat", elements, op.outputs, (("axis", axis),)),))
     axis %= len(tensors[elements[0]].shape) + 1
-    taken = set(tensors)
-    axes = fresh_name(f"{op.name}.axes", taken)
-    taken.add(axes)
-    wide = []
-    for number in range(len(elements)):
-        wide.append(fresh_name(f"{op.name}.{number}", taken))
-        taken.add(wide[-1])
+    fresh = namer(op.name, tensors)
+    axes, wide = fresh("axes"), [fresh(str(number)) for number in range(len(elements))]
     unsqueezed = [Op(out, "Unsqueeze", (x, axes), (out,)) for x, out in zip(elements, wide, strict=True)]
     joined = Op(op.name, "Concat", tuple(wide), op.outputs, (("axis", axis),))
     return SequenceForm(constants={axes: np.array([axis], np.int64)}, ops=(*unsqueezed, joined))

@@ -38,9 +38,7 @@ def conv(context: Backward) -> Contributions:
     return [dx, dw, db]
 
 
-def data_gradient(
-    emit: Builder, dy: str, w: str, shape: tuple[int, ...], windows: Windows, group: int, hint: str = ""
-) -> str:
+def data_gradient(emit: Builder, dy: str, w: str, shape: tuple[int, ...], windows: Windows, group: int) -> str:
     """Send every window's gradient back to the elements that it read; the result has this shape."""
     dims = [Scattering.of(*width) for width in zip(windows.before, windows.after, windows.strides, strict=True)]
     stated: dict[str, Attribute] = {"kernel_shape": windows.kernel, "strides": windows.strides}
@@ -55,7 +53,7 @@ def data_gradient(
     changes = [tuple(zeros - cut for zeros, cut in zip(form.zeros, form.cut, strict=True)) for form in dims]
     before, after = ((0, 0, *(widths[end] for widths in changes)) for end in (0, 1))
     made = tuple(size - first - last for size, first, last in zip(shape, before, after, strict=True))
-    scattered = emit.one("ConvTranspose", [dy, w], made, emit.dtype(dy), hint=hint, attributes=stated)
+    scattered = emit.one("ConvTranspose", [dy, w], made, emit.dtype(dy), attributes=stated)
     return emit.pad(scattered, before, after)
 
 
