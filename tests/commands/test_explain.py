@@ -25,7 +25,7 @@ def test_explain_takes_a_directory_or_a_subject(door: Door, tmp_path: Path, monk
         (["../nosuch"], Path("../nosuch"), None),
     ]:
         assert cli.main(["explain", *arguments]) == 0
-        assert door.calls.pop() == ("explain", (directory,), {"subject": subject, "runners_up": 3})
+        assert door.calls.pop() == ("explain", (directory,), {"subject": subject, "opdefs": None, "runners_up": 3})
 
 
 def test_memory_is_of_a_worker_alone(door: Door, capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,9 +43,9 @@ def test_memory_is_of_a_worker_alone(door: Door, capsys: pytest.CaptureFixture[s
 
 def test_time_is_of_all_workers(door: Door, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["explain", "./p", "--time"]) == 0
-    assert door.calls.pop() == ("simulate", (Path("p"),), {"topology": None, "profile": None, "opdefs": None})
+    assert door.calls.pop() == ("simulate", (Path("p"),), {})
     assert cli.main(["explain", "missing", "--time", "--topology", "t.yaml", "--profile", "p.yaml"]) == 0
-    given = {"topology": "t.yaml", "profile": Path("p.yaml"), "opdefs": None}
+    given = {"topology": "t.yaml", "profile": Path("p.yaml")}
     assert door.calls.pop() == ("simulate", (Path("missing"),), given)
     capsys.readouterr()
     assert_refused("explain ./p fc.weight --time", "tells of all workers, and takes no tensor or op", door, capsys)

@@ -27,7 +27,6 @@ from planner.search.exact.network import Link, MetTables, Network, merged
 from planner.search.exact.order import Order, find_order_settling
 from planner.search.exact.rows import Ints, distinct
 from planner.search.model.dims import Directions, find_directions, graph_ties
-from planner.search.model.links import links_of
 from planner.search.model.nests import Nests, find_nests
 from planner.search.model.partial_sums import (
     PartialSums,
@@ -37,6 +36,7 @@ from planner.search.model.partial_sums import (
     obstacle,
     parted,
 )
+from planner.search.model.ports import ports_of
 from planner.search.model.space import Space
 from planner.search.repeats.unrolled import Copies, find_copies
 from planner.stop import go_on
@@ -101,7 +101,7 @@ class Problem:
         self._nesting |= {self.variable_of_op[name] for name in nests.ops}
         self._by_name = {op.op.name: op for op in self.ops}
         self._lanes = lanes_of_tensors(self.graph)
-        self.links, self.charges = links_of(
+        self.links, self.charges = ports_of(
             self.graph, self.ops, self.variable_of_tensor, self.variable_of_op, self.tables
         )
         self._local = self.tables.local

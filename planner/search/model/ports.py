@@ -1,4 +1,4 @@
-"""The links of a search's variables: what moves between tensors and ops, and what ops are charged."""
+"""The ports of ops, as tables of a search: what moves between tensors and ops, and what ops are charged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from planner.search.exact.network import Link
 from planner.tdl.bind import BoundOp
 
 
-def links_of(
+def ports_of(
     graph: Graph, ops: Sequence[BoundOp], of_tensor: Mapping[str, int], of_op: Mapping[str, int], tables: CostTables
 ) -> tuple[list[Link], list[Link]]:
     """A link for each input that is brought to an op and for each output that is used; and a charge for each op.
