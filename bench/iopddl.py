@@ -15,7 +15,7 @@ import argparse
 import resource
 import sys
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import Final
 
 from iopddl_instance import NoInstanceError, judge, read, refuse_impossible
@@ -44,13 +44,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("instances", nargs="*", default=list(KNOWN), help="letters of the contest's instances")
-    parser.add_argument("--seconds", type=float, default=60, help="of the search of each, reading included")
+    parser.add_argument("--seconds", type=float, default=60, help="of the processor, for each, reading included")
     parser.add_argument("--solutions", type=Path, help="a folder for the chosen strategies, as the contest prints them")
     options = parser.parse_args()
     print(_ROW.format("", "plan", "bound", "gap", "seconds", "GB", "known cost", "known bound", "known gap"))
     code = 0
     for letter in options.instances:
-        begun = perf_counter()
+        begun = process_time()
         files = sorted(options.folder.glob(f"*-{letter}.json*"))
         if len(files) != 1:
             print(f"error: {options.folder} has {len(files)} files *-{letter}.json*", file=sys.stderr)
@@ -74,7 +74,7 @@ def main() -> int:
             if options.solutions:
                 (options.solutions / f"{instance.name}.txt").write_text(f"{solved.chosen}\n")
         gap = f"{judged.cost / max(1, solved.lower) - 1:.3%}" if solved.chosen is not None else "-"
-        seconds, memory = perf_counter() - begun, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+        seconds, memory = process_time() - begun, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
         cost, bound = KNOWN.get(letter, (None, None))
         known = (cost, bound, f"{cost / bound - 1:.3%}") if cost and bound else ("-", "-", "-")
         print(_ROW.format(letter, shown, str(solved.lower), gap, f"{seconds:.0f}", f"{memory:.1f}", *known), flush=True)

@@ -2,7 +2,8 @@
 
 With a price for what is taken at each time, no plan within the limit costs less than the least of the priced sum, less
 what the limit is worth at these prices; and ``planner.search.bound.dual`` bounds that sum. Bounds are computed anew in
-integers. Plans are what the passes propose, put within the limit and improved variable by variable.
+integers. Plans are what the passes propose, ties broken by chance, put within the limit and improved variable by
+variable; of the best plan and of what is proposed the cheapest mixture by variable is found exactly.
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from time import perf_counter
+from time import process_time
 from typing import Final, TypeVar
 
 import numpy as np
 from iopddl_instance import Instance, Ints
 from iopddl_merged import Merged
+from iopddl_prices import Prices
 
 from planner.errors import InfeasibleError
 from planner.search.bound.dual import Dual, Floats
+from planner.search.exact.eliminate import Factor, minimise
 
 _FIRST_CAP: Final = 10**15
 """Stands for impossible until there is a plan; sums of it are exact in floating point."""
@@ -26,17 +29,19 @@ _PASSES: Final = 2
 """Forward and back, between two changes of prices."""
 _SHARE_OF_PLANS: Final = 0.5
 """Of the time of passes, for plans."""
-_LEAST_GAIN: Final = 1e-5
-"""Share of the bound; a change of prices that brings less is none."""
-_PATIENCE: Final = 12
-"""Changes of prices without a better bound after which steps are halved."""
-_FIRST_STEP: Final = 0.03
-_LAST_STEP: Final = 3e-5
-"""Steps of a price, where 1 makes the memory that is to spare at a time worth as much as the best plan costs."""
-_KEPT_OF_MEAN: Final = 0.7
-_KEPT_OF_SQUARE: Final = 0.98
-_NO_SHARE: Final = 1e-3
-"""What is added to the usual share of the memory to spare, which may be none."""
+_MOST_CHANCE: Final = 1e-2
+"""Of what the best plan costs, shared by all variables, what chance adds to a value at most."""
+_PASSES_BY_CHANCE: Final = 10
+_TIMES_OF_PRICES: Final = (1.0, 1.02, 1.1, 1.5)
+"""At which plans are mixed, until a mixture is within the limit."""
+_TRIES_TO_FUSE: Final = 8
+_MOST_ENTRIES: Final = 1 << 18
+"""Of a table on the way to the cheapest mixture of two plans."""
+_EXACT_GAIN: Final = 1e-4
+"""Share by which a bound is to be better for its being computed exactly, but for late ones."""
+_LATE: Final = 0.6
+_LAST_ROUNDS: Final = 5
+"""From this share of the time on, and in the last rounds, plans are looked for even if prices have not settled."""
 _MOST_SCALE_BITS: Final = 20
 """Prices and what is given are rounded to no smaller parts than this power of two."""
 _SUM_BITS: Final = 60
@@ -58,6 +63,7 @@ class Memory:
     """What variables take beyond their least, at the times at which the limit may be too little for their most.
 
     Attributes:
+        limit: of the instance.
         spare: by time, what may be taken; shape [times].
         rows: by variable its rows: the first time, the first one after, and what is taken by value.
     """
@@ -89,6 +95,7 @@ class Memory:
         edges = np.unique(np.array([0, *(time for _, first, after in rows for time in (first, after))], dtype=np.int64))
         edges = edges[edges < len(binding)]
         spare = instance.limit - least[binding]
+        self.limit = instance.limit
         self.spare: Ints = np.minimum.reduceat(spare, edges) if len(binding) else spare
         self.rows: list[list[tuple[int, int, Ints]]] = [[] for _ in numbers]
         for (number, first, after), taken in rows.items():
@@ -150,7 +157,7 @@ def solve(instance: Instance, until: float, most_rounds: int = sys.maxsize) -> S
 
     Args:
         instance: what is to be solved.
-        until: the second, of ``time.perf_counter``, at which the search ends.
+        until: the second, of ``time.process_time``, at which the search ends.
         most_rounds: changes of prices after which it ends, too.
 
     Raises:
@@ -183,7 +190,9 @@ class _Search:
             for other, table in merged.near[node].items()
             if number[node] < number[other]
         ]
-        self._prices = np.zeros(len(memory.spare))
+        self._search = Prices(memory.spare, max(1, memory.limit))
+        self._prices = self._search.by_time()
+        self._chance = np.random.default_rng(0)
         self.best: list[int] | None = None
         self.cost = _FIRST_CAP
         self.lower = 0
@@ -207,37 +216,32 @@ class _Search:
     def run(self, most_rounds: int) -> None:
         """Passes and prices until the time is spent or a plan is proven best.
 
-        Prices follow what proposals take above the limit: averaged, since single ones jump from one side of it to the
-        other, and at each time as a share of what that is usually (Kingma and Ba, "Adam", 2015). Where the bound has
-        not risen for some time, steps are halved, from the best prices on; when they are small, they are large again.
+        Plans are looked for once prices have settled: at the first ones proposals are far from plans.
         """
-        step, stuck, best, best_prices = _FIRST_STEP, 0, -np.inf, self._prices
-        size = max(1.0, float(np.abs(self._memory.spare).mean()) if len(self._memory.spare) else 0.0)
-        mean, square = np.zeros(len(self._prices)), np.zeros(len(self._prices))
-        looked = passed = 0.0
+        exact, looked, passed = -np.inf, 0.0, 0.0
+        begun_with = process_time()
+        late = begun_with + _LATE * (self._until - begun_with)
         for number in range(most_rounds):
-            if number and (perf_counter() >= self._until or self.lower >= self.cost):
+            if number and (process_time() >= self._until or self.lower >= self.cost):
                 break
-            begun = perf_counter()
+            begun = process_time()
             values, lower = self._guess()
-            if lower > best:
+            is_late = begun > late or most_rounds - number < _LAST_ROUNDS
+            if lower > exact + abs(exact) * (0 if is_late else _EXACT_GAIN) or number == 0:
+                exact = lower
                 self.lower = max(self.lower, min(self.cost, self._exact_lower()))
-            passed += perf_counter() - begun
-            if number == 0 or looked < passed * _SHARE_OF_PLANS:
-                begun = perf_counter()
-                self._look_at(values)
-                looked += perf_counter() - begun
-            stuck = 0 if lower > best + abs(best) * _LEAST_GAIN else stuck + 1
-            if lower > best:
-                best, best_prices = lower, self._prices
-            if stuck >= _PATIENCE:
-                step, stuck, self._prices = step / 2 if step > _LAST_STEP else _FIRST_STEP, 0, best_prices
-                continue
-            over = (self._memory.taken(values) - self._memory.spare) / size
-            mean = _KEPT_OF_MEAN * mean + (1 - _KEPT_OF_MEAN) * over
-            square = _KEPT_OF_SQUARE * square + (1 - _KEPT_OF_SQUARE) * over**2
-            worth = (self.cost if self.best is not None else max(1.0, best)) / size
-            self._prices = np.maximum(0, self._prices + step * worth * mean / (np.sqrt(square) + _NO_SHARE))
+            passed += process_time() - begun
+            if (self._search.settled or is_late) and looked < passed * _SHARE_OF_PLANS:
+                begun = process_time()
+                self._look_for_plans(values)
+                looked += process_time() - begun
+            self._search.propose(self._cost_of(values), self._memory.taken(values))
+            self._search.change(lower, float(self.cost if self.best is not None else max(1.0, lower, exact)))
+            self._prices = self._search.by_time()
+
+    def _cost_of(self, values: Sequence[int]) -> int:
+        cost = sum(int(own[value]) for own, value in zip(self._own, values, strict=True))
+        return cost + sum(int(table[values[one], values[other]]) for one, other, table in self._pairs)
 
     def _guess(self) -> tuple[list[int], float]:
         """Values that look cheap at the prices, and the bound there in floating point."""
@@ -248,7 +252,7 @@ class _Search:
         for _ in range(_PASSES):
             values = self._dual.forward()
             self._dual.backward()
-            if perf_counter() > self._until:
+            if process_time() > self._until:
                 break
         return values, self._dual.lower - worth
 
@@ -283,21 +287,73 @@ class _Search:
         # Tables are cut off at the cap, so that dearer plans may seem to cost no more than that.
         return int(min(-(-total // scale), self._capped))
 
+    def _look_for_plans(self, proposed: Sequence[int]) -> None:
+        """Takes what passes propose, what they do where chance breaks ties, and the best plan mixed with both."""
+        self._look_at(proposed)
+        most = (self.cost if self.best is not None else self.lower) * _MOST_CHANCE / len(self._own)
+        priced = self._memory.split(self._memory.priced(self._prices))
+        changed = [
+            own + more + most * self._chance.random(len(own)) for own, more in zip(self._floats, priced, strict=True)
+        ]
+        self._dual.reprice(changed)
+        without_ties: list[int] = list(proposed)
+        for _ in range(_PASSES_BY_CHANCE):
+            if process_time() > self._until:
+                return
+            without_ties = self._dual.forward()
+            self._dual.backward()
+        self._look_at(without_ties)
+        for values in (proposed, without_ties):
+            for times in _TIMES_OF_PRICES:
+                if self.best is None or process_time() > self._until:
+                    return
+                fused = self._fused(self.best, values, times)
+                self._look_at(fused)
+                if (self._memory.taken(fused) <= self._memory.spare).all():
+                    break
+
+    def _fused(self, plan: Sequence[int], values: Sequence[int], times: float) -> list[int]:
+        """By variable one of two values, so that the sum at so many times the prices is least.
+
+        Where that would need tables that are too large, some variables, drawn, stay as in the plan.
+        """
+        joined = np.array([one != other for one, other in zip(plan, values, strict=True)])
+        kept = [np.array([one, other]) for one, other in zip(plan, values, strict=True)]
+        priced = self._memory.split(self._memory.priced(self._prices * times))
+        for _ in range(_TRIES_TO_FUSE):
+            choices = [both if may else both[:1] for both, may in zip(kept, joined.tolist(), strict=True)]
+            factors = [
+                Factor((variable,), np.rint((own + more)[choice]).astype(np.int64))
+                for variable, (own, more, choice) in enumerate(zip(self._floats, priced, choices, strict=True))
+                if len(choice) > 1
+            ]
+            factors += [
+                Factor((one, other), np.minimum(table[np.ix_(choices[one], choices[other])], self._capped))
+                for one, other, table in self._pairs
+                if joined[one] or joined[other]
+            ]
+            try:
+                solution = minimise([len(choice) for choice in choices], factors, _MOST_ENTRIES)
+            except InfeasibleError:
+                joined &= self._chance.random(len(joined)) < 0.5
+                continue
+            return [int(choice[value]) for choice, value in zip(choices, solution.values.tolist(), strict=True)]
+        return list(plan)
+
     def _look_at(self, proposed: Sequence[int]) -> None:
         """Puts values within the limit, improves them, and keeps them if they are a better plan."""
         values = list(proposed)
         taken = self._memory.taken(values)
         weight = float(self._prices.max(initial=0)) or 1e-3
         for _ in range(40):
-            if (taken <= self._memory.spare).all() or perf_counter() > self._until:
+            if (taken <= self._memory.spare).all() or process_time() > self._until:
                 break
             self._descend(values, taken, weight)
             weight *= 3
         if (taken > self._memory.spare).any():
             return
         self._descend(values, taken, np.inf)
-        cost = sum(int(own[value]) for own, value in zip(self._own, values, strict=True))
-        cost += sum(int(table[values[one], values[other]]) for one, other, table in self._pairs)
+        cost = self._cost_of(values)
         if cost < self.cost:
             self.best, self.cost = values, cost
             if cost + 1 < self._capped // 2:
@@ -317,7 +373,7 @@ class _Search:
         steps = 0
         while queue and steps < 20 * len(values):
             steps += 1
-            if steps % 256 == 0 and perf_counter() > self._until:
+            if steps % 256 == 0 and process_time() > self._until:
                 return
             variable = queue.pop()
             waiting.discard(variable)
