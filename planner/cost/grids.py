@@ -19,6 +19,7 @@ import numpy as np
 
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import Shard, Tiling
+from planner.graph.model import DType
 from planner.tdl.bind import BoundOp
 
 
@@ -32,6 +33,8 @@ class Grid:
     """Over all workers, where each element of a tensor lies with one worker of those that need it."""
     held_bytes: int
     """What the fullest worker reads and makes of the op's tensors."""
+    made_bytes: int
+    """What the fullest worker makes of them."""
 
     def named(self, op: BoundOp) -> dict[str, int]:
         """The ways by the name of the variable, without those that are not cut."""
@@ -66,10 +69,36 @@ def best_grid(op: BoundOp, workers: int) -> Grid | None:
     return min(grids(op, workers), key=lambda grid: (grid.moved_bytes, grid.held_bytes, grid.ways), default=None)
 
 
-def _counted(op: BoundOp, strategy: Tiling) -> tuple[int, int]:
-    """What moves, and what the fullest worker holds, in bytes."""
+def stepped_bytes(op: BoundOp, grid: Grid, workers: int) -> int:
+    """About what a worker holds of the op's tensors on a grid, each spread evenly, if the op runs in many steps.
+
+    Its share of every tensor, the part of the result that it adds to unless that is its share, and of what it reads a
+    chunk: an owner's part is divided into eight at most (``planner.planning.limit.in_steps``), and two at least own it.
+
+    Args:
+        op: the op.
+        grid: one of its grids.
+        workers: of the grid.
+    """
+    read = sum(
+        _bytes(op.node.input_shapes[slot], op.node.input_dtypes[slot]) for slot in set(op.delivered_slots.values())
+    )
+    made = sum(map(_bytes, op.node.output_shapes, op.node.output_dtypes))
+    adding = grid.made_bytes if grid.made_bytes * workers > made else 0
+    return (read + made) // workers + adding + (grid.held_bytes - grid.made_bytes) // _CHUNKS
+
+
+_CHUNKS = 16
+
+
+def _bytes(shape: Sequence[int] | None, dtype: DType | None) -> int:
+    return 0 if shape is None or dtype is None else prod(shape) * dtype.item_bytes
+
+
+def _counted(op: BoundOp, strategy: Tiling) -> tuple[int, int, int]:
+    """What moves, what the fullest worker holds, and what the fullest makes, in bytes."""
     ranges = op.ranges(strategy)
-    moved, held = 0, np.zeros(ranges.workers, dtype=np.int64)
+    moved, held, all_made = 0, np.zeros(ranges.workers, dtype=np.int64), np.zeros(ranges.workers, dtype=np.int64)
     constant = [slot for slot, value in enumerate(op.node.constants) if value is not None]
     for slot, read in op.reads(ranges).items():
         dtype = op.node.input_dtypes[slot]
@@ -80,9 +109,9 @@ def _counted(op: BoundOp, strategy: Tiling) -> tuple[int, int]:
     for position, made in enumerate(op.all_made(ranges)):
         dtype = op.node.output_dtypes[position] if made is not None else None
         if made is not None and dtype is not None:
-            held += made.elements * dtype.item_bytes
+            all_made += made.elements * dtype.item_bytes
             moved += _beyond_once(made) * dtype.item_bytes
-    return moved, int(held.max())
+    return moved, int((held + all_made).max()), int(all_made.max())
 
 
 def _beyond_once(boxes: Boxes) -> int:

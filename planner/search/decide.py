@@ -96,8 +96,9 @@ def decide(
     def searched(graph: Graph, ops: tuple[BoundOp, ...], progress: Progress) -> tuple[Problem, tuple[int, ...], Found]:
         sums = method is None or method.with_partial_sums
         nests = method is None or method.with_nests
-        make = partial(Problem, graph, ops, workers, ask.partitioned_inputs, sums, nests, tables=ask.tables)
-        problem = ask.once("problem", (graph, ops, ask.tables), make, (sums, nests))
+        spread = ask.partitioned_inputs or ask.room_bytes is not None
+        make = partial(Problem, graph, ops, workers, spread, sums, nests, tables=ask.tables)
+        problem = ask.once("problem", (graph, ops, ask.tables), make, (sums, nests, spread))
         problem.begin()
         beaten = None
         if ask.incumbent is not None and len(ops) > MANY_OPS:
@@ -106,7 +107,7 @@ def decide(
         narrow = partial(_narrowed, problem, ask.rules, ask.held)
         # A method of the literature is one part of the work: where it is needed, nothing ends it.
         stop = Stop() if method is not None and ask.is_needed else ask.stop
-        ground = Ground(problem, cuts, narrow, beaten, progress, stop, ask.is_needed)
+        ground = Ground(problem, cuts, narrow, beaten, progress, stop, ask.is_needed, ask.room_bytes)
         if method is None:
             begun = ask.begun
             if begun is None and beaten is not None and ask.incumbent is not None and ask.incumbent.decided_apart:

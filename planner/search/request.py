@@ -46,6 +46,9 @@ class SearchRequest:
     """Told what is being done."""
     stop: Stop = field(default_factory=Stop)
     """Asked whether the search is to end."""
+    room_bytes: int | None = None
+    """Of each worker's memory, for a strategy that looks at it (``Method.looks_at_memory``), which then leaves
+    replication out of the data inputs' tilings. None: enough."""
     prepared: Prepared | None = None
     """What searches of the same graph by other strategies have worked out; None: nothing is kept for others."""
     is_needed: bool = True

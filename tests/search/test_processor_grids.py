@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from planner import opdefs, zoo
+from planner import api, opdefs, zoo
 from planner.cost.contraction import contraction_of
 from planner.cost.grids import best_grid
 from planner.errors import InfeasibleError
 from planner.graph.model import DType, Graph, Op, Tensor
+from planner.graph.to_onnx import write_model
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
@@ -43,6 +45,20 @@ def test_products_and_convolutions_are_on_their_best_grids(model: str, batch: in
     verdicts = on_their_grids(planned(zoo.build(model, batch=batch), workers))
     assert len(verdicts) > 10
     assert all(verdicts)
+
+
+@pytest.mark.parametrize(("kib", "ways", "moved"), [(176, "m/2 n/2 k/2", 786_432), (150, "m/2 n/2 n/2", 1_048_576)])
+def test_the_grid_depends_on_the_memory_there_is(kib: int, ways: str, moved: int, tmp_path: Path) -> None:
+    """SPAA'21, cases 2a and 1a: a sum is shared where there is room for its parts, in steps, and else is not."""
+    tensors = {name: Tensor(name, (256, 256), DType.FLOAT32) for name in ("a", "b", "c")}
+    graph = Graph("product", tensors, (Op("product", "MatMul", ("a", "b"), ("c",)),), ("a", "b"), ("c",), {})
+    write_model(graph, tmp_path / "product.onnx")
+    found = api.plan(
+        tmp_path / "product.onnx", gpus=8, strategy="distcnn", memory=f"{kib}KiB", models=False, out=tmp_path / "plan"
+    )
+    assert str(found.plan.strategies["product"]).startswith(f"{ways} in ")
+    assert found.plan.moved_bytes == moved
+    assert max(found.plan.peak_bytes) <= kib * 1024
 
 
 def test_tofus_own_search_finds_nothing_dearer() -> None:

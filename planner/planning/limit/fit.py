@@ -1,6 +1,7 @@
 """A plan that fits into the memory there is: what is tried, in this order, until something fits.
 
 1. The plan without a limit as it is; then, up to 2,000 ops, with some of its ops in steps, which moves no byte more.
+   A strategy that looks at memory is asked again (``distcnn``: its grid depends on M), with data spread.
 2. Plans at prices of memory (``planner.search.memory``), each judged by its lean program (``planner.partition``), above
    2,000 ops by what lies there op by op; the cheapest that fits is mixed with cheaper ones that do not.
 3. The leanest of all these with ops in steps.
@@ -28,6 +29,7 @@ from planner.planning.limit.trial import MOST_TIGHTENED, Trial, judged_by_reside
 from planner.progress import silent
 from planner.search.decide import decide
 from planner.search.effort import FEWEST_TRIALS, MOST_TRIALS
+from planner.search.literature.methods import METHODS
 from planner.search.memory.limit import Measured, Prices, at_prices
 from planner.search.request import SearchRequest
 from planner.stop import StoppedError
@@ -74,6 +76,11 @@ def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal, 
 
     # Of a large graph prices come first: programs with ops in steps take longer to make than all of them.
     found = None if judged_by_residence(first.decided) else in_steps(first)
+    method = METHODS.get(ask.strategy)
+    if found is None and may_step and method is not None and method.looks_at_memory:
+        for_room = replace(ask, room_bytes=min(limits))
+        leaner = trial_of(decide(first.decided.graph, first.decided.ops, for_room), limit_bytes=min(limits))
+        found = leaner if leaner.holds(limits) else in_steps(leaner)
     if found is None:
         search = _Within(first, ask, limits, goal)
         best = search.run()

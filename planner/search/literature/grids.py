@@ -12,19 +12,21 @@ from math import prod
 
 from planner.algebra.tiling import Shard
 from planner.cost.contraction import contraction_of
-from planner.cost.grids import Grid, grids
+from planner.cost.grids import Grid, grids, stepped_bytes
 from planner.cost.tables import Candidates
 from planner.errors import InfeasibleError
 from planner.search.model.problem import Problem, Restriction, SearchVariable
 from planner.tdl.bind import BoundOp
 
 
-def processor_grids(problem: Problem, cuts: tuple[int, ...]) -> Restriction:
+def processor_grids(problem: Problem, cuts: tuple[int, ...], room_bytes: int | None = None) -> Restriction:
     """Ops that sum products are cut as their best grids are; tensors and other ops as is best then.
 
     Args:
         problem: whose ops they are.
         cuts: the ways of each cut; grids are made of these.
+        room_bytes: of each worker (M in the paper): grids on which an op takes more than that, in steps, are left out
+            where there are others; None: enough.
 
     Raises:
         InfeasibleError: no op sums products of two inputs.
@@ -34,7 +36,7 @@ def processor_grids(problem: Problem, cuts: tuple[int, ...]) -> Restriction:
     for op in problem.ops:
         if contraction_of(op) is not None:
             if op.content not in known:
-                known[op.content] = _best(op, cuts)
+                known[op.content] = _best(op, cuts, room_bytes)
             grid = known[op.content]
             if grid is not None:
                 by_op[op.op.name] = grid.ways
@@ -59,10 +61,14 @@ def processor_grids(problem: Problem, cuts: tuple[int, ...]) -> Restriction:
     return restrict
 
 
-def _best(op: BoundOp, cuts: tuple[int, ...]) -> Grid | None:
-    """The grid that moves least of those that these cuts make."""
-    fitting = (grid for grid in grids(op, prod(cuts)) if _is_made_of(grid.ways, cuts))
-    return min(fitting, key=lambda grid: (grid.moved_bytes, grid.held_bytes, grid.ways), default=None)
+def _best(op: BoundOp, cuts: tuple[int, ...], room_bytes: int | None) -> Grid | None:
+    """The grid that moves least of those that these cuts make and that fit; the leanest one if none fits."""
+
+    def lacking(grid: Grid) -> int:
+        return 0 if room_bytes is None else max(0, stepped_bytes(op, grid, prod(cuts)) - room_bytes)
+
+    made = (grid for grid in grids(op, prod(cuts)) if _is_made_of(grid.ways, cuts))
+    return min(made, key=lambda grid: (lacking(grid), grid.moved_bytes, grid.held_bytes, grid.ways), default=None)
 
 
 def _used(dims: tuple[int, ...], ways: tuple[int, ...]) -> Counter[int]:

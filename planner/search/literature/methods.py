@@ -49,6 +49,8 @@ class Method:
     """Cuts may nest in another order than their own (``planner.search.model.nests``): by default they do not."""
     is_closed_form: bool = False
     """Rules say what is divided how: so it takes little time at any size, and equal blocks are divided alike."""
+    looks_at_memory: bool = False
+    """Where memory is too small for its plan it has another one (``SearchRequest.room_bytes``)."""
     through_bodies: tuple[str, ...] = ()
     """Composite operators, with their domains, that are cut through their bodies: by default they are taken as they
     are."""
@@ -82,7 +84,7 @@ def _under(ground: Ground, cuts: tuple[int, ...], restriction: Restriction) -> F
 
 def _distcnn(ground: Ground) -> tuple[tuple[int, ...], Found]:
     """Each product and convolution on its best processor grid, tensors where that moves least."""
-    restrict = ground.narrow(processor_grids(ground.problem, ground.cuts), ground.cuts)
+    restrict = ground.narrow(processor_grids(ground.problem, ground.cuts, ground.room_bytes), ground.cuts)
     found = search_recursively(ground.problem, ground.cuts, restrict, ground.progress, ground.stop)
     return ground.cuts, improve(ground.problem, ground.cuts, restrict, found, ground.progress, ground.stop)
 
@@ -225,7 +227,13 @@ _ALL = (
         True,
         is_closed_form=True,
     ),
-    Method("distcnn", "SPAA'21, section 2: products and convolutions on processor grids", _distcnn, with_nests=True),
+    Method(
+        "distcnn",
+        "SPAA'21, section 2: products and convolutions on processor grids",
+        _distcnn,
+        with_nests=True,
+        looks_at_memory=True,
+    ),
     Method("allrow-greedy", "every tensor along its first dim (Tofu, section 7.3)", _recursive(first_dim)),
     Method("spartan", "the largest tensor first (Tofu, section 7.3)", _spartan),
     Method("equalchop", "every tensor along one dim only (Tofu, section 7.3)", _equal_chop),

@@ -45,6 +45,8 @@ class Ground:
     """Asked whether the search is to end."""
     is_needed: bool = True
     """A plan is made in any case; else the search may end before it has one."""
+    room_bytes: int | None = None
+    """Of each worker's memory, for a method that looks at it; None: enough."""
 
     @property
     def free(self) -> Restriction:

@@ -1,0 +1,68 @@
+"""SoyBean, section 4.2.1: what a product of matrices moves, by its three aligned tilings (equation 2)."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+
+from planner import opdefs
+from planner.algebra.tiling import Shard, Tiling
+from planner.graph.model import DType, Graph, Op, Tensor
+from planner.search.decide import decide
+from planner.search.request import SearchRequest
+from planner.search.user_rules.rules import Rules
+
+M, N, K = 4, 10, 6
+SHAPES = {"x": (M, K), "w": (K, N), "y": (M, N)}
+TILINGS = {"R": "S(0)", "C": "S(1)", "r": "R"}
+"""SoyBean's row, column and replicated tilings, in this program's words."""
+ALIGNED = (("R", "r", "R"), ("r", "C", "C"), ("C", "R", "red"))
+
+
+def one_product() -> Graph:
+    tensors = {name: Tensor(name, shape, DType.FLOAT32) for name, shape in SHAPES.items()}
+    return Graph("product", tensors, (Op("product", "MatMul", ("x", "w"), ("y",)),), ("x", "w"), ("y",), {})
+
+
+def held(tiling: str, shape: tuple[int, int], device: int) -> np.ndarray:
+    """Which elements a device has."""
+    has = np.zeros(shape, bool)
+    half = [slice(None), slice(None)]
+    if tiling in "RC":
+        dim = "RC".index(tiling)
+        half[dim] = slice(device * shape[dim] // 2, (device + 1) * shape[dim] // 2)
+    has[tuple(half)] = True
+    return has
+
+
+def converted(before: str, after: str, shape: tuple[int, int]) -> int:
+    """Elements that two devices bring from each other: what they need less what they have (the ghost area)."""
+    if before == "red":  # each has a term of every element, and brings the other's where it needs the sum
+        return sum(int(held(after, shape, device).sum()) for device in (0, 1))
+    return sum(int((held(after, shape, d) & ~held(before, shape, d)).sum()) for d in (0, 1))
+
+
+def test_equation_2_in_all_27_cases() -> None:
+    """Each aligned tiling is a strategy of the op, along m, n or k; the least of the three is the equation's."""
+    graph = one_product()
+    ops = opdefs.standard().bind_all(graph)
+    cases = list(product(TILINGS, repeat=3))
+    assert len(cases) == 27
+    for case in cases:
+        rules = Rules({name: TILINGS[tiling] for name, tiling in zip(SHAPES, case, strict=True)})
+        for variable, aligned in zip("mnk", ALIGNED, strict=True):
+            along = Tiling((Shard(ops[0].variable_number(variable)),), (2,))
+            ask = SearchRequest(2, strategy="soybean", rules=rules, held={"product": along})
+            (x, w, y), (of_x, of_w, of_y) = case, aligned
+            elements = converted(x, of_x, SHAPES["x"]) + converted(w, of_w, SHAPES["w"])
+            elements += converted(of_y, y, SHAPES["y"])
+            assert decide(graph, ops, ask).moved_bytes == 4 * elements, (case, variable)
+
+
+def test_a_product_that_is_repeated_is_none_of_the_three() -> None:
+    """This program may compute everything twice, at a price, where equation 2 has halves brought."""
+    graph = one_product()
+    rules = Rules(dict.fromkeys(SHAPES, "R"))
+    plan = decide(graph, opdefs.standard().bind_all(graph), SearchRequest(2, strategy="soybean", rules=rules))
+    assert plan.moved_bytes == 0 < plan.repeated_bytes
