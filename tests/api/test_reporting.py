@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections import defaultdict
@@ -179,6 +180,21 @@ def test_a_trace_is_of_the_form_and_adds_up_to_the_simulation(folder: Path, tmp_
     assert measured is not None
     computed = [sum(step.seconds for step in steps if not step.is_fetch) for steps in measured.workers]
     assert by_worker["measured: computing"] == pytest.approx(computed)
+
+
+def test_a_simulation_is_printed_beside_its_estimate(folder: Path) -> None:
+    simulated, printed = api.simulate(folder, topology=topology_of(folder)), io.StringIO()
+    planner.show(simulated, printed)
+    lines = printed.getvalue().splitlines()
+    (said,) = [line for line in lines if line.startswith("simulated ")]
+    assert format_seconds(simulated.simulated_seconds) in said
+    assert ("than estimated" in said) == simulated.differs
+    by_worker = lines[lines.index("worker      computes     fetches       waits") + 1 :][:4]
+    assert [line.split()[0] for line in by_worker] == ["0", "1", "2", "3"]
+    assert simulated.differing
+    assert [line.split()[-1] for line in lines[-len(simulated.differing) :]] == [
+        one.name.split()[-1] for one in simulated.differing
+    ]
 
 
 def test_events_of_a_trace_say_what_they_are_of(folder: Path, tmp_path: Path) -> None:
