@@ -2,12 +2,13 @@
 
     python bench/simulation.py [--models mlp,cnn] [--iterations 15]
 
-In one process: what a segment and a fetch take beside their ops and bytes (of other networks), what every part of the
-plan's ops takes, and iterations of the plan, before and after that; then an iteration is simulated by these. All is
-measured in processor time, since others may use the machine. *Ops* are the sum over a worker's ops by the profile, and
-with what its segments take beside them; beside it what the segments took, median over iterations, of the worker that
-computes longest. *Elapsed* is the simulated iteration beside one in which each step takes what it took of the processor
-once what it waits for is done. What iterations take by the clock, the fastest and the median, stands last.
+In one process, network by network: what a segment and a fetch take beside their ops and bytes (of other networks), what
+every part of the plan's ops takes, and iterations of the plan, before and after that; then an iteration is simulated by
+these. All is measured in processor time, since others may use the machine. *Ops* are the sum over a worker's ops by the
+profile, and with what its segments take beside them; beside it what the segments took, median over iterations, of the
+worker that computes longest. *Elapsed* is the simulated iteration beside one in which each step takes what it took of
+the processor, in the median, once what it waits for is done. What iterations take by the clock, the fastest and the
+median, stands last.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +46,7 @@ from planner.runtime.measure.ops import CpuStopwatch
 from planner.runtime.plan_files import LoadedPlan, load_plan
 from planner.runtime.values.state import starting_values
 from planner.runtime.values.tiles import load_tiles
-from planner.simulation.schedule import simulate
+from planner.simulation.schedule import Task, simulate
 from planner.zoo import build, mlp
 
 WARM_UP = 5
@@ -85,29 +86,47 @@ class Steps:
         return Topology("here", Device(2**40), (Level("memory", WORKERS, 1 / self.per_byte, self.fetch),))
 
 
-def steps_here(folder: Path) -> Steps:
-    """Measured with perceptrons of several widths, by data parallelism; none of them is one of the eight networks.
-
-    Segments are those of the narrowest, whose ops take nothing. Of fetches, a call and a byte are those by which the
-    relative errors of all of them have the least squares.
-    """
-    segments: list[float] = []
-    moved: list[tuple[float, float]] = []
-    taken: list[float] = []
+def perceptrons(folder: Path) -> Sequence[LoadedPlan]:
+    """Plans by data parallelism of networks that are none of the eight, the narrowest first."""
+    found = []
     for width in _WIDTHS:
         train, directory = folder / f"width-{width}.onnx", folder / f"width-{width}.plan"
         write_model(mlp(_LAYERS, width, 8, learning_rate=1e-6), train)
         api.plan(train, gpus=WORKERS, strategy="data", out=directory)
-        loaded = load_plan(directory)
-        iterations = timed_iterations(loaded, ITERATIONS)
-        for worker in loaded.program.workers:
-            for number, step in enumerate(worker.steps):
-                seconds = statistics.median(one.timings[worker.worker][number][1] for one in iterations)
-                if isinstance(step, Fetch):
-                    moved.append((1.0, float(step.predicted_bytes)))
-                    taken.append(seconds)
-                elif width == min(_WIDTHS):
-                    segments.append(seconds)
+        found.append(load_plan(directory))
+    return found
+
+
+def medians(program: Program, iterations: Sequence[Iteration]) -> Mapping[Task, float]:
+    """What each step takes, median over iterations."""
+    return {
+        (worker.worker, number): statistics.median(one.timings[worker.worker][number][1] for one in iterations)
+        for worker in program.workers
+        for number in range(len(worker.steps))
+    }
+
+
+def steps_here(networks: Sequence[LoadedPlan]) -> Steps:
+    """What steps take beside ops.
+
+    Segments are those of the narrowest network, whose ops take nothing. Of fetches, a call and a byte are those by
+    which the relative errors of all of them have the least squares.
+
+    Args:
+        networks: as ``perceptrons`` makes them.
+    """
+    segments: list[float] = []
+    moved: list[tuple[float, float]] = []
+    taken: list[float] = []
+    for loaded in networks:
+        program = loaded.program
+        for (worker, number), seconds in medians(program, timed_iterations(loaded, ITERATIONS)).items():
+            step = program.workers[worker].steps[number]
+            if isinstance(step, Fetch):
+                moved.append((1.0, float(step.predicted_bytes)))
+                taken.append(seconds)
+            elif loaded is networks[0]:
+                segments.append(seconds)
     rows, seconds_of = np.array(moved), np.array(taken)
     (fetch, per_byte), *_ = np.linalg.lstsq(rows / seconds_of[:, None], np.ones(len(taken)), rcond=None)
     return Steps(statistics.fmean(segments), float(fetch), float(per_byte))
@@ -153,8 +172,8 @@ def on_one_core(work: Callable[[], None]) -> None:
         pool.submit(run).result()
 
 
-def replayed(program: Program, iteration: Iteration) -> float:
-    """When the last step ends, if each takes what it took of the processor, once what it waits for is done."""
+def replayed(program: Program, seconds: Mapping[Task, float]) -> float:
+    """When the last step ends, if each takes these seconds, once what it waits for is done."""
     waits, ends = joined_waits(program.workers), [[0.0] for _ in program.workers]
     while any(len(mine) <= len(steps) for mine, steps in zip(ends, waits, strict=True)):
         for worker, steps in enumerate(waits):
@@ -164,11 +183,11 @@ def replayed(program: Program, iteration: Iteration) -> float:
                 if any(count >= len(ends[other]) for other, count in wanted.items()):
                     break
                 start = max([mine[-1], *(ends[other][count] for other, count in wanted.items())])
-                mine.append(start + iteration.timings[worker][len(mine) - 1][1])
+                mine.append(start + seconds[worker, len(mine) - 1])
     return max(mine[-1] for mine in ends)
 
 
-def row(name: str, steps: Steps, iterations: int, folder: Path) -> Row:
+def row(name: str, networks: Sequence[LoadedPlan], iterations: int, folder: Path) -> Row:
     """A network on two workers."""
     if name in MODELS:
         train = trained(name, folder)
@@ -188,7 +207,9 @@ def row(name: str, steps: Steps, iterations: int, folder: Path) -> Row:
     clock: list[float] = []
     runs = timed_iterations(loaded, iterations, clock)
     on_one_core(measure)
-    runs += timed_iterations(loaded, iterations)  # after it, too: what others do meanwhile changes
+    steps = steps_here(networks)
+    runs += timed_iterations(loaded, iterations)  # before and after: what others do meanwhile changes
+    took = medians(program, runs)
     profile = parts[0].profile(name, "bench")
     times = timed(plan.graph, plan.ops, decided.strategies, decided.cuts, program, steps.machine(), profile)
     with_calls = {task: seconds + steps.segment for task, seconds in times.segment_seconds.items()}
@@ -197,8 +218,11 @@ def row(name: str, steps: Steps, iterations: int, folder: Path) -> Row:
     for worker, number in times.segment_seconds:
         ops[worker] += times.segment_seconds[worker, number]
         called[worker] += with_calls[worker, number]
-        segments[worker] += statistics.median(one.timings[worker][number][1] for one in runs)
-    elapsed = statistics.median(replayed(program, one) for one in runs)
+        segments[worker] += took[worker, number]
+    elapsed = replayed(program, took)
+    speed = f"{1 / steps.per_byte / 1e9:.1f} GB/s"
+    beside = f"{1e6 * steps.segment:.0f} us a segment, {1e6 * steps.fetch:.0f} us a fetch, {speed}"
+    print(f"{name}: beside ops {beside}", file=sys.stderr)
     return Row(name, max(ops), max(called), max(segments), simulated, elapsed, min(clock), statistics.median(clock))
 
 
@@ -223,10 +247,10 @@ def main() -> None:
     table = Table(*columns)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        steps = steps_here(Path(folder))
+        networks = perceptrons(Path(folder))
         for name in options.models.split(","):
             print(f"{name}: planning and measuring", file=sys.stderr)
-            rows.append(row(name, steps, options.iterations, Path(folder)))
+            rows.append(row(name, networks, options.iterations, Path(folder)))
     for one in rows:
         ops, elapsed = one.called / one.segments - 1, one.simulated / one.elapsed - 1
         cells = [f"{1e3 * seconds:.2f}" for seconds in (one.ops, one.called, one.segments, one.simulated, one.elapsed)]
@@ -240,8 +264,6 @@ def main() -> None:
         )
     console = Console(width=140)
     console.print(table)
-    speed = f"{1 / steps.per_byte / 1e9:.1f} GB/s"
-    console.print(f"beside ops: {1e6 * steps.segment:.0f} us a segment, {1e6 * steps.fetch:.0f} us a fetch, {speed}")
     for what, errors in (
         ("sums over ops", [abs(one.called / one.segments - 1) for one in rows]),
         ("elapsed", [abs(one.simulated / one.elapsed - 1) for one in rows]),
