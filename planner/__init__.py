@@ -11,8 +11,8 @@ The command line's commands, for Python, with its defaults; an option is a keywo
     assert ran.verified
 
 What goes wrong for a user's reasons is a ``planner.TofuError``; ``planner.errors`` has the tree of them. docs/python.md
-is the page. (``planner.report``, ``planner.export`` and ``planner.zoo`` are packages of this project, and are called as
-the functions of these names.)
+is the page. (``planner.report``, ``planner.export``, ``planner.prove`` and ``planner.zoo`` are packages of this
+project, and are called as the functions of these names.)
 
 ``import planner`` is cheap: what is heavy is imported when one of these is first used.
 """
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         memory,
         plan,
         profile,
+        prove,
         report,
         run,
         show,
@@ -55,6 +56,7 @@ __all__ = [
     "grad",
     "plan",
     "build",
+    "prove",
     "explain",
     "why",
     "memory",
@@ -77,8 +79,8 @@ __all__ = [
 ]
 
 
-_MODULES = ("api", "errors", "export", "report", "zoo")
-"""Those that are found without an import of their own; the last three are called as functions, too."""
+_MODULES = ("api", "errors", "export", "prove", "report", "zoo")
+"""Those that are found without an import of their own; the last four are called as functions, too."""
 
 
 def __getattr__(name: str) -> Any:

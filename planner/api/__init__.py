@@ -1,8 +1,8 @@
 """What the commands do, for Python users.
 
-``grad``, ``plan``, ``build``, ``explain``, ``why``, ``memory``, ``simulate``, ``report``, ``run``, ``export``,
-``compare``, ``fit``, ``check``, ``diff``, ``profile``, ``zoo``, ``checkpoints``, ``export_checkpoint``; ``show`` and
-``as_json`` of what they return. ``import planner`` has them, too.
+``grad``, ``plan``, ``build``, ``prove``, ``explain``, ``why``, ``memory``, ``simulate``, ``report``, ``run``,
+``export``, ``compare``, ``fit``, ``check``, ``diff``, ``profile``, ``zoo``, ``checkpoints``, ``export_checkpoint``;
+``show`` and ``as_json`` of what they return. ``import planner`` has them, too.
 
 Every function takes paths and plain options, returns data and raises ``TofuError``.
 """
@@ -21,6 +21,7 @@ from planner.api.models import zoo, zoo_models
 from planner.api.occupancy import memory
 from planner.api.planning import plan
 from planner.api.profiling import profile
+from planner.api.proving import prove
 from planner.api.reporting import report
 from planner.api.running import run
 from planner.api.showing import as_json, show
@@ -42,6 +43,7 @@ __all__ = [
     "memory",
     "plan",
     "profile",
+    "prove",
     "report",
     "run",
     "show",

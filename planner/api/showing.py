@@ -22,6 +22,7 @@ from planner.report import (
     gate,
     occupancy,
     planned,
+    proved,
     simulated,
     tables,
 )
@@ -36,6 +37,7 @@ from planner.results import (
     MemoryResult,
     PlanResult,
     ProfileResult,
+    ProveResult,
     ReportResult,
     SimulationResult,
     ZooResult,
@@ -47,6 +49,7 @@ AnyResult: TypeAlias = (
     GradResult
     | PlanResult
     | BuildResult
+    | ProveResult
     | Explanation
     | MemoryResult
     | SimulationResult
@@ -68,6 +71,7 @@ _PRINTED: Mapping[type, Callable[[Any, TextIO], None]] = MappingProxyType(
         GradResult: tables.grad,
         PlanResult: planned.plan,
         BuildResult: built.built,
+        ProveResult: proved.proved,
         Explanation: explained.explain,
         MemoryResult: occupancy.print_memory,
         SimulationResult: simulated.print_simulation,

@@ -34,6 +34,7 @@ from planner.commands.grad import grad
 from planner.commands.ops import ops
 from planner.commands.plan import plan
 from planner.commands.profile import profile
+from planner.commands.prove import prove
 from planner.commands.report import report
 from planner.commands.run import run
 from planner.commands.schema import schema
@@ -90,6 +91,7 @@ for _command in (
     grad,
     plan,
     build,
+    prove,
     compare,
     fit,
     diff,

@@ -1,4 +1,4 @@
-"""What is asked of plans that are there: options of ``build``, ``explain``, ``report``, ``export`` and ``diff``."""
+"""What is asked of plans that are there, by ``build``, ``prove``, ``explain``, ``report``, ``export`` and ``diff``."""
 
 from __future__ import annotations
 
@@ -29,6 +29,15 @@ class BuildOptions:
 
     directory: AnyPath | None = argument(kw_only=False, default=None)
     force: bool = option("Make models anew that are there.", default=False)
+    opdefs: AnyPath | None = own_ops()
+    progress: Progress = silent
+
+
+@options
+class ProveOptions:
+    """What ``tofu prove`` and ``planner.prove`` are asked for."""
+
+    directory: AnyPath | None = argument(kw_only=False, default=None)
     opdefs: AnyPath | None = own_ops()
     progress: Progress = silent
 

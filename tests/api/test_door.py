@@ -28,6 +28,7 @@ LINES = {
     "grad": "grad m.onnx --loss mse --optimizer sgd",
     "plan": "plan m.onnx --gpus 2",
     "build": "build",
+    "prove": "prove",
     "explain": "explain",
     "report": "report --output page.html",
     "export": "export --jax step.py",
@@ -45,7 +46,7 @@ NO_DOOR = {
     "schema": "prints a file that is data of the package",
 }
 """Commands without a function, and why."""
-PACKAGES = {"zoo", "report", "export"}
+PACKAGES = {"zoo", "report", "export", "prove"}
 """Functions whose names are those of packages, which are called in their place."""
 COMMAND_LINE_ONLY = {
     "json_wanted": "planner.as_json(result)",

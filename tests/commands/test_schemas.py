@@ -35,6 +35,7 @@ LINES: dict[str, tuple[str, ...]] = {
         "plan train.onnx --gpus 2 --out p4 --op-schedule stepped --no-models",
     ),
     "build": ("build plan --force",),
+    "prove": ("prove plan", "prove timed"),
     "explain": (
         "explain plan",
         "explain plan h",

@@ -86,6 +86,7 @@ def test_imports_only_the_layer_below() -> None:
         "planner.options.plans.DiffOptions",
         "planner.options.plans.ExplainOptions",
         "planner.options.plans.ExportOptions",
+        "planner.options.plans.ProveOptions",
         "planner.options.plans.ReportOptions",
         "planner.options.plans.SimulateOptions",
         "planner.options.running.RunningOptions",

@@ -1,0 +1,257 @@
+"""What an op's description says of an element of its output, as an expression in tensors of the model.
+
+Descriptions are read as they are (``planner.tdl``). What an op reads is an array of which a claim is known, a number,
+or what an op before it made, whose own expression is then put in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+from planner.algebra.tiling import Reducer
+from planner.prove import index
+from planner.prove.claims import Partial, Symbol
+from planner.prove.index import Lin, Space
+from planner.tdl import expr as tdl
+from planner.tdl.extents import reduced_extent
+from planner.tdl.node_view import NodeView
+
+
+class UnprovenError(Exception):
+    """The rules do not reach this far: nothing is said of what is right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Num:
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Acc:
+    """An element of a tensor, read through an array that holds a part of it."""
+
+    tensor: Symbol
+    at: tuple[Lin | Acc | None, ...]
+    """In places of the tensor; None: all of the dim; an access: the data decide."""
+    lo: tuple[int | None, ...]
+    """Where the array begins, by dim; None where the tensor does not change along the dim."""
+    held: tuple[int, ...]
+    """Sizes of the array."""
+    sizes: tuple[int, ...]
+    """Of the tensor."""
+    fill: float | None
+    partial: Partial | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Joins:
+    """The tag of a Concat: it takes the one of its arguments whose place it is."""
+
+    axis: int
+    places: tuple[tuple[int, int], ...]
+    """Where each argument begins along the axis, and its size."""
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    tag: Hashable
+    arguments: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Red:
+    reducer: Reducer
+    variables: tuple[int, ...]
+    body: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Opq:
+    tag: Hashable
+    arguments: tuple[Expr, ...]
+    at: tuple[Lin | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pos:
+    """A place as a value."""
+
+    at: Lin
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    element: Expr
+    at: Lin
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A sum of terms times factors."""
+
+    terms: tuple[tuple[float, Expr], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    factors: tuple[Expr, ...]
+
+
+Expr: TypeAlias = Num | Acc | App | Red | Opq | Pos | Hit | Total | Times
+At: TypeAlias = "tuple[Lin | Acc | None, ...]"
+Read: TypeAlias = Callable[[int, At, "float | None"], Expr]
+"""From a slot, indices and a fill to what is read."""
+
+
+ARITHMETIC = frozenset(("+", "-", "*", "/", "Add", "Sub", "Mul", "Div", "Sum", "Neg", "Identity", "value"))
+"""Functions of descriptions that are known by their names."""
+
+
+def terms_of(value: Expr) -> tuple[tuple[float, Expr], ...]:
+    return value.terms if isinstance(value, Total) else ((1.0, value),)
+
+
+def scaled(factor: float, value: Expr) -> Expr:
+    if isinstance(value, Num):
+        return Num(factor * value.value)
+    return _total(tuple((factor * own, term) for own, term in terms_of(value)))
+
+
+def _total(terms: tuple[tuple[float, Expr], ...]) -> Expr:
+    return terms[0][1] if len(terms) == 1 and terms[0][0] == 1 else Total(terms)
+
+
+def _product(factors: Sequence[Expr]) -> Expr:
+    constant = 1.0
+    kept: list[Expr] = []
+    for factor in factors:
+        own = terms_of(factor)
+        if isinstance(factor, Num):
+            constant *= factor.value
+        elif len(own) == 1:
+            constant *= own[0][0]
+            kept.extend(own[0][1].factors if isinstance(own[0][1], Times) else (own[0][1],))
+        else:
+            kept.append(factor)
+    if not kept:
+        return Num(constant)
+    return scaled(constant, kept[0] if len(kept) == 1 else Times(tuple(kept)))
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """One output of an op, as its description says."""
+
+    output: tdl.Output
+    node: NodeView
+    tag: Callable[[str], Hashable]
+    """What tells a function of the description from others: its name, and what of the op it may depend on."""
+    counts: float | None
+    """ConstantOfShape's value."""
+    is_float: bool
+
+    def at(self, where: Sequence[Lin], read: Read, space: Space) -> Expr:
+        """The element at an index."""
+        if any(step != 1 for step in self.output.steps):
+            raise UnprovenError("an output in steps")
+        names = {variable.name: lin for variable, lin in zip(self.output.variables, where, strict=False)}
+        return self._value(self.output.value, names, read, space)
+
+    def _value(self, value: tdl.Value, names: dict[str, Lin], read: Read, space: Space) -> Expr:
+        match value:
+            case tdl.Number(constant):
+                return Num(float(constant))
+            case tdl.Access(slot, indices, fill):
+                return read(slot, tuple(self._index(one, names, read, space) for one in indices), fill)
+            case tdl.Apply(function, arguments):
+                return self._applied(function, [self._value(one, names, read, space) for one in arguments])
+            case tdl.Reduce(reducer, variables, body):
+                own = dict(names)
+                numbers = []
+                for place, variable in enumerate(variables):
+                    lin = space.variable(reduced_extent(value, place).size(self.node))
+                    own[variable.name] = lin
+                    numbers.append(index.variable_of(lin))
+                inner = self._value(body, own, read, space)
+                return _reduced(reducer, tuple(one for one in numbers if one is not None), inner)
+            case tdl.OpaqueResult(name, arguments, indices):
+                at = tuple(_plain(self._index(one, names, read, space)) for one in indices)
+                return Opq(self.tag(name), tuple(self._value(one, names, read, space) for one in arguments), at)
+            case tdl.IndexValue(where):
+                return Pos(_lin(self._index(where, names, read, space)))
+            case tdl.Match(element, where):
+                return Hit(self._value(element, names, read, space), _lin(self._index(where, names, read, space)))
+
+    def _applied(self, function: str, arguments: list[Expr]) -> Expr:
+        match function:
+            case "+" | "Add" | "Sum":
+                return _total(tuple(term for one in arguments for term in terms_of(one)))
+            case "-" | "Sub" if len(arguments) == 2:
+                zero = isinstance(arguments[0], Num) and arguments[0].value == 0
+                minus = scaled(-1.0, arguments[1])
+                return minus if zero else _total((*terms_of(arguments[0]), *terms_of(minus)))
+            case "Neg":
+                return scaled(-1.0, arguments[0])
+            case "Identity":
+                return arguments[0]
+            case "*" | "Mul":
+                return _product(arguments)
+            case "/" | "Div" if self.is_float and isinstance(arguments[1], Num) and arguments[1].value:
+                return scaled(1.0 / arguments[1].value, arguments[0])
+            case "/" | "Div":
+                return App(("Div", self.is_float), tuple(arguments))
+            case "value" if self.counts is not None:
+                return Num(self.counts)
+        return App(self.tag(function), tuple(arguments))
+
+    def _index(self, one: tdl.Index, names: dict[str, Lin], read: Read, space: Space) -> Lin | Acc | None:
+        match one:
+            case tdl.Var(name):
+                return names[name]
+            case tdl.Number(value):
+                return index.number(Fraction(value))
+            case tdl.Plus(left, right):
+                return index.plus(
+                    _lin(self._index(left, names, read, space)), _lin(self._index(right, names, read, space))
+                )
+            case tdl.Times(inner, factor):
+                return index.times(_lin(self._index(inner, names, read, space)), factor)
+            case tdl.FloorDiv(inner, divisor):
+                return index.divided(_lin(self._index(inner, names, read, space)), divisor, space, rest=False)
+            case tdl.Mod(inner, divisor):
+                return index.divided(_lin(self._index(inner, names, read, space)), divisor, space, rest=True)
+            case tdl.Whole():
+                return None
+            case tdl.At(access):
+                found = self._value(access, names, read, space)
+                if isinstance(found, Acc):
+                    return found
+        raise UnprovenError("an index that is made by an op")
+
+
+def _lin(one: Lin | Acc | None) -> Lin:
+    if not isinstance(one, Lin):
+        raise UnprovenError("an index of a whole dim, or of data, in a sum")
+    return one
+
+
+def _plain(one: Lin | Acc | None) -> Lin | None:
+    if isinstance(one, Acc):
+        raise UnprovenError("a result that the data index")
+    return one
+
+
+def _reduced(reducer: Reducer, variables: tuple[int, ...], body: Expr) -> Expr:
+    if not variables:
+        return body
+    if reducer is Reducer.SUM:
+        terms = terms_of(body)
+        if len(terms) == 1:
+            factor, inner = terms[0]
+            if isinstance(inner, Red) and inner.reducer is reducer:
+                return scaled(factor, Red(reducer, (*variables, *inner.variables), inner.body))
+            return scaled(factor, Red(reducer, variables, inner))
+    return Red(reducer, variables, body)

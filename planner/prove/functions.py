@@ -1,0 +1,297 @@
+"""A worker's function: what each of its outputs holds, given what its inputs hold.
+
+Node by node, what a node makes is compared with the model's ops that the segment is of. What is none of these by
+itself, a step of a local rule, stands for its own expression until a later node makes it one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from onnx import FunctionProto, GraphProto, ModelProto, OperatorSetIdProto, helper
+
+from planner.errors import TofuError
+from planner.graph.model import DType, Graph, Shape
+from planner.graph.protos import elem_type_of
+from planner.graph.reading.from_onnx import graph_from_proto
+from planner.prove import index
+from planner.prove.claims import Claim, Symbol
+from planner.prove.expression import Acc, At, Described, Expr, Num, Read, UnprovenError
+from planner.prove.index import Lin, Space
+from planner.prove.matching import Literal, Matching, MismatchError, moved, summed
+from planner.prove.rules import by_rule
+from planner.prove.whole import Known, Whole, described, held, local_view
+from planner.tdl.node_view import NodeView
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What is known of an array inside of a function."""
+
+    claims: Mapping[Symbol, Claim]
+    """By tensor of which it holds a part; the last one is that of the latest op."""
+    constant: Num | Literal | None = None
+    made: Described | None = None
+    """By which node it is made."""
+    reads: tuple[Value | None, ...] = ()
+    """Of that node, by slot."""
+    shape: Shape = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a function's output holds, as its buffer states it."""
+
+    tensor: Symbol
+    lo: tuple[int, ...]
+
+
+def read_function(function: FunctionProto, inputs: Sequence[tuple[Shape, DType]], whole: Whole) -> Graph:
+    """A function's nodes as a graph, with all shapes.
+
+    Args:
+        function: of a worker's file.
+        inputs: shape and dtype of each input.
+        whole: whose descriptions say shapes that ONNX does not know.
+
+    Raises:
+        UnprovenError: it cannot be read.
+    """
+    graph = GraphProto(name=function.name)
+    graph.node.extend(function.node)
+    for name, (shape, dtype) in zip(function.input, inputs, strict=True):
+        graph.input.append(helper.make_tensor_value_info(name, elem_type_of(dtype), shape))
+    graph.output.extend([helper.make_empty_tensor_value_info(name) for name in function.output])
+    graph.value_info.extend(function.value_info)
+    model = ModelProto(ir_version=10, graph=graph)
+    model.opset_import.extend(
+        [OperatorSetIdProto(domain=one.domain, version=one.version) for one in function.opset_import]
+    )
+    try:
+        return graph_from_proto(model, state_pairs=(), operators=whole.descriptions)
+    except TofuError as error:
+        raise UnprovenError(f"function {function.name} cannot be read: {error.what}") from None
+
+
+class FunctionProof:
+    """Follows one function.
+
+    Args:
+        graph: its nodes.
+        whole: the model.
+        ops: the model's ops that it computes parts of.
+    """
+
+    def __init__(self, graph: Graph, whole: Whole, ops: Sequence[Known]) -> None:
+        self._graph = graph
+        self._whole = whole
+        self._ops = list(ops)
+        self._done: set[tuple[str, int]] = set()
+        self._constants = {name: value for name, value in graph.constants.items() if value is not None}
+        self._values: dict[str, Value] = {
+            name: Value({}, held(value), shape=value.shape) for name, value in self._constants.items()
+        }
+        self.failures: list[tuple[Known | None, str]] = []
+        """Where nothing was seen to be equal: the op that came nearest, and why."""
+
+    def run(self, inputs: Mapping[str, Value], outputs: Mapping[str, Output]) -> dict[str, Value]:
+        """What each output holds.
+
+        Args:
+            inputs: by name.
+            outputs: what their buffers state, by name.
+        """
+        self._values.update(inputs)
+        number = 0
+        while number < len(self._graph.ops):
+            taken = self._by_rule(number, outputs)
+            if taken:
+                number += taken
+                continue
+            op = self._graph.ops[number]
+            description = (
+                self._whole.descriptions.description(op.domain, op.op_type)
+                if (op.domain, op.op_type) in self._whole.descriptions
+                else None
+            )
+            reads = tuple(self._values.get(name) if name else None for name in op.inputs)
+            view = local_view(op, self._graph, self._constants)
+            told = (None,) * len(op.outputs) if description is None else described(view, description)
+            for position, name in enumerate(op.outputs):
+                if name:
+                    self._values[name] = self._made(view, told[position], position, reads, outputs.get(name))
+            number += 1
+        return {name: self._values.get(name, Value({})) for name in outputs}
+
+    def _made(
+        self,
+        view: NodeView,
+        told: Described | None,
+        position: int,
+        reads: tuple[Value | None, ...],
+        output: Output | None,
+    ) -> Value:
+        shape = view.output_shapes[position]
+        dtype = view.output_dtypes[position]
+        assert shape is not None, "an output that is there has a shape"
+        assert dtype is not None, "an output that is there has a dtype"
+        if told is None:
+            return Value({}, shape=shape)
+        own = Value({}, None, told, reads, shape)
+        claims = self._moved(own, reads)
+        open_ones = [
+            (known, place, model)
+            for known in self._ops
+            for place, model in enumerate(known.outputs)
+            if model is not None and known.makes[place] is not None
+        ]
+        open_ones.sort(key=lambda one: (one[0].described_op.op.name, one[1]) in self._done)
+        near = 0
+        reason: tuple[Known | None, str] = (None, "it is no part of an op of the model")
+        for known, place, model in open_ones:
+            try:
+                claim = self._claim(own, known, model, place, dtype, output)
+            except (MismatchError, UnprovenError) as error:
+                is_near = not isinstance(error, MismatchError) or error.is_alike
+                nearness = 2 * is_near + (known.described_op.op.op_type == view.op.op_type)
+                if nearness > near:
+                    near, reason = nearness, (known, str(error))
+                continue
+            self._done.add((known.described_op.op.name, place))
+            claims.pop(claim.tensor, None)
+            return replace(own, claims={**claims, claim.tensor: claim})
+        if not claims:
+            self.failures.append(reason)
+        return replace(own, claims=claims)
+
+    def _moved(self, own: Value, reads: tuple[Value | None, ...]) -> dict[Symbol, Claim]:
+        """Claims of what only moves what it reads, or adds contributions to one tensor."""
+        claims: dict[Symbol, Claim] = {}
+        wanted = {symbol for value in reads if value is not None for symbol in value.claims}
+        for symbol in sorted(wanted, key=str):
+            space = Space()
+            mine = [space.variable(size) for size in own.shape]
+            try:
+                local = _element(own, mine, space, frozenset({symbol}), self._whole)
+            except UnprovenError:
+                continue
+            for rule in (moved, summed):
+                try:
+                    claim = rule(local, mine, space)
+                except MismatchError as error:
+                    self.failures.append((None, str(error)))
+                    continue
+                if claim is not None:
+                    claims.setdefault(claim.tensor, claim)
+        return claims
+
+    def _claim(
+        self, own: Value, known: Known, model: Described, place: int, dtype: DType, output: Output | None
+    ) -> Claim:
+        symbol = known.makes[place]
+        wanted_dtype = known.described_op.node.output_dtypes[place]
+        if wanted_dtype is not dtype:
+            raise MismatchError("of another dtype", is_alike=False)
+        space = Space()
+        mine = [space.variable(size) for size in own.shape]
+        sizes = known.described_op.node.output_shapes[place]
+        assert sizes is not None, "an output that is there has a shape"
+        theirs = [space.variable(size) for size in sizes]
+        prefer = frozenset(one for one in known.reads if one is not None)
+        local = _element(own, mine, space, prefer, self._whole)
+        wanted = model.at(theirs, _reader(known), space)
+        hint = output.lo if output is not None and output.tensor == symbol and own.shape else None
+        lo, partial = Matching(space, dtype).placed(local, mine, wanted, theirs, hint)
+        return Claim(symbol, lo, own.shape, partial)
+
+    def _by_rule(self, number: int, outputs: Mapping[str, Output]) -> int:
+        """How many nodes from here are an op's local rule, word by word; what they make is then known."""
+        for known in self._ops:
+            if not known.is_by_rule:
+                continue
+            stated = [(one.tensor, one.lo) for one in outputs.values()]
+            found = by_rule(self._graph, number, known, self._values_of(), stated)
+            if found is not None:
+                count, claims = found
+                for name, claim in claims.items():
+                    self._values[name] = Value({claim.tensor: claim}, shape=self._graph.tensors[name].shape)
+                self._done.update((known.described_op.op.name, place) for place in range(len(known.makes)))
+                return count
+        return 0
+
+    def _values_of(self) -> dict[str, Mapping[Symbol, Claim] | np.ndarray | Num | Literal]:
+        found: dict[str, Mapping[Symbol, Claim] | np.ndarray | Num | Literal] = {
+            name: value.claims if value.constant is None else value.constant for name, value in self._values.items()
+        }
+        return {**found, **self._constants}
+
+
+def _reader(known: Known) -> Read:
+    """Reads tensors of the model."""
+
+    def read(slot: int, at: At, fill: float | None) -> Expr:
+        what = known.reads[slot]
+        shape = known.described_op.node.input_shapes[slot]
+        assert shape is not None, "what is read is there"
+        assert what is not None, "what is read is there"
+        if isinstance(what, Num) and (fill is None or fill == what.value):
+            return what
+        return Acc(what, at, (0,) * len(shape), shape, shape, fill)
+
+    return read
+
+
+def _element(own: Value, at: Sequence[Lin], space: Space, prefer: frozenset[Symbol], whole: Whole) -> Expr:
+    """The element of an array that a node makes, in tensors of the model.
+
+    Args:
+        own: the array.
+        at: which element.
+        space: of the variables.
+        prefer: by which of its claims what is read is told, where it has several.
+        whole: says how large tensors are.
+    """
+    assert own.made is not None, "a node makes it"
+
+    def read(slot: int, where: At, fill: float | None) -> Expr:
+        value = own.reads[slot]
+        if value is None:
+            raise UnprovenError("an array of which nothing is known is read")
+        return _read(value, where, fill, space, prefer, whole)
+
+    return own.made.at(at, read, space)
+
+
+def _read(value: Value, at: At, fill: float | None, space: Space, prefer: frozenset[Symbol], whole: Whole) -> Expr:
+    chosen = [claim for symbol, claim in value.claims.items() if symbol in prefer]
+    if not chosen and value.claims and value.constant is None:
+        chosen = [list(value.claims.values())[-1]]
+    if chosen:
+        return _access(chosen[0], at, fill, whole)
+    if isinstance(value.constant, Num) and (fill is None or fill == value.constant.value):
+        return value.constant
+    if value.constant is not None:
+        tensor = value.constant if isinstance(value.constant, Literal) else ("filled", value.constant)
+        return Acc(tensor, at, (0,) * len(value.shape), value.shape, value.shape, fill)
+    if value.made is None:
+        raise UnprovenError("an array of which nothing is known is read")
+    inside: list[Lin] = []
+    for one, size in zip(at, value.shape, strict=True):
+        if not isinstance(one, Lin):
+            raise UnprovenError("all of a dim is read of what is no part of a tensor")
+        low, high = index.reach(one, space)
+        if fill is not None and (low < 0 or high >= size):
+            raise UnprovenError("what is no part of a tensor is padded")
+        inside.append(one)
+    return _element(value, inside, space, prefer, whole)
+
+
+def _access(claim: Claim, at: At, fill: float | None, whole: Whole) -> Expr:
+    sizes = whole.sizes[claim.tensor].shape
+    moved_at = tuple(
+        index.plus(one, index.number(first)) if isinstance(one, Lin) and first is not None else one
+        for one, first in zip(at, claim.lo, strict=True)
+    )
+    return Acc(claim.tensor, moved_at, claim.lo, claim.shape, sizes, fill, claim.partial)

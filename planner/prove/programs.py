@@ -1,0 +1,340 @@
+"""A partitioned program, followed worker by worker in an order that its data allow: what each buffer holds."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+import numpy as np
+from onnx import FunctionProto
+
+from planner.algebra.region import Region, index_space
+from planner.algebra.tiling import Reducer
+from planner.artifacts.program import Buffer, Fetch, Program, Segment, Step
+from planner.graph.model import DType, Graph
+from planner.prove.claims import Claim, Partial, Place
+from planner.prove.expression import Num, UnprovenError
+from planner.prove.functions import FunctionProof, Output, Value, read_function
+from planner.prove.matching import Literal
+from planner.prove.result import Fault, Proof
+from planner.prove.whole import Whole, held
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFile:
+    """What a proof needs of a worker's file beside its steps."""
+
+    bodies: Mapping[str, FunctionProto]
+    constants: Mapping[str, np.ndarray]
+
+
+class FaultError(Exception):
+    """Ends a proof."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.holds)
+        self.fault = fault
+
+
+@dataclass(frozen=True, slots=True)
+class _Followed:
+    """What a function call was found to do, with symbols by number: the same for equal calls."""
+
+    outputs: tuple[tuple[int, Place, Partial | None] | None, ...]
+    """By output."""
+    op: int | None
+    """The op that came nearest where nothing was seen to be equal."""
+    reason: str
+
+
+def prove(whole: Whole, program: Program, files: Sequence[WorkerFile]) -> Proof:
+    """Follows a program.
+
+    Args:
+        whole: the model.
+        program: of all workers; names, boxes and order were checked.
+        files: by worker.
+    """
+    walk = _Walk(whole, program, files)
+    fault = None
+    try:
+        walk.run()
+    except FaultError as error:
+        fault = error.fault
+    return Proof(len(program.outputs), sum(map(len, walk.claims)), len(walk.followed), walk.fetches, fault)
+
+
+class _Walk:
+    """One proof.
+
+    Attributes:
+        claims: by worker and buffer.
+        followed: function calls, by kind.
+        fetches: how many were followed.
+    """
+
+    def __init__(self, whole: Whole, program: Program, files: Sequence[WorkerFile]) -> None:
+        self._whole = whole
+        self._program = program
+        self._files = files
+        self.claims: list[dict[str, Claim]] = [{} for _ in program.workers]
+        self._constants: list[dict[str, Num | Literal]] = [{} for _ in program.workers]
+        self.followed: dict[Hashable, _Followed] = {}
+        self.fetches = 0
+        self._graphs: dict[Hashable, Graph] = {}
+        self._contents: dict[str, list[FunctionProto]] = {}
+
+    def run(self) -> None:
+        for worker in self._program.workers:
+            for name in worker.loaded:
+                self._load(worker.worker, worker.buffers[name])
+            for name in worker.fixed:
+                self._constants[worker.worker][name] = held(self._files[worker.worker].constants[name])
+        done = [0] * len(self._program.workers)
+        moving = True
+        while moving:
+            moving = False
+            for worker in self._program.workers:
+                while done[worker.worker] < len(worker.steps) and self._try(
+                    worker.worker, worker.steps[done[worker.worker]]
+                ):
+                    done[worker.worker] += 1
+                    moving = True
+        for worker in self._program.workers:
+            if done[worker.worker] < len(worker.steps):
+                step = worker.steps[done[worker.worker]]
+                self._fail(worker.worker, step, "", "nothing: it waits for what is never written", "a value")
+        self._collect()
+
+    # What is given and what is given back.
+
+    def _load(self, worker: int, buffer: Buffer) -> None:
+        tensor = self._whole.graph.tensors.get(buffer.tensor)
+        given = self._whole.graph.constants.get(buffer.tensor, 0) is None
+        if tensor is None or not (buffer.tensor in self._whole.graph.inputs or given):
+            self._fail(worker, None, buffer.name, f"a part of {buffer.tensor!r}", "a part of an input")
+        space = Region.whole(tensor.shape)
+        if not space.contains(buffer.region) or buffer.dtype not in (tensor.dtype, tensor.dtype.carrier):
+            self._fail(worker, None, buffer.name, f"{buffer.region} of {buffer.dtype.value}", f"a part of {space}")
+        self.claims[worker][buffer.name] = self._stated(buffer)
+
+    def _stated(self, buffer: Buffer) -> Claim:
+        """What a buffer says that it holds."""
+        lo = buffer.region.lo if buffer.shape else ()
+        return Claim(self._whole.symbol(buffer.tensor), lo, buffer.shape)
+
+    def _collect(self) -> None:
+        held_by: dict[str, list[Region]] = {name: [] for name in self._program.outputs}
+        following = {pair.current: pair.following for pair in self._whole.graph.state}
+        for worker in self._program.workers:
+            collected = set()
+            for name in worker.collected:
+                buffer = worker.buffers[name]
+                self._check_final(worker.worker, None, buffer)
+                if buffer.tensor not in held_by:
+                    self._fail(worker.worker, None, name, f"a part of {buffer.tensor!r}", "a part of an output")
+                held_by[buffer.tensor].append(buffer.region)
+                collected.add((buffer.tensor, buffer.region))
+            for name in worker.loaded:
+                buffer = worker.buffers[name]
+                if buffer.tensor in following and (following[buffer.tensor], buffer.region) not in collected:
+                    self._fail(
+                        worker.worker, None, name, "a state whose next value is not made here", following[buffer.tensor]
+                    )
+        for name, regions in held_by.items():
+            missing: tuple[Region, ...] = (Region.whole(index_space(self._whole.graph.tensors[name].shape)),)
+            for region in dict.fromkeys(regions):
+                missing = tuple(rest for one in missing for rest in one.subtract(region))
+            if missing and self._whole.graph.tensors[name].elements:
+                self._fail(0, None, name, f"nothing at {missing[0]}: no worker gives it back", "an output")
+
+    def _check_final(self, worker: int, step: Step | None, buffer: Buffer) -> None:
+        """A buffer holds what it states, and final values."""
+        claim = self.claims[worker].get(buffer.name)
+        if claim is None:
+            constant = self._constants[worker].get(buffer.name)
+            known = self._whole.constant(buffer.tensor)
+            if constant is None or constant != known:
+                self._fail(worker, step, buffer.name, "nothing that is known", f"{buffer.tensor}{buffer.region}")
+            return
+        if claim.partial is not None:
+            self._fail(worker, step, buffer.name, str(claim), f"all of {buffer.tensor}{buffer.region}")
+
+    # Steps.
+
+    def _try(self, worker: int, step: Step) -> bool:
+        """Follows a step, if all that it reads is known."""
+        if isinstance(step, Fetch):
+            if any(source.buffer not in self.claims[source.worker] for source in step.sources):
+                return False
+            self._fetch(worker, step)
+        else:
+            self._segment(worker, step)
+        return True
+
+    def _fetch(self, worker: int, step: Fetch) -> None:
+        self.fetches += 1
+        target = self._program.workers[worker].buffers[step.target]
+        symbol = self._whole.symbol(target.tensor)
+        kinds: set[Partial | None] = set()
+        missing: tuple[Region, ...] = (target.region,)
+        for piece in step.pieces:
+            if not target.region.contains(piece.region):
+                self._fail(worker, step, target.name, f"a piece {piece.region}", f"pieces of {target.region}")
+            before = sum(one.elements for one in missing)
+            missing = tuple(rest for one in missing for rest in one.subtract(piece.region))
+            if before - sum(one.elements for one in missing) != piece.region.elements:
+                self._fail(worker, step, target.name, f"{piece.region} twice", "each element once")
+            claims = [self.claims[source.worker][source.buffer] for source in piece.sources]
+            for claim, source in zip(claims, piece.sources, strict=True):
+                if claim.tensor != symbol or not claim.holds(piece.region):
+                    what = f"at {piece.region} what {source.buffer!r} of worker {source.worker} holds: {claim}"
+                    self._fail(worker, step, target.name, what, f"{target.tensor}{piece.region}")
+            kinds.add(self._joined(worker, step, piece.region, claims))
+        if missing:
+            self._fail(worker, step, target.name, f"nothing at {missing[0]}", f"{target.tensor}{missing[0]}")
+        if len(kinds) != 1:
+            self._fail(worker, step, target.name, "final values beside contributions", "one of both")
+        own = sum(
+            piece.region.elements * target.dtype.item_bytes
+            for piece in step.pieces
+            for source in piece.sources
+            if source.worker != worker
+        )
+        if own != step.predicted_bytes:
+            self._fail(worker, step, target.name, f"{own} bytes from others", f"{step.predicted_bytes}, as stated")
+        self.claims[worker][target.name] = replace(self._stated(target), partial=kinds.pop())
+
+    def _joined(self, worker: int, step: Fetch, region: Region, claims: Sequence[Claim]) -> Partial | None:
+        first = claims[0].partial
+        if len(claims) == 1:
+            return first
+        others = [claim.partial for claim in claims[1:] if claim.partial is not None]
+        if first is None or len(others) + 1 != len(claims):
+            if step.reducer in (Reducer.MAX, Reducer.MIN) and first is None and not others:
+                return None
+            self._fail(worker, step, step.target, f"final values that are joined, at {region}", "each once")
+        if first.reducer is not step.reducer:
+            self._fail(worker, step, step.target, f"joined by {step.reducer}", f"by {first.reducer}")
+        together = first.with_others(others)
+        if isinstance(together, str):
+            self._fail(worker, step, step.target, f"at {region}: {together}", "each contribution once")
+        return None if together.is_whole else together
+
+    def _segment(self, worker: int, step: Segment) -> None:
+        program = self._program.workers[worker]
+        buffers = [program.buffers[name] for name in step.inputs]
+        function = self._files[worker].bodies[step.function]
+        unknown = [name for name in step.ops if name not in self._whole.ops]
+        if unknown:
+            self._fail(worker, step, step.outputs[0], f"a part of op {unknown[0]!r}", "a part of an op of the model")
+        ops = [self._whole.ops[name] for name in step.ops]
+        numbers: dict[Hashable, int] = {}
+
+        def number(symbol: Hashable) -> Hashable:
+            return symbol if isinstance(symbol, Num | Literal) else numbers.setdefault(symbol, len(numbers))
+
+        wiring = tuple((known.kind, tuple(map(number, known.reads)), tuple(map(number, known.makes))) for known in ops)
+        values: list[Value] = []
+        told: list[Hashable] = []
+        for buffer in buffers:
+            claim, constant = self.claims[worker].get(buffer.name), self._constants[worker].get(buffer.name)
+            if claim is not None:
+                values.append(Value({claim.tensor: claim}, shape=buffer.shape))
+                told.append((number(claim.tensor), claim.lo, claim.shape, claim.partial, buffer.dtype))
+            elif constant is not None:
+                values.append(Value({}, constant, shape=buffer.shape))
+                told.append((constant, buffer.shape, buffer.dtype))
+            else:
+                self._fail(worker, step, buffer.name, "nothing: it is read before it is written", "a value")
+        made = [program.buffers[name] for name in step.outputs]
+        stated = [self._stated(buffer) for buffer in made]
+        wanted = tuple(
+            (number(one.tensor), one.lo, one.shape, buffer.dtype) for one, buffer in zip(stated, made, strict=True)
+        )
+        key = (self._content(function), wiring, tuple(told), wanted)
+        found = self.followed.get(key)
+        if found is None:
+            found = self.followed[key] = self._follow(
+                function, [(buffer.shape, buffer.dtype) for buffer in buffers], values, step, stated, numbers, key[0]
+            )
+        for buffer, claim, output in zip(made, stated, found.outputs, strict=True):
+            if output is None:
+                op = "" if found.op is None else self._op(step.ops[found.op])
+                self._fail(
+                    worker,
+                    step,
+                    buffer.name,
+                    f"what is not seen to be it: {found.reason}",
+                    str(claim),
+                    op=op or ", ".join(map(self._op, step.ops)),
+                    is_wrong=False,
+                )
+            tensor, lo, partial = output
+            self.claims[worker][buffer.name] = Claim(claim.tensor, lo, buffer.shape, partial)
+            if tensor != numbers[claim.tensor] or any(
+                one is not None and one != two for one, two in zip(lo, claim.lo, strict=True)
+            ):
+                self._fail(worker, step, buffer.name, f"another part: at {lo}", str(claim))
+
+    def _follow(
+        self,
+        function: FunctionProto,
+        types: Sequence[tuple[tuple[int, ...], DType]],
+        values: Sequence[Value],
+        step: Segment,
+        stated: Sequence[Claim],
+        numbers: Mapping[Hashable, int],
+        content: Hashable,
+    ) -> _Followed:
+        nothing: tuple[None, ...] = (None,) * len(stated)
+        try:
+            key = (content, tuple(types))
+            if key not in self._graphs:
+                self._graphs[key] = read_function(function, types, self._whole)
+            graph = self._graphs[key]
+            proof = FunctionProof(graph, self._whole, [self._whole.ops[name] for name in step.ops])
+            outputs = {
+                name: Output(claim.tensor, tuple(lo for lo in claim.lo if lo is not None))
+                for name, claim in zip(function.output, stated, strict=True)
+            }
+            ends = proof.run(dict(zip(function.input, values, strict=True)), outputs)
+        except UnprovenError as error:
+            return _Followed(nothing, None, str(error))
+        found: list[tuple[int, Place, Partial | None] | None] = []
+        for name, claim in zip(function.output, stated, strict=True):
+            mine = ends[name].claims.get(claim.tensor)
+            same_shape = name in graph.tensors and graph.tensors[name].shape == claim.shape
+            found.append((numbers[mine.tensor], mine.lo, mine.partial) if mine and same_shape else None)
+        op, reason = None, "it is no part of an op of the model"
+        if proof.failures and None in found:
+            known, reason = proof.failures[0]
+            op = None if known is None else step.ops.index(known.described_op.op.name)
+        return _Followed(tuple(found), op, reason)
+
+    def _content(self, function: FunctionProto) -> tuple[str, int]:
+        """What tells functions apart: their names do not, in files that others have written."""
+        known = self._contents.setdefault(function.name, [])
+        for place, one in enumerate(known):
+            if one is function or one == function:
+                return function.name, place
+        known.append(function)
+        return function.name, len(known) - 1
+
+    def _op(self, name: str) -> str:
+        return f"{name} ({self._whole.ops[name].described_op.op.op_type})"
+
+    def _fail(
+        self,
+        worker: int,
+        step: Step | None,
+        buffer: str,
+        holds: str,
+        should: str,
+        *,
+        op: str = "",
+        is_wrong: bool = True,
+    ) -> NoReturn:
+        told = "" if step is None else f"{'fetch' if isinstance(step, Fetch) else 'segment'} {step.name!r}"
+        raise FaultError(Fault(worker, told, buffer, op, holds, should, is_wrong))

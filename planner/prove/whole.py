@@ -1,0 +1,229 @@
+"""The model as the prover asks for it: its tensors by symbol, its constants by content, its ops by kind.
+
+Tensors that ops of one kind make of the same tensors are equal, and have one symbol: copies that are computed again,
+identities, shared deliveries. Ops that draw random numbers are never taken for equal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.graph.deliveries import is_delivery
+from planner.graph.model import DType, Graph, Op, Shape, Tensor, TensorAttribute
+from planner.graph.traits import RANDOM
+from planner.prove.claims import Symbol
+from planner.prove.expression import ARITHMETIC, Described, Joins, Num
+from planner.prove.matching import Literal
+from planner.tdl.bind import BoundOp
+from planner.tdl.builder import Description
+from planner.tdl.descriptions import Descriptions
+from planner.tdl.expr import Access, Apply, Match, OpaqueResult, subvalues
+from planner.tdl.node_view import NodeView
+
+_BY_RULE_ALONE = "by its local rule alone"
+_POSITIONLESS = {
+    "AveragePool": ("count_include_pad",),
+    "LpPool": ("p",),
+    "Concat": (),
+    "Dropout": (),
+    "Cast": ("saturate", "round_mode"),
+    "CastLike": ("saturate", "round_mode"),
+}
+"""Ops whose local op is not the op itself, and whose functions know no place: what of their attributes counts."""
+
+
+def held(value: np.ndarray) -> Num | Literal:
+    """What a constant array is: a number where all of its elements are one, else its elements."""
+    if value.size and value.dtype.kind in "fiub" and not value.dtype.metadata:
+        first = value.reshape(-1)[:1]
+        if value.size == 1 or bool(np.all(value.view(_bits(value)) == first.view(_bits(value)))):
+            number = float(first[0])
+            if abs(number) < 2**53 and not (number == 0 and np.signbit(number)):
+                return Num(number)
+    elif value.size and value.dtype.kind == "V":
+        first = value.reshape(-1)[:1]
+        if value.size == 1 or bool(np.all(value == first)):
+            return Num(float(first[0]))
+    content = np.ascontiguousarray(value)
+    digest = hashlib.sha256(f"{value.dtype}{value.shape}".encode() + content.tobytes()).hexdigest()[:16]
+    return Literal(digest, value)
+
+
+def _bits(value: np.ndarray) -> str:
+    return f"u{value.dtype.itemsize}" if value.flags.c_contiguous else value.dtype.str
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """An op of the model with what its description says of each output; None where the output is absent."""
+
+    described_op: BoundOp
+    outputs: tuple[Described | None, ...]
+    kind: int
+    reads: tuple[Symbol | Num | Literal | None, ...]
+    """By slot."""
+    makes: tuple[Symbol | None, ...]
+    is_by_rule: bool
+    """Whether it has functions, or lookups, that are told by its local rule alone."""
+
+
+class Whole:
+    """The model.
+
+    Args:
+        graph: the form that was divided.
+        ops: its ops, described, in its order.
+        descriptions: in force.
+    """
+
+    def __init__(self, graph: Graph, ops: Sequence[BoundOp], descriptions: Descriptions) -> None:
+        self.graph = graph
+        self.descriptions = descriptions
+        self._kinds: dict[Hashable, int] = {}
+        self._described: dict[int, tuple[Described | None, ...]] = {}
+        self._by_rule: dict[int, bool] = {}
+        self._constants: dict[str, Num | Literal] = {
+            name: held(value) for name, value in graph.constants.items() if value is not None
+        }
+        self._symbols: dict[str, Symbol] = {}
+        self.ops: dict[str, Known] = {}
+        self.sizes: dict[Symbol, Tensor] = {}
+        made: dict[Hashable, tuple[Symbol | None, ...]] = {}
+        for described_op in ops:
+            known = self._known(described_op, made)
+            self.ops[described_op.op.name] = known
+            for name, symbol in zip(described_op.op.outputs, known.makes, strict=True):
+                if name and symbol is not None:
+                    self._symbols[name] = symbol
+        for name, tensor in graph.tensors.items():
+            self.sizes.setdefault(self.symbol(name), tensor)
+
+    def symbol(self, name: str) -> Symbol:
+        """What stands for a tensor."""
+        return self._symbols.get(name, name)
+
+    def constant(self, name: str) -> Num | Literal | None:
+        """What a constant is; None where it is none, or its value is not there."""
+        return self._constants.get(name)
+
+    def _known(self, described_op: BoundOp, made: dict[Hashable, tuple[Symbol | None, ...]]) -> Known:
+        op = described_op.op
+        reads = tuple((self.constant(name) or self.symbol(name)) if name else None for name in op.inputs)
+        kind = self._kind(described_op.node)
+        makes: tuple[Symbol | None, ...] = tuple(name or None for name in op.outputs)
+        if is_delivery(op) or (op.op_type == "Identity" and not op.domain and not isinstance(reads[0], Num | Literal)):
+            makes = (reads[0],)
+        elif op.op_type not in RANDOM:
+            key = (kind, reads, tuple(map(bool, op.outputs)))
+            known = made.setdefault(key, makes)
+            makes = known
+        if kind not in self._described:
+            # What runs whole because nobody describes it has no expression, and is not proven.
+            is_told = not self.descriptions.is_unknown(described_op)
+            self._described[kind] = (
+                described(described_op.node, described_op.description) if is_told else (None,) * len(op.outputs)
+            )
+            self._by_rule[kind] = is_told and any(map(_is_by_rule, self._described[kind]))
+        return Known(described_op, self._described[kind], kind, reads, makes, self._by_rule[kind])
+
+    def _kind(self, node: NodeView) -> int:
+        key = (
+            node.op.domain,
+            node.op.op_type,
+            repr(node.op.attributes)
+            if not any(isinstance(value, TensorAttribute) for _, value in node.op.attributes)
+            else node.op.attributes,
+            node.input_shapes,
+            node.output_shapes,
+            node.input_dtypes,
+            node.output_dtypes,
+            tuple(None if value is None else held(value) for value in node.constants),
+        )
+        return self._kinds.setdefault(key, len(self._kinds))
+
+
+def described(node: NodeView, description: Description) -> tuple[Described | None, ...]:
+    """What a description says of an op's outputs."""
+    outputs = description.trace(node)
+    present = [shape is not None for shape in node.output_shapes]
+    read = {
+        value.slot
+        for output, there in zip(outputs, present, strict=False)
+        if there
+        for value in subvalues(output.value)
+        if isinstance(value, Access)
+    }
+    op = node.op
+    unread = tuple(
+        (slot, held(value))
+        for slot, value in enumerate(node.constants)
+        if value is not None and slot not in read and slot not in description.shape_only
+    )
+
+    def tag(function: str) -> Hashable:
+        dtypes = tuple(dtype.value if dtype else "" for dtype in node.output_dtypes)
+        if op.op_type in _POSITIONLESS and not op.domain:
+            if op.op_type == "AveragePool" and op.attribute("count_include_pad", 0):
+                counted = ("kernel_shape", "strides", "dilations", "ceil_mode")
+                return function, dtypes, tuple((name, op.attribute(name)) for name in counted)
+            if op.op_type == "Concat":
+                axis = int(node.attribute("axis")) % node.output_rank()
+                sizes = [shape[axis] for shape in node.input_shapes if shape is not None]
+                return Joins(axis, tuple((sum(sizes[:n]), size) for n, size in enumerate(sizes)))
+            return function, dtypes, tuple((name, op.attribute(name)) for name in _POSITIONLESS[op.op_type])
+        if description.local is not None or op.op_type in RANDOM:
+            return _BY_RULE_ALONE, object()
+        return function, op.domain, op.op_type, repr(op.attributes), unread, dtypes
+
+    value = op.attribute("value")
+    counts: float | None = None
+    if op.op_type == "ConstantOfShape" and not op.domain:
+        array = value.array if isinstance(value, TensorAttribute) else np.zeros(1, np.float32)
+        counts = float(array.reshape(-1)[0])
+    return tuple(
+        Described(output, node, tag, counts, _is_float(node, position)) if there else None
+        for position, (output, there) in enumerate(zip(outputs, present, strict=False))
+    )
+
+
+def _is_by_rule(told: Described | None) -> bool:
+    for value in () if told is None else subvalues(told.output.value):
+        if isinstance(value, Match):
+            return True
+        if isinstance(value, Apply | OpaqueResult):
+            name = value.function if isinstance(value, Apply) else value.name
+            tag = told.tag(name) if told is not None else None
+            if isinstance(tag, tuple) and tag[:1] == (_BY_RULE_ALONE,) and name not in ARITHMETIC:
+                return True
+    return False
+
+
+def _is_float(node: NodeView, position: int) -> bool:
+    dtype = node.output_dtypes[position]
+    return dtype is not None and dtype.is_float
+
+
+def local_view(op: Op, graph: Graph, constants: Mapping[str, np.ndarray]) -> NodeView:
+    """A node of a worker's function, as descriptions see it."""
+    shapes = graph.tensors
+
+    def of(names: Sequence[str]) -> tuple[tuple[Shape | None, ...], tuple[DType | None, ...]]:
+        return (
+            tuple(shapes[name].shape if name else None for name in names),
+            tuple(shapes[name].dtype if name else None for name in names),
+        )
+
+    (inputs, input_dtypes), (outputs, output_dtypes) = of(op.inputs), of(op.outputs)
+    return NodeView(
+        op,
+        inputs,
+        outputs,
+        tuple(constants.get(name) if name else None for name in op.inputs),
+        input_dtypes=input_dtypes,
+        output_dtypes=output_dtypes,
+        opset=graph.opset,
+    )

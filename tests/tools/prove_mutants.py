@@ -1,0 +1,368 @@
+"""Mutants of partitioned programs: each is one mistake, such as a piece that is dropped or an all-reduce left out.
+
+``mutants`` draws them from a program; a proof must not call any of them equal that changes a value. Run as a script it
+plans small networks, draws many, proves each, executes those that were called equal, and prints a count for each kind::
+
+    python tests/tools/prove_mutants.py 10000
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from planner import api
+from planner.algebra.region import Region
+from planner.algebra.tiling import Reducer
+from planner.api.opened import opened
+from planner.artifacts.program import Fetch, Piece, Segment, Source, WorkerProgram
+from planner.descriptions import in_force
+from planner.errors import ModelError, TofuError
+from planner.graph.to_onnx import write_model
+from planner.prove.programs import WorkerFile
+from planner.prove.programs import prove as follow
+from planner.prove.result import Proof
+from planner.prove.whole import Whole
+from planner.runtime.engine.core.check import check_programs
+from planner.runtime.plan_files import LoadedPlan, load_plan
+
+
+@dataclass(frozen=True)
+class Case:
+    """A plan, and what a proof of it asks."""
+
+    loaded: LoadedPlan
+    whole: Whole
+
+    @classmethod
+    def of(cls, folder: Path) -> Case:
+        plan = opened(folder, None)
+        return cls(load_plan(folder), Whole(plan.graph, plan.ops, in_force(None, "replicate")[0]))
+
+    def proof(self, loaded: LoadedPlan | None = None) -> Proof | None:
+        """What is proven of the plan, or of a mutant of it; None where it is refused before."""
+        one = self.loaded if loaded is None else loaded
+        try:
+            check_programs(one.program.workers, one.program.state)
+        except ModelError:
+            return None
+        return follow(self.whole, one.program, [WorkerFile(model.bodies, model.constants) for model in one.models])
+
+
+Change = Callable[[LoadedPlan, np.random.Generator], LoadedPlan | None]
+"""From a plan to a mutant; None where the plan has no place for it."""
+
+
+def _with_worker(loaded: LoadedPlan, worker: WorkerProgram) -> LoadedPlan:
+    workers = tuple(worker if one.worker == worker.worker else one for one in loaded.program.workers)
+    models = tuple(
+        replace(model, program=worker) if model.program.worker == worker.worker else model for model in loaded.models
+    )
+    return replace(loaded, program=replace(loaded.program, workers=workers), models=models)
+
+
+def _changed_fetch(change: Callable[[Fetch, LoadedPlan, int, np.random.Generator], Fetch | None]) -> Change:
+    def made(loaded: LoadedPlan, draw: np.random.Generator) -> LoadedPlan | None:
+        places = [
+            (worker, number)
+            for worker in loaded.program.workers
+            for number, step in enumerate(worker.steps)
+            if isinstance(step, Fetch)
+        ]
+        if not places:
+            return None
+        worker, number = places[draw.integers(len(places))]
+        step = worker.steps[number]
+        assert isinstance(step, Fetch)
+        new = change(step, loaded, worker.worker, draw)
+        if new is None or new == step:
+            return None
+        # The bytes stay true, so that a mutant is not caught by its count alone.
+        item = worker.buffers[step.target].dtype.item_bytes
+        taken = sum(
+            piece.region.elements * item
+            for piece in new.pieces
+            for source in piece.sources
+            if source.worker != worker.worker
+        )
+        steps = (*worker.steps[:number], replace(new, predicted_bytes=taken), *worker.steps[number + 1 :])
+        return _with_worker(loaded, replace(worker, steps=steps))
+
+    return made
+
+
+def _any_piece(
+    change: Callable[[Piece, LoadedPlan, int, np.random.Generator], Piece | None],
+) -> Callable[[Fetch, LoadedPlan, int, np.random.Generator], Fetch | None]:
+    def made(step: Fetch, loaded: LoadedPlan, worker: int, draw: np.random.Generator) -> Fetch | None:
+        number = int(draw.integers(len(step.pieces)))
+        new = change(step.pieces[number], loaded, worker, draw)
+        if new is None:
+            return None
+        return replace(step, pieces=(*step.pieces[:number], new, *step.pieces[number + 1 :]))
+
+    return made
+
+
+def _other_worker(piece: Piece, loaded: LoadedPlan, worker: int, draw: np.random.Generator) -> Piece | None:
+    number = int(draw.integers(len(piece.sources)))
+    source = piece.sources[number]
+    others = [
+        one.worker for one in loaded.program.workers if one.worker != source.worker and source.buffer in one.buffers
+    ]
+    if not others:
+        return None
+    new = Source(others[draw.integers(len(others))], source.buffer)
+    return replace(piece, sources=(*piece.sources[:number], new, *piece.sources[number + 1 :]))
+
+
+def _other_buffer(piece: Piece, loaded: LoadedPlan, worker: int, draw: np.random.Generator) -> Piece | None:
+    number = int(draw.integers(len(piece.sources)))
+    source = piece.sources[number]
+    held = loaded.program.workers[source.worker].buffers
+    names = [name for name, one in held.items() if name != source.buffer and one.shape == held[source.buffer].shape]
+    if not names:
+        return None
+    new = Source(source.worker, names[draw.integers(len(names))])
+    return replace(piece, sources=(*piece.sources[:number], new, *piece.sources[number + 1 :]))
+
+
+def _shifted(piece: Piece, loaded: LoadedPlan, worker: int, draw: np.random.Generator) -> Piece | None:
+    dim, by = int(draw.integers(piece.region.rank)), int(draw.choice([-1, 1]))
+    lo, hi = list(piece.region.lo), list(piece.region.hi)
+    lo[dim], hi[dim] = lo[dim] + by, hi[dim] + by
+    return None if lo[dim] < 0 else replace(piece, region=Region(tuple(lo), tuple(hi)))
+
+
+def _shorter(piece: Piece, loaded: LoadedPlan, worker: int, draw: np.random.Generator) -> Piece | None:
+    dim = int(draw.integers(piece.region.rank))
+    hi = list(piece.region.hi)
+    hi[dim] -= 1
+    return None if hi[dim] <= piece.region.lo[dim] else replace(piece, region=Region(piece.region.lo, tuple(hi)))
+
+
+def _less(piece: Piece, loaded: LoadedPlan, worker: int, draw: np.random.Generator) -> Piece | None:
+    if len(piece.sources) < 2:
+        return None
+    number = int(draw.integers(len(piece.sources)))
+    return replace(piece, sources=(*piece.sources[:number], *piece.sources[number + 1 :]))
+
+
+def _twice(piece: Piece, loaded: LoadedPlan, worker: int, draw: np.random.Generator) -> Piece | None:
+    if len(piece.sources) < 2:
+        return None
+    return replace(piece, sources=(*piece.sources, piece.sources[draw.integers(len(piece.sources))]))
+
+
+def _not_joined(step: Fetch, loaded: LoadedPlan, worker: int, draw: np.random.Generator) -> Fetch | None:
+    if step.reducer is None:
+        return None
+    pieces = tuple(replace(piece, sources=piece.sources[:1]) for piece in step.pieces)
+    return replace(step, pieces=pieces, reducer=None)
+
+
+def _otherwise_joined(step: Fetch, loaded: LoadedPlan, worker: int, draw: np.random.Generator) -> Fetch | None:
+    others = [one for one in Reducer if one is not step.reducer]
+    return None if step.reducer is None else replace(step, reducer=others[draw.integers(len(others))])
+
+
+def _changed_call(loaded: LoadedPlan, draw: np.random.Generator) -> LoadedPlan | None:
+    """A segment reads another buffer of the same shape."""
+    worker = loaded.program.workers[draw.integers(len(loaded.program.workers))]
+    places = [number for number, step in enumerate(worker.steps) if isinstance(step, Segment) and step.inputs]
+    if not places:
+        return None
+    number = places[draw.integers(len(places))]
+    step = worker.steps[number]
+    assert isinstance(step, Segment)
+    slot = int(draw.integers(len(step.inputs)))
+    mine = worker.buffers[step.inputs[slot]]
+    written = {*worker.loaded, *(name for one in worker.steps[:number] for name in _made(one))}
+    names = [
+        name
+        for name in sorted(written)
+        if name != mine.name and (worker.buffers[name].shape, worker.buffers[name].dtype) == (mine.shape, mine.dtype)
+    ]
+    if not names:
+        return None
+    inputs = (*step.inputs[:slot], names[draw.integers(len(names))], *step.inputs[slot + 1 :])
+    steps = (*worker.steps[:number], replace(step, inputs=inputs), *worker.steps[number + 1 :])
+    return _with_worker(loaded, replace(worker, steps=steps))
+
+
+def _made(step: Fetch | Segment) -> tuple[str, ...]:
+    return (step.target,) if isinstance(step, Fetch) else step.outputs
+
+
+def _changed_body(loaded: LoadedPlan, draw: np.random.Generator) -> LoadedPlan | None:
+    """A number in a function of one worker is another one: an attribute, a divisor, a pad, a place."""
+    number = int(draw.integers(len(loaded.models)))
+    model = loaded.models[number]
+    name = sorted(model.bodies)[draw.integers(len(model.bodies))]
+    body = deepcopy(model.bodies[name])
+    places: list[tuple[object, int | None]] = []
+    for node in body.node:
+        for attribute in node.attribute:
+            if attribute.HasField("i"):
+                places.append((attribute, None))
+            places.extend((attribute.ints, place) for place in range(len(attribute.ints)))
+            if attribute.HasField("t"):
+                places.append((attribute.t, None))
+    if not places:
+        return None
+    target, place = places[draw.integers(len(places))]
+    by = int(draw.choice([-1, 1]))
+    if place is not None:
+        target[place] += by  # type: ignore[index]
+    elif hasattr(target, "raw_data"):
+        import onnx
+
+        array = onnx.numpy_helper.to_array(target).copy()
+        if array.dtype.kind not in "if" or not array.size:
+            return None
+        where = int(draw.integers(array.size))
+        array.reshape(-1)[where] += by if array.dtype.kind == "i" else array.reshape(-1)[where] * 0.25 + 0.125
+        target.CopyFrom(onnx.numpy_helper.from_array(array))
+    else:
+        target.i += by  # type: ignore[attr-defined]
+    changed = replace(model, bodies={**model.bodies, name: body})
+    return replace(loaded, models=(*loaded.models[:number], changed, *loaded.models[number + 1 :]))
+
+
+def _step_left_out(loaded: LoadedPlan, draw: np.random.Generator) -> LoadedPlan | None:
+    worker = loaded.program.workers[draw.integers(len(loaded.program.workers))]
+    number = int(draw.integers(len(worker.steps)))
+    return _with_worker(loaded, replace(worker, steps=(*worker.steps[:number], *worker.steps[number + 1 :])))
+
+
+def _steps_swapped(loaded: LoadedPlan, draw: np.random.Generator) -> LoadedPlan | None:
+    worker = loaded.program.workers[draw.integers(len(loaded.program.workers))]
+    if len(worker.steps) < 2:
+        return None
+    number = int(draw.integers(len(worker.steps) - 1))
+    steps = list(worker.steps)
+    steps[number], steps[number + 1] = steps[number + 1], steps[number]
+    return _with_worker(loaded, replace(worker, steps=tuple(steps)))
+
+
+def _place_moved(loaded: LoadedPlan, draw: np.random.Generator) -> LoadedPlan | None:
+    """A buffer lies where another one lies."""
+    worker = loaded.program.workers[draw.integers(len(loaded.program.workers))]
+    if worker.arena is None:
+        return None
+    names = sorted(worker.buffers)
+    one, two = (names[n] for n in draw.integers(len(names), size=2))
+    offsets = {**worker.arena.offsets, one: worker.arena.offsets[two]}
+    return None if one == two else _with_worker(loaded, replace(worker, arena=replace(worker.arena, offsets=offsets)))
+
+
+def _buffers_swapped(kind: str) -> Change:
+    def made(loaded: LoadedPlan, draw: np.random.Generator) -> LoadedPlan | None:
+        """Two tiles that are loaded, or collected, change places: their tensors do."""
+        worker = loaded.program.workers[draw.integers(len(loaded.program.workers))]
+        names = getattr(worker, kind)
+        pairs = [
+            (one, two)
+            for one in names
+            for two in names
+            if one < two
+            and worker.buffers[one].region == worker.buffers[two].region
+            and worker.buffers[one].dtype is worker.buffers[two].dtype
+        ]
+        if not pairs:
+            return None
+        one, two = pairs[draw.integers(len(pairs))]
+        buffers = dict(worker.buffers)
+        buffers[one] = replace(buffers[one], tensor=worker.buffers[two].tensor)
+        buffers[two] = replace(buffers[two], tensor=worker.buffers[one].tensor)
+        return _with_worker(loaded, replace(worker, buffers=buffers))
+
+    return made
+
+
+KINDS: dict[str, Change] = {
+    "piece dropped": _changed_fetch(
+        lambda step, loaded, worker, draw: replace(step, pieces=step.pieces[1:]) if len(step.pieces) > 1 else None
+    ),
+    "piece doubled": _changed_fetch(
+        lambda step, loaded, worker, draw: replace(step, pieces=(*step.pieces, step.pieces[0]))
+    ),
+    "piece shifted by one": _changed_fetch(_any_piece(_shifted)),
+    "halo one short": _changed_fetch(_any_piece(_shorter)),
+    "source of another worker": _changed_fetch(_any_piece(_other_worker)),
+    "source of another buffer": _changed_fetch(_any_piece(_other_buffer)),
+    "contribution left out": _changed_fetch(_any_piece(_less)),
+    "contribution twice": _changed_fetch(_any_piece(_twice)),
+    "all-reduce left out": _changed_fetch(_not_joined),
+    "wrong reducer": _changed_fetch(_otherwise_joined),
+    "call of another buffer": _changed_call,
+    "number in a body": _changed_body,
+    "step left out": _step_left_out,
+    "steps swapped": _steps_swapped,
+    "place in the arena": _place_moved,
+    "inputs or states swapped": _buffers_swapped("loaded"),
+    "results or next states swapped": _buffers_swapped("collected"),
+}
+
+
+def mutants(case: Case, draw: np.random.Generator) -> Iterator[tuple[str, LoadedPlan]]:
+    """Mutants without end, of every kind in turn."""
+    while True:
+        for kind, change in KINDS.items():
+            made = change(case.loaded, draw)
+            if made is not None:
+                yield kind, made
+
+
+def changes_a_value(case: Case, mutant: LoadedPlan) -> bool:
+    """Whether a mutant, executed, gives other results or next states than the plan."""
+    from planner.runtime.run import run_with
+    from planner.runtime.run_options import RunOptions
+
+    try:
+        return not run_with(replace(mutant, paths=()), RunOptions(steps=1, verify=True)).verified
+    except TofuError:
+        return True
+
+
+def main(count: int) -> None:
+    """Draws mutants of small networks, and prints what became of each kind."""
+    from planner.zoo import build
+
+    draw = np.random.default_rng(20)
+    cases = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for name in ("mlp-3x12", "cnn-2x4-6", "lenet-5", "gpt-1x16-2h"):
+            file = Path(scratch) / f"{name}.onnx"
+            write_model(build(name, batch=4), file)
+            for gpus in (2, 3, 4):
+                folder = api.plan(file, gpus=gpus, effort="quick", out=Path(scratch) / f"{name}.{gpus}").directory
+                cases.append(Case.of(folder))
+        caught: Counter[str] = Counter()
+        equal: Counter[str] = Counter()
+        wrong: Counter[str] = Counter()
+        streams = [mutants(case, draw) for case in cases]
+        for number in range(count):
+            case, stream = cases[number % len(cases)], streams[number % len(cases)]
+            kind, mutant = next(stream)
+            proof = case.proof(mutant)
+            if proof is None or not proof.is_proven:
+                caught[kind] += 1
+            else:
+                equal[kind] += 1
+                if changes_a_value(case, mutant):
+                    wrong[kind] += 1
+                    print("WRONG", kind, number)
+    for kind in KINDS:
+        print(f"{kind:32} caught {caught[kind]:5} called equal {equal[kind]:4} of which wrong {wrong[kind]}")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
