@@ -3,7 +3,8 @@
 Every way to train one of the paper's networks is estimated on the paper's machine (``paper_row.p2``):
 
 - *ideal*: the network undivided on one device with memory enough, eight times; batches of 128 (WResNet) and 512 (RNN);
-- *Tofu*: its recursion, at the batch that the paper names or else the zoo's; transfers go on beside computing;
+- *Tofu*: its recursion, at the batch that the paper names, else the largest power of two that fits, up to the ideal's;
+  transfers go on beside computing;
 - *small batch*: one device, eight times, at the largest power of two that fits;
 - *swapping*: one device's least recently used tensors go to the host, whose link eight share, half and full duplex;
 - *placement*: layers in turn on the devices, as a pipeline (``placement.py``).
@@ -121,12 +122,16 @@ def ways(name: str) -> Ways:
     most = IDEAL_BATCH[name.partition("-")[0]]
     ideal = build(name, batch=most)
     ideal_rate = WORKERS * most / alone_seconds(ideal, device)
-    model = Model.of(name)
-    batch = model.graph.tensors[model.graph.inputs[0]].shape[0]
-    before = time.process_time()
-    plan = decide(model.graph, model.ops, SearchRequest(WORKERS, strategy="tofu-recursion", effort="quick"))
-    search_seconds = time.process_time() - before
-    made = unplaced(model.graph, model.ops, plan)
+    batch = _SAMPLES_OF.get(name, most)
+    while True:
+        model = Model.of(name, batch)
+        before = time.process_time()
+        plan = decide(model.graph, model.ops, SearchRequest(WORKERS, strategy="tofu-recursion", effort="quick"))
+        search_seconds = time.process_time() - before
+        made = unplaced(model.graph, model.ops, plan)
+        if batch == 1 or max(made.least_peaks) <= room:
+            break
+        batch //= 2
     program = made.placed().program
     beside = {}
     for reading in P2_READINGS:
