@@ -105,10 +105,9 @@ def shared_along(base: Tiling, cuts: tuple[int, ...], shape: tuple[int, ...]) ->
     return tuple((dim, mine, how) for dim, (mine, how) in along.items())
 
 
-def can_split(boxes: Boxes, dim: int, ways: int, block: int = 1) -> bool:
-    """True if every worker's region has at least ``ways`` blocks along the dim."""
-    extents = boxes.hi[:, dim] - boxes.lo[:, dim]
-    return bool((-(-extents // block)).min() >= ways)
+def can_split(boxes: Boxes, dim: int, ways: int) -> bool:
+    """True if every worker's region has at least ``ways`` elements along the dim."""
+    return bool((boxes.hi[:, dim] - boxes.lo[:, dim]).min() >= ways)
 
 
 @lru_cache(maxsize=262144)
@@ -131,7 +130,7 @@ def made_tiling(
             made.append(Partial(reducer))
         elif isinstance(placement, Shard) and placement.dim in dims:
             dim = dims.index(placement.dim)
-            made.append(Shard(dim, placement.block * (steps[dim] if steps else 1), placement.nest))
+            made.append(placement._replace(dim=dim, block=placement.block * (steps[dim] if steps else 1)))
         elif isinstance(placement, Only):
             made.append(placement)
         else:

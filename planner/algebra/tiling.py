@@ -5,7 +5,9 @@ matters: ``S(0)/2 S(1)/2 S(0)/2`` and ``S(0)/2 S(0)/2 S(1)/2`` have equal tile s
 one dim *nest* in their own order, the outermost dividing it first, unless the tiling says otherwise: in ``S(0)@1/2
 S(0)/2`` the second cut divides dim 0 first, and the first cut each of its pieces. So a tensor can be spread within the
 groups of an inner cut (SPAA'21, section 2.2, "initial data distribution").
-For even cuts this is SoyBean's tiling (section 4); uneven cuts, blocks and partial values go beyond it.
+For even cuts this is SoyBean's tiling (section 4); uneven cuts, blocks and partial values go beyond it. On devices of
+different speed or memory, parts are in proportion: of ``S(0)/(3:1)`` the first group has three quarters (Tofu, section
+9, leaves this to others).
 
 The same class divides an op's iteration space: there a "dim" is an index variable, and ``R`` means that the
 workers do the same work again.
@@ -15,12 +17,12 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import prod
+from math import gcd, prod
 from operator import itemgetter
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +40,15 @@ class Reducer(enum.Enum):
     PROD = "Prod"
 
 
+class Shares(NamedTuple):
+    """How a proportional cut divides a dim."""
+
+    block: int
+    """Pieces are made of whole blocks."""
+    of: tuple[int, ...]
+    """Of each group, in whole numbers without common factors, not all equal."""
+
+
 class Shard(NamedTuple):
     """Divided along one dim; pieces differ by at most one block.
 
@@ -49,6 +60,13 @@ class Shard(NamedTuple):
     """Pieces are made of whole blocks: 64 in blocks of 16 falls 32/16/16 on three workers."""
     nest: int = 0
     """Cuts along one dim divide it in the order of these numbers, and of the cuts where they are equal."""
+    shares: tuple[int, ...] = ()
+    """Of a proportional cut the share of each group, without common factors; () where all are equal."""
+
+    @property
+    def how(self) -> int | Shares:
+        """How it divides a dim, whichever that is."""
+        return Shares(self.block, self.shares) if self.shares else self.block
 
     def __str__(self) -> str:
         where = f"S({self.dim})" if self.block == 1 else f"S({self.dim},{self.block})"
@@ -95,29 +113,38 @@ class Only:
 
 Placement: TypeAlias = Shard | Replicate | Partial | Only
 
+MOST_SHARES: Final = 1000
+"""What the shares of a cut, without common factors, may add up to."""
+
 _PLACEMENT = re.compile(
     r"(?:S\((?P<dim>[0-9]{1,18})(?:,(?P<block>[0-9]{1,18}))?\)(?:@(?P<nest>[0-9]{1,9}))?"
     r"|(?P<r>R)|P(?:\((?P<reducer>\w+)\))?"
-    r"|O\((?P<group>[0-9]{1,18})\))(?:/(?P<ways>[0-9]{1,18}))?"
+    r"|O\((?P<group>[0-9]{1,18})\))(?:/(?:(?P<ways>[0-9]{1,18})|\((?P<shares>[0-9]{1,4}(?::[0-9]{1,4})+)\)))?"
 )
 
 
 def parse_placement(text: str) -> tuple[Placement, int | None]:
-    """Reads ``S(0)``, ``S(1,16)/3``, ``S(0)@1/2``, ``R/2``, ``P``, ``P(Max)``, ``O(1)``; ways not said are None.
+    """Reads ``S(0)``, ``S(1,16)/3``, ``S(0)/(3:1)``, ``S(0)@1/2``, ``R/2``, ``P``, ``P(Max)``, ``O(1)``.
+
+    Returns:
+        The placement, and its ways; None where they are not said.
 
     Raises:
-        UsageError: the text is none of these, or its blocks are empty.
+        UsageError: the text is none of these, its blocks are empty, or its shares no proportion.
     """
     match = _PLACEMENT.fullmatch(text)
     if match is None:
         # O(group) is read from plans, and is nothing that a user can ask for.
         raise UsageError(f"placement {text!r} cannot be read", hint="write S(dim), S(dim,block), R or P, e.g. S(0)/2")
     ways = int(match["ways"]) if match["ways"] else None
+    shares = tuple(map(int, match["shares"].split(":"))) if match["shares"] else ()
+    if shares:
+        ways, shares = len(shares), _checked(shares, text, is_divided=match["dim"] is not None)
     if match["dim"]:
         block = int(match["block"] or 1)
         if block < 1:
             raise UsageError(f"placement {text!r} has blocks of {block}", hint="a block has at least 1 element")
-        return Shard(int(match["dim"]), block, int(match["nest"] or 0)), ways
+        return Shard(int(match["dim"]), block, int(match["nest"] or 0), shares), ways
     if match["r"]:
         return Replicate(), ways
     if match["group"]:
@@ -128,18 +155,47 @@ def parse_placement(text: str) -> tuple[Placement, int | None]:
         raise UsageError(f"placement {text!r} names no reducer", hint="Sum, Max, Min or Prod") from error
 
 
+def _checked(shares: tuple[int, ...], text: str, *, is_divided: bool) -> tuple[int, ...]:
+    """Shares without common factors; () where they are equal.
+
+    Raises:
+        UsageError: nothing is divided, a group has none, or they are finer than ``MOST_SHARES``.
+    """
+    if not is_divided:
+        raise UsageError(f"placement {text!r} divides nothing in shares", hint="write S(dim)/(3:1), or R/2")
+    if 0 in shares:
+        raise UsageError(f"placement {text!r} leaves a group without a share", hint="each group has a share above 0")
+    found = least_shares(shares)
+    if sum(found) > MOST_SHARES:
+        raise UsageError(
+            f"placement {text!r} has shares of more than {MOST_SHARES:,} parts", hint="round them, e.g. to (3:1)"
+        )
+    return found
+
+
+def least_shares(shares: Sequence[int]) -> tuple[int, ...]:
+    """The same proportion without common factors; () where all groups have the same."""
+    found = tuple(share // gcd(*shares) for share in shares)
+    return () if len(set(found)) == 1 else found
+
+
 def split_bounds(
-    lo: NDArray[np.int64], hi: NDArray[np.int64], ways: int, piece: NDArray[np.int64], block: int
+    lo: NDArray[np.int64], hi: NDArray[np.int64], ways: int, piece: NDArray[np.int64], how: int | Shares
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Piece number ``piece`` of each interval ``[lo, hi)`` cut ``ways`` ways in whole blocks.
 
-    The first pieces are the longer ones. The last block of an interval may be short.
+    Of equal pieces the first ones are the longer ones; in shares, each ends at the block that is nearest to its share.
+    The last block of an interval may be short.
     """
+    block = how.block if isinstance(how, Shares) else how
     blocks = -(-(hi - lo) // block)
-    quotient, rest = blocks // ways, blocks % ways
-    start = lo + block * (piece * quotient + np.minimum(piece, rest))
-    stop = lo + block * ((piece + 1) * quotient + np.minimum(piece + 1, rest))
-    return np.minimum(start, hi), np.minimum(stop, hi)
+    if isinstance(how, Shares):
+        ends = np.cumsum((0, *how.of))
+        first, last = ((2 * blocks * ends[one] + ends[-1]) // (2 * ends[-1]) for one in (piece, piece + 1))
+    else:
+        quotient, rest = blocks // ways, blocks % ways
+        first, last = (one * quotient + np.minimum(one, rest) for one in (piece, piece + 1))
+    return np.minimum(lo + block * first, hi), np.minimum(lo + block * last, hi)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +271,16 @@ class Tiling:
         return tuple(placement.dim for placement in self.placements if isinstance(placement, Shard))
 
     @property
+    def worth(self) -> NDArray[np.float64] | None:
+        """Of each worker the share that its cuts state, beside an even share, shape [workers]; None if all are even."""
+        stated = [
+            np.array(placement.shares)[coordinates(self.ways)[:, cut]] * (len(placement.shares) / sum(placement.shares))
+            for cut, placement in enumerate(self.placements)
+            if isinstance(placement, Shard) and placement.shares
+        ]
+        return np.prod(stated, axis=0) if stated else None
+
+    @property
     def busy(self) -> tuple[int, ...]:
         """The workers that have a part: all but those that an ``Only`` leaves idle."""
         groups = coordinates(self.ways).tolist()
@@ -223,7 +289,7 @@ class Tiling:
 
     def __str__(self) -> str:
         parts = zip(self.placements, self.ways, strict=True)
-        return " ".join(f"{placement}/{ways}" for placement, ways in parts) or "R/1"
+        return " ".join(f"{placement}/{ways_text(placement, ways)}" for placement, ways in parts) or "R/1"
 
     @classmethod
     def parse(cls, text: str, ways: tuple[int, ...]) -> Tiling:
@@ -246,12 +312,18 @@ class Tiling:
         return cls(tuple(placement for placement, _ in parts), ways).settled
 
 
+def ways_text(placement: Placement, ways: int) -> str:
+    """What stands after the slash: the ways of a cut, or the shares of its groups."""
+    shares = placement.shares if isinstance(placement, Shard) else ()
+    return f"({':'.join(map(str, shares))})" if shares else str(ways)
+
+
 UNCUT = Tiling((), ())
 """What no cut has divided yet: one worker has all of it."""
 
 
 def _plain(placement: Placement) -> Placement:
-    return Shard(placement.dim, placement.block) if isinstance(placement, Shard) and placement.nest else placement
+    return placement._replace(nest=0) if isinstance(placement, Shard) and placement.nest else placement
 
 
 @lru_cache(maxsize=65536)
@@ -266,7 +338,7 @@ def _settled(tiling: Tiling) -> Tiling:
             number += cut < before
             nests[cut] = number
     placements = tuple(
-        Shard(placement.dim, placement.block, nests[cut]) if isinstance(placement, Shard) else placement
+        placement._replace(nest=nests[cut]) if isinstance(placement, Shard) else placement
         for cut, placement in enumerate(tiling.placements)
     )
     return Tiling(placements, tiling.ways)
@@ -292,8 +364,9 @@ def _coordinates(ways: tuple[int, ...]) -> NDArray[np.int64]:
     return found
 
 
-Piece: TypeAlias = tuple[int, int | Only]
-"""A cut of one dim: its ways, and the block of its pieces or which group alone has all."""
+Piece: TypeAlias = tuple[int, int | Shares | Only]
+"""A cut of one dim: its ways, and the block of its pieces, with their shares if these differ, or which group alone has
+all."""
 Along: TypeAlias = tuple[tuple[int, tuple[int, ...], tuple[Piece, ...]], ...]
 """By dim that is cut at all, which cuts are along it, in the order in which they divide it, and how each does."""
 
@@ -384,7 +457,7 @@ def parts(tiling: Tiling) -> Parts:
 def _piece(tiling: Tiling, cut: int) -> Piece:
     placement = tiling.placements[cut]
     assert isinstance(placement, Shard | Only), "other placements divide nothing"
-    return tiling.ways[cut], placement.block if isinstance(placement, Shard) else placement
+    return tiling.ways[cut], placement.how if isinstance(placement, Shard) else placement
 
 
 @lru_cache(maxsize=65536)

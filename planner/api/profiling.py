@@ -50,7 +50,6 @@ from planner.runtime.engine.gpu.devices import require_cuda
 from planner.runtime.measure.ops import CpuStopwatch, CudaStopwatch, Stopwatch
 from planner.runtime.values.results import write_bytes
 from planner.search.decided import Decided
-from planner.search.model.cuts import cuts_of_levels
 from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
@@ -99,7 +98,7 @@ def profile(options: ProfileOptions) -> ProfileResult:  # noqa: D417 - those are
     for line in runtime_notes():
         options.notice(line)
     on = Target(1) if gpus is None and topology is None else target_of(gpus, topology)
-    machine, workers, levels = on.machine, on.workers, on.levels or (on.workers,)
+    machine, workers, cuts = on.machine, on.workers, on.cuts
     if machine is not None:
         refuse_several_speeds(machine.devices)
     stopwatch = _stopwatch(options.device, workers, tuple(map(Path, options.custom_ops)))
@@ -115,12 +114,12 @@ def profile(options: ProfileOptions) -> ProfileResult:  # noqa: D417 - those are
     # Which composites a plan takes through their bodies is known after a search: composites and bodies are measured.
     least = expand(graph, only_through_bodies(graph, descriptions)).graph
     ops = descriptions.bind_all(least)
-    times.measure("ops", least, _basic_strategies(ops, cuts_of_levels(levels)))
+    times.measure("ops", least, _basic_strategies(ops, cuts))
     if workers > 1:
         most = expand(graph, workers=workers).graph
         inner = descriptions.bind_all(most)
-        times.measure("ops inside of composite ops", most, _basic_strategies(inner, cuts_of_levels(levels)))
-        _measure_plans(times, graph, descriptions, workers, levels, machine, so_far, progress)
+        times.measure("ops inside of composite ops", most, _basic_strategies(inner, cuts))
+        _measure_plans(times, graph, descriptions, workers, cuts, machine, so_far, progress)
     found = so_far()
     write_bytes(target, found.to_text(as_json=target.suffix == ".json").encode())
     whole = [times.whole_seconds(bound) for bound in ops]
@@ -172,14 +171,14 @@ def _measure_plans(
     graph: Graph,
     descriptions: Descriptions,
     workers: int,
-    levels: tuple[int, ...],
+    cuts: tuple[int, ...],
     machine: Machine | None,
     so_far: Callable[[], DeviceProfile],
     progress: Progress,
 ) -> None:
     """Measures the parts of the plan for the least cost in bytes and, on a machine, of that for the least time."""
     tables = CostTables()
-    ask = SearchRequest(workers, levels, effort="quick", tables=tables, progress=progress)
+    ask = SearchRequest(workers, cuts, effort="quick", tables=tables, progress=progress)
     search = partial(decide_with_bodies, graph, descriptions)
 
     def measured(what: str, decided: Decided) -> int:

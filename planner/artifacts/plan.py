@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from planner.algebra.tiling import Only, Shard, Tiling
+from planner.algebra.tiling import Only, Shard, Tiling, ways_text
 from planner.artifacts.asked import Asked
 from planner.artifacts.estimate import TimeEstimate
 from planner.artifacts.recomputed import Recomputed
@@ -59,7 +59,7 @@ class OpStrategy:
             block = getattr(placement, "block", 1)
             nest = f"@{placement.nest}" if isinstance(placement, Shard) and placement.nest else ""
             name = str(placement) if dim is None else self.variables[dim] + (f":{block}" if block > 1 else "") + nest
-            parts.append(f"{name}/{ways}")
+            parts.append(f"{name}/{ways_text(placement, ways)}")
         text = " ".join(parts) or "R/1"
         if self.steps is None:
             return text

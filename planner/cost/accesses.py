@@ -97,7 +97,10 @@ class Regions:
         return Tiling(
             tuple(
                 Replicate()
-                if isinstance(one, Shard) and one.dim not in self._along and extents[one.dim] >= workers * one.block
+                if isinstance(one, Shard)
+                and not one.shares
+                and one.dim not in self._along
+                and extents[one.dim] >= workers * one.block
                 else one
                 for one in strategy.placements
             ),

@@ -6,7 +6,7 @@ bytes / 8, operations / 128), so many bytes of its link could have come meanwhil
     excess = max(0, workers * max over the workers of u(part) - u(whole op)),
 
 which is 0 where all have an even share and nothing is done twice. It is summed over the workers, as moved bytes are.
-The rates are ``planner.machine.rates``'.
+Where a strategy states shares, devices are taken to be as fast in proportion. The rates are ``planner.machine.rates``'.
 """
 
 from __future__ import annotations
@@ -45,6 +45,10 @@ def excess(op: BoundOp, strategies: Sequence[Tiling], rates: Rates, whole: float
     counts = [ranges.workers for ranges in each]
     together = Boxes(np.concatenate([one.lo for one in each]), np.concatenate([one.hi for one in each]))
     slowest = np.maximum.reduceat(_times(op, together, rates), np.cumsum([0, *counts[:-1]]))
+    for number, strategy in enumerate(strategies):
+        worth = strategy.worth
+        if worth is not None:
+            slowest[number] = (_times(op, op.ranges(strategy), rates) / worth).max()
     workers = math.prod(strategies[0].ways)
     if op.lane is not None:
         # While a worker does this lane's op, others do those of theirs: what counts is how many a worker has.

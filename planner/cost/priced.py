@@ -44,7 +44,7 @@ class PricedTables(CostTables):
             one: (rounded(one[0]), rounded(one[1]), rounded(one[2])) for one in dict.fromkeys(weights.values())
         }
         self._weights = {port: as_rounded[one] for port, one in weights.items()}
-        self.lists, self.local = plain.lists, plain.local
+        self.lists, self.local, self.shares = plain.lists, plain.local, plain.shares
 
     def kind(self, op: BoundOp, is_input: bool, position: int, dtype: DType) -> tuple[object, ...]:
         """As of plain tables; ops that are equal differ if they run at moments of different prices."""

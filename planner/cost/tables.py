@@ -92,6 +92,8 @@ class CostTables(TableMemo):
         self._computing: dict[object, float] = {}
         self.lists: dict[Candidates, Candidates] = {}
         """The one list of each content; searches that share the tables share these."""
+        self.shares: tuple[tuple[tuple[int, ...], ...], ...] = ()
+        """By cut, in which proportions beside equal ones it may divide; () where all devices are worth the same."""
         self.local: dict[tuple[object, ...], bool] = {}
         """By an op's content and a strategy's parts, whether it can be computed by local ops; shared as well."""
 

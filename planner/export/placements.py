@@ -89,6 +89,8 @@ def _placement(one: object) -> str:
 def _obstacles(tiling: Tiling) -> Iterator[str]:
     if any(isinstance(one, Only) for one in tiling.placements):
         yield f"{tiling}: DTensor has no placement on one group of devices alone"
+    if any(isinstance(one, Shard) and one.shares for one in tiling.placements):
+        yield f"{tiling}: DTensor divides a dim in equal parts only"
     if tiling.is_nested:
         yield f"{tiling}: DTensor divides a dim in the order of the mesh's dims only"
 

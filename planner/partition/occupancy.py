@@ -159,12 +159,18 @@ def needed_bytes(spans: Iterable[Span], count: int) -> NDArray[np.int64]:
     return np.cumsum(change)[: count + 1]
 
 
+class ByWorker(tuple[int, ...]):
+    """The memory of each worker's own device, where workers cannot change places: the devices are not equally fast."""
+
+    __slots__ = ()
+
+
 def tightest(peak_bytes: Sequence[int], limits: Sequence[int]) -> tuple[int, int]:
     """The worker that lacks the most memory, or has the least to spare, and how much it has.
 
     Args:
         peak_bytes: what each worker needs.
-        limits: the memory there is, in any order: who needs more has the larger.
+        limits: the memory there is, in any order: who needs more has the larger; ``ByWorker``: of each its own.
     """
     lacking = [
         (peak - limit, -peak, worker, limit)
@@ -174,12 +180,22 @@ def tightest(peak_bytes: Sequence[int], limits: Sequence[int]) -> tuple[int, int
     return worker, limit
 
 
+def fits(peak_bytes: Sequence[int], limits: Sequence[int] | None) -> bool:
+    """Whether what workers take fits into the memory there is; see ``tightest``. None: there is enough."""
+    if limits is None:
+        return True
+    worker, limit = tightest(peak_bytes, limits)
+    return peak_bytes[worker] <= limit
+
+
 def limits_by_worker(peak_bytes: Sequence[int], limits: Sequence[int]) -> tuple[int, ...]:
-    """The memory that each worker has: who needs more has the larger, of workers that need as much the first.
+    """The memory that each worker has: its own, or who needs more has the larger, of equal needs the first.
 
     >>> limits_by_worker((5, 9, 7), (9, 8, 10))
     (8, 10, 9)
     """
+    if isinstance(limits, ByWorker):
+        return limits
     workers = sorted(range(len(peak_bytes)), key=lambda worker: (peak_bytes[worker], -worker))
     given = dict(zip(workers, sorted(limits), strict=True))
     return tuple(given[worker] for worker in range(len(workers)))

@@ -245,7 +245,7 @@ def _candidates(body: Body, original: BoundOp, inner: list[BoundOp], plan: Decid
             if like not in plan.tilings or plan.graph.tensors[like].shape != shape:
                 continue
             placements = tuple(
-                Shard(variable, placement.block, placement.nest)
+                placement._replace(dim=variable)
                 if isinstance(placement, Shard) and (variable := dims[placement.dim]) is not None
                 else Replicate()
                 for placement in plan.tilings[like].placements

@@ -6,13 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner.artifacts.estimate import TimeEstimate
+from planner.cost.seconds.assignment import usual_devices
 from planner.cost.seconds.estimate import estimate, timed
 from planner.cost.seconds.simulated import MOST_PARTS
 from planner.errors import UsageError
 from planner.machine.device_profile import DeviceProfile, load_profile
-from planner.machine.routes import level_ways, part
+from planner.machine.kinds import has_several_speeds, is_laid_by_kinds, laid_on_kinds
+from planner.machine.routes import Interconnect, level_ways, part
 from planner.machine.topology_file import Machine, load_topology
+from planner.partition.occupancy import ByWorker
 from planner.planning.limit.trial import Trial
+from planner.search.model.cuts import cuts_of_levels, prime_factors
 from planner.simulation.schedule import simulate
 from planner.units import parse_bytes
 
@@ -31,9 +35,17 @@ class Target:
     """What ops were measured to take on it; None: nothing was."""
 
     @property
-    def levels(self) -> tuple[int, ...]:
-        """Ways of each level of the machine, outermost first; () without one."""
-        return () if self.machine is None else level_ways(self.machine)
+    def cuts(self) -> tuple[int, ...]:
+        """Ways of each cut, as they are laid on the machine; prime factors without one."""
+        return prime_factors(self.workers) if self.machine is None else cuts_on(self.machine)
+
+
+def cuts_on(machine: Machine) -> tuple[int, ...]:
+    """The ways of each cut, outermost first: over the slowest links, and one cut that parts devices of all kinds."""
+    if not is_laid_by_kinds(machine):
+        return cuts_of_levels(level_ways(machine))
+    laid = laid_on_kinds(machine)
+    return (*prime_factors(laid.outer), laid.mixed, *prime_factors(laid.inner))
 
 
 def target_of(gpus: int | None, topology: str | None, profile: Path | None = None) -> Target:
@@ -84,7 +96,8 @@ def memory_of(text: str | None) -> int | None:
 
 
 def memory_limits(memory_bytes: int | None, machine: Machine | None, workers: int) -> tuple[int, ...] | None:
-    """The memory there is, one entry for each worker, in no order; None: as much as they like.
+    """The memory there is, one entry for each worker: in no order where devices are equally fast, since workers may
+    change places there; None: as much as they like.
 
     Args:
         memory_bytes: as the user says; goes before what the topology says.
@@ -93,7 +106,12 @@ def memory_limits(memory_bytes: int | None, machine: Machine | None, workers: in
     """
     if memory_bytes is not None:
         return (memory_bytes,) * workers
-    return None if machine is None else tuple(device.memory_bytes for device in machine.devices)
+    if machine is None:
+        return None
+    if has_several_speeds(machine):
+        placed = usual_devices(Interconnect(machine), cuts_on(machine))
+        return ByWorker(machine.devices[device].memory_bytes for device in placed)
+    return tuple(device.memory_bytes for device in machine.devices)
 
 
 def time_of(trial: Trial, machine: Machine, profile: DeviceProfile | None = None) -> TimeEstimate:

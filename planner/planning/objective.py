@@ -23,15 +23,14 @@ from planner.cost.seconds.timed import TimedTables
 from planner.cost.tables import CostTables
 from planner.errors import TofuError, UsageError
 from planner.machine.device_profile import DeviceProfile
-from planner.machine.routes import Interconnect, level_ways
+from planner.machine.routes import Interconnect
 from planner.machine.topology_file import Machine
 from planner.planning.goal import Goal
 from planner.planning.limit.trial import Trial, has_many_ops, trial_of
-from planner.planning.machines import time_of
+from planner.planning.machines import cuts_on, time_of
 from planner.progress import Progress, silent
 from planner.search.decided import Decided
 from planner.search.literature.methods import CLOSED_FORMS, METHODS
-from planner.search.model.cuts import cuts_of_levels
 from planner.spent import part
 from planner.stop import Stop, StoppedError
 
@@ -163,7 +162,7 @@ class Times:
         self._tables = tables
         self._profile = profile
         self._by_cuts: dict[tuple[int, ...], CostTables] = {}
-        self.goal = Goal(self._tables_for(cuts_of_levels(level_ways(machine))), self._picoseconds, _HIGHEST_PRICE)
+        self.goal = Goal(self._tables_for(cuts_on(machine)), self._picoseconds, _HIGHEST_PRICE)
         self.goal_by_tables = replace(self.goal, of=lambda trial: self._by_tables(trial.decided))
         self._computes = compute_times(machine.devices, profile)
         self._received_bytes_per_s = sum(Interconnect(machine).received_bytes_per_s) or float("inf")

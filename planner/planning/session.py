@@ -21,7 +21,6 @@ from planner.graph.data_folder import data_folder_of, without_data_folder
 from planner.graph.model import Graph
 from planner.graph.rewriting.recomputation import Activations, recomputed
 from planner.graph.to_onnx import to_model
-from planner.machine.routes import level_ways
 from planner.machine.topology_file import Machine
 from planner.partition.build import complete_plan, told_by_program
 from planner.planning.beside import LARGE, NO_SPEED, of_data, others, warnings
@@ -35,7 +34,7 @@ from planner.planning.limit.least_memory import EveryPlan, refuse_what_cannot_fi
 from planner.planning.limit.refusal import with_activations_again
 from planner.planning.limit.room import shared_where_room
 from planner.planning.limit.trial import Trial, has_many_ops, judged_by_residence, trial_of
-from planner.planning.machines import time_of
+from planner.planning.machines import cuts_on, time_of
 from planner.planning.objective import (
     LITERATURE,
     MOST_PARTS_OF_A_PROGRAM,
@@ -121,7 +120,7 @@ class Session:
         self._tables = CostTables(request.rates)
         self._ask = SearchRequest(
             request.target.workers,
-            request.target.levels,
+            request.target.cuts,
             request.strategy,
             replace(request.rules, names=frozenset(self.graph.tensors)),
             partitioned_inputs=request.partitioned_inputs,
@@ -507,7 +506,7 @@ class Session:
         ask = replace(
             self._ask,
             workers=machine.device_count,
-            levels=level_ways(machine),
+            cuts=cuts_on(machine),
             strategy=strategy,
             effort="quick",
             tables=tables,

@@ -9,6 +9,7 @@ from planner.counted import may_stop
 from planner.machine.device_profile import DeviceProfile
 from planner.machine.routes import Interconnect
 from planner.machine.topology_file import Machine
+from planner.partition.occupancy import fits
 from planner.partition.ways import nearest_first
 from planner.planning.limit.trial import Trial
 from planner.planning.machines import time_of
@@ -51,8 +52,7 @@ def from_the_nearest(
     except StoppedError:
         stop.leaves_out("sources that are nearer on the machine")
         return trial
-    fits = limits is None or all(peak <= limit for peak, limit in zip(sorted(peaks), sorted(limits), strict=True))
-    return nearer if fits and after.estimated_seconds < before.estimated_seconds else trial
+    return nearer if fits(peaks, limits) and after.estimated_seconds < before.estimated_seconds else trial
 
 
 def _apart(interconnect: Interconnect, devices: Sequence[int]) -> list[list[float]]:

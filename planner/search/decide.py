@@ -21,7 +21,7 @@ from planner.progress import Progress, with_best, without_costs
 from planner.search.decided import Decided
 from planner.search.effort import MANY_OPS, WHOLE_OPS
 from planner.search.literature.methods import METHODS
-from planner.search.model.cuts import cuts_of_levels
+from planner.search.model.cuts import prime_factors
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem, Restriction, SearchVariable
 from planner.search.model.unsplit import unsplit
@@ -69,7 +69,7 @@ def decide(
     workers, strategy = ask.workers, ask.strategy
     if workers < 1:
         raise UsageError(f"{workers} workers: a plan needs at least 1")
-    assert not ask.levels or prod(ask.levels) == workers, "the machine has a device for each worker"
+    assert not ask.cuts or prod(ask.cuts) == workers, "the machine has a device for each worker"
     if graph.tensors and not any(tensor.elements for tensor in graph.tensors.values()):
         shapes = tuple(f"{tensor.name!r}: {list(tensor.shape)}" for tensor in graph.tensors.values())
         raise ModelError("no tensor of the model has elements: there is nothing to be divided", facts=shapes)
@@ -83,7 +83,7 @@ def decide(
     progress = ask.progress if ask.incumbent is None else with_best(ask.progress, ask.incumbent.cost)
     progress("tables of the graph")
     method = None if strategy == "tofu" else METHODS[strategy]
-    cuts = cuts_of_levels(ask.levels or (workers,))
+    cuts = ask.cuts or prime_factors(workers)
     schedule = schedule_of(ask.effort)
     # Equal blocks are planned alike where no rules tell them apart; prices of memory do so with a few of them.
     are_alike = not ask.rules and not ask.held

@@ -21,9 +21,9 @@ class SearchRequest:
 
     workers: int
     """How many; at least 1."""
-    levels: tuple[int, ...] = ()
-    """Ways of each level of the machine, outermost first, which multiply to the workers: what a level joins is divided
-    by cuts of its own. () if all workers are equally near."""
+    cuts: tuple[int, ...] = ()
+    """Ways of each cut, outermost first, as they are laid on the machine; they multiply to the workers. () if all
+    workers are alike: then its prime factors."""
     strategy: str = "tofu"
     """One of ``planner.search.decide.STRATEGIES``."""
     rules: Rules = NO_RULES

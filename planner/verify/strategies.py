@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from planner.algebra.region import Region
-from planner.algebra.tiling import Reducer, Shard, Tiling, coordinates
+from planner.algebra.tiling import Reducer, Shard, Tiling, coordinates, ways_text
 from planner.artifacts.plan import Steps
 from planner.errors import TofuError
 from planner.partition.stepping import SteppedDivision
@@ -95,7 +95,7 @@ def strategy_text(op: BoundOp, strategy: Tiling) -> str:
         if isinstance(placement, Shard):
             block = f",block {placement.block}" if placement.block != 1 else ""
             nest = f"@{placement.nest}" if placement.nest else ""
-            parts.append(f"{op.variables[placement.dim].name}{block}{nest}/{ways}")
+            parts.append(f"{op.variables[placement.dim].name}{block}{nest}/{ways_text(placement, ways)}")
         else:
             parts.append(f"{placement}/{ways}")
     return " ".join(parts)

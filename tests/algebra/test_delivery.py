@@ -38,7 +38,9 @@ def test_the_worked_example_of_soybean_counts_one_less_than_n() -> None:
     assert 5 * 4 * moved("P", "R", (2, 2, 2, 2), (300, 300)) == 54_000_000
 
 
-placements = st.one_of(st.builds(Shard, st.integers(0, 1), st.just(1), st.integers(0, 1)), st.just(Replicate()))
+placements = st.one_of(
+    st.builds(Shard, st.integers(0, 1), st.just(1), st.integers(0, 1), st.just(())), st.just(Replicate())
+)
 made_placements = st.one_of(placements, st.just(Partial()))
 
 

@@ -13,7 +13,7 @@ from redistribution import redistribution_table
 @st.composite
 def tilings(draw: st.DrawFn, ways: tuple[int, ...], rank: int, *, made: bool) -> Tiling:
     options: list[st.SearchStrategy[Placement]] = [
-        st.builds(Shard, st.integers(0, rank - 1), st.sampled_from([1, 2]), st.integers(0, 1)),
+        st.builds(Shard, st.integers(0, rank - 1), st.sampled_from([1, 2]), st.integers(0, 1), st.just(())),
         st.just(Replicate()),
     ]
     if made:

@@ -5,11 +5,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.algebra.tiling import Only, Partial, Reducer, Replicate, Shard, Tiling, cuts_along, split_bounds
+from planner.algebra.tiling import (
+    Only,
+    Partial,
+    Reducer,
+    Replicate,
+    Shard,
+    Tiling,
+    cuts_along,
+    least_shares,
+    split_bounds,
+)
 from planner.errors import UsageError
 
 ways_lists = st.lists(st.integers(2, 4), min_size=1, max_size=3).map(tuple)
+shards = st.builds(Shard, st.integers(0, 12), st.integers(1, 99), st.integers(0, 2), st.just(()))
 shapes = st.lists(st.integers(1, 13), min_size=1, max_size=3).map(tuple)
+
+
+@st.composite
+def shares_of(draw: st.DrawFn, ways: int) -> tuple[int, ...]:
+    """Of each group, or () for equal ones, as often."""
+    return draw(
+        st.one_of(st.just(()), st.lists(st.integers(1, 9), min_size=ways, max_size=ways).map(tuple).map(least_shares))
+    )
 
 
 @st.composite
@@ -18,7 +37,7 @@ def disjoint(draw: st.DrawFn) -> tuple[Tiling, tuple[int, ...]]:
     placements = tuple(
         draw(
             st.one_of(
-                st.builds(Shard, st.integers(0, len(shape) - 1), st.integers(1, 4), st.integers(0, 2)),
+                st.builds(Shard, st.integers(0, len(shape) - 1), st.integers(1, 4), st.integers(0, 2), shares_of(cut)),
                 st.builds(Only, st.integers(0, cut - 1)),
             )
         )
@@ -84,7 +103,7 @@ def test_boxes_are_what_one_cut_after_the_other_leaves(case: tuple[Tiling, tuple
                 low, high = list(lo), list(hi)
                 if isinstance(placement, Shard):
                     dim = placement.dim
-                    ends = split_bounds(np.array(lo[dim]), np.array(hi[dim]), ways, np.array(group), placement.block)
+                    ends = split_bounds(np.array(lo[dim]), np.array(hi[dim]), ways, np.array(group), placement.how)
                     low[dim], high[dim] = map(int, ends)
                 elif isinstance(placement, Only) and group != placement.group:
                     high = list(low)
@@ -106,6 +125,35 @@ def test_pieces_differ_by_at_most_one_block(size: int, ways: int, block: int) ->
     assert max(blocks) - min(blocks) <= 1
     assert blocks == sorted(blocks, reverse=True)
     assert all(lo % block == 0 or lo == size for lo in boxes.lo[:, 0].tolist())
+
+
+@given(st.integers(1, 400), st.lists(st.integers(1, 9), min_size=2, max_size=6), st.integers(1, 7))
+def test_shares_are_nearest_to_their_proportion(size: int, shares: list[int], block: int) -> None:
+    tiling = Tiling((Shard(0, block, shares=least_shares(shares)),), (len(shares),))
+    regions = list(tiling.boxes((size,)))
+    assert regions[-1].hi[0] == size
+    if not least_shares(shares):
+        return
+    blocks = -(-size // block)
+    for group, region in enumerate(regions):
+        exact = blocks * sum(shares[: group + 1]) / sum(shares)
+        assert abs(region.hi[0] / block - exact) <= 0.5 + 1e-9 or region.hi[0] == size
+
+
+@given(shards, st.lists(st.integers(1, 30), min_size=2, max_size=5))
+def test_text_of_shares_goes_there_and_back(shard: Shard, shares: list[int]) -> None:
+    tiling = Tiling((shard._replace(shares=least_shares(shares)),), (len(shares),)).settled
+    assert Tiling.parse(str(tiling), tiling.ways) == tiling
+
+
+def test_shares_have_one_text() -> None:
+    assert str(Tiling.parse("S(0)/(6:2) R/2 S(1,4)/(2:2)", (2, 2, 2))) == "S(0)/(3:1) R/2 S(1,4)/2"
+
+
+@pytest.mark.parametrize("text", ["S(0)/(3:0)", "R/(3:1)", "P/(1:2)", "S(0)/(1)", "S(0)/(999:998)", "S(0)/(1:2:1)"])
+def test_shares_that_are_no_proportion_of_two_groups_are_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        Tiling.parse(text, (2,))
 
 
 def test_four_heads_of_sixteen_on_three_workers() -> None:
@@ -130,7 +178,7 @@ def test_a_scalar_has_one_point_and_one_owner_where_only_one_group_holds_it() ->
 
 
 placements = st.one_of(
-    st.builds(Shard, st.integers(0, 12), st.integers(1, 99), st.integers(0, 2)),
+    shards,
     st.just(Replicate()),
     st.builds(Partial, st.sampled_from(Reducer)),
     st.builds(Only, st.integers(0, 9)),

@@ -20,6 +20,7 @@ from planner.planning.bodies import decide_with_bodies
 from planner.planning.limit.trial import Trial, trial_of
 from planner.planning.objective import LITERATURE, Times, of_the_literature
 from planner.results import Beside, OtherCount
+from planner.search.model.cuts import cuts_of_levels
 from planner.search.request import SearchRequest
 from planner.zoo import build
 
@@ -179,7 +180,7 @@ def test_no_program_is_faster_than_the_bound_for_which_it_would_be_left_out(name
 
     def search(strategy: str) -> Any:
         return decide_with_bodies(
-            graph, standard, SearchRequest(workers, levels=levels, strategy=strategy, tables=tables)
+            graph, standard, SearchRequest(workers, cuts=cuts_of_levels(levels), strategy=strategy, tables=tables)
         )
 
     found = [plan for _, plan in of_the_literature(LITERATURE, search) if isinstance(plan, Trial)]
@@ -197,7 +198,7 @@ def test_the_fastest_that_fits_is_told_apart() -> None:
     times = Times(machine, tables)
     found = [
         trial_of(
-            decide_with_bodies(graph, opdefs.standard(), SearchRequest(8, levels=(2, 4), strategy=name, tables=tables))
+            decide_with_bodies(graph, opdefs.standard(), SearchRequest(8, cuts=(2, 2, 2), strategy=name, tables=tables))
         )
         for name in ("data", "fsdp", "model", "spartan")
     ]

@@ -164,7 +164,7 @@ def test_a_device_graph_is_planned_for(capsys: pytest.CaptureFixture[str]) -> No
         estimate = answer(capsys, *line)["estimate"]
         assert sorted(estimate["devices"]) == [0, 1, 2, 3]
         names = {level["name"] for level in estimate["levels"]}
-        assert names == {"50GB/s", "1GB/s"} or (objective == "time" and names == {"50GB/s"}), "slow links may be spared"
+        assert names == {"50GB/s", "1GB/s"} or (objective == "time" and names <= {"50GB/s"}), "links may be spared"
     plan = Plan.from_json(Path("bytes/plan.json").read_text())
     assert plan.estimate is not None
     assert cli.main(["explain", "bytes"]) == 0

@@ -1,7 +1,7 @@
 """Plans and their certified gaps against an independent solver (HiGHS) of the same tables, on random graphs."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
@@ -17,7 +17,7 @@ from planner.cost.seconds.tables import TimeTables
 from planner.cost.seconds.timed import TimedTables
 from planner.cost.tables import CostTables
 from planner.graph.model import DType, Graph
-from planner.machine.topology_file import Device, Level, Topology
+from planner.machine.topology_file import Device, DeviceGraph, DeviceLink, Level, Topology
 from planner.search.decide import decide
 from planner.search.effort import BoundLimits
 from planner.search.model.cuts import cuts_of_levels
@@ -106,7 +106,7 @@ class Sample:
         """
         workers, ops = int(np.prod(levels)), DESCRIPTIONS.bind_all(graph)
         assume(workers <= max(tensor.elements for tensor in graph.tensors.values()))
-        plan = decide(graph, ops, SearchRequest(workers, levels=levels, tables=tables))
+        plan = decide(graph, ops, SearchRequest(workers, cuts=cuts_of_levels(levels), tables=tables))
         least = least_of_all(Problem(graph, ops, workers, tables=tables, with_nests=True), cuts_of_levels(levels))
         assert plan.certified_gap is not None, "small graphs have certificates"
         assert plan.certified_gap <= 0.05
@@ -121,6 +121,16 @@ def two_levels(levels: tuple[int, ...]) -> CostTables:
     machine = Topology("two", DEVICE, (Level("slow", slow, 1e9, 1e-6, shared_by=fast), Level("fast", fast, 8e9, 1e-7)))
     plain = CostTables()
     return TimedTables(plain, TimeTables(machine, cuts_of_levels(levels)))
+
+
+def two_kinds(levels: tuple[int, ...]) -> CostTables:
+    """Tables of time on devices of which every second one is half as fast, or all but the first."""
+    workers = int(np.prod(levels))
+    slow = replace(DEVICE, compute_flop_per_s=tuple((dtype, speed / 2) for dtype, speed in DEVICE.compute_flop_per_s))
+    devices = tuple(DEVICE if number == 0 or (workers == 4 and number == 2) else slow for number in range(workers))
+    links = tuple(DeviceLink((number, workers), 8e9, 1e-7) for number in range(workers))
+    machine = DeviceGraph("kinds", devices, links, ("switch",))
+    return TimedTables(CostTables(), TimeTables(machine, cuts_of_levels(levels)))
 
 
 def convolutions(count: int) -> Sample:
@@ -149,14 +159,29 @@ def on_two_levels(count: int) -> Sample:
     return sample
 
 
-@pytest.mark.parametrize("draw", [convolutions, on_two_levels])
+def on_two_kinds(count: int) -> Sample:
+    """Random networks on one fast and two slow devices, and on two of each, by time; parts may be in proportion."""
+    sample = Sample()
+
+    @settings(max_examples=count)
+    @given(graphs(), st.sampled_from([(3,), (2, 2)]))
+    def take(graph: Graph, levels: tuple[int, ...]) -> None:
+        tables = two_kinds(levels)
+        assert any(tables.shares)
+        sample.take(graph, levels, tables)
+
+    take()
+    return sample
+
+
+@pytest.mark.parametrize("draw", [convolutions, on_two_levels, on_two_kinds])
 def test_plans_are_the_best_there_are(draw: Callable[[int], Sample]) -> None:
     sample = draw(10)
     assert sample.best >= 0.95 * sample.plans > 0
 
 
 @pytest.mark.parametrize("count", draws(100, 500))
-@pytest.mark.parametrize("draw", [convolutions, on_two_levels])
+@pytest.mark.parametrize("draw", [convolutions, on_two_levels, on_two_kinds])
 def test_of_many_plans_nearly_all_are_the_best_there_are(draw: Callable[[int], Sample], count: int) -> None:
     sample = draw(count)
     assert sample.best >= 0.95 * sample.plans > 0.6 * count

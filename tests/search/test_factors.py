@@ -45,5 +45,5 @@ def test_a_cut_is_never_of_two_levels(levels: list[int]) -> None:
 @pytest.mark.parametrize("name", [name for name in STRATEGIES if name not in OF_TRANSFORMERS])
 def test_every_strategy_keeps_to_the_levels_or_cuts_once(name: str) -> None:
     graph = mlp(2, 24, 36)
-    plan = decide(graph, opdefs.standard().bind_all(graph), SearchRequest(6, levels=(2, 3), strategy=name))
+    plan = decide(graph, opdefs.standard().bind_all(graph), SearchRequest(6, cuts=(2, 3), strategy=name))
     assert plan.cuts == ((6,) if name in ("equalchop", "spartan") else (2, 3))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from planner.algebra.tiling import coordinates
 from planner.artifacts.program import Fetch, Program
+from planner.machine.kinds import has_several_speeds, is_laid_by_kinds, laid_on_kinds
 from planner.machine.routes import Interconnect, level_ways
 from planner.machine.topology_file import Machine, Topology
 
@@ -59,7 +60,11 @@ def assign(
         # Devices are equal, and worth of an arrangement is told by the level of each pair.
         tried: Iterable[tuple[int, ...]] = _on_levels(machine, cuts)
     else:
-        tried = itertools.chain(_on_a_graph(interconnect, cuts, moved), [_by_memory(machine, needed_bytes)])
+        usual = usual_devices(interconnect, cuts)
+        tried = itertools.chain([usual], _on_a_graph(interconnect, cuts, moved), [_by_memory(machine, needed_bytes)])
+        if has_several_speeds(machine):  # parts are in proportion to what each worker's device is worth
+            kinds = [machine.devices[device] for device in usual]
+            tried = (found for found in tried if [machine.devices[device] for device in found] == kinds)
     return min(tried, key=lambda found: (_lacking(machine, found, needed_bytes), _seconds(interconnect, found, moved)))
 
 
@@ -110,6 +115,8 @@ def _numbered(cuts: tuple[int, ...], order: Sequence[int]) -> tuple[int, ...]:
 def usual_devices(interconnect: Interconnect, cuts: tuple[int, ...]) -> tuple[int, ...]:
     """The device of each worker before anything is known of what moves: outer cuts over slow links."""
     machine = interconnect.machine
+    if is_laid_by_kinds(machine):
+        return laid_on_kinds(machine).devices
     if not isinstance(machine, Topology):
         return _by_nearness(interconnect.seconds_per_byte)
     laid = min(_laid(cuts, level_ways(machine)), default=None)

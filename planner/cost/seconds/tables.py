@@ -32,6 +32,7 @@ from planner.cost.tables import Candidates, Table, TableMemo
 from planner.errors import UsageError
 from planner.graph.model import Tensor
 from planner.machine.device_profile import DeviceProfile
+from planner.machine.kinds import shares_by_cut
 from planner.machine.routes import Interconnect
 from planner.machine.topology_file import Machine
 from planner.tdl.bind import BoundOp, Content
@@ -41,7 +42,11 @@ PICOSECONDS = 10**12
 
 
 class TimeTables(TableMemo):
-    """Makes tables of time and remembers them, as ``CostTables`` does those of bytes."""
+    """Makes tables of time and remembers them, as ``CostTables`` does those of bytes.
+
+    Attributes:
+        shares: by cut the proportions in which its groups have speed and memory; () if all devices are equal.
+    """
 
     def __init__(
         self,
@@ -75,6 +80,7 @@ class TimeTables(TableMemo):
                 "ops take there (tofu profile) and give --profile",
             )
         self._computes = compute_times([held[device] for device in placed], profile)
+        self.shares = shares_by_cut([held[device] for device in placed], cuts)
         self._per_byte, self._latency = _link_seconds(interconnect, placed, cuts)
         self._joined: dict[tuple[object, ...], float] = {}
         self._alike: dict[Content, BoundOp] = {}

@@ -24,7 +24,7 @@ class TimedTables(CostTables):
         """
         super().__init__(plain.rates)
         self._times = times
-        self.lists, self.local = plain.lists, plain.local
+        self.lists, self.local, self.shares = plain.lists, plain.local, times.shares
 
     def kind(self, op: BoundOp, is_input: bool, position: int, dtype: DType) -> tuple[object, ...]:
         """Times depend on all that an op is."""

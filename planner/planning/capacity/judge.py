@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from planner.partition.occupancy import tightest
 from planner.planning.capacity.ladder import Ladder, Rung
 from planner.planning.limit.trial import Trial, fullest, trial_of
 from planner.planning.recomputation.offers import Offers
@@ -61,8 +62,8 @@ def by_program(rung: Rung, limits: Sequence[int]) -> Judged:
     """What a plan's lean program takes."""
     trial = _lean(rung, limits)
     peaks = trial.partitioned.program.peak_bytes
-    most = zip(sorted(peaks), sorted(limits), strict=True)  # who needs more has the larger
-    return Judged(trial, max(peaks), True, max(peak - limit for peak, limit in most), rung.again)
+    worker, limit = tightest(peaks, limits)
+    return Judged(trial, max(peaks), True, peaks[worker] - limit, rung.again)
 
 
 def _lean(rung: Rung, limits: Sequence[int]) -> Trial:

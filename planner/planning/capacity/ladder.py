@@ -92,7 +92,7 @@ class Ladder:
         self.tables = CostTables()
         self._ask = SearchRequest(
             target.workers,
-            target.levels,
+            target.cuts,
             rules=replace(NO_RULES, names=frozenset(sized.graph.tensors)),
             tables=self.tables,
             effort="quick",

@@ -68,7 +68,7 @@ def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal, 
         if not may_step:
             return None
         ask.progress(f"{_DOING}: ops in steps")
-        stepped = fitted_by_steps(trial, tuple(limits), ask.stop)
+        stepped = fitted_by_steps(trial, limits, ask.stop)
         if stepped is None or stepped.lacking_by_program(limits) <= 0:
             return stepped
         tried.append(stepped)

@@ -6,7 +6,7 @@ holds a chunk at a time (``planner.partition.stepping``). Tilings, strategies an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
@@ -169,7 +169,7 @@ def all_in_steps(decided: Decided) -> Decided:
     return with_steps(decided, known, known)
 
 
-def fitted_by_steps(trial: Trial, limits: tuple[int, ...], stop: Stop) -> Trial | None:
+def fitted_by_steps(trial: Trial, limits: Sequence[int], stop: Stop) -> Trial | None:
     """The plan with ops in steps such that it fits, or lacks the least where none does; None if none can run so.
 
     All are tried in as many steps as may be first: where that does not fit, nothing does. Then those ops are taken that

@@ -18,6 +18,7 @@ from planner.cost.seconds.measured import compute_times
 from planner.cost.tables import CostTables
 from planner.errors import TofuError
 from planner.machine.routes import part
+from planner.partition.occupancy import fits
 from planner.planning.limit.trial import Trial, trial_of
 from planner.planning.machines import Target, memory_limits
 from planner.planning.session import Planned, Session
@@ -68,11 +69,6 @@ def summary_of(session: Session, planned: Planned, plan: Plan, beside: Beside | 
         causes=found,
         commands=_commands(plan, found, directory),
     )
-
-
-def fits(peaks: Sequence[int], limits: Sequence[int]) -> bool:
-    """Whether what workers take fits into the memory there is, who needs more having the larger."""
-    return all(peak <= limit for peak, limit in zip(sorted(peaks), sorted(limits), strict=True))
 
 
 def _one_device(like: Decided, target: Target, memory_bytes: int | None) -> Outlook:

@@ -346,7 +346,7 @@ def needed_tiling(op: BoundOp, slot: int, strategy: Tiling) -> Tiling:
     placements: list[Placement] = []
     for placement in strategy.placements:
         if isinstance(placement, Shard) and placement.dim in dims:
-            placements.append(Shard(dims.index(placement.dim), placement.block))
+            placements.append(placement._replace(dim=dims.index(placement.dim), nest=0))
         else:
             placements.append(Replicate() if isinstance(placement, Shard) else placement)
     return Tiling(tuple(placements), strategy.ways)

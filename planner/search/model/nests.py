@@ -132,7 +132,7 @@ def _spread(pattern: _Pattern, ways: tuple[int, ...], shape: tuple[int, ...], fi
     for cut, one in enumerate(pattern):
         if one is not None:
             assert isinstance(one, Shard), "a pattern divides or spreads"
-            if one.block > 1 or left[one.dim] % ways[cut]:
+            if one.block > 1 or one.shares or left[one.dim] % ways[cut]:
                 return None
             left[one.dim] //= ways[cut]
             last[one.dim] = cut

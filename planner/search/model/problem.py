@@ -218,7 +218,8 @@ class Problem:
             shape, blocks = op.extents, self.directions.blocks_of("op", op.op.name)
             may_repeat, lane = True, op.lane
             fixed = tuple([bool(index.obstacle) for index in op.variables])
-        key = (shape, blocks, fixed, may_repeat, number in self._partial, number in self._nesting, lane)
+        is_sum, may_nest = number in self._partial, number in self._nesting
+        key = (shape, blocks, fixed, may_repeat, is_sum, may_nest, self.tables.shares, lane)
         if key not in self._spaces:
             self._spaces[key] = Space(*key)
         return self._spaces[key]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from planner.algebra.lane import Lane, has_owners, without_owners
-from planner.algebra.tiling import Only, Piece, Replicate, Shard, Tiling, cuts_along, pieces
+from planner.algebra.tiling import Only, Piece, Replicate, Shard, Shares, Tiling, cuts_along, pieces
 from planner.cost.tables import Candidates
 from planner.search.model.nests import all_nests, nests_near
 from planner.search.model.partial_sums import PARTIAL
@@ -27,6 +27,8 @@ class Space:
     """Whether a tensor may be a sum of partial results, or an op may work on such sums as they are."""
     may_nest: bool = False
     """Whether its cuts may nest in another order than their own (``planner.search.model.nests``)."""
+    shares: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    """By cut the proportions worth trying beside equal parts; () if there are none at any cut."""
     lane: Lane | None = None
     """Which of equal things beside each other it is, that workers may have whole; None where it is none."""
     _repeats: dict[tuple[Tiling, int], bool] = field(default_factory=dict, init=False, repr=False)
@@ -40,16 +42,17 @@ class Space:
         )
 
     def proposals(self, prefix: Tiling, ways: int) -> Candidates:
-        """How each worker's part can be cut once more: along a dim, in single elements and in blocks that differ.
+        """How each worker's part can be cut once more: along a dim, in single elements and in blocks that differ, in
+        equal parts and in those that devices of several kinds are worth.
 
         Replication comes after that, so that ties go to splitting; it is offered where nothing can be split, too.
         """
         along = {dim: how for dim, _, how in cuts_along(without_owners(prefix))}
         found = [
-            prefix.extend(Shard(dim, block), ways)
+            prefix.extend(_shard(dim, how), ways)
             for dim, extent in enumerate(self.shape)
             if not self._is_fixed(dim)
-            for block in _blocks_to_cut(extent, along.get(dim, ()), ways, self._blocks_of(dim))
+            for how in _ways_to_cut(extent, along.get(dim, ()), ways, self._blocks_of(dim), self._shares_at(prefix))
         ]
         if not found or self.may_repeat:
             found.append(prefix.extend(Replicate(), ways))
@@ -79,15 +82,16 @@ class Space:
             return False
         if self.lane is not None and self.lane.owned(tiling) != tiling:
             return False
-        for dim, _, how in cuts_along(without_owners(tiling)):
-            if self._is_fixed(dim) or not _is_proposed(self.shape[dim], how, self._blocks_of(dim)):
+        for dim, cuts, how in cuts_along(without_owners(tiling)):
+            shares = tuple([self.shares[cut] for cut in cuts]) if self.shares else ()
+            if self._is_fixed(dim) or not _is_proposed(self.shape[dim], how, self._blocks_of(dim), shares):
                 return False
         if not self.may_add_partial_sums and tiling.has_partial:
             return False
         if self.may_repeat:
             return True
-        cuts = enumerate(zip(tiling.placements, tiling.ways, strict=True))
-        repeats = [(cut, ways) for cut, (placement, ways) in cuts if isinstance(placement, Replicate)]
+        pairs = enumerate(zip(tiling.placements, tiling.ways, strict=True))
+        repeats = [(cut, ways) for cut, (placement, ways) in pairs if isinstance(placement, Replicate)]
         return all(self._may_repeat_at(tiling.outermost(cut), ways) for cut, ways in repeats)
 
     def _may_repeat_at(self, prefix: Tiling, ways: int) -> bool:
@@ -103,23 +107,50 @@ class Space:
     def _blocks_of(self, dim: int) -> tuple[int, ...]:
         return self.blocks[dim] if self.blocks else ()
 
+    def _shares_at(self, prefix: Tiling) -> tuple[tuple[int, ...], ...]:
+        """Proportions of the cut after these."""
+        return self.shares[len(prefix.ways)] if self.shares else ()
+
+
+def _shard(dim: int, how: int | Shares) -> Shard:
+    return Shard(dim, how.block, shares=how.of) if isinstance(how, Shares) else Shard(dim, how)
+
 
 @lru_cache(maxsize=65536)
-def _blocks_to_cut(extent: int, before: tuple[Piece, ...], ways: int, blocks: tuple[int, ...]) -> tuple[int, ...]:
-    """The blocks in which the pieces of a dim can be cut once more: 1, and those that lead to other pieces."""
+def _ways_to_cut(
+    extent: int, before: tuple[Piece, ...], ways: int, blocks: tuple[int, ...], shares: tuple[tuple[int, ...], ...]
+) -> tuple[int | Shares, ...]:
+    """How the pieces of a dim can be cut once more: in single elements, in blocks that lead to other pieces, and each
+    in equal parts and in these shares.
+    """
     lo, hi = pieces(extent, before)
     least = int((hi - lo).min())
     if least < ways:
         return ()
-    found: dict[bytes, int] = {}
+    found: dict[bytes, int | Shares] = {}
     for block in (1, *blocks):
         if -(-least // block) >= ways:
-            lo, hi = pieces(extent, (*before, (ways, block)))
-            found.setdefault(lo.tobytes() + hi.tobytes(), block)
+            in_shares: list[int | Shares] = [Shares(block, one) for one in shares]
+            for how in (block, *in_shares):
+                lo, hi = pieces(extent, (*before, (ways, how)))
+                if (hi - lo).min() > 0:  # a small share of few elements may be none
+                    found.setdefault(lo.tobytes() + hi.tobytes(), how)
     return tuple(found.values())
 
 
 @lru_cache(maxsize=65536)
-def _is_proposed(extent: int, cuts: tuple[Piece, ...], blocks: tuple[int, ...]) -> bool:
-    """True if each of a dim's cuts, after those before it, is in one of ``_blocks_to_cut``."""
-    return all(how in _blocks_to_cut(extent, cuts[:at], ways, blocks) for at, (ways, how) in enumerate(cuts))
+def _is_proposed(
+    extent: int, cuts: tuple[Piece, ...], blocks: tuple[int, ...], shares: tuple[tuple[tuple[int, ...], ...], ...]
+) -> bool:
+    """True if each of a dim's cuts, after those before it, is in one of ``_ways_to_cut``.
+
+    Args:
+        extent: of the dim.
+        cuts: that divide it.
+        blocks: worth trying.
+        shares: of each of the cuts; () if there are none at any.
+    """
+    return all(
+        how in _ways_to_cut(extent, cuts[:at], ways, blocks, shares[at] if shares else ())
+        for at, (ways, how) in enumerate(cuts)
+    )

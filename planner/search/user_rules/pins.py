@@ -195,7 +195,7 @@ def _fault(problem: Problem, name: str, tiling: Tiling) -> str:
         if isinstance(placement, Shard):
             if placement.dim >= len(shape):
                 return _no_dim(placement.dim, shape)
-            if not can_split(so_far.boxes(shape), placement.dim, ways, placement.block):
+            if not can_split(so_far.extend(placement, ways).boxes(shape), placement.dim, 1):
                 return f"dim {placement.dim} of {list(shape)} is too small to be cut {ways} ways after {so_far}"
         so_far = so_far.extend(placement, ways)
     return ""
