@@ -68,7 +68,7 @@ def test_a_search_never_works_long_without_a_look(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(TableMemo, "_remember", remembered)
     monkeypatch.setattr(buckets.KnownTables, "_solve", solved)
     monkeypatch.setattr(SumForm, "least", found_least)
-    ask = SearchRequest(8, (2, 4), effort="thorough", stop=stop, is_needed=False)
+    ask = SearchRequest(8, (2, 2, 2), effort="thorough", stop=stop, is_needed=False)
     found = decide_with_bodies(build("gpt-1x64-4h", batch=16), opdefs.standard(), ask)
     assert found.certified_gap is not None
     assert ask.tables.entries > 4 * TABLES_AT_ONCE

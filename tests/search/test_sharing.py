@@ -145,7 +145,7 @@ CASES = list(itertools.product(GRAPHS, [2, 3, 4]))
 )
 def test_no_way_to_share_is_cheaper_than_the_one_that_is_found(name: str, ways: int) -> None:
     graph = GRAPHS[name]
-    cut = decide(graph, DESCRIPTIONS.bind_all(graph), SearchRequest(ways, levels=(ways,))).cuts
+    cut = decide(graph, DESCRIPTIONS.bind_all(graph), SearchRequest(ways)).cuts
     plain, found = planned(graph, ways, effort="thorough", partitioned_inputs=True)
     assert moved(found) <= moved(plain)
     if len(cut) == 1:
