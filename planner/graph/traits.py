@@ -60,6 +60,8 @@ GENERATING: Final = named("Concat ConstantOfShape Expand Pad Range Tile")
 
 # elements are summed up ----------------------------------------------------------------------------------------------
 
+SUMS: Final = named("Add Mean Sub Sum")
+"""Operands are added or subtracted. ``Mean`` divides the sum by how many there are."""
 MATRIX_PRODUCTS: Final = frozenset(("Gemm", "MatMul"))
 PRODUCTS: Final = MATRIX_PRODUCTS | {"Einsum"}
 CONVOLUTIONS: Final = frozenset(("Conv", "ConvTranspose"))

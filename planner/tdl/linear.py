@@ -12,6 +12,7 @@ import enum
 from collections.abc import Iterable
 
 from planner.algebra.tiling import Reducer
+from planner.graph.traits import SUMS
 from planner.tdl.expr import (
     Access,
     Apply,
@@ -28,8 +29,8 @@ from planner.tdl.expr import (
     subvalues,
 )
 
-_SUMS = ("+", "-", "Add", "Sub", "Sum", "Mean")
-"""Functions that add or subtract what they are given. ``Mean`` divides the sum by how many there are."""
+_SUMS = SUMS | {"+", "-"}
+"""Functions that add or subtract what they are given."""
 
 
 class Linearity(enum.Enum):

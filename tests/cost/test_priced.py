@@ -8,8 +8,8 @@ import pytest
 from planner import opdefs
 from planner.cost.priced import PricedTables, payable
 from planner.cost.residence import Residence
-from planner.machine.routes import level_ways
 from planner.machine.topology_file import shipped_topology
+from planner.planning.machines import cuts_on
 from planner.planning.objective import Times
 from planner.search import decide as decide_module
 from planner.search.decide import decide
@@ -22,7 +22,7 @@ def test_charges_of_a_large_graph_are_no_more_than_an_integer_holds() -> None:
     """Terabytes of tensors, at picoseconds for each byte of them."""
     graph, machine = mlp(3, 1 << 21, 1 << 21), shipped_topology("dgx-h100")
     ops = opdefs.standard().bind_all(graph)
-    ask = SearchRequest(machine.device_count, level_ways(machine), effort="quick")
+    ask = SearchRequest(machine.device_count, cuts_on(machine), effort="quick")
     goal, residence = Times(machine, ask.tables).goal, Residence(graph, ops)
     assert payable(Fraction(1), residence, 8) == 1
     price = payable(goal.highest_price, residence, 8)
