@@ -58,7 +58,7 @@ def memory(
     number = peaks.index(max(peaks)) if worker is None else worker
     found, mine = occupancy(program, plan.graph, number), program.workers[number]
     running = mine.steps[found.fullest] if found.fullest < len(mine.steps) else None
-    limits = stated.asked.limit_bytes
+    limits = stated.asked.limits
     return MemoryResult(
         plan=stated,
         directory=where,

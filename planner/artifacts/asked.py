@@ -11,14 +11,22 @@ from planner.strict_json import Value
 _REPLICATE: tuple[Literal["all", "weights", "none"], ...] = ("all", "weights", "none")
 
 
+class ByWorker(tuple[int, ...]):
+    """The memory of each worker's own device, where workers cannot change places: the devices are not equally fast."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Asked:
     """What other plans of the model must keep to, to be compared with this one."""
 
-    told: ClassVar = "limit_bytes? pins? forbidden? replicate? inputs? objective?"
+    told: ClassVar = "limit_bytes? limits_by_worker? pins? forbidden? replicate? inputs? objective?"
 
     limit_bytes: tuple[int, ...] = ()
-    """The memory there is, one entry for each worker, in no order; (): enough."""
+    """The memory there is, one entry for each worker; (): enough."""
+    limits_by_worker: bool = False
+    """Whether each entry is that worker's own, and not in any order."""
     pins: Mapping[str, str] = field(default_factory=dict)
     """By tensor or pattern the tiling's text."""
     forbidden: tuple[tuple[str, str], ...] = ()
@@ -29,6 +37,11 @@ class Asked:
     """Data arrives in disjoint tiles only."""
     for_time: bool = False
     """The plan is for the least time, not for the least cost in bytes."""
+
+    @property
+    def limits(self) -> tuple[int, ...]:
+        """The memory there is: ``ByWorker``, or in any order."""
+        return ByWorker(self.limit_bytes) if self.limits_by_worker else self.limit_bytes
 
     @property
     def inputs(self) -> Literal["partitioned"] | None:
@@ -51,6 +64,7 @@ class Asked:
         replicate, inputs, objective = data.get("replicate"), data.get("inputs"), data.get("objective")
         return cls(
             limit_bytes=() if limits is None else limits.counts(),
+            limits_by_worker=(of_each := data.get("limits_by_worker")) is not None and of_each.flag(),
             pins={} if pins is None else {name: text.text() for name, text in pins.members().items()},
             forbidden=() if forbidden is None else tuple(_pair(one) for one in forbidden.values()),
             replicate="all" if replicate is None else _replicate(replicate),

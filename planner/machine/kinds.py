@@ -24,12 +24,18 @@ _NEAR: Final = 0.01
 
 
 def is_laid_by_kinds(machine: Machine) -> bool:
-    """Whether its devices differ in speed or memory, and are all equally near: else links say what the cuts part."""
-    if not isinstance(machine, DeviceGraph) or len(set(machine.devices)) == 1:
+    """Whether one cut is to part its devices by their speeds.
+
+    They differ, in a proportion that is right at that cut, and are all equally near: else links say what cuts part.
+    """
+    if not has_several_speeds(machine):
         return False
     between = Interconnect(machine).seconds_per_byte
     apart = between[~np.eye(len(between), dtype=bool)]
-    return bool(np.ptp(apart) <= _NEAR * apart.mean())
+    laid = laid_on_kinds(machine)
+    ways = tuple(count for count in (laid.outer, laid.mixed, laid.inner) if count > 1)
+    placed = [machine.devices[device] for device in laid.devices]
+    return bool(np.ptp(apart) <= _NEAR * apart.mean()) and shares_by_cut(placed, ways) != ()
 
 
 def has_several_speeds(machine: Machine) -> bool:
@@ -52,14 +58,14 @@ class LaidOnKinds:
 
 
 def laid_on_kinds(machine: Machine) -> LaidOnKinds:
-    """How cuts are laid on the devices of a machine that has several kinds.
+    """How cuts are laid on the devices of a machine that has several kinds, by speed.
 
     Equal groups are made, as many as can be, each with devices of all kinds, and one cut divides each of them. With as
     many devices of each kind that cut comes first, so that it parts equal devices from others.
     """
-    by_kind: dict[Device, list[int]] = {}
+    by_kind: dict[tuple[object, ...], list[int]] = {}
     for number, device in enumerate(machine.devices):
-        by_kind.setdefault(device, []).append(number)
+        by_kind.setdefault(_speed(device), []).append(number)
     members = list(by_kind.values())
     groups = gcd(*map(len, members))
     inner = machine.device_count // groups
@@ -76,7 +82,7 @@ def laid_on_kinds(machine: Machine) -> LaidOnKinds:
 
 
 def shares_by_cut(devices: Sequence[Device], cuts: tuple[int, ...]) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """By cut the proportions in which its groups have speed, memory's speed and memory; () if all are equal.
+    """By cut the proportions in which its groups have speed, memory's speed and memory; () if there are none.
 
     Args:
         devices: of each worker.
@@ -89,7 +95,7 @@ def shares_by_cut(devices: Sequence[Device], cuts: tuple[int, ...]) -> tuple[tup
     for cut, ways in enumerate(cuts):
         at = tuple(dict.fromkeys(_proportions(devices, groups, cut, ways)))
         found.append(tuple(one for one in at if one))
-    return tuple(found)
+    return tuple(found) if any(found) else ()
 
 
 def _proportions(devices: Sequence[Device], groups: np.ndarray, cut: int, ways: int) -> Iterator[tuple[int, ...]]:
@@ -130,4 +136,5 @@ def _operations(device: Device) -> float | None:
 
 
 def _speed(device: Device) -> tuple[object, ...]:
-    return device.compute_flop_per_s, device.memory_bandwidth_bytes_per_s
+    speeds = sorted((dtype.value, speed) for dtype, speed in device.compute_flop_per_s)
+    return tuple(speeds), device.memory_bandwidth_bytes_per_s

@@ -16,6 +16,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.artifacts.asked import ByWorker
 from planner.artifacts.program import Program, WorkerProgram
 from planner.artifacts.waits import LastReads, last_reads, levels
 from planner.graph.model import Graph
@@ -157,12 +158,6 @@ def needed_bytes(spans: Iterable[Span], count: int) -> NDArray[np.int64]:
         change[first] += size
         change[last + 1] -= size
     return np.cumsum(change)[: count + 1]
-
-
-class ByWorker(tuple[int, ...]):
-    """The memory of each worker's own device, where workers cannot change places: the devices are not equally fast."""
-
-    __slots__ = ()
 
 
 def tightest(peak_bytes: Sequence[int], limits: Sequence[int]) -> tuple[int, int]:

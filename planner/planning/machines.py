@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from planner.artifacts.asked import ByWorker
 from planner.artifacts.estimate import TimeEstimate
 from planner.cost.seconds.assignment import usual_devices
 from planner.cost.seconds.estimate import estimate, timed
@@ -14,7 +15,6 @@ from planner.machine.device_profile import DeviceProfile, load_profile
 from planner.machine.kinds import has_several_speeds, is_laid_by_kinds, laid_on_kinds
 from planner.machine.routes import Interconnect, level_ways, part
 from planner.machine.topology_file import Machine, load_topology
-from planner.partition.occupancy import ByWorker
 from planner.planning.limit.trial import Trial
 from planner.search.model.cuts import cuts_of_levels, prime_factors
 from planner.simulation.schedule import simulate

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from planner.artifacts.asked import Asked
+from planner.artifacts.asked import Asked, ByWorker
 from planner.artifacts.plan import DescriptionFile
 from planner.descriptions import UnknownOps, in_force
 from planner.errors import UsageError, did_you_mean
@@ -150,6 +150,7 @@ class PlanRequest:
         """What a plan records of it."""
         return Asked(
             limit_bytes=self.limits or (),
+            limits_by_worker=isinstance(self.limits, ByWorker),
             pins=self.rules.pins,
             forbidden=self.rules.forbidden,
             replicate=self.rules.replicate,

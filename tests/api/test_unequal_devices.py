@@ -79,4 +79,7 @@ def test_each_worker_fits_its_own_device() -> None:
     assert plan.estimate is not None
     fast = plan.estimate.devices.index(0)
     assert plan.peak_bytes[fast] <= small
+    assert [api.memory(Path("p"), worker=worker).limit_bytes for worker in range(3)] == [
+        small if worker == fast else 1 << 30 for worker in range(3)
+    ]
     assert api.run(Path("p"), steps=1, verify=True).verified

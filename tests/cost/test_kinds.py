@@ -20,6 +20,7 @@ def machine(*devices: Device, far: int | None = None) -> DeviceGraph:
     return DeviceGraph("kinds", devices, tuple(links), ("switch",))
 
 
+BOTH = ((DType.FLOAT32, 1e9), (DType.FLOAT16, 2e9))
 FAST, SLOW, LARGE = device(2e9), device(1e9), device(1e9, 16)
 
 
@@ -29,7 +30,8 @@ FAST, SLOW, LARGE = device(2e9), device(1e9), device(1e9, 16)
         ((SLOW, FAST, SLOW), (1, 3, 1), (0, 2, 1)),
         ((FAST, SLOW, FAST, SLOW), (1, 2, 2), (0, 2, 1, 3)),
         ((FAST, FAST, SLOW, SLOW, SLOW, SLOW), (2, 3, 1), (0, 2, 3, 1, 4, 5)),
-        ((FAST, SLOW, LARGE), (1, 3, 1), (0, 1, 2)),
+        ((FAST, SLOW, LARGE), (1, 3, 1), (0, 1, 2)),  # by speed: memory does not part them
+        ((FAST, LARGE, SLOW, FAST), (1, 2, 2), (0, 3, 1, 2)),
     ],
 )
 def test_groups_have_as_many_of_each_kind(
@@ -46,10 +48,10 @@ def test_groups_have_as_many_of_each_kind(
         ((FAST, SLOW, SLOW), (3,), (((2, 1, 1),),)),
         ((FAST, FAST, SLOW, SLOW), (2, 2), (((2, 1),), ())),
         ((FAST, SLOW, FAST, SLOW), (2, 2), ((), ((2, 1),))),
-        ((FAST, SLOW, SLOW, SLOW), (2, 2), ((), ())),  # no proportion is right in both groups
+        ((FAST, SLOW, SLOW, SLOW), (2, 2), ()),  # no proportion is right in both groups
         ((SLOW, SLOW, LARGE), (3,), (((1, 1, 2),),)),  # of memory
         ((device(3e9, 16), device(1e9)), (2,), (((3, 1), (2, 1)),)),
-        ((device(1.004e9), SLOW), (2,), ((),)),  # nearly equal
+        ((device(1.004e9), SLOW), (2,), ()),  # nearly equal
         ((SLOW, SLOW), (2,), ()),
     ],
 )
@@ -63,3 +65,6 @@ def test_links_go_before_kinds() -> None:
     assert is_laid_by_kinds(machine(FAST, SLOW, SLOW))
     assert not is_laid_by_kinds(machine(FAST, SLOW, SLOW, far=1))
     assert not is_laid_by_kinds(machine(SLOW, SLOW))
+    assert not is_laid_by_kinds(machine(SLOW, LARGE))  # memory alone parts nobody
+    assert not is_laid_by_kinds(machine(SLOW, device(1.004e9)))
+    assert not is_laid_by_kinds(machine(*(Device(8, speeds, 1e9) for speeds in (BOTH, BOTH[::-1]))))

@@ -167,7 +167,7 @@ class NearPlan:
                 yield name
 
     def _lacking(self, found: Decided) -> int | None:
-        limits = self._asked.limit_bytes
+        limits = self._asked.limits
         if not limits:
             return None
         trial = trial_of(found, lean=True)
