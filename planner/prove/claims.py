@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import TypeAlias
 
 from planner.algebra.region import Region
@@ -97,10 +96,6 @@ class Claim:
             (first is None and size >= hi - lo) or (first is not None and first <= lo and hi <= first + size)
             for first, size, lo, hi in zip(self.lo, self.shape, *region.ends, strict=True)
         )
-
-    @property
-    def elements(self) -> int:
-        return prod(self.shape)
 
     def __str__(self) -> str:
         ends = ", ".join(

@@ -40,14 +40,6 @@ class Value:
     shape: Shape = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
-    """What a function's output holds, as its buffer states it."""
-
-    tensor: Symbol
-    lo: tuple[int, ...]
-
-
 def read_function(function: FunctionProto, inputs: Sequence[tuple[Shape, DType]], whole: Whole) -> Graph:
     """A function's nodes as a graph, with all shapes.
 
@@ -70,9 +62,13 @@ def read_function(function: FunctionProto, inputs: Sequence[tuple[Shape, DType]]
         [OperatorSetIdProto(domain=one.domain, version=one.version) for one in function.opset_import]
     )
     try:
-        return graph_from_proto(model, state_pairs=(), operators=whole.descriptions)
+        graph_read = graph_from_proto(model, state_pairs=(), operators=whole.descriptions)
     except TofuError as error:
         raise UnprovenError(f"function {function.name} cannot be read: {error.what}") from None
+    ours, theirs = ({**one.domains, "": one.opset} for one in (graph_read, whole.graph))
+    if any(theirs.get(domain, version) != version for domain, version in ours.items()):
+        raise UnprovenError(f"function {function.name} has ops of other versions than the model")
+    return graph_read
 
 
 class FunctionProof:
@@ -96,7 +92,7 @@ class FunctionProof:
         self.failures: list[tuple[Known | None, str]] = []
         """Where nothing was seen to be equal: the op that came nearest, and why."""
 
-    def run(self, inputs: Mapping[str, Value], outputs: Mapping[str, Output]) -> dict[str, Value]:
+    def run(self, inputs: Mapping[str, Value], outputs: Mapping[str, Claim]) -> dict[str, Value]:
         """What each output holds.
 
         Args:
@@ -131,7 +127,7 @@ class FunctionProof:
         told: Described | None,
         position: int,
         reads: tuple[Value | None, ...],
-        output: Output | None,
+        output: Claim | None,
     ) -> Value:
         shape = view.output_shapes[position]
         dtype = view.output_dtypes[position]
@@ -188,7 +184,7 @@ class FunctionProof:
         return claims
 
     def _claim(
-        self, own: Value, known: Known, model: Described, place: int, dtype: DType, output: Output | None
+        self, own: Value, known: Known, model: Described, place: int, dtype: DType, output: Claim | None
     ) -> Claim:
         symbol = known.makes[place]
         wanted_dtype = known.described_op.node.output_dtypes[place]
@@ -203,16 +199,17 @@ class FunctionProof:
         local = _element(own, mine, space, prefer, self._whole)
         wanted = model.at(theirs, _reader(known), space)
         hint = output.lo if output is not None and output.tensor == symbol and own.shape else None
-        lo, partial = Matching(space, dtype).placed(local, mine, wanted, theirs, hint)
+        floats = {one for one in known.described_op.node.input_dtypes if one is not None and one.is_float}
+        rounds_to = dtype if dtype.is_float and floats <= {dtype} else None
+        lo, partial = Matching(space, rounds_to).placed(local, mine, wanted, theirs, hint)
         return Claim(symbol, lo, own.shape, partial)
 
-    def _by_rule(self, number: int, outputs: Mapping[str, Output]) -> int:
+    def _by_rule(self, number: int, outputs: Mapping[str, Claim]) -> int:
         """How many nodes from here are an op's local rule, word by word; what they make is then known."""
         for known in self._ops:
             if not known.is_by_rule:
                 continue
-            stated = [(one.tensor, one.lo) for one in outputs.values()]
-            found = by_rule(self._graph, number, known, self._values_of(), stated)
+            found = by_rule(self._graph, number, known, self._values_of(), list(outputs.values()))
             if found is not None:
                 count, claims = found
                 for name, claim in claims.items():

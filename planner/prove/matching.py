@@ -17,7 +17,7 @@ import numpy as np
 from planner.algebra.tiling import Reducer
 from planner.graph.model import DType
 from planner.prove import index
-from planner.prove.claims import Box, Claim, Partial, sorted_parts
+from planner.prove.claims import Box, Claim, Partial, Place, sorted_parts
 from planner.prove.expression import (
     Acc,
     App,
@@ -97,18 +97,7 @@ class _Found:
     """Of the model's: those that are not reduced outermost, and so must be whole."""
 
     def copy(self) -> _Found:
-        return _Found(
-            list(self.equations),
-            list(self.accesses),
-            list(self.literals),
-            list(self.joined),
-            list(self.pairs),
-            set(self.inner),
-        )
-
-    def take(self, other: _Found) -> None:
-        self.equations, self.accesses, self.literals = other.equations, other.accesses, other.literals
-        self.joined, self.pairs, self.inner = other.joined, other.pairs, other.inner
+        return _Found(**{name: value.copy() for name, value in vars(self).items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +116,16 @@ class Matching:
 
     Args:
         space: of all variables.
-        dtype: of the output.
+        rounds_to: the float dtype that all numbers of the op are used in; None if there is none.
     """
 
-    def __init__(self, space: Space, dtype: DType) -> None:
+    def __init__(self, space: Space, rounds_to: DType | None) -> None:
         self._space = space
-        self._dtype = dtype.array_dtype
+        self._rounds_to = None if rounds_to is None else rounds_to.array_dtype
         self._mine: Sequence[Lin] = ()
 
     def placed(
-        self, local: Expr, mine: Sequence[Lin], model: Expr, theirs: Sequence[Lin], hint: Sequence[int] | None = None
+        self, local: Expr, mine: Sequence[Lin], model: Expr, theirs: Sequence[Lin], hint: Place | None = None
     ) -> tuple[tuple[int | None, ...], Partial | None]:
         """Where the local output lies in the model's, and whether it is whole.
 
@@ -188,7 +177,7 @@ class Matching:
         pairs: Sequence[tuple[int, int]],
         rooms: Mapping[int, int],
         theirs: Sequence[Lin],
-        hint: Sequence[int] | None,
+        hint: Place | None,
     ) -> dict[int, int]:
         origin = {one: index.number(0) for one, _ in pairs}
         equations = [
@@ -196,7 +185,7 @@ class Matching:
         ]
         known: dict[int, int] = {}
         if hint is not None and len(hint) == len(theirs):
-            known = {_number(lin): place for lin, place in zip(theirs, hint, strict=True)}
+            known = {_number(lin): place for lin, place in zip(theirs, hint, strict=True) if place is not None}
             if any(not 0 <= place <= rooms[unknown] for unknown, place in known.items()):
                 known = {}
         return index.solve(equations, rooms, known, self._space)
@@ -235,7 +224,7 @@ class Matching:
                     continue
                 made = self._term(number, term, theirs[number][1], trial)
                 if made is not None:
-                    found.take(trial)
+                    vars(found).update(vars(trial))
                     terms.append(made)
                     free.remove(number)
                     break
@@ -374,13 +363,12 @@ class Matching:
         return True
 
     def _close(self, one: float, two: float) -> bool:
-        """Whether two numbers are equal, or the one is the other as the dtype has it."""
-        if one == two:
-            return True
+        """Whether two numbers are equal, or near and finite and the same as the dtype has them."""
+        if one == two or self._rounds_to is None or not abs(one - two) <= 0.01 * abs(two):
+            return one == two
         with np.errstate(all="ignore"):
-            return bool(np.asarray(one).astype(self._dtype) == np.asarray(two).astype(self._dtype)) and (
-                self._dtype.kind not in "iub" and abs(one - two) <= 0.01 * abs(two)
-            )
+            first, second = (np.asarray(number).astype(self._rounds_to).astype(np.float64) for number in (one, two))
+        return bool(np.isfinite(first) and first == second)
 
     # Checks once offsets are there.
 
@@ -511,13 +499,15 @@ def moved(local: Expr, mine: Sequence[Lin], space: Space) -> Claim | None:
         first = local.lo[dim]
         if not isinstance(one, Lin):
             return None
+        low, high = index.reach(one, space)
+        if low < (first or 0) or high >= (first or 0) + local.held[dim]:
+            return None  # the fill is read
         if first is None:
             lo.append(None)
             continue
         rest = index.plus(one, index.times(variable, Fraction(-1)))
-        low, high = index.reach(one, space)
-        if rest.terms or low < first or high >= first + local.held[dim]:
-            if space.extents[_number(variable)] != 1 or one.terms or low < first or high >= first + local.held[dim]:
+        if rest.terms:
+            if space.extents[_number(variable)] != 1 or one.terms:
                 return None
             rest = one
         if rest.constant.denominator != 1:

@@ -15,7 +15,7 @@ from planner.artifacts.program import Buffer, Fetch, Program, Segment, Step
 from planner.graph.model import DType, Graph
 from planner.prove.claims import Claim, Partial, Place
 from planner.prove.expression import Num, UnprovenError
-from planner.prove.functions import FunctionProof, Output, Value, read_function
+from planner.prove.functions import FunctionProof, Value, read_function
 from planner.prove.matching import Literal
 from planner.prove.result import Fault, Proof
 from planner.prove.whole import Whole, held
@@ -276,7 +276,8 @@ class _Walk:
             if tensor != numbers[claim.tensor] or any(
                 one is not None and one != two for one, two in zip(lo, claim.lo, strict=True)
             ):
-                self._fail(worker, step, buffer.name, f"another part: at {lo}", str(claim))
+                # A part of a constant that repeats may be told at the first of several places.
+                self._fail(worker, step, buffer.name, f"another part: at {lo}", str(claim), is_wrong=False)
 
     def _follow(
         self,
@@ -295,11 +296,8 @@ class _Walk:
                 self._graphs[key] = read_function(function, types, self._whole)
             graph = self._graphs[key]
             proof = FunctionProof(graph, self._whole, [self._whole.ops[name] for name in step.ops])
-            outputs = {
-                name: Output(claim.tensor, tuple(lo for lo in claim.lo if lo is not None))
-                for name, claim in zip(function.output, stated, strict=True)
-            }
-            ends = proof.run(dict(zip(function.input, values, strict=True)), outputs)
+            inputs, outputs = zip(function.input, values, strict=True), zip(function.output, stated, strict=True)
+            ends = proof.run(dict(inputs), dict(outputs))
         except UnprovenError as error:
             return _Followed(nothing, None, str(error))
         found: list[tuple[int, Place, Partial | None] | None] = []

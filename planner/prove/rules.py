@@ -36,7 +36,7 @@ def by_rule(
     number: int,
     known: Known,
     values: Mapping[str, Held],
-    stated: Sequence[tuple[Symbol, tuple[int, ...]]],
+    stated: Sequence[Claim],
 ) -> tuple[int, dict[str, Claim]] | None:
     """How many nodes from one on are an op's local op, and what they make; None if they are not seen to be.
 
@@ -45,7 +45,7 @@ def by_rule(
         number: of the first node.
         known: the op.
         values: what is known so far, by name: claims, or a constant's array.
-        stated: where the function's outputs are stated to lie, by tensor.
+        stated: what the function's outputs are stated to hold.
     """
     described_op = known.described_op
     if described_op.description.local is None:
@@ -130,7 +130,7 @@ def _ranges(
     known: Known,
     held: Mapping[int, tuple[str, Claim]],
     values: Mapping[str, Held],
-    stated: Sequence[tuple[Symbol, tuple[int, ...]]],
+    stated: Sequence[Claim],
 ) -> Iterator[Boxes]:
     """Parts of the iteration space that inputs and outputs suggest; each is checked by what it reads and says."""
     described_op = known.described_op
@@ -142,6 +142,13 @@ def _ranges(
                 lo = claim.lo[dim]
                 assert lo is not None, "claims without a place are refused before"
                 found.setdefault(variable, {(lo, lo + claim.shape[dim])})
+    for claim in stated:
+        place = known.makes.index(claim.tensor) if claim.tensor in known.makes else None
+        if place is not None and not described_op.analysis.steps_of(place):
+            numbers = described_op.analysis.outputs[place] or ()
+            for variable, first, size in zip(numbers, claim.lo, claim.shape, strict=False):  # a scalar's are none
+                if first is not None:
+                    found.setdefault(variable, {(first, first + size)})
     seen = {
         (lo, lo + size)
         for value in values.values()
@@ -152,7 +159,10 @@ def _ranges(
     }
     for variable, extent in enumerate(described_op.extents):
         found.setdefault(variable, {(0, extent), *((lo, hi) for lo, hi in seen if hi <= extent)})
-    every = itertools.product(*(sorted(found[variable]) for variable in range(len(described_op.extents))))
+    # Most variables are whole.
+    every = itertools.product(
+        *(sorted(found[n], key=lambda part: (part != (0, size), part)) for n, size in enumerate(described_op.extents))
+    )
     for chosen in itertools.islice(every, MOST_RANGES):
         boxes = Boxes.whole(described_op.extents, 1)
         if len(chosen):

@@ -26,14 +26,32 @@ from planner.tdl.node_view import NodeView
 
 _BY_RULE_ALONE = "by its local rule alone"
 _POSITIONLESS = {
-    "AveragePool": ("count_include_pad",),
+    "AveragePool": (),
     "LpPool": ("p",),
-    "Concat": (),
     "Dropout": (),
     "Cast": ("saturate", "round_mode"),
     "CastLike": ("saturate", "round_mode"),
 }
-"""Ops whose local op is not the op itself, and whose functions know no place: what of their attributes counts."""
+"""Ops whose local op is not the op itself, and whose functions know no place: what of their attributes counts.
+
+A pool's divisor, or what its last window has, knows none only while no window leaves the input (``_is_inside``).
+"""
+
+
+def _is_inside(node: NodeView) -> bool:
+    """Whether no window of a pool has padding, or is cut short at a border; so for an op without windows."""
+    kernel, sizes, outputs = node.attribute("kernel_shape", ()), node.input_shapes[0], node.output_shapes[0]
+    ones = (1,) * len(kernel)
+    if not kernel or sizes is None or outputs is None or any(node.attribute("pads", ())):
+        return not kernel
+    steps = zip(node.attribute("strides", ones), node.attribute("dilations", ones), strict=True)
+    windows = zip(kernel, steps, sizes[2:], outputs[2:], strict=True)
+    return all((many - 1) * by + (k - 1) * apart < size for k, (by, apart), size, many in windows)
+
+
+def _said(op: Op) -> Hashable:
+    """Attributes as they are told apart: of arrays every byte, of numbers also whether they are whole."""
+    return tuple((name, one if isinstance(one, TensorAttribute) else repr(one)) for name, one in op.attributes)
 
 
 def held(value: np.ndarray) -> Num | Literal:
@@ -134,9 +152,7 @@ class Whole:
         key = (
             node.op.domain,
             node.op.op_type,
-            repr(node.op.attributes)
-            if not any(isinstance(value, TensorAttribute) for _, value in node.op.attributes)
-            else node.op.attributes,
+            _said(node.op),
             node.input_shapes,
             node.output_shapes,
             node.input_dtypes,
@@ -166,18 +182,17 @@ def described(node: NodeView, description: Description) -> tuple[Described | Non
 
     def tag(function: str) -> Hashable:
         dtypes = tuple(dtype.value if dtype else "" for dtype in node.output_dtypes)
-        if op.op_type in _POSITIONLESS and not op.domain:
-            if op.op_type == "AveragePool" and op.attribute("count_include_pad", 0):
-                counted = ("kernel_shape", "strides", "dilations", "ceil_mode")
-                return function, dtypes, tuple((name, op.attribute(name)) for name in counted)
-            if op.op_type == "Concat":
-                axis = int(node.attribute("axis")) % node.output_rank()
-                sizes = [shape[axis] for shape in node.input_shapes if shape is not None]
-                return Joins(axis, tuple((sum(sizes[:n]), size) for n, size in enumerate(sizes)))
-            return function, dtypes, tuple((name, op.attribute(name)) for name in _POSITIONLESS[op.op_type])
+        there = tuple(slot for slot, shape in enumerate(node.input_shapes) if shape is not None)
+        if op.op_type == "Concat" and not op.domain:
+            axis = int(node.attribute("axis")) % node.output_rank()
+            sizes = [shape[axis] for shape in node.input_shapes if shape is not None]
+            return Joins(axis, tuple((sum(sizes[:n]), size) for n, size in enumerate(sizes)))
+        if op.op_type in _POSITIONLESS and not op.domain and _is_inside(node):
+            counted = tuple(op.attribute(name) for name in _POSITIONLESS[op.op_type])
+            return function, dtypes, counted
         if description.local is not None or op.op_type in RANDOM:
             return _BY_RULE_ALONE, object()
-        return function, op.domain, op.op_type, repr(op.attributes), unread, dtypes
+        return function, op.domain, op.op_type, _said(op), there, unread, dtypes
 
     value = op.attribute("value")
     counts: float | None = None
@@ -185,8 +200,8 @@ def described(node: NodeView, description: Description) -> tuple[Described | Non
         array = value.array if isinstance(value, TensorAttribute) else np.zeros(1, np.float32)
         counts = float(array.reshape(-1)[0])
     return tuple(
-        Described(output, node, tag, counts, _is_float(node, position)) if there else None
-        for position, (output, there) in enumerate(zip(outputs, present, strict=False))
+        Described(output, node, tag, counts, dtype is not None and dtype.is_float) if there else None
+        for output, there, dtype in zip(outputs, present, node.output_dtypes, strict=False)
     )
 
 
@@ -200,11 +215,6 @@ def _is_by_rule(told: Described | None) -> bool:
             if isinstance(tag, tuple) and tag[:1] == (_BY_RULE_ALONE,) and name not in ARITHMETIC:
                 return True
     return False
-
-
-def _is_float(node: NodeView, position: int) -> bool:
-    dtype = node.output_dtypes[position]
-    return dtype is not None and dtype.is_float
 
 
 def local_view(op: Op, graph: Graph, constants: Mapping[str, np.ndarray]) -> NodeView:

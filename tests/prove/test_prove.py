@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,15 @@ from click.testing import CliRunner
 from planner import api
 from planner.artifacts.program import Fetch
 from planner.commands.main import main, tofu
+from planner.descriptions import in_force
+from planner.graph.model import DType, Op, TensorAttribute
 from planner.graph.to_onnx import write_model
+from planner.prove.expression import Num
+from planner.prove.index import Space
+from planner.prove.matching import Matching, MismatchError
+from planner.prove.result import Proof
+from planner.prove.whole import described
+from planner.tdl.node_view import NodeView
 from planner.zoo import mlp
 from prove_mutants import KINDS, Case, changes_a_value, mutants
 
@@ -98,6 +107,115 @@ def test_the_command_says_yes_by_its_exit_code(step: Path) -> None:
     told = CliRunner().invoke(tofu, ["prove", str(step), "--json"], standalone_mode=False)
     assert told.return_value == 0
     assert json.loads(told.stdout)["is_proven"] is True
+
+
+WRONG = {
+    "the lower bound is the upper one": (
+        "(float[4,16] x) => (float[4,16] y) { z = Constant <value = float {0.5}> ()  y = Clip(x, z) }",
+        {"x": "S(0)"},
+        "{ z = Constant <value = float {0.5}> ()  o0 = Clip(i0, , z) }",
+    ),
+    "a row of zeros above rows that are equal": (
+        """(float[16] b, float[8,16] x) => (float[8,16] y) {
+          sh = Constant <value = int64[2] {8, 16}> ()  e = Expand(b, sh)  y = Mul(e, x) }""",
+        {"x": "S(0)", "e": "S(0)"},
+        """{ sh = Constant <value = int64[2] {4, 16}> ()  t = Expand(i0, sh)
+          pads = Constant <value = int64[4] {1, 0, 0, 0}> ()  p = Pad(t, pads)
+          s = Constant <value = int64[1] {0}> ()  z = Constant <value = int64[1] {4}> ()  o0 = Slice(p, s, z, s) }""",
+    ),
+    "a mean over padding that is data": (
+        "(float[2,4,8,8] x) => (float[2,4,8,8] y) { y = AveragePool <kernel_shape = [3,3], pads = [1,1,1,1]> (x) }",
+        {"x": "S(1)"},
+        """{ pads = Constant <value = int64[8] {0,0,1,1,0,0,1,1}> ()  p = Pad(i0, pads)
+          o0 = AveragePool <kernel_shape = [3,3]> (p) }""",
+    ),
+    "a mean beyond the border that is data": (
+        """(float[2,4,8,8] x) => (float[2,4,4,4] y) {
+          y = AveragePool <kernel_shape = [3,3], strides = [2,2], ceil_mode = 1> (x) }""",
+        {"x": "S(1)"},
+        """{ pads = Constant <value = int64[8] {0,0,0,0,0,0,1,1}> ()  p = Pad(i0, pads)
+          o0 = AveragePool <kernel_shape = [3,3], strides = [2,2]> (p) }""",
+    ),
+    "a mean beyond the border that is padding": (
+        """(float[2,4,8,8] x) => (float[2,4,4,4] y) {
+          y = AveragePool <kernel_shape = [3,3], strides = [2,2], ceil_mode = 1, count_include_pad = 1> (x) }""",
+        {"x": "S(1)"},
+        """{ o0 = AveragePool
+          <kernel_shape = [3,3], strides = [2,2], ceil_mode = 1, count_include_pad = 1, pads = [0,0,1,1]> (i0) }""",
+    ),
+}
+"""A model, its pins, and what a worker computes instead of the model's first op."""
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_body_that_computes_something_else_is_not_proven(name: str, tmp_path: Path) -> None:
+    proof = _of_another_body(*WRONG[name], tmp_path)
+    assert not proof.is_proven
+
+
+def test_a_part_that_is_told_by_a_constant_which_repeats_is_not_called_wrong(tmp_path: Path) -> None:
+    """The worker's rows are right: they are equal to the first ones."""
+    rows = "Constant <value = float[4,2] {1, 2, 3, 4, 1, 2, 3, 4}> ()"
+    model = f"(float[1,2] b) => (float[4,2] y) {{ c = {rows}  y = Add(b, c) }}"
+    body = "{ c = Constant <value = float[2,2] {1, 2, 3, 4}> ()  t = Add(i0, c)  o0 = Identity(t) }"
+    fault = _of_another_body(model, {"y": "S(0)"}, body, tmp_path).fault
+    assert fault is None or not fault.is_counterexample
+
+
+def _of_another_body(model: str, pins: dict[str, str], body: str, folder: Path) -> Proof:
+    """What is proven of a plan on 2 workers, which itself is proven, once its functions of one input are others."""
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 21]> net {model}'), folder / "net.onnx")
+    case = Case.of(api.plan(folder / "net.onnx", gpus=2, effort="quick", pin=pins, out=folder / "plan").directory)
+    plain = case.proof()
+    assert plain is not None
+    assert plain.is_proven, plain.fault
+    nodes = onnx.parser.parse_function(f'<domain: "d", opset_import: ["": 21]> f (i0) => (o0) {body}').node
+    changed, models = 0, []
+    for one in case.loaded.models:
+        bodies = {key: deepcopy(function) for key, function in one.bodies.items()}
+        for function in bodies.values():
+            if list(function.input) == ["i0"]:
+                changed += 1
+                del function.node[:], function.value_info[:]
+                function.node.extend(nodes)
+        models.append(replace(one, bodies=bodies))
+    assert changed
+    proof = case.proof(replace(case.loaded, models=tuple(models)))
+    assert proof is not None
+    return proof
+
+
+def test_an_array_of_an_attribute_counts_with_every_byte() -> None:
+    arrays = np.zeros((2, 2000), np.float32)
+    arrays[1, 1000] = 1
+    tags = []
+    for array in arrays:
+        op = Op("relu", "Relu", ("x",), ("y",), (("table", TensorAttribute(array)),))
+        node = NodeView(op, ((4,),), ((4,),), (None,), input_dtypes=(DType.FLOAT32,), output_dtypes=(DType.FLOAT32,))
+        [told] = described(node, in_force(None, "replicate")[0].description("", "Relu"))
+        assert told is not None
+        tags.append(told.tag("Relu"))
+    assert tags[0] != tags[1]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "one", "two", "is_equal"),
+    [
+        (DType.FLOAT16, 70000.0, 70001.0, False),
+        (DType.FLOAT32, 1 / 9, float(np.float32(1 / 9)), True),
+        (DType.FLOAT32, 1.0, 1.0001, False),
+        (None, 1.0, 1.0 + 1e-9, False),
+    ],
+)
+def test_numbers_are_equal_if_they_are_finite_and_round_to_one(
+    dtype: DType | None, one: float, two: float, is_equal: bool
+) -> None:
+    matching = Matching(Space(), dtype)
+    if is_equal:
+        assert matching.placed(Num(one), (), Num(two), ()) == ((), None)
+    else:
+        with pytest.raises(MismatchError):
+            matching.placed(Num(one), (), Num(two), ())
 
 
 def test_a_missing_worker_file_is_no_question_of_proof(step: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import onnx.parser
 
 from planner import api
 from planner.algebra.region import Region
@@ -55,6 +56,16 @@ class Case:
             return None
         return follow(self.whole, one.program, [WorkerFile(model.bodies, model.constants) for model in one.models])
 
+
+POOLED = """<ir_version: 10, opset_import: ["": 21]>
+net (float[4,4,9,9] x, float[4,1,1] b) => (float[4,4,9,9] p, float[4,4,4,4] q, float[4,4,5,5] c) {
+  sh = Constant <value = int64[4] {4, 4, 9, 9}> ()  e = Expand(b, sh)  s = Add(x, e)
+  low = Constant <value = float {0.25}> ()  l = Clip(s, low)
+  p = AveragePool <kernel_shape = [3,3], pads = [1,1,1,1]> (l)
+  q = AveragePool <kernel_shape = [3,3], strides = [2,2]> (l)
+  c = AveragePool <kernel_shape = [2,2], strides = [2,2], ceil_mode = 1, count_include_pad = 1> (l)
+}"""
+"""Windows with padding, inside, and cut short; a bound that is absent; rows that are equal."""
 
 Change = Callable[[LoadedPlan, np.random.Generator], LoadedPlan | None]
 """From a plan to a mutant; None where the plan has no place for it."""
@@ -222,8 +233,6 @@ def _changed_body(loaded: LoadedPlan, draw: np.random.Generator) -> LoadedPlan |
     if place is not None:
         target[place] += by  # type: ignore[index]
     elif hasattr(target, "raw_data"):
-        import onnx
-
         array = onnx.numpy_helper.to_array(target).copy()
         if array.dtype.kind not in "if" or not array.size:
             return None
@@ -232,6 +241,24 @@ def _changed_body(loaded: LoadedPlan, draw: np.random.Generator) -> LoadedPlan |
         target.CopyFrom(onnx.numpy_helper.from_array(array))
     else:
         target.i += by  # type: ignore[attr-defined]
+    changed = replace(model, bodies={**model.bodies, name: body})
+    return replace(loaded, models=(*loaded.models[:number], changed, *loaded.models[number + 1 :]))
+
+
+def _changed_inputs(loaded: LoadedPlan, draw: np.random.Generator) -> LoadedPlan | None:
+    """A node of one worker reads its inputs in other slots: the first two change places, or the last is one later."""
+    number = int(draw.integers(len(loaded.models)))
+    model = loaded.models[number]
+    name = sorted(model.bodies)[draw.integers(len(model.bodies))]
+    body = deepcopy(model.bodies[name])
+    nodes = [node for node in body.node if len(node.input) > 1]
+    if not nodes:
+        return None
+    node = nodes[draw.integers(len(nodes))]
+    if draw.integers(2):
+        node.input.insert(len(node.input) - 1, "")
+    else:
+        node.input[0], node.input[1] = node.input[1], node.input[0]
     changed = replace(model, bodies={**model.bodies, name: body})
     return replace(loaded, models=(*loaded.models[:number], changed, *loaded.models[number + 1 :]))
 
@@ -304,6 +331,7 @@ KINDS: dict[str, Change] = {
     "wrong reducer": _changed_fetch(_otherwise_joined),
     "call of another buffer": _changed_call,
     "number in a body": _changed_body,
+    "input in another slot": _changed_inputs,
     "step left out": _step_left_out,
     "steps swapped": _steps_swapped,
     "place in the arena": _place_moved,
@@ -339,9 +367,12 @@ def main(count: int) -> None:
     draw = np.random.default_rng(20)
     cases = []
     with tempfile.TemporaryDirectory() as scratch:
-        for name in ("mlp-3x12", "cnn-2x4-6", "lenet-5", "gpt-1x16-2h"):
+        for name in ("mlp-3x12", "cnn-2x4-6", "lenet-5", "gpt-1x16-2h", "pooled"):
             file = Path(scratch) / f"{name}.onnx"
-            write_model(build(name, batch=4), file)
+            if name == "pooled":
+                onnx.save(onnx.parser.parse_model(POOLED), file)
+            else:
+                write_model(build(name, batch=4), file)
             for gpus in (2, 3, 4):
                 folder = api.plan(file, gpus=gpus, effort="quick", out=Path(scratch) / f"{name}.{gpus}").directory
                 cases.append(Case.of(folder))
