@@ -323,33 +323,42 @@ def _by_reading(values: Mapping[str, float]) -> str:
     return ", ".join(f"{value:.0f} ({reading})" for reading, value in values.items())
 
 
-def _figure_8(found: Mapping[str, Any]) -> list[Row]:
-    every: dict[str, Ways] = {name: found[name] for name in WIDE}
+def _beside_ideal(
+    figure: str, what: str, every: Mapping[str, Ways], percent: tuple[int, int], farthest: str
+) -> list[Row]:
+    """What Tofu reaches of the ideal, by reading of the links, and the network that is the farthest from it.
+
+    Args:
+        figure: of the paper.
+        what: its networks, counted.
+        every: the networks.
+        percent: printed, the least and the most.
+        farthest: printed; the beginning of a name.
+    """
+    least, most = (one / 100 for one in percent)
     made: list[Row] = []
     for reading in P2_READINGS:
         shares = {name: one.tofu[reading] / one.ideal for name, one in every.items()}
         worst = min(shares, key=lambda name: shares[name])
-        made.append(
+        of_all = holds(_within(shares.values(), least, most), order=min(shares.values()) < most)
+        printed = f"{percent[0]}% to {percent[1]}%"
+        made += [
+            Row(figure, f"Tofu of ideal, {what} ({reading})", printed, _range(shares.values()), of_all, _LINKS, 2),
             Row(
-                "Figure 8",
-                f"Tofu of ideal, 12 WResNets ({reading})",
-                "60% to 95%",
-                _range(shares.values()),
-                holds(_within(shares.values(), 0.6, 0.95), order=min(shares.values()) < 0.95),
-                _LINKS,
-                2,
-            )
-        )
-        made.append(
-            Row(
-                "Figure 8",
+                figure,
                 f"the farthest from ideal ({reading})",
-                "WResNet-152",
+                farthest,
                 worst,
-                holds(worst.startswith("wresnet-152")),
+                holds(worst.startswith(farthest.lower())),
                 _LINKS,
-            )
-        )
+            ),
+        ]
+    return made
+
+
+def _figure_8(found: Mapping[str, Any]) -> list[Row]:
+    every: dict[str, Ways] = {name: found[name] for name in WIDE}
+    made = _beside_ideal("Figure 8", "12 WResNets", every, (60, 95), "WResNet-152")
     fitting = tuple(name for name in WIDE if every[name].small_batch)
     made.append(
         Row(
@@ -418,31 +427,7 @@ def _swapping(where: str, base: str, printed: str, every: Mapping[str, Ways], li
 
 def _figure_9(found: Mapping[str, Any]) -> list[Row]:
     every: dict[str, Ways] = {name: found[name] for name in RECURRENT}
-    made: list[Row] = []
-    for reading in P2_READINGS:
-        shares = {name: one.tofu[reading] / one.ideal for name, one in every.items()}
-        worst = min(shares, key=lambda name: shares[name])
-        made.append(
-            Row(
-                "Figure 9",
-                f"Tofu of ideal, 9 RNNs ({reading})",
-                "70% to 98%",
-                _range(shares.values()),
-                holds(_within(shares.values(), 0.7, 0.98), order=min(shares.values()) < 0.98),
-                _LINKS,
-                2,
-            )
-        )
-        made.append(
-            Row(
-                "Figure 9",
-                f"the farthest from ideal ({reading})",
-                "rnn-10-8k",
-                worst,
-                holds(worst == "rnn-10-8k"),
-                _LINKS,
-            )
-        )
+    made = _beside_ideal("Figure 9", "9 RNNs", every, (70, 98), "rnn-10-8k")
     ahead = [name for name, one in every.items() if one.small > one.tofu["sockets"]]
     made.append(
         Row(
