@@ -114,7 +114,10 @@ class FunctionProof:
             )
             reads = tuple(self._values.get(name) if name else None for name in op.inputs)
             view = local_view(op, self._graph, self._constants)
-            told = (None,) * len(op.outputs) if description is None else described(view, description)
+            try:
+                told = (None,) * len(op.outputs) if description is None else described(view, description)
+            except TofuError as error:  # a description may refuse a node that somebody else wrote
+                raise UnprovenError(f"{op.name} is no {op.op_type}: {error.what}") from None
             for position, name in enumerate(op.outputs):
                 if name:
                     self._values[name] = self._made(view, told[position], position, reads, outputs.get(name))

@@ -195,7 +195,8 @@ class _Walk:
         if missing:
             self._fail(worker, step, target.name, f"nothing at {missing[0]}", f"{target.tensor}{missing[0]}")
         if len(kinds) != 1:
-            self._fail(worker, step, target.name, "final values beside contributions", "one of both")
+            told = [str(Claim(symbol, target.region.lo, target.shape, one)) for one in kinds if one is not None]
+            self._fail(worker, step, target.name, " beside ".join(sorted(told)) + " beside others", "one of both")
         own = sum(
             piece.region.elements * target.dtype.item_bytes
             for piece in step.pieces
@@ -335,4 +336,7 @@ class _Walk:
         is_wrong: bool = True,
     ) -> NoReturn:
         told = "" if step is None else f"{'fetch' if isinstance(step, Fetch) else 'segment'} {step.name!r}"
+        held_in = self._program.workers[worker].buffers.get(buffer)
+        maker = self._whole.makers.get(held_in.tensor if held_in else buffer)
+        op = op or ("" if maker is None else self._op(maker))
         raise FaultError(Fault(worker, told, buffer, op, holds, should, is_wrong))

@@ -110,6 +110,7 @@ class Whole:
         self._symbols: dict[str, Symbol] = {}
         self.ops: dict[str, Known] = {}
         self.sizes: dict[Symbol, Tensor] = {}
+        self.makers = {name: one.op.name for one in ops for name in one.op.outputs}
         made: dict[Hashable, tuple[Symbol | None, ...]] = {}
         for described_op in ops:
             known = self._known(described_op, made)

@@ -81,22 +81,27 @@ def test_a_mutant_that_changes_a_value_is_never_called_equal(name: str, request:
 
 
 def test_a_contribution_that_is_left_out_is_named(step: Path) -> None:
+    """The fetch that puts the sum together says what it is given, and of which op it is."""
     case = Case.of(step)
     worker = next(one for one in case.loaded.program.workers if any(map(_joins, one.steps)))
     joining = next(one for one in worker.steps if _joins(one))
     assert isinstance(joining, Fetch)
     pieces = tuple(replace(piece, sources=piece.sources[1:]) for piece in joining.pieces)
+    assert all(piece.sources for piece in pieces)
     taken = sum(
         piece.region.elements * 4 for piece in pieces for source in piece.sources if source.worker != worker.worker
     )
     new = replace(joining, pieces=pieces, predicted_bytes=taken)
-    steps = tuple(new if one is joining else one for one in worker.steps)
-    changed = replace(worker, steps=steps)
+    changed = replace(worker, steps=tuple(new if one is joining else one for one in worker.steps))
     workers = tuple(changed if one is worker else one for one in case.loaded.program.workers)
     proof = case.proof(replace(case.loaded, program=replace(case.loaded.program, workers=workers)))
     assert proof is not None
     assert proof.fault is not None
     assert proof.fault.is_counterexample
+    tensor = worker.buffers[joining.target].tensor
+    assert tensor in proof.fault.holds
+    assert "a part" in proof.fault.holds
+    assert tensor in proof.fault.op
 
 
 def _joins(step: object) -> bool:
@@ -114,6 +119,11 @@ WRONG = {
         "(float[4,16] x) => (float[4,16] y) { z = Constant <value = float {0.5}> ()  y = Clip(x, z) }",
         {"x": "S(0)"},
         "{ z = Constant <value = float {0.5}> ()  o0 = Clip(i0, , z) }",
+    ),
+    "a node that its description refuses": (
+        "(float[4,16] x) => (float[4,16] y) { z = Constant <value = float {0.5}> ()  y = Clip(x, z) }",
+        {"x": "S(0)"},
+        "{ z = Constant <value = float {0.5}> ()  o0 = Clip(z, i0) }",
     ),
     "a row of zeros above rows that are equal": (
         """(float[16] b, float[8,16] x) => (float[8,16] y) {

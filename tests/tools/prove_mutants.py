@@ -1,9 +1,11 @@
 """Mutants of partitioned programs: each is one mistake, such as a piece that is dropped or an all-reduce left out.
 
 ``mutants`` draws them from a program; a proof must not call any of them equal that changes a value. Run as a script it
-plans small networks, draws many, proves each, executes those that were called equal, and prints a count for each kind::
+plans small networks, draws many, proves each, executes those that were called equal and one in ten of all, and prints
+by kind how many were called wrong, not proven and equal, and of those executed how many were *mistaken* (called equal,
+and change a value) and how many *harmless* (called wrong, and change none on these numbers)::
 
-    python tests/tools/prove_mutants.py 10000
+    python tests/tools/prove_mutants.py 10000 [SEED]
 """
 
 from __future__ import annotations
@@ -245,20 +247,66 @@ def _changed_body(loaded: LoadedPlan, draw: np.random.Generator) -> LoadedPlan |
     return replace(loaded, models=(*loaded.models[:number], changed, *loaded.models[number + 1 :]))
 
 
-def _changed_inputs(loaded: LoadedPlan, draw: np.random.Generator) -> LoadedPlan | None:
-    """A node of one worker reads its inputs in other slots: the first two change places, or the last is one later."""
-    number = int(draw.integers(len(loaded.models)))
-    model = loaded.models[number]
-    name = sorted(model.bodies)[draw.integers(len(model.bodies))]
-    body = deepcopy(model.bodies[name])
-    nodes = [node for node in body.node if len(node.input) > 1]
-    if not nodes:
-        return None
-    node = nodes[draw.integers(len(nodes))]
+def _changed_node(change: Callable[[onnx.NodeProto, np.random.Generator], bool]) -> Change:
+    def made(loaded: LoadedPlan, draw: np.random.Generator) -> LoadedPlan | None:
+        number = int(draw.integers(len(loaded.models)))
+        model = loaded.models[number]
+        name = sorted(model.bodies)[draw.integers(len(model.bodies))]
+        body = deepcopy(model.bodies[name])
+        if not any(change(body.node[place], draw) for place in draw.permutation(len(body.node))):
+            return None
+        changed = replace(model, bodies={**model.bodies, name: body})
+        return replace(loaded, models=(*loaded.models[:number], changed, *loaded.models[number + 1 :]))
+
+    return made
+
+
+def _other_slots(node: onnx.NodeProto, draw: np.random.Generator) -> bool:
+    """Inputs in other slots: the first two change places, or the last is one later."""
+    if len(node.input) < 2:
+        return False
     if draw.integers(2):
         node.input.insert(len(node.input) - 1, "")
     else:
         node.input[0], node.input[1] = node.input[1], node.input[0]
+    return True
+
+
+def _padded_otherwise(node: onnx.NodeProto, draw: np.random.Generator) -> bool:
+    """Pads before and after change places, along one dim."""
+    for attribute in node.attribute:
+        if attribute.name == "pads":
+            half = len(attribute.ints) // 2
+            dim = int(draw.integers(half))
+            first, last = attribute.ints[dim], attribute.ints[dim + half]
+            attribute.ints[dim], attribute.ints[dim + half] = last, first
+            return bool(first != last)
+    return False
+
+
+def _old_state(loaded: LoadedPlan, draw: np.random.Generator) -> LoadedPlan | None:
+    """A worker gives back a state as it was: what would make the next one copies it."""
+    following = {pair.following: pair.current for pair in loaded.program.state}
+    places = [
+        (worker.worker, step.function, step.inputs.index(one), step.outputs.index(name))
+        for worker in loaded.program.workers
+        for step in worker.steps
+        if isinstance(step, Segment)
+        for name in step.outputs
+        for one in step.inputs
+        if following.get(worker.buffers[name].tensor) == worker.buffers[one].tensor
+        and worker.buffers[name].region == worker.buffers[one].region
+    ]
+    if not places:
+        return None
+    number, name, read, made = places[draw.integers(len(places))]
+    model = loaded.models[number]
+    body = deepcopy(model.bodies[name])
+    for node in body.node:
+        for place, one in enumerate(node.output):
+            if one == body.output[made]:
+                node.output[place] = f"{one}.new"
+    body.node.append(onnx.helper.make_node("Identity", [body.input[read]], [body.output[made]]))
     changed = replace(model, bodies={**model.bodies, name: body})
     return replace(loaded, models=(*loaded.models[:number], changed, *loaded.models[number + 1 :]))
 
@@ -331,7 +379,9 @@ KINDS: dict[str, Change] = {
     "wrong reducer": _changed_fetch(_otherwise_joined),
     "call of another buffer": _changed_call,
     "number in a body": _changed_body,
-    "input in another slot": _changed_inputs,
+    "input in another slot": _changed_node(_other_slots),
+    "padding on the wrong side": _changed_node(_padded_otherwise),
+    "next state from the old one": _old_state,
     "step left out": _step_left_out,
     "steps swapped": _steps_swapped,
     "place in the arena": _place_moved,
@@ -360,11 +410,11 @@ def changes_a_value(case: Case, mutant: LoadedPlan) -> bool:
         return True
 
 
-def main(count: int) -> None:
+def main(count: int, seed: int = 20) -> None:
     """Draws mutants of small networks, and prints what became of each kind."""
     from planner.zoo import build
 
-    draw = np.random.default_rng(20)
+    draw = np.random.default_rng(seed)
     cases = []
     with tempfile.TemporaryDirectory() as scratch:
         for name in ("mlp-3x12", "cnn-2x4-6", "lenet-5", "gpt-1x16-2h", "pooled"):
@@ -376,24 +426,30 @@ def main(count: int) -> None:
             for gpus in (2, 3, 4):
                 folder = api.plan(file, gpus=gpus, effort="quick", out=Path(scratch) / f"{name}.{gpus}").directory
                 cases.append(Case.of(folder))
-        caught: Counter[str] = Counter()
-        equal: Counter[str] = Counter()
-        wrong: Counter[str] = Counter()
+        told: Counter[tuple[str, str]] = Counter()
         streams = [mutants(case, draw) for case in cases]
         for number in range(count):
             case, stream = cases[number % len(cases)], streams[number % len(cases)]
             kind, mutant = next(stream)
             proof = case.proof(mutant)
-            if proof is None or not proof.is_proven:
-                caught[kind] += 1
-            else:
-                equal[kind] += 1
-                if changes_a_value(case, mutant):
-                    wrong[kind] += 1
-                    print("WRONG", kind, number)
+            is_wrong = proof is None or (proof.fault is not None and proof.fault.is_counterexample)
+            is_equal = proof is not None and proof.is_proven
+            told[kind, "equal" if is_equal else "wrong" if is_wrong else "not proven"] += 1
+            if is_equal or number % 10 == 0:
+                is_other = changes_a_value(case, mutant)
+                told[kind, "executed"] += 1
+                told[kind, "mistaken"] += is_equal and is_other
+                told[kind, "harmless"] += is_wrong and not is_other
+                if is_equal and is_other:
+                    print("MISTAKEN", kind, number, flush=True)
+                if is_wrong and not is_other and proof is not None:
+                    print("HARMLESS", kind, number, proof.fault, flush=True)
+    columns = ("wrong", "not proven", "equal", "executed", "mistaken", "harmless")
+    print(f"{'kind':32}", *(f"{one:>10}" for one in columns))
     for kind in KINDS:
-        print(f"{kind:32} caught {caught[kind]:5} called equal {equal[kind]:4} of which wrong {wrong[kind]}")
+        print(f"{kind:32}", *(f"{told[kind, one]:10}" for one in columns))
+    print(f"{'all':32}", *(f"{sum(told[kind, one] for kind in KINDS):10}" for one in columns))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(*map(int, sys.argv[1:]))
