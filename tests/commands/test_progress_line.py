@@ -165,8 +165,10 @@ class Terminal:
 
     def __init__(self, folder: Path, *arguments: str, term: str = "xterm") -> None:
         main, other = pty.openpty()
+        # Not by ``-m``: there CPython ends by the signal and not with 130 where Ctrl-C comes within an ``exec`` of a
+        # text, which is how dataclasses are made while modules are imported, though ``main`` has caught the error.
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "planner", *arguments],
+            [sys.executable, str(ROOT / "cli.py"), *arguments],
             cwd=folder,
             stdout=subprocess.PIPE,
             stderr=other,
