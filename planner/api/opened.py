@@ -41,18 +41,19 @@ class Opened:
         return Decided(**told, graph=self.graph, ops=self.ops)
 
 
-def opened(directory: Path | None, opdefs: Path | None, *, with_models: bool = True) -> Opened:
+def opened(directory: Path | None, opdefs: Path | None, *, with_models: bool = True, as_planned: bool = True) -> Opened:
     """Opens a plan's folder, and checks that its plan fits its model.
 
     Args:
         directory: the plan's folder; None: the newest in the working directory.
         opdefs: the file of descriptions that the plan was made with, or None.
         with_models: the workers' models are looked at, if they are there.
+        as_planned: they are the very files that were planned (``open_folder``).
 
     Raises:
         TofuError: there is no plan, or it does not fit.
     """
-    folder = open_folder(directory, with_models=with_models)
+    folder = open_folder(directory, with_models=with_models, as_planned=as_planned)
     model = read_model(folder.model, operators=EVERY_OPERATOR)
     planned = planned_form(folder, model)
     descriptions, source = in_force(opdefs, "replicate")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from planner.api.arguments import path_of, takes
-from planner.api.opened import opened
+from planner.api.opened import Opened, opened
 from planner.artifacts.place import require_plan
+from planner.artifacts.program import Program
 from planner.collection import without_collection
 from planner.descriptions import in_force
 from planner.errors import ModelError, UsageError
@@ -14,8 +18,9 @@ from planner.prove.programs import prove as follow
 from planner.prove.result import Fault, Proof
 from planner.prove.whole import Whole
 from planner.results import ProveResult
+from planner.runtime.check_model import check_against_model
 from planner.runtime.engine.core.check import check_programs
-from planner.runtime.plan_files import LoadedPlan, load_plan
+from planner.runtime.plan_files import check_stated, read_workers
 
 
 @takes(ProveOptions)
@@ -29,7 +34,8 @@ def prove(options: ProveOptions) -> ProveResult:  # noqa: D417 - those are the f
         progress: told what is being done.
 
     Raises:
-        TofuError: there is no plan, its models are not there, or are not those of the plan.
+        TofuError: there is no plan, its models are not there, cannot be read, or are of another plan. One that
+            somebody has changed since is proven, or is not.
 
     Example:
         ::
@@ -40,20 +46,22 @@ def prove(options: ProveOptions) -> ProveResult:  # noqa: D417 - those are the f
     progress, opdefs = options.progress, path_of(options.opdefs)
     where = require_plan(path_of(options.directory))
     progress("reading the plan")
-    plan = opened(where, opdefs)
+    plan = opened(where, opdefs, as_planned=False)
     if not plan.folder.has_models:
         raise UsageError(f"{where} has no models of its workers", hint="write them with `tofu build`")
-    loaded = load_plan(where, progress)
+    models, program = read_workers(plan.folder, progress)
     progress("following the workers' programs")
-    proof = _of_order(loaded)
-    if proof is None:
+    proof = Proof(len(program.outputs), 0, 0, 0, _out_of_order(plan, program))
+    if proof.is_proven:
         descriptions, _ = in_force(opdefs, "replicate")
-        files = [WorkerFile(model.bodies, model.constants) for model in loaded.models]
-        proof = follow(Whole(plan.graph, plan.ops, descriptions), loaded.program, files)
+        files = [WorkerFile(model.bodies, model.constants) for model in models]
+        proof = follow(Whole(plan.graph, plan.ops, descriptions), program, files)
+    if proof.is_proven:
+        proof = replace(proof, fault=_refused(lambda: check_stated(plan.folder, program)))
     return ProveResult(
         directory=where,
         model=plan.folder.plan.model,
-        workers=len(loaded.program.workers),
+        workers=len(program.workers),
         is_proven=proof.is_proven,
         tensors=proof.tensors,
         buffers=proof.buffers,
@@ -63,11 +71,19 @@ def prove(options: ProveOptions) -> ProveResult:  # noqa: D417 - those are the f
     )
 
 
-def _of_order(loaded: LoadedPlan) -> Proof | None:
-    """A proof that has failed at names, order, waits or places in memory; None where these are right."""
+def _out_of_order(plan: Opened, program: Program) -> Fault | None:
+    """What is wrong with names, tiles, order, waits or places in memory."""
+    return _refused(
+        lambda: check_against_model(plan.model, program, str(plan.folder.path)),
+        lambda: check_programs(program.workers, program.state),
+    )
+
+
+def _refused(*checks: Callable[[], object]) -> Fault | None:
+    """What the first of some checks that refuses finds; None if all pass."""
     try:
-        check_programs(loaded.program.workers, loaded.program.state)
+        for check in checks:
+            check()
     except ModelError as error:
-        fault = Fault(None, "", "", "", "; ".join(error.facts) or error.what, "a program in order", True)
-        return Proof(len(loaded.program.outputs), 0, 0, 0, fault)
+        return Fault(None, "", "", "", "; ".join(error.facts) or error.what, "a program in order", True)
     return None

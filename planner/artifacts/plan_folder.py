@@ -217,12 +217,13 @@ def _manifest_text(manifest: Mapping[str, object]) -> bytes:
     return (json.dumps(manifest, indent=1) + "\n").encode()
 
 
-def open_folder(directory: Path | None, *, with_models: bool = True) -> PlanFolder:
+def open_folder(directory: Path | None, *, with_models: bool = True, as_planned: bool = True) -> PlanFolder:
     """Reads a plan's folder and checks every file's digest.
 
     Args:
         directory: the folder; None: the newest in the working directory.
         with_models: the workers' models are looked at, if they are there.
+        as_planned: they are the very files that were planned; else somebody may have changed them since.
 
     Raises:
         UsageError: it is no plan's folder.
@@ -248,7 +249,9 @@ def open_folder(directory: Path | None, *, with_models: bool = True) -> PlanFold
     except JsonError as error:
         raise ModelError(f"{manifest_file} cannot be read: {error}", hint="plan the model again") from None
     looked_at = [name for name in expected if with_models or name in (PLAN, MODEL)]
-    faults = [_fault(directory, name, expected[name]) for name in looked_at]
+    faults = [
+        _fault(directory, name, expected[name] if as_planned or name in (PLAN, MODEL) else None) for name in looked_at
+    ]
     faults.extend(f"{name} is not in the manifest" for name in (PLAN, MODEL) if name not in expected)
     if any(faults):
         raise ModelError(
@@ -284,7 +287,8 @@ def _pair(data: Value) -> StatePair:
     return StatePair(*data.texts())
 
 
-def _fault(directory: Path, name: str, wanted: str) -> str:
+def _fault(directory: Path, name: str, wanted: str | None) -> str:
+    """What is wrong with a file of the folder; "" for nothing. Of one that may have changed no digest is wanted."""
     if Path(name).name != name or name == MANIFEST:
         return f"{name} is outside of the folder"
     file = directory / name
@@ -294,4 +298,4 @@ def _fault(directory: Path, name: str, wanted: str) -> str:
         found = digest_of(file)
     except OSError as error:
         return f"{name} cannot be read: {error.strerror}"
-    return "" if found == wanted else f"{name} is not the file that was planned: its digest differs"
+    return "" if wanted in (None, found) else f"{name} is not the file that was planned: its digest differs"

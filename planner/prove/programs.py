@@ -177,7 +177,7 @@ class _Walk:
         self.fetches += 1
         target = self._program.workers[worker].buffers[step.target]
         symbol = self._whole.symbol(target.tensor)
-        kinds: set[Partial | None] = set()
+        kinds: dict[Partial | None, str] = {}
         missing: tuple[Region, ...] = (target.region,)
         for piece in step.pieces:
             if not target.region.contains(piece.region):
@@ -190,13 +190,19 @@ class _Walk:
             for claim, source in zip(claims, piece.sources, strict=True):
                 if claim.tensor != symbol or not claim.holds(piece.region):
                     what = f"at {piece.region} what {source.buffer!r} of worker {source.worker} holds: {claim}"
-                    self._fail(worker, step, target.name, what, f"{target.tensor}{piece.region}")
-            kinds.add(self._joined(worker, step, piece.region, claims))
+                    # What ops make may be equal to what other ops make; two inputs are not.
+                    is_wrong = {claim.tensor, symbol} <= set(self._whole.graph.inputs)
+                    self._fail(worker, step, target.name, what, f"{target.tensor}{piece.region}", is_wrong=is_wrong)
+            found = self._joined(worker, step, piece.region, claims)
+            kinds.setdefault(found, f"from worker {', '.join(str(source.worker) for source in piece.sources)}")
         if missing:
             self._fail(worker, step, target.name, f"nothing at {missing[0]}", f"{target.tensor}{missing[0]}")
         if len(kinds) != 1:
-            told = [str(Claim(symbol, target.region.lo, target.shape, one)) for one in kinds if one is not None]
-            self._fail(worker, step, target.name, " beside ".join(sorted(told)) + " beside others", "one of both")
+            told = [
+                f"{source} {'all of it' if one is None else Claim(symbol, target.region.lo, target.shape, one)}"
+                for one, source in kinds.items()
+            ]
+            self._fail(worker, step, target.name, "; ".join(told), "all of it, or the same part everywhere")
         own = sum(
             piece.region.elements * target.dtype.item_bytes
             for piece in step.pieces
@@ -205,7 +211,7 @@ class _Walk:
         )
         if own != step.predicted_bytes:
             self._fail(worker, step, target.name, f"{own} bytes from others", f"{step.predicted_bytes}, as stated")
-        self.claims[worker][target.name] = replace(self._stated(target), partial=kinds.pop())
+        self.claims[worker][target.name] = replace(self._stated(target), partial=next(iter(kinds)))
 
     def _joined(self, worker: int, step: Fetch, region: Region, claims: Sequence[Claim]) -> Partial | None:
         first = claims[0].partial

@@ -11,7 +11,7 @@ from onnx import ModelProto
 
 from planner.artifacts.estimate import TimeEstimate
 from planner.artifacts.place import PLAN
-from planner.artifacts.plan_folder import open_folder
+from planner.artifacts.plan_folder import PlanFolder, open_folder
 from planner.artifacts.planned_form import check_named
 from planner.artifacts.program import Program
 from planner.artifacts.source_file import SourceFile
@@ -71,41 +71,8 @@ def load_plan(directory: Path, progress: Progress = silent, *, own: int | None =
     """
     progress("reading the plan")
     folder = open_folder(directory)
-    paths = tuple(folder.worker(worker) for worker in range(folder.plan.workers))
-    # The steps of all workers say who waits for whom, and how much moves. Functions and constants of the others are
-    # let go file by file: all together may be more than one machine of several holds.
-    models = tuple(
-        model if own in (None, worker) else replace(model, bodies={}, constants={})
-        for worker, model in enumerate(_worker_models(paths, progress))
-    )
-    plan_digest = digest_of(directory / PLAN)
-    strangers = tuple(
-        path.name for path, model in zip(paths, models, strict=True) if model.plan_digest not in ("", plan_digest)
-    )
-    if strangers:
-        raise ModelError(
-            f"{directory}: worker models of another plan", facts=strangers, hint="plan the model again with `tofu plan`"
-        )
-    program = Program(tuple(model.program for model in models), folder.inputs, folder.outputs, folder.state)
-    stated = folder.plan.peak_bytes if folder.plan.has_program else ()
-    if stated and len(stated) != len(program.peak_bytes):
-        raise ModelError(f"{directory}: the plan states the memory of {len(stated)} workers, and has {len(paths)}")
-    if folder.plan.moved_bytes != program.predicted_bytes:
-        raise ModelError(
-            f"{directory}: the plan states {folder.plan.moved_bytes} bytes moved, and its worker models move "
-            f"{program.predicted_bytes}",
-            hint="plan the model again with `tofu plan`",
-        )
-    if stated and stated != program.peak_bytes:
-        raise ModelError(
-            f"{directory}: the plan states other memory than its worker models take",
-            facts=tuple(
-                f"worker {worker}: {one} bytes stated, {other} taken"
-                for worker, (one, other) in enumerate(zip(stated, program.peak_bytes, strict=True))
-                if one != other
-            ),
-            hint="plan the model again with `tofu plan`",
-        )
+    models, program = read_workers(folder, progress, own=own)
+    check_stated(folder, program)
     progress("reading the model")
     graph = read_model(folder.model, operators=EVERY_OPERATOR)
     check_against_model(graph, program, str(directory))
@@ -117,13 +84,79 @@ def load_plan(directory: Path, progress: Progress = silent, *, own: int | None =
         graph,
         program,
         kept,
-        paths,
+        tuple(map(folder.worker, range(folder.plan.workers))),
         folder.plan.model_digest,
-        stated,
+        folder.plan.peak_bytes if folder.plan.has_program else (),
         folder.plan.estimate,
         data,
         folder.source,
     )
+
+
+def read_workers(
+    folder: PlanFolder, progress: Progress = silent, *, own: int | None = None
+) -> tuple[tuple[WorkerModel, ...], Program]:
+    """The worker models of a plan's folder, and the program that they are together.
+
+    Args:
+        folder: of the plan.
+        progress: told what is being read.
+        own: the one worker whose functions and constants are wanted; None: of all.
+
+    Raises:
+        ModelError: they cannot be read, or are of another plan.
+    """
+    # The steps of all workers say who waits for whom, and how much moves. Functions and constants of the others are
+    # let go file by file: all together may be more than one machine of several holds.
+    paths = tuple(map(folder.worker, range(folder.plan.workers)))
+    models = tuple(
+        model if own in (None, worker) else replace(model, bodies={}, constants={})
+        for worker, model in enumerate(_worker_models(paths, progress))
+    )
+    plan_digest = digest_of(folder.path / PLAN)
+    strangers = tuple(
+        path.name for path, model in zip(paths, models, strict=True) if model.plan_digest not in ("", plan_digest)
+    )
+    if strangers:
+        raise ModelError(
+            f"{folder.path}: worker models of another plan",
+            facts=strangers,
+            hint="plan the model again with `tofu plan`",
+        )
+    return models, Program(tuple(model.program for model in models), folder.inputs, folder.outputs, folder.state)
+
+
+def check_stated(folder: PlanFolder, program: Program) -> None:
+    """Refuses a program that moves, or takes, other bytes than its plan states.
+
+    Args:
+        folder: of the plan.
+        program: of its worker models.
+
+    Raises:
+        ModelError: with all findings.
+    """
+    stated = folder.plan.peak_bytes if folder.plan.has_program else ()
+    if stated and len(stated) != len(program.peak_bytes):
+        raise ModelError(
+            f"{folder.path}: the plan states the memory of {len(stated)} workers, and has {len(program.workers)}"
+        )
+    if folder.plan.moved_bytes != program.predicted_bytes:
+        raise ModelError(
+            f"{folder.path}: the plan states {folder.plan.moved_bytes} bytes moved, and its worker models move "
+            f"{program.predicted_bytes}",
+            hint="plan the model again with `tofu plan`",
+        )
+    if stated and stated != program.peak_bytes:
+        raise ModelError(
+            f"{folder.path}: the plan states other memory than its worker models take",
+            facts=tuple(
+                f"worker {worker}: {one} bytes stated, {other} taken"
+                for worker, (one, other) in enumerate(zip(stated, program.peak_bytes, strict=True))
+                if one != other
+            ),
+            hint="plan the model again with `tofu plan`",
+        )
 
 
 def _worker_models(paths: Sequence[Path], progress: Progress) -> Iterator[WorkerModel]:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from planner import api
 from planner.artifacts.program import Fetch
-from planner.commands.main import main, tofu
+from planner.commands.main import tofu
 from planner.descriptions import in_force
 from planner.graph.model import DType, Op, TensorAttribute
 from planner.graph.to_onnx import write_model
@@ -226,12 +226,3 @@ def test_numbers_are_equal_if_they_are_finite_and_round_to_one(
     else:
         with pytest.raises(MismatchError):
             matching.placed(Num(one), (), Num(two), ())
-
-
-def test_a_missing_worker_file_is_no_question_of_proof(step: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "plan"
-    folder.mkdir()
-    for file in step.iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
-    (folder / "worker3.onnx").unlink()
-    assert main(["prove", str(folder)]) == 2

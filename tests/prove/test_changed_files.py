@@ -1,0 +1,268 @@
+"""Worker files that somebody has changed since they were planned: equal ones are proven, others are not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import FunctionProto, ModelProto, load, save
+
+from planner import api
+from planner.algebra.region import Region
+from planner.artifacts.program import Arena, Fetch, Piece, Segment, Source, Step, WorkerProgram
+from planner.artifacts.worker_model import WorkerModel, WorkerModels
+from planner.commands.main import main
+from planner.errors import ModelError
+from planner.graph.to_onnx import write_model
+from planner.runtime.engine.core.check import check_programs
+from planner.runtime.plan_files import LoadedPlan, load_plan
+from planner.zoo import build
+from prove_by_hand import ByHand, whole_of
+
+Change = Callable[[LoadedPlan], LoadedPlan]
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a plan of a transformer's training step on 2 workers."""
+    folder = tmp_path_factory.mktemp("changed")
+    write_model(build("gpt-1x16-2h", batch=4), folder / "gpt.onnx")
+    return api.plan(folder / "gpt.onnx", gpus=2, effort="quick", out=folder / "plan").directory
+
+
+@pytest.fixture
+def plan(planned: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(planned, tmp_path / "plan"))
+
+
+def _rewritten(plan: Path, change: Change) -> int:
+    """Writes the worker files anew; returns how many of them are other files than before."""
+    changed = 0
+    for one in change(load_plan(plan)).models:
+        file = plan / f"worker{one.program.worker}.onnx"
+        before = load(file)
+        [opset] = [entry.version for entry in before.opset_import if not entry.domain]
+        written = WorkerModels(one.bodies, opset=opset, plan_digest=one.plan_digest).write(one.program, one.constants)
+        changed += written != before
+        save(written, file)
+    return changed
+
+
+def _with(loaded: LoadedPlan, change: Callable[[WorkerProgram], WorkerProgram]) -> LoadedPlan:
+    return replace(loaded, models=tuple(replace(one, program=change(one.program)) for one in loaded.models))
+
+
+def _other(loaded: LoadedPlan, worker: int, model: WorkerModel) -> LoadedPlan:
+    models = list(loaded.models)
+    models[worker] = model
+    return replace(loaded, models=tuple(models))
+
+
+def _renamed(loaded: LoadedPlan) -> LoadedPlan:
+    """Every buffer, on every worker, and every value within functions."""
+
+    def new(name: str) -> str:
+        return f"b.{name}"
+
+    def step(one: Step) -> Step:
+        if isinstance(one, Segment):
+            return replace(one, inputs=tuple(map(new, one.inputs)), outputs=tuple(map(new, one.outputs)))
+        pieces = tuple(
+            Piece(piece.region, tuple(Source(source.worker, new(source.buffer)) for source in piece.sources))
+            for piece in one.pieces
+        )
+        return replace(one, target=new(one.target), pieces=pieces)
+
+    def program(one: WorkerProgram) -> WorkerProgram:
+        assert one.arena is not None
+        return replace(
+            one,
+            buffers={new(name): replace(buffer, name=new(name)) for name, buffer in one.buffers.items()},
+            steps=tuple(map(step, one.steps)),
+            loaded=tuple(map(new, one.loaded)),
+            fixed=tuple(map(new, one.fixed)),
+            collected=tuple(map(new, one.collected)),
+            arena=Arena(
+                one.arena.size_bytes,
+                {new(name): place for name, place in one.arena.offsets.items()},
+                one.arena.workspace_bytes,
+            ),
+        )
+
+    def body(one: FunctionProto) -> FunctionProto:
+        made = FunctionProto.FromString(one.SerializeToString())
+        for node in made.node:
+            node.input[:] = [new(name) if name else "" for name in node.input]
+            node.output[:] = [new(name) if name else "" for name in node.output]
+        made.input[:], made.output[:] = map(new, one.input), map(new, one.output)
+        for value in made.value_info:
+            value.name = new(value.name)
+        return made
+
+    models = tuple(
+        replace(
+            one,
+            bodies={name: body(function) for name, function in one.bodies.items()},
+            constants={new(name): array for name, array in one.constants.items()},
+        )
+        for one in _with(loaded, program).models
+    )
+    return replace(loaded, models=models)
+
+
+def _reordered(loaded: LoadedPlan) -> LoadedPlan:
+    """Steps that stand beside each other change places, wherever data, waits and memory allow it."""
+    for worker, model in enumerate(loaded.models):
+        for number in range(len(model.program.steps) - 1):
+            now = loaded.models[worker]
+            steps = list(now.program.steps)
+            steps[number : number + 2] = reversed(steps[number : number + 2])
+            trial = _other(loaded, worker, replace(now, program=replace(now.program, steps=tuple(steps))))
+            try:
+                check_programs([one.program for one in trial.models], loaded.program.state)
+            except ModelError:
+                continue
+            loaded = trial
+    return loaded
+
+
+def _nodes_reordered(loaded: LoadedPlan) -> LoadedPlan:
+    """Within functions, a node goes before the one above it that it does not read."""
+    models = []
+    for one in loaded.models:
+        bodies = {}
+        for name, function in one.bodies.items():
+            bodies[name] = FunctionProto.FromString(function.SerializeToString())
+            nodes = list(function.node)
+            for number in range(1, len(nodes)):
+                if not set(nodes[number].input) & set(nodes[number - 1].output):
+                    nodes[number - 1], nodes[number] = nodes[number], nodes[number - 1]
+            del bodies[name].node[:]
+            bodies[name].node.extend(nodes)
+        models.append(replace(one, bodies=bodies))
+    return replace(loaded, models=tuple(models))
+
+
+def _split(loaded: LoadedPlan) -> LoadedPlan:
+    """Each piece of a fetch comes in two halves."""
+
+    def halves(piece: Piece) -> list[Piece]:
+        lo, hi = piece.region.ends
+        if hi[0] - lo[0] < 2:
+            return [piece]
+        middle = (lo[0] + hi[0]) // 2
+        boxes = Region(lo, (middle, *hi[1:])), Region((middle, *lo[1:]), hi)
+        return [replace(piece, region=box) for box in boxes]
+
+    def program(one: WorkerProgram) -> WorkerProgram:
+        steps = tuple(
+            replace(step, pieces=tuple(half for piece in step.pieces for half in halves(piece)))
+            if isinstance(step, Fetch)
+            else step
+            for step in one.steps
+        )
+        return replace(one, steps=steps)
+
+    return _with(loaded, program)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _nodes_reordered,
+        lambda loaded: _split(_nodes_reordered(_reordered(_renamed(loaded)))),
+    ],
+)
+def test_files_that_were_rewritten_into_equal_ones_are_proven(plan: Path, change: Change) -> None:
+    assert _rewritten(plan, change)
+    proof = api.prove(plan)
+    assert proof.is_proven, proof.fault
+
+
+def _another_function(loaded: LoadedPlan, op_type: str, becomes: str) -> LoadedPlan:
+    """Worker 1 computes another function."""
+    bodies = {}
+    for name, function in loaded.models[1].bodies.items():
+        bodies[name] = FunctionProto.FromString(function.SerializeToString())
+        for node in bodies[name].node:
+            node.op_type = becomes if node.op_type == op_type else node.op_type
+    return _other(loaded, 1, replace(loaded.models[1], bodies=bodies))
+
+
+def test_a_file_that_computes_something_else_is_not_proven(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _rewritten(plan, lambda loaded: _another_function(loaded, "Softmax", "LogSoftmax")) == 1
+    assert main(["prove", str(plan), "--json"]) == 1
+    fault = json.loads(capsys.readouterr().out)["fault"]
+    assert fault["worker"] == 1
+    assert "Softmax" in fault["op"]
+
+
+def test_a_file_that_moves_less_than_the_plan_states_is_a_counterexample(plan: Path) -> None:
+    """What worker 1 lacks is said of the op; the bytes are compared last."""
+
+    def change(loaded: LoadedPlan) -> LoadedPlan:
+        program = loaded.models[1].program
+        number, step = next(
+            (n, one) for n, one in enumerate(program.steps) if isinstance(one, Fetch) and one.reducer is not None
+        )
+        assert isinstance(step, Fetch)
+        pieces = tuple(replace(piece, sources=piece.sources[:-1]) for piece in step.pieces)
+        taken = sum(4 * piece.region.elements for piece in pieces for source in piece.sources if source.worker != 1)
+        steps = list(program.steps)
+        steps[number] = replace(step, pieces=pieces, predicted_bytes=taken)
+        return _other(loaded, 1, replace(loaded.models[1], program=replace(program, steps=tuple(steps))))
+
+    assert _rewritten(plan, change) == 1
+    fault = api.prove(plan).fault
+    assert fault is not None
+    assert "from worker 1" in fault.holds
+    assert "it has" in fault.holds
+
+
+@pytest.mark.parametrize("harm", ["missing", "of another plan", "no model"])
+def test_a_missing_or_foreign_file_is_no_question_of_proof(harm: str, plan: Path) -> None:
+    file = plan / "worker1.onnx"
+    if harm == "missing":
+        file.unlink()
+    elif harm == "no model":
+        file.write_bytes(b"none")
+    else:
+        model: ModelProto = load(file)
+        for entry in model.metadata_props:
+            entry.value = "0" * 64 if entry.key == "tofu.plan" else entry.value
+        save(model, file)
+    assert main(["prove", str(plan)]) == 2
+
+
+JOINED = """0: d = d[0:2, 0:2]
+0: x = x[0:2, 0:3]
+0: p = g[0:2, 0:3] by MatMul (d, x) { o0 = MatMul(i0, i1) }
+1: d = d[0:2, 2:4]
+1: x = x[2:4, 0:3]
+1: p = g[0:2, 0:3] by MatMul (d, x) { o0 = MatMul(i0, i1) }
+2: d = d[0:2, 4:6]
+2: x = x[4:6, 0:3]
+2: p = g[0:2, 0:3] by MatMul (d, x) { o0 = MatMul(i0, i1) }
+"""
+
+
+@pytest.mark.parametrize(
+    ("rest", "is_right"),
+    [
+        ("0: g = g[0:2, 0:3] of Sum: [0:2, 0:3] 0.p 1.p 2.p", True),
+        ("0: t = g[0:2, 0:3] of Sum: [0:2, 0:3] 0.p 2.p\n0: g = g[0:2, 0:3] of Sum: [0:2, 0:3] 0.t 1.p", True),
+        ("1: t = g[0:1, 0:3] of [0:1, 0:3] 1.p\n1: u = g[1:2, 0:3] of [1:2, 0:3] 1.p\n"
+         "0: g = g[0:2, 0:3] of Sum: [0:1, 0:3] 0.p 1.t 2.p; [1:2, 0:3] 0.p 1.u 2.p", True),
+        ("0: t = g[0:2, 0:3] of Sum: [0:2, 0:3] 0.p 2.p\n0: g = g[0:2, 0:3] of Sum: [0:2, 0:3] 0.t 2.p", False),
+    ],
+)  # fmt: skip
+def test_a_fetch_that_is_split_into_several_is_proven(rest: str, is_right: bool) -> None:
+    whole = whole_of("(float[2,6] d, float[6,3] x) => (float[2,3] g) { g = MatMul(d, x) }")
+    program = ByHand.read(whole, f"{JOINED}{rest}\n0: give g")
+    assert program.computes_it(np.random.default_rng(3)) is is_right
+    assert program.proof.is_proven is is_right
