@@ -7,7 +7,7 @@ Contributions are the whole if, term by term, their boxes are disjoint and cover
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from planner.algebra.region import Region
@@ -87,6 +87,8 @@ class Claim:
     """Of the array: () for a scalar."""
     partial: Partial | None = None
     """None: the elements are final."""
+    number: int = field(default=-1, compare=False)
+    """Among those of a call that is followed."""
 
     def holds(self, region: Region) -> bool:
         """Whether a region of the tensor lies in the array; a scalar's is (1,)."""

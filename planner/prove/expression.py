@@ -7,7 +7,7 @@ or what an op before it made, whose own expression is then put in.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -44,6 +44,8 @@ class Acc:
     """Of the tensor."""
     fill: float | None
     partial: Partial | None = None
+    origin: int = field(default=-1, compare=False)
+    """The number of the claim that says so in its call; less than 0 where there is none."""
 
 
 @dataclass(frozen=True, slots=True)

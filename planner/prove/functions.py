@@ -6,7 +6,7 @@ itself, a step of a local rule, stands for its own expression until a later node
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,10 +17,11 @@ from planner.graph.model import DType, Graph, Shape
 from planner.graph.protos import elem_type_of
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.prove import index
-from planner.prove.claims import Claim, Symbol
+from planner.prove.claims import Claim, Partial, Symbol
 from planner.prove.expression import Acc, At, Described, Expr, Num, Read, UnprovenError
 from planner.prove.index import Lin, Space
-from planner.prove.matching import Literal, Matching, MismatchError, moved, summed
+from planner.prove.matching import Literal, Matching, moved, summed
+from planner.prove.placing import MismatchError, Moved, Moves, Placed, Spot
 from planner.prove.rules import by_rule
 from planner.prove.whole import Known, Whole, described, held, local_view
 from planner.tdl.node_view import NodeView
@@ -71,6 +72,36 @@ def read_function(function: FunctionProto, inputs: Sequence[tuple[Shape, DType]]
     return graph_read
 
 
+@dataclass(frozen=True, slots=True)
+class Template:
+    """What was found of a call, step by step."""
+
+    claims: tuple[Spot, ...]
+    """Of the inputs, what the outputs are stated to be, and then one for each deed."""
+    deeds: tuple[Moved | Placed, ...]
+    ends: tuple[int, ...]
+    """Which claim each output has."""
+
+    def again(self, given: Sequence[Spot]) -> list[Spot] | None:
+        """What the outputs of a call hold whose claims lie elsewhere; None where that is not seen.
+
+        Args:
+            given: of the inputs that have claims, and what the outputs are stated to be; alike but for their places.
+        """
+        moves = Moves([lo for lo, _ in self.claims], given)
+        for deed, (_, partial) in zip(self.deeds, self.claims[len(given) :], strict=True):
+            spot = deed.again(moves)
+            if spot is None or kind_of(spot[1]) != kind_of(partial):
+                return None
+            moves.now.append(spot)
+        return [moves.now[number] for number in self.ends]
+
+
+def kind_of(partial: Partial | None) -> Hashable:
+    """A partial result without its places."""
+    return partial and (partial.reducer, partial.whole)
+
+
 class FunctionProof:
     """Follows one function.
 
@@ -89,6 +120,9 @@ class FunctionProof:
         self._values: dict[str, Value] = {
             name: Value({}, held(value), shape=value.shape) for name, value in self._constants.items()
         }
+        self._claims: list[Claim] = []
+        self._deeds: list[Moved | Placed] = []
+        self._is_movable = True
         self.failures: list[tuple[Known | None, str]] = []
         """Where nothing was seen to be equal: the op that came nearest, and why."""
 
@@ -99,7 +133,10 @@ class FunctionProof:
             inputs: by name.
             outputs: what their buffers state, by name.
         """
-        self._values.update(inputs)
+        for name, value in inputs.items():
+            numbered = {symbol: self._numbered(claim) for symbol, claim in value.claims.items()}
+            self._values[name] = replace(value, claims=numbered)
+        outputs = {name: self._numbered(claim) for name, claim in outputs.items()}
         number = 0
         while number < len(self._graph.ops):
             taken = self._by_rule(number, outputs)
@@ -123,6 +160,23 @@ class FunctionProof:
                     self._values[name] = self._made(view, told[position], position, reads, outputs.get(name))
             number += 1
         return {name: self._values.get(name, Value({})) for name in outputs}
+
+    def _numbered(self, claim: Claim, deed: Moved | Placed | None = None) -> Claim:
+        self._claims.append(replace(claim, number=len(self._claims)))
+        if deed is not None:
+            self._deeds.append(deed)
+        return self._claims[-1]
+
+    def template(self, ends: Sequence[Claim]) -> Template | None:
+        """What was found, for calls whose claims lie elsewhere; None where it rests on places.
+
+        Args:
+            ends: of the outputs, as ``run`` gave them.
+        """
+        if not self._is_movable or any(one.number < 0 for one in ends):
+            return None
+        claims = tuple((one.lo, one.partial) for one in self._claims)
+        return Template(claims, tuple(self._deeds), tuple(one.number for one in ends))
 
     def _made(
         self,
@@ -151,7 +205,7 @@ class FunctionProof:
         reason: tuple[Known | None, str] = (None, "it is no part of an op of the model")
         for known, place, model in open_ones:
             try:
-                claim = self._claim(own, known, model, place, dtype, output)
+                claim, deed = self._claim(own, known, model, place, dtype, output)
             except (MismatchError, UnprovenError) as error:
                 is_near = not isinstance(error, MismatchError) or error.is_alike
                 nearness = 2 * is_near + (known.described_op.op.op_type == view.op.op_type)
@@ -160,6 +214,7 @@ class FunctionProof:
                 continue
             self._done.add((known.described_op.op.name, place))
             claims.pop(claim.tensor, None)
+            claim = self._numbered(claim, deed)
             return replace(own, claims={**claims, claim.tensor: claim})
         if not claims:
             self.failures.append(reason)
@@ -178,17 +233,17 @@ class FunctionProof:
                 continue
             for rule in (moved, summed):
                 try:
-                    claim = rule(local, mine, space)
+                    found = rule(local, mine, space)
                 except MismatchError as error:
                     self.failures.append((None, str(error)))
                     continue
-                if claim is not None:
-                    claims.setdefault(claim.tensor, claim)
+                if found is not None and found[0].tensor not in claims:
+                    claims[found[0].tensor] = self._numbered(*found)
         return claims
 
     def _claim(
         self, own: Value, known: Known, model: Described, place: int, dtype: DType, output: Claim | None
-    ) -> Claim:
+    ) -> tuple[Claim, Placed]:
         symbol = known.makes[place]
         wanted_dtype = known.described_op.node.output_dtypes[place]
         if wanted_dtype is not dtype:
@@ -201,11 +256,13 @@ class FunctionProof:
         prefer = frozenset(one for one in known.reads if one is not None)
         local = _element(own, mine, space, prefer, self._whole)
         wanted = model.at(theirs, _reader(known), space)
-        hint = output.lo if output is not None and output.tensor == symbol and own.shape else None
+        hint = output if output is not None and output.tensor == symbol and own.shape else None
         floats = {one for one in known.described_op.node.input_dtypes if one is not None and one.is_float}
         rounds_to = dtype if dtype.is_float and floats <= {dtype} else None
-        lo, partial = Matching(space, rounds_to).placed(local, mine, wanted, theirs, hint)
-        return Claim(symbol, lo, own.shape, partial)
+        matching = Matching(space, rounds_to)
+        told = (None, -1) if hint is None else (hint.lo, hint.number)
+        deed = matching.placed(local, mine, wanted, theirs, *told)
+        return Claim(symbol, deed.lo, own.shape, deed.partial), deed
 
     def _by_rule(self, number: int, outputs: Mapping[str, Claim]) -> int:
         """How many nodes from here are an op's local rule, word by word; what they make is then known."""
@@ -215,6 +272,7 @@ class FunctionProof:
             found = by_rule(self._graph, number, known, self._values_of(), list(outputs.values()))
             if found is not None:
                 count, claims = found
+                self._is_movable = False
                 for name, claim in claims.items():
                     self._values[name] = Value({claim.tensor: claim}, shape=self._graph.tensors[name].shape)
                 self._done.update((known.described_op.op.name, place) for place in range(len(known.makes)))
@@ -294,4 +352,4 @@ def _access(claim: Claim, at: At, fill: float | None, whole: Whole) -> Expr:
         index.plus(one, index.number(first)) if isinstance(one, Lin) and first is not None else one
         for one, first in zip(at, claim.lo, strict=True)
     )
-    return Acc(claim.tensor, moved_at, claim.lo, claim.shape, sizes, fill, claim.partial)
+    return Acc(claim.tensor, moved_at, claim.lo, claim.shape, sizes, fill, claim.partial, claim.number)

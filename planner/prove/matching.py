@@ -7,7 +7,7 @@ every equation is checked on the whole box. What is called equal is equal; what 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import prod
@@ -17,7 +17,7 @@ import numpy as np
 from planner.algebra.tiling import Reducer
 from planner.graph.model import DType
 from planner.prove import index
-from planner.prove.claims import Box, Claim, Partial, Place, sorted_parts
+from planner.prove.claims import Claim, Place
 from planner.prove.expression import (
     Acc,
     App,
@@ -34,6 +34,7 @@ from planner.prove.expression import (
     terms_of,
 )
 from planner.prove.index import Lin, Space
+from planner.prove.placing import MismatchError, Moved, Placed, Read, Term, placed
 
 _MOST_TRIED = 1 << 12
 """Places at which a part of a constant is looked for."""
@@ -48,19 +49,6 @@ class Literal:
 
     def __str__(self) -> str:
         return "a constant"
-
-
-class MismatchError(Exception):
-    """The two are not seen to be equal; says where they part.
-
-    Args:
-        what: in words.
-        is_alike: they are one tree, and differ in places only.
-    """
-
-    def __init__(self, what: str, *, is_alike: bool = True) -> None:
-        super().__init__(what)
-        self.is_alike = is_alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +76,12 @@ class _Found:
     """What pairing two trees has given so far."""
 
     equations: list[tuple[Lin, Lin]] = field(default_factory=list)
+    reads: list[Read | None] = field(default_factory=list)
+    """By equation, the claim and the dim of it that is read; None: an index that is a value."""
+    fixed: list[Read] = field(default_factory=list)
+    """Of claims, dims whose places were looked at."""
+    still: set[int] = field(default_factory=set)
+    """Of the model's variables, those whose places were."""
     accesses: list[tuple[Acc, Acc]] = field(default_factory=list)
     literals: list[tuple[Acc, Acc]] = field(default_factory=list)
     joined: list[_Joined] = field(default_factory=list)
@@ -96,19 +90,12 @@ class _Found:
     inner: set[int] = field(default_factory=set)
     """Of the model's: those that are not reduced outermost, and so must be whole."""
 
+    def equate(self, one: Lin, two: Lin, read: Read | None = None) -> None:
+        self.equations.append((one, two))
+        self.reads.append(read)
+
     def copy(self) -> _Found:
         return _Found(**{name: value.copy() for name, value in vars(self).items()})
-
-
-@dataclass(frozen=True, slots=True)
-class _Term:
-    """A term of the model's that the local sum has."""
-
-    number: int
-    reducer: Reducer | None
-    variables: tuple[int, ...]
-    """Of the model's."""
-    partial: Partial | None
 
 
 class Matching:
@@ -123,10 +110,17 @@ class Matching:
         self._space = space
         self._rounds_to = None if rounds_to is None else rounds_to.array_dtype
         self._mine: Sequence[Lin] = ()
+        self._theirs: Sequence[Lin] = ()
 
     def placed(
-        self, local: Expr, mine: Sequence[Lin], model: Expr, theirs: Sequence[Lin], hint: Place | None = None
-    ) -> tuple[tuple[int | None, ...], Partial | None]:
+        self,
+        local: Expr,
+        mine: Sequence[Lin],
+        model: Expr,
+        theirs: Sequence[Lin],
+        hint: Place | None = None,
+        hinted_by: int = -1,
+    ) -> Placed:
         """Where the local output lies in the model's, and whether it is whole.
 
         Args:
@@ -135,13 +129,14 @@ class Matching:
             model: of the model's element at ``theirs``.
             theirs: the model's variables.
             hint: where it may lie.
+            hinted_by: the number of the claim that says so.
 
         Raises:
             MismatchError: they are not seen to be equal.
         """
         if len(mine) != len(theirs):
             raise MismatchError("ranks differ", is_alike=False)
-        self._mine = mine
+        self._mine, self._theirs = mine, theirs
         found = _Found()
         terms = self._terms(local, model, found)
         pairs = [(_number(one), _number(two)) for one, two in zip(mine, theirs, strict=True)] + found.pairs
@@ -153,7 +148,8 @@ class Matching:
         by = {two: index.plus(_variable(one), index.number(offsets.get(two, 0))) for one, two in pairs}
         needed: set[int] = set().union(*(two.variables for _, two in found.equations))
         needed.update(_number(theirs[one.axis]) for one in found.joined)
-        needed.update(*(one.variables for _, two in found.literals for one in two.at if isinstance(one, Lin)))
+        found.still.update(*(one.variables for _, two in found.literals for one in two.at if isinstance(one, Lin)))
+        needed |= found.still
         for one, two in pairs:
             if two not in offsets and (two in needed or (one, two) in found.pairs):
                 raise MismatchError("it cannot be told where a part lies")
@@ -163,13 +159,24 @@ class Matching:
             if not index.equal(one_lin, index.replaced(two_lin, by, self._space), self._space):
                 raise MismatchError("an element is read from another place")
         for one_acc, two_acc in found.accesses:
-            self._check_borders(one_acc, two_acc)
+            found.fixed += self._check_borders(one_acc, two_acc)
         for one_acc, two_acc in found.literals:
             self._check_literal(one_acc, two_acc, by)
         for one_joined in found.joined:
             self._check_joined(one_joined, offsets[_number(theirs[one_joined.axis])], by)
-        lo = tuple(offsets.get(_number(two)) for two in theirs)
-        return lo, self._partial(terms, model, offsets, dict(found.pairs))
+        made = placed(
+            terms,
+            [_number(two) for two in theirs],
+            offsets,
+            rooms,
+            zip(found.reads, (two for _, two in found.equations), strict=True),
+            [((hinted_by, dim), _number(two)) for dim, two in enumerate(theirs)] if hint is not None else (),
+            found.fixed,
+            found.still,
+        )
+        if made.partial and made.partial.reducer is not Reducer.SUM and any(n != 1 for n, _ in terms_of(model)):
+            raise MismatchError("a maximum times a number")
+        return made
 
     def _offsets(
         self,
@@ -213,10 +220,10 @@ class Matching:
 
     # Pairing trees.
 
-    def _terms(self, local: Expr, model: Expr, found: _Found) -> list[_Term]:
+    def _terms(self, local: Expr, model: Expr, found: _Found) -> list[Term]:
         ours, theirs = terms_of(local), terms_of(model)
         free = list(range(len(theirs)))
-        terms: list[_Term] = []
+        terms: list[Term] = []
         for factor, term in ours:
             for number in free:
                 trial = found.copy()
@@ -230,35 +237,45 @@ class Matching:
                     break
             else:
                 raise MismatchError("it computes something else", is_alike=False)
+        for number in free:
+            value = theirs[number][1]
+            variables = value.variables if isinstance(value, Red) and value.reducer is Reducer.SUM else ()
+            terms.append(Term(number, None, (), (), self._extents(variables), is_there=False))
         return terms
 
-    def _term(self, number: int, local: Expr, model: Expr, found: _Found) -> _Term | None:
+    def _extents(self, variables: Sequence[int]) -> tuple[int, ...]:
+        return tuple(self._space.extents[variable] for variable in variables)
+
+    def _term(self, number: int, local: Expr, model: Expr, found: _Found) -> Term | None:
         reducer: Reducer | None = None
         variables: tuple[int, ...] = ()
+        sizes: tuple[int, ...] = ()
         inner_local, inner_model = local, model
         if isinstance(local, Red) and isinstance(model, Red) and local.reducer is model.reducer:
             if len(local.variables) != len(model.variables):
                 return None
-            reducer, variables = model.reducer, model.variables
+            reducer, variables, sizes = model.reducer, model.variables, self._extents(local.variables)
             found.pairs.extend(zip(local.variables, model.variables, strict=True))
             inner_local, inner_model = local.body, model.body
         before = len(found.accesses)
         if not self._pair(inner_local, inner_model, found):
             return None
-        partials = [acc.partial for acc, _ in found.accesses[before:] if acc.partial is not None]
+        made = Term(number, reducer, variables, sizes, self._extents(variables))
+        partials = [(acc.partial, acc.origin) for acc, _ in found.accesses[before:] if acc.partial is not None]
         if not partials:
-            return _Term(number, reducer, variables, None)
+            return made
         if any(acc.partial is not None and acc.fill for acc, _ in found.accesses[before:]):
             raise MismatchError("a partial result is padded")
         factors = inner_local.factors if isinstance(inner_local, Times) else (inner_local,)
         direct = sum(isinstance(factor, Acc) and factor.partial is not None for factor in factors)
         if len(partials) != 1 or direct != 1:
             raise MismatchError("a partial result is read by what is not linear in it")
-        if partials[0].reducer is not Reducer.SUM and (reducer is not None or len(factors) > 1):
+        partial, origin = partials[0]
+        if partial.reducer is not Reducer.SUM and (reducer is not None or len(factors) > 1):
             raise MismatchError("a partial maximum is read by what is not its like")
         if reducer not in (None, Reducer.SUM):
             raise MismatchError("a partial result is read by what is not linear in it")
-        return _Term(number, reducer, variables, partials[0])
+        return replace(made, partial=partial, origin=origin)
 
     def _pair(self, local: Expr, model: Expr, found: _Found) -> bool:
         if isinstance(model, App) and isinstance(model.tag, Joins):
@@ -281,15 +298,15 @@ class Matching:
                     return False
                 for one_index, two_index in zip(one_at, two_at, strict=True):
                     if one_index is not None and two_index is not None:
-                        found.equations.append((one_index, two_index))
+                        found.equate(one_index, two_index)
                     elif one_index is not two_index:
                         return False
                 return True
             case Pos(one_index), Pos(two_index):
-                found.equations.append((one_index, two_index))
+                found.equate(one_index, two_index)
                 return True
             case Hit(one, one_index), Hit(two, two_index):
-                found.equations.append((one_index, two_index))
+                found.equate(one_index, two_index)
                 return self._pair(one, two, found)
             case Total(one), Total(two):
                 return (
@@ -313,6 +330,9 @@ class Matching:
         is told by where it begins here and in the model (``_check_joined``).
         """
         axis = joins.axis
+        found.still.add(_number(self._theirs[axis]))
+        ours = local.arguments if isinstance(local, App) else (local,)
+        found.fixed += [(one.origin, axis) for one in ours if isinstance(one, Acc) and one.origin >= 0]
         if not (isinstance(local, App) and isinstance(local.tag, Joins) and local.tag.axis == axis):
             if not isinstance(local, Acc) or isinstance(local.tensor, Literal) or local.lo[axis] is None:
                 return False
@@ -349,7 +369,7 @@ class Matching:
         for dim, (one, two) in enumerate(zip(local.at, model.at, strict=True)):
             if isinstance(one, Lin) and isinstance(two, Lin):
                 if local.lo[dim] is not None:
-                    found.equations.append((one, two))
+                    found.equate(one, two, (local.origin, dim))
                 continue
             is_whole = local.held[dim] == local.sizes[dim] and local.lo[dim] in (0, None)
             if not is_whole:
@@ -372,12 +392,15 @@ class Matching:
 
     # Checks once offsets are there.
 
-    def _check_borders(self, local: Acc, model: Acc) -> None:
-        """Both read the tensor where the other does, and the fill where the other does."""
+    def _check_borders(self, local: Acc, model: Acc) -> list[Read]:
+        """Both read the tensor where the other does, and the fill where the other does; which places that rests on."""
         if local.fill is not None and model.fill is not None and local.fill != model.fill:
             raise MismatchError("padding has another value")
         both = local.fill is not None and model.fill is not None
+        looked_at: list[Read] = []
         for dim, one in enumerate(local.at):
+            if local.origin >= 0 and (both or not isinstance(one, Lin)):
+                looked_at.append((local.origin, dim))
             if not isinstance(one, Lin):
                 continue
             low, high = index.reach(one, self._space)
@@ -393,6 +416,7 @@ class Matching:
                 is_short = low < lo or high >= hi
             if is_short:
                 raise MismatchError(f"it has [{lo}:{hi}] of a dim and reads [{int(low)}:{int(high) + 1}]")
+        return looked_at
 
     def _check_joined(self, one: _Joined, offset: int, by: Mapping[int, Lin]) -> None:
         (start, size), (first, all_of_it) = one.mine, one.theirs
@@ -438,46 +462,6 @@ class Matching:
         if mine.dtype != other.dtype or mine.tobytes() != other.tobytes():
             raise MismatchError("a constant has other elements")
 
-    def _partial(
-        self, terms: Sequence[_Term], model: Expr, offsets: Mapping[int, int], pairs: Mapping[int, int]
-    ) -> Partial | None:
-        local = {two: one for one, two in pairs.items()}
-        all_terms = terms_of(model)
-        parts: dict[Hashable, list[Box]] = {}
-        whole: dict[Hashable, tuple[int, ...]] = {}
-        reducers: set[Reducer] = set()
-        for term in terms:
-            lo = tuple(offsets[variable] for variable in term.variables)
-            hi = tuple(offsets[variable] + self._space.extents[local[variable]] for variable in term.variables)
-            extents = tuple(self._space.extents[variable] for variable in term.variables)
-            if any(size != high - low for size, low, high in zip(extents, lo, hi, strict=True)):
-                reducers.add(term.reducer or Reducer.SUM)
-            if term.partial is None:
-                parts[term.number] = [(lo, hi)]
-                whole[term.number] = extents
-                continue
-            reducers.add(term.partial.reducer)
-            held = dict(term.partial.parts)
-            for key, inner in term.partial.whole:
-                parts[term.number, key] = [((*lo, *low), (*hi, *high)) for low, high in held.get(key, ())]
-                whole[term.number, key] = (*extents, *inner)
-        present = {term.number for term in terms}
-        for number, (_, value) in enumerate(all_terms):
-            if number not in present:
-                reducers.add(Reducer.SUM)
-                extents = ()
-                if isinstance(value, Red) and value.reducer is Reducer.SUM:
-                    extents = tuple(self._space.extents[variable] for variable in value.variables)
-                whole[number] = extents
-        if not reducers:
-            return None
-        if len(reducers) > 1 or (len(all_terms) > 1 and reducers != {Reducer.SUM}):
-            raise MismatchError("parts of several kinds of reductions")
-        if any(factor != 1 for factor, _ in all_terms) and reducers != {Reducer.SUM}:
-            raise MismatchError("a maximum times a number")
-        found = Partial(reducers.pop(), sorted_parts(parts), tuple(sorted(whole.items(), key=repr)))
-        return None if found.is_whole else found
-
 
 def _variable(number: int) -> Lin:
     return Lin(((number, Fraction(1)),), Fraction(0))
@@ -490,7 +474,7 @@ def _number(lin: Lin) -> int:
     return found
 
 
-def moved(local: Expr, mine: Sequence[Lin], space: Space) -> Claim | None:
+def moved(local: Expr, mine: Sequence[Lin], space: Space) -> tuple[Claim, Moved] | None:
     """The claim of an output that is a part of an array, moved as it is; None if it is anything else."""
     if not isinstance(local, Acc) or len(local.at) != len(mine) or isinstance(local.tensor, Literal):
         return None
@@ -513,23 +497,21 @@ def moved(local: Expr, mine: Sequence[Lin], space: Space) -> Claim | None:
         if rest.constant.denominator != 1:
             return None
         lo.append(int(rest.constant))
-    return Claim(local.tensor, tuple(lo), tuple(space.extents[_number(variable)] for variable in mine), local.partial)
+    claim = Claim(local.tensor, tuple(lo), tuple(space.extents[_number(one)] for one in mine), local.partial)
+    return claim, Moved(claim.lo, claim.partial, (local.origin,))
 
 
-def summed(local: Expr, mine: Sequence[Lin], space: Space) -> Claim | None:
+def summed(local: Expr, mine: Sequence[Lin], space: Space) -> tuple[Claim, Moved] | None:
     """The claim of an output that adds contributions to one tensor; None if it is anything else."""
     if not isinstance(local, Total) or any(factor != 1 for factor, _ in local.terms):
         return None
-    claims = [moved(term, mine, space) for _, term in local.terms]
-    first = claims[0]
-    if first is None or first.partial is None or first.partial.reducer is not Reducer.SUM:
+    found = [moved(term, mine, space) for _, term in local.terms]
+    claims = [claim for claim, _ in filter(None, found)]
+    partials = [one.partial for one in claims if one.partial is not None and one.partial.reducer is Reducer.SUM]
+    if len(partials) < len(found) or len({(one.tensor, one.lo) for one in claims}) > 1:
         return None
-    others = [claim.partial for claim in claims[1:] if claim is not None and claim.partial is not None]
-    if len(others) + 1 != len(claims) or any(
-        claim is None or (claim.tensor, claim.lo) != (first.tensor, first.lo) for claim in claims
-    ):
-        return None
-    together = first.partial.with_others(others)
+    together = partials[0].with_others(partials[1:])
     if isinstance(together, str):
         raise MismatchError(together)
-    return replace(first, partial=None if together.is_whole else together)
+    claim = replace(claims[0], partial=None if together.is_whole else together)
+    return claim, Moved(claim.lo, claim.partial, tuple(one for _, made in filter(None, found) for one in made.origins))

@@ -15,10 +15,14 @@ from planner.artifacts.program import Buffer, Fetch, Program, Segment, Step
 from planner.graph.model import DType, Graph
 from planner.prove.claims import Claim, Partial, Place
 from planner.prove.expression import Num, UnprovenError
-from planner.prove.functions import FunctionProof, Value, read_function
+from planner.prove.functions import FunctionProof, Template, Value, kind_of, read_function
 from planner.prove.matching import Literal
+from planner.prove.placing import Spot
 from planner.prove.result import Fault, Proof
 from planner.prove.whole import Whole, held
+
+_MOST_ALIKE = 64
+"""So many calls that are alike but for their places are tried, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +47,10 @@ class _Followed:
 
     outputs: tuple[tuple[int, Place, Partial | None] | None, ...]
     """By output."""
-    op: int | None
+    op: int | None = None
     """The op that came nearest where nothing was seen to be equal."""
-    reason: str
+    reason: str = ""
+    template: Template | None = None
 
 
 def prove(whole: Whole, program: Program, files: Sequence[WorkerFile]) -> Proof:
@@ -62,7 +67,7 @@ def prove(whole: Whole, program: Program, files: Sequence[WorkerFile]) -> Proof:
         walk.run()
     except FaultError as error:
         fault = error.fault
-    return Proof(len(program.outputs), sum(map(len, walk.claims)), len(walk.followed), walk.fetches, fault)
+    return Proof(len(program.outputs), sum(map(len, walk.claims)), walk.functions, walk.fetches, fault)
 
 
 class _Walk:
@@ -70,7 +75,8 @@ class _Walk:
 
     Attributes:
         claims: by worker and buffer.
-        followed: function calls, by kind.
+        followed: function calls, by kind and places.
+        functions: how many of them were followed node by node.
         fetches: how many were followed.
     """
 
@@ -81,7 +87,9 @@ class _Walk:
         self.claims: list[dict[str, Claim]] = [{} for _ in program.workers]
         self._constants: list[dict[str, Num | Literal]] = [{} for _ in program.workers]
         self.followed: dict[Hashable, _Followed] = {}
+        self._templates: dict[Hashable, list[_Followed]] = {}
         self.fetches = 0
+        self.functions = 0
         self._graphs: dict[Hashable, Graph] = {}
         self._contents: dict[str, list[FunctionProto]] = {}
 
@@ -244,12 +252,12 @@ class _Walk:
 
         wiring = tuple((known.kind, tuple(map(number, known.reads)), tuple(map(number, known.makes))) for known in ops)
         values: list[Value] = []
-        told: list[Hashable] = []
+        told: list[tuple[Hashable, ...]] = []
         for buffer in buffers:
             claim, constant = self.claims[worker].get(buffer.name), self._constants[worker].get(buffer.name)
             if claim is not None:
                 values.append(Value({claim.tensor: claim}, shape=buffer.shape))
-                told.append((number(claim.tensor), claim.lo, claim.shape, claim.partial, buffer.dtype))
+                told.append((number(claim.tensor), claim.lo, claim.shape, buffer.dtype, claim.partial))
             elif constant is not None:
                 values.append(Value({}, constant, shape=buffer.shape))
                 told.append((constant, buffer.shape, buffer.dtype))
@@ -263,9 +271,16 @@ class _Walk:
         key = (self._content(function), wiring, tuple(told), wanted)
         found = self.followed.get(key)
         if found is None:
-            found = self.followed[key] = self._follow(
-                function, [(buffer.shape, buffer.dtype) for buffer in buffers], values, step, stated, numbers, key[0]
-            )
+            claims = [next(iter(value.claims.values()), None) for value in values]
+            kind = key[:2], _without_places(told, claims), tuple((one[0], *one[2:]) for one in wanted)
+            alike = self._templates.setdefault(kind, [])
+            found = _again(alike, [*filter(None, claims), *stated])
+            if found is None:
+                types = [(buffer.shape, buffer.dtype) for buffer in buffers]
+                found = self._follow(function, types, values, step, stated, numbers, key[0])
+                if found.template is not None:
+                    alike.append(found)
+            self.followed[key] = found
         for buffer, claim, output in zip(made, stated, found.outputs, strict=True):
             if output is None:
                 op = "" if found.op is None else self._op(step.ops[found.op])
@@ -280,9 +295,7 @@ class _Walk:
                 )
             tensor, lo, partial = output
             self.claims[worker][buffer.name] = Claim(claim.tensor, lo, buffer.shape, partial)
-            if tensor != numbers[claim.tensor] or any(
-                one is not None and one != two for one, two in zip(lo, claim.lo, strict=True)
-            ):
+            if tensor != numbers[claim.tensor] or not _is_at((lo, partial), claim):
                 # A part of a constant that repeats may be told at the first of several places.
                 self._fail(worker, step, buffer.name, f"another part: at {lo}", str(claim), is_wrong=False)
 
@@ -297,13 +310,15 @@ class _Walk:
         content: Hashable,
     ) -> _Followed:
         nothing: tuple[None, ...] = (None,) * len(stated)
+        self.functions += 1
         try:
             key = (content, tuple(types))
             if key not in self._graphs:
                 self._graphs[key] = read_function(function, types, self._whole)
             graph = self._graphs[key]
             proof = FunctionProof(graph, self._whole, [self._whole.ops[name] for name in step.ops])
-            inputs, outputs = zip(function.input, values, strict=True), zip(function.output, stated, strict=True)
+            inputs = zip(function.input, values, strict=True)
+            outputs = list(zip(function.output, stated, strict=True))
             ends = proof.run(dict(inputs), dict(outputs))
         except UnprovenError as error:
             return _Followed(nothing, None, str(error))
@@ -312,8 +327,12 @@ class _Walk:
             mine = ends[name].claims.get(claim.tensor)
             same_shape = name in graph.tensors and graph.tensors[name].shape == claim.shape
             found.append((numbers[mine.tensor], mine.lo, mine.partial) if mine and same_shape else None)
+        if None not in found:
+            is_plain = len({*function.input, *function.output}) == len(values) + len(stated)
+            template = proof.template([ends[name].claims[claim.tensor] for name, claim in outputs])
+            return _Followed(tuple(found), template=template if is_plain else None)
         op, reason = None, "it is no part of an op of the model"
-        if proof.failures and None in found:
+        if proof.failures:
             known, reason = proof.failures[0]
             op = None if known is None else step.ops.index(known.described_op.op.name)
         return _Followed(tuple(found), op, reason)
@@ -346,3 +365,26 @@ class _Walk:
         maker = self._whole.makers.get(held_in.tensor if held_in else buffer)
         op = op or ("" if maker is None else self._op(maker))
         raise FaultError(Fault(worker, told, buffer, op, holds, should, is_wrong))
+
+
+def _without_places(told: Sequence[tuple[Hashable, ...]], claims: Sequence[Claim | None]) -> Hashable:
+    """What is known of inputs, wherever their claims begin."""
+    return tuple(
+        one if claim is None else (one[0], *one[2:-1], tuple(lo is None for lo in claim.lo), kind_of(claim.partial))
+        for one, claim in zip(told, claims, strict=True)
+    )
+
+
+def _is_at(spot: Spot, stated: Claim) -> bool:
+    return all(one is None or one == two for one, two in zip(spot[0], stated.lo, strict=True))
+
+
+def _again(alike: Sequence[_Followed], given: Sequence[Claim]) -> _Followed | None:
+    """What a call is found to do by what was found of calls that are alike but for their places."""
+    spots = [(claim.lo, claim.partial) for claim in given]
+    for one in alike[:_MOST_ALIKE]:
+        ends = one.template.again(spots) if one.template else None
+        if ends is not None and all(map(_is_at, ends, given[len(given) - len(ends) :])):
+            known = [output[0] for output in one.outputs if output is not None]
+            return _Followed(tuple((tensor, *spot) for tensor, spot in zip(known, ends, strict=True)))
+    return None

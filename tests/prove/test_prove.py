@@ -20,7 +20,8 @@ from planner.graph.model import DType, Op, TensorAttribute
 from planner.graph.to_onnx import write_model
 from planner.prove.expression import Num
 from planner.prove.index import Space
-from planner.prove.matching import Matching, MismatchError
+from planner.prove.matching import Matching
+from planner.prove.placing import MismatchError
 from planner.prove.result import Proof
 from planner.prove.whole import described
 from planner.tdl.node_view import NodeView
@@ -222,7 +223,24 @@ def test_numbers_are_equal_if_they_are_finite_and_round_to_one(
 ) -> None:
     matching = Matching(Space(), dtype)
     if is_equal:
-        assert matching.placed(Num(one), (), Num(two), ()) == ((), None)
+        made = matching.placed(Num(one), (), Num(two), ())
+        assert (made.lo, made.partial) == ((), None)
     else:
         with pytest.raises(MismatchError):
             matching.placed(Num(one), (), Num(two), ())
+
+
+@pytest.mark.parametrize("name", ["halo", "step"])
+def test_a_call_at_another_place_is_found_as_if_it_were_followed(
+    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case.of(request.getfixturevalue(name))
+    drawn = mutants(case, np.random.default_rng(2))
+    told = [case.proof()] + [case.proof(next(drawn)[1]) for _ in range(24)]
+    drawn = mutants(case, np.random.default_rng(2))
+    monkeypatch.setattr("planner.prove.programs._MOST_ALIKE", 0)
+    followed = [case.proof()] + [case.proof(next(drawn)[1]) for _ in range(24)]
+    assert [one and one.fault for one in told] == [one and one.fault for one in followed]
+    assert told[0] is not None
+    assert followed[0] is not None
+    assert told[0].functions < followed[0].functions

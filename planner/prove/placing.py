@@ -1,0 +1,259 @@
+"""Where an output lies in a tensor of the model, and the same of a call whose inputs lie elsewhere.
+
+What a match rests on is kept. If what an index reads lies ``d`` further and the model's variables move by numbers that
+add up to ``d``, the equation holds again: exactly so of an affine index; a quotient moves by a whole number, and a
+remainder stays, where what is divided moves by a multiple of the divisor. All else that was found of the call does not
+know places; where it does (padding, constants, values that are places), nothing may move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+from planner.algebra.tiling import Reducer
+from planner.prove.claims import Box, Partial, Place, sorted_parts
+from planner.prove.index import Lin, Quotient
+
+Spot: TypeAlias = tuple[Place, Partial | None]
+"""Where an array begins, and what of it there is."""
+Read: TypeAlias = tuple[int, int]
+"""The number of a claim in its call, and a dim of it."""
+Factors: TypeAlias = tuple[tuple[int, Fraction | int], ...]
+"""By how much an index moves, of each variable of the model."""
+
+
+class MismatchError(Exception):
+    """The two are not seen to be equal; says where they part.
+
+    Args:
+        what: in words.
+        is_alike: they are one tree, and differ in places only.
+    """
+
+    def __init__(self, what: str, *, is_alike: bool = True) -> None:
+        super().__init__(what)
+        self.is_alike = is_alike
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A term of the model's sum; one that the local sum does not have is over no box."""
+
+    number: int
+    reducer: Reducer | None
+    variables: tuple[int, ...]
+    """Of the model's, with their extents here and there."""
+    sizes: tuple[int, ...]
+    extents: tuple[int, ...]
+    partial: Partial | None = None
+    origin: int = -1
+    """The claim that has the partial result."""
+    is_there: bool = True
+
+
+def partial_of(terms: Sequence[Term], offsets: Mapping[int, int]) -> Partial | None:
+    """What of the model's sum the local one is; None: all of it.
+
+    Raises:
+        MismatchError: parts of reductions that are not alike.
+    """
+    parts: dict[Hashable, list[Box]] = {}
+    whole: dict[Hashable, tuple[int, ...]] = {}
+    reducers: set[Reducer] = set()
+    for term in terms:
+        if not term.is_there:
+            reducers.add(Reducer.SUM)
+            whole[term.number] = term.extents
+            continue
+        lo = tuple([offsets[variable] for variable in term.variables])
+        hi = tuple([first + size for first, size in zip(lo, term.sizes, strict=True)])
+        if term.sizes != term.extents:
+            reducers.add(term.reducer or Reducer.SUM)
+        if term.partial is None:
+            parts[term.number] = [(lo, hi)]
+            whole[term.number] = term.extents
+            continue
+        reducers.add(term.partial.reducer)
+        held = dict(term.partial.parts)
+        for key, inner in term.partial.whole:
+            parts[term.number, key] = [((*lo, *low), (*hi, *high)) for low, high in held.get(key, ())]
+            whole[term.number, key] = (*term.extents, *inner)
+    if not reducers:
+        return None
+    if len(reducers) > 1 or (len(terms) > 1 and reducers != {Reducer.SUM}):
+        raise MismatchError("parts of several kinds of reductions")
+    found = Partial(reducers.pop(), sorted_parts(parts), tuple(sorted(whole.items(), key=repr)))
+    return None if found.is_whole else found
+
+
+class Moves:
+    """How far the claims of a call lie from where they lay when it was followed.
+
+    Args:
+        before: where each claim began, by number.
+        now: where it begins now, with what of it there is; of those that are known so far.
+    """
+
+    def __init__(self, before: Sequence[Place], now: Sequence[Spot]) -> None:
+        self._before = before
+        self.now = list(now)
+
+    def of(self, read: Read | None) -> int:
+        if read is None:
+            return 0
+        before, now = self._before[read[0]][read[1]], self.now[read[0]][0][read[1]]
+        return 0 if before is None or now is None else now - before
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """An output that is what it reads, moved as it is, or a sum of contributions to it."""
+
+    lo: Place
+    partial: Partial | None
+    origins: tuple[int, ...]
+
+    def again(self, moves: Moves) -> Spot | None:
+        """The same, once claims lie elsewhere; None where that is not seen."""
+        shifts = [[moves.of((origin, dim)) for dim in range(len(self.lo))] for origin in self.origins]
+        if any(shift != shifts[0] for shift in shifts):
+            return None
+        partial, *others = [moves.now[origin][1] for origin in self.origins]
+        if others:
+            together = None if partial is None else partial.with_others([one for one in others if one is not None])
+            if not isinstance(together, Partial):
+                return None
+            partial = None if together.is_whole else together
+        return _further(self.lo, shifts[0]), partial
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An output that is a part of what an op of the model makes, and what that rests on."""
+
+    lo: Place
+    partial: Partial | None
+    terms: tuple[Term, ...]
+    outputs: tuple[int, ...]
+    """The model's variables, by dim."""
+    offsets: Mapping[int, int]
+    rooms: Mapping[int, int]
+    solved: tuple[tuple[int, Fraction | int, Read | None, Factors], ...]
+    """Which variable follows from which equation, in this order, and its factor; with the others of the equation."""
+    checked: tuple[tuple[Read | None, Factors], ...]
+    multiples: tuple[tuple[Factors, int], ...]
+    """What moves by a multiple of a divisor only."""
+    fixed: tuple[Read, ...]
+    """What may not move."""
+
+    def again(self, moves: Moves) -> Spot | None:
+        """The same, once claims lie elsewhere; None where that is not seen."""
+        if any(map(moves.of, self.fixed)):
+            return None
+        by: dict[int, int] = {}
+        for variable, factor, read, others in self.solved:
+            move, rest = divmod(moves.of(read) - _sum(others, by), factor)
+            if rest or not 0 <= self.offsets[variable] + move <= self.rooms[variable]:
+                return None
+            by[variable] = int(move)
+        if any(_sum(factors, by) != moves.of(read) for read, factors in self.checked):
+            return None
+        if any(_sum(factors, by) % divisor for factors, divisor in self.multiples):
+            return None
+        offsets = {variable: first + by.get(variable, 0) for variable, first in self.offsets.items()}
+        terms = [
+            Term(one.number, one.reducer, one.variables, one.sizes, one.extents, moves.now[one.origin][1], one.origin)
+            if one.partial is not None
+            else one
+            for one in self.terms
+        ]
+        if any(one.origin >= 0 and one.partial is None for one in terms):
+            return None
+        return _further(self.lo, [by.get(variable, 0) for variable in self.outputs]), partial_of(terms, offsets)
+
+
+def placed(
+    terms: Sequence[Term],
+    outputs: Sequence[int],
+    offsets: Mapping[int, int],
+    rooms: Mapping[int, int],
+    equations: Iterable[tuple[Read | None, Lin]],
+    suggested: Iterable[tuple[Read, int]],
+    fixed: Iterable[Read],
+    still: Iterable[int],
+) -> Placed:
+    """What was found at one place, with what it rests on.
+
+    Args:
+        terms: of the model's sum.
+        outputs: the model's variables, by dim.
+        offsets: where each begins.
+        rooms: the largest offset of each.
+        equations: what is read, and the model's index of it.
+        suggested: variables that may lie as a claim does.
+        fixed: what may not move.
+        still: variables that may not move.
+
+    Raises:
+        MismatchError: parts of reductions that are not alike.
+    """
+    multiples: dict[tuple[Factors, int], None] = {}
+    open_ones = list(dict.fromkeys((read, _movement(lin, multiples)) for read, lin in equations))
+    known = {variable for variable, room in rooms.items() if not room} | set(still)
+    solved: list[tuple[int, Fraction | int, Read | None, Factors]] = []
+    checked: list[tuple[Read | None, Factors]] = []
+    for most in (1, 1, 1, len(rooms) + 1):
+        rests = []
+        for read, factors in open_ones:
+            unknown = sorted((-abs(factor), variable, factor) for variable, factor in factors if variable not in known)
+            factors = tuple((variable, factor) for variable, factor in factors if rooms[variable])
+            if len(unknown) > most:
+                rests.append((read, factors))
+            elif unknown:
+                _, variable, factor = unknown[0]
+                known.update(one for _, one, _ in unknown)
+                solved.append((variable, factor, read, tuple(one for one in factors if one[0] != variable)))
+            else:
+                checked.append((read, factors))
+        open_ones = rests
+    solved += [(variable, 1, read, ()) for read, variable in suggested if variable in offsets and variable not in known]
+    lo = tuple(offsets.get(variable) for variable in outputs)
+    return Placed(
+        lo,
+        partial_of(terms, offsets),
+        tuple(terms),
+        tuple(outputs),
+        offsets,
+        rooms,
+        tuple(solved),
+        tuple(checked),
+        tuple(multiples),
+        tuple(dict.fromkeys(fixed)),
+    )
+
+
+def _movement(lin: Lin, multiples: dict[tuple[Factors, int], None]) -> Factors:
+    """How far an index moves with its variables, if what is divided moves by multiples of its divisor."""
+    found: dict[int, Fraction] = {}
+    for atom, factor in lin.terms:
+        if isinstance(atom, Quotient):
+            inner = _movement(atom.inner, multiples)
+            multiples[inner, atom.divisor] = None
+            own = () if atom.rest else inner
+            factor /= atom.divisor
+        else:
+            own = ((atom, 1),)
+        for variable, times in own:
+            found[variable] = found.get(variable, Fraction(0)) + factor * times
+    return tuple((one, int(by) if by.denominator == 1 else by) for one, by in sorted(found.items()) if by)
+
+
+def _sum(factors: Factors, by: Mapping[int, int]) -> Fraction | int:
+    return sum([factor * by.get(variable, 0) for variable, factor in factors])
+
+
+def _further(lo: Place, by: Sequence[int]) -> Place:
+    return tuple([None if first is None else first + move for first, move in zip(lo, by, strict=True)])
