@@ -26,9 +26,9 @@ from planner.records import Positive
 from planner.stop import Stop
 
 STRATEGIES = (
-    *("tofu", "tofu-recursion", "soybean", "soybean-levels", "layer-wise", "data", "model", "mixed", "hybrid"),
-    *("megatron", "fsdp", "fsdp-megatron", "context", "expert", "distcnn", "allrow-greedy", "spartan", "equalchop"),
-    "icml18",
+    *("tofu", "tofu-recursion", "soybean", "soybean-general", "soybean-levels", "layer-wise", "data", "model", "mixed"),
+    *("hybrid", "megatron", "fsdp", "fsdp-megatron", "context", "expert", "distcnn", "allrow-greedy", "spartan"),
+    *("equalchop", "icml18"),
 )
 """Those of planner.search.literature.methods, which is not imported for its names alone."""
 

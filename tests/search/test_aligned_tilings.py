@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from planner import opdefs
+from planner import opdefs, zoo
 from planner.algebra.tiling import Shard, Tiling
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.search.decide import decide
@@ -66,3 +66,37 @@ def test_a_product_that_is_repeated_is_none_of_the_three() -> None:
     rules = Rules(dict.fromkeys(SHAPES, "R"))
     plan = decide(graph, opdefs.standard().bind_all(graph), SearchRequest(2, strategy="soybean", rules=rules))
     assert plan.moved_bytes == 0 < plan.repeated_bytes
+
+
+ELEMENTWISE = {"Mul", "Sub", "Tanh", "Where", "Equal", "Cast", "Exp"}
+
+
+def test_section_4_5_divides_each_kind_of_op_its_way() -> None:
+    """Beside images and windows, which a convolution is not cut along, what has no batch is repeated, and no other."""
+    graph = zoo.build("lenet-5", batch=256)
+    ops = opdefs.standard().bind_all(graph)
+    plan = decide(graph, ops, SearchRequest(4, strategy="soybean-general"))
+    along: dict[str, set[str]] = {}
+    for op in graph.ops:
+        along.setdefault(op.op_type, set()).update(str(plan.strategies[op.name]).replace("/2", "").split())
+    assert along["Conv"] | along["ConvTranspose"] == {"b", "ci"}, "the gradient of a weight adds up over samples"
+    assert along["AveragePool"] == {"b"}
+    assert along["LogSoftmax"] == along["Flatten"] == along["Reshape"] == {"i0"}
+    assert along["ReduceSum"] == {"r0"}, "the gradient of a bias"
+    assert along["Gemm"] == {"m", "n", "k"}
+    assert set(along) >= ELEMENTWISE
+    scalars = [op for op in graph.ops if op.op_type in ELEMENTWISE and not graph.tensors[op.outputs[0]].shape]
+    repeated = [op for op in graph.ops if "R" in str(plan.strategies[op.name])]
+    assert [op for op in repeated if op.op_type in ELEMENTWISE] == scalars
+    assert {op.op_type for op in repeated} <= {*ELEMENTWISE, "Transpose", "Unsqueeze"}, "weights have no batch"
+
+
+def test_section_4_5_leaves_plans_of_products_and_takes_others() -> None:
+    """One cut is searched exactly, and so costs no less with fewer ways; on products it costs the same."""
+    for name, is_dearer in (("mlp-4x8192", False), ("lenet-5", True)):
+        graph = zoo.build(name)
+        ops = opdefs.standard().bind_all(graph)
+        every, fewer = (
+            decide(graph, ops, SearchRequest(2, strategy=strategy)).cost for strategy in ("soybean", "soybean-general")
+        )
+        assert fewer > every if is_dearer else fewer == every, name

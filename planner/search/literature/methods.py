@@ -182,6 +182,11 @@ def _nothing(problem: Problem) -> Restriction:
 _ALL = (
     Method("tofu-recursion", "Tofu, section 5.2: cut by cut, nothing replicated", _recursive(partitioned)),
     Method("soybean", "SoyBean, section 4: cut by cut, with replication", _recursive(_nothing)),
+    Method(
+        "soybean-general",
+        "SoyBean, section 4.5: convolutions by samples and channels, other ops by the batch",
+        _recursive(restrictions.general_graphs),
+    ),
     Method("soybean-levels", "SoyBean, section 4: its dynamic programme over breadth-first levels", search_by_levels),
     Method("layer-wise", "ICML'18, section 5: layers by node and edge elimination, for the least time", search_layers),
     Method("data", "data parallelism", _recursive(data_parallel), True, is_closed_form=True),

@@ -18,6 +18,7 @@ from planner.search.moves.restrictions import (
     model_parallel,
     place_of,
 )
+from planner.tdl.expr import index_variables
 
 
 def one_weird_trick(problem: Problem) -> Restriction:
@@ -84,6 +85,32 @@ def fully_sharded(problem: Problem) -> Restriction:
         return tuple(split) if split and is_state(problem, variable) else candidates
 
     return restrict
+
+
+def general_graphs(problem: Problem) -> Restriction:
+    """SoyBean on graphs that are no products alone (section 4.5): ops are divided, never repeated, each kind its way.
+
+    Element-wise ops along any dim, products along any variable, convolutions and their gradients along samples and
+    channels, not along images and windows, all others along the batch. Tensors have all tilings. What can be divided
+    in none of these ways is repeated. A convolution is told by dims that two variables index together.
+    """
+    places = problem.directions.reachable(batch_places(problem.graph))
+
+    def keep(variable: SearchVariable, placement: Placement) -> bool:
+        if variable.op is None:
+            return True
+        if not isinstance(placement, Shard):
+            return False
+        analysis = variable.op.analysis
+        if analysis.is_elementwise or place_of(variable, placement) in places:
+            return True
+        if analysis.product is None:
+            return False
+        together = [set(index_variables(index)) for operand in analysis.product for index in operand.indices]
+        name = variable.op.variables[placement.dim].name
+        return not any(len(found) > 1 and name in {one.name for one in found} for found in together)
+
+    return keeping(keep)
 
 
 def elements_of(problem: Problem, variable: SearchVariable) -> int:
