@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -32,7 +33,9 @@ from planner.search.literature import layers
 from planner.search.literature.layer_elimination import Costs, least
 from planner.search.literature.layers import Forward
 from planner.search.model.cuts import prime_factors
+from planner.search.model.dims import Place
 from planner.search.model.problem import Problem, SearchVariable
+from planner.search.moves.restrictions import batch_places, place_of
 from planner.search.request import SearchRequest
 from planner.zoo import build
 
@@ -83,16 +86,27 @@ def one_weird_trick() -> Iterator[None]:
     """Layers in here have one configuration, OWT's: images by samples, all else by channels, on all devices."""
     every = layers.configurations
 
+    found_places: dict[int, AbstractSet[Place]] = {}
+
+    def batch(problem: Problem) -> AbstractSet[Place]:
+        if id(problem) not in found_places:
+            found_places[id(problem)] = problem.directions.reachable(batch_places(problem.graph))
+        return found_places[id(problem)]
+
     def only(problem: Problem, variable: SearchVariable, cuts: tuple[int, ...]) -> Candidates:
         found = every(problem, variable, cuts)
         op = variable.op
         assert op is not None, "a layer is an op"
         shapes = (*op.node.input_shapes, *op.node.output_shapes)
-        dim = 0 if any(len(shape) >= 4 for shape in shapes if shape is not None) else 1
-        along = tuple(tiling for tiling in found if all(one == Shard(dim) for one in tiling.placements))
-        # A layer without such a dim, or with one that is too short: by samples, else as it may be.
-        by_samples = tuple(tiling for tiling in found if all(one == Shard(0) for one in tiling.placements))
-        return along or by_samples or found
+        is_of_images = any(len(shape) >= 4 for shape in shapes if shape is not None)
+        along = tuple(tiling for tiling in found if all(one == Shard(1) for one in tiling.placements))
+        # By samples wherever they are: statistics of a batch have channels first, and add up over samples.
+        by_samples = tuple(
+            tiling
+            for tiling in found
+            if all(isinstance(one, Shard) and place_of(variable, one) in batch(problem) for one in tiling.placements)
+        )
+        return (() if is_of_images else along) or by_samples or found
 
     with mock.patch.object(layers, "configurations", only):
         yield
