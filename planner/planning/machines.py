@@ -8,7 +8,7 @@ from pathlib import Path
 from planner.artifacts.asked import ByWorker
 from planner.artifacts.estimate import TimeEstimate
 from planner.cost.seconds.assignment import usual_devices
-from planner.cost.seconds.estimate import estimate, timed
+from planner.cost.seconds.estimate import Timed, summed, timed
 from planner.cost.seconds.simulated import MOST_PARTS
 from planner.errors import UsageError
 from planner.machine.device_profile import DeviceProfile, load_profile
@@ -18,6 +18,7 @@ from planner.machine.topology_file import Machine, load_topology
 from planner.planning.limit.trial import Trial
 from planner.search.model.cuts import cuts_of_levels, prime_factors
 from planner.simulation.schedule import simulate
+from planner.spent import part as part_of_time
 from planner.units import parse_bytes
 
 
@@ -122,13 +123,7 @@ def time_of(trial: Trial, machine: Machine, profile: DeviceProfile | None = None
         machine: with a device for each worker.
         profile: what ops were measured to take, or None.
     """
-    for known, measured, found in trial.estimates:
-        if known is machine and measured is profile:
-            return found
-    decided, program = trial.decided, trial.partitioned.program
-    found = estimate(decided.graph, decided.ops, decided.strategies, decided.cuts, program, machine, profile)
-    trial.estimates.append((machine, profile, found))
-    return found
+    return _timed(trial, machine, profile)[1]
 
 
 def simulated_seconds(trial: Trial, machine: Machine, profile: DeviceProfile | None = None) -> float | None:
@@ -139,9 +134,20 @@ def simulated_seconds(trial: Trial, machine: Machine, profile: DeviceProfile | N
         machine: with a device for each worker.
         profile: what ops were measured to take, or None.
     """
-    decided = trial.decided
-    if len(decided.ops) * machine.device_count > MOST_PARTS:
+    if len(trial.decided.ops) * machine.device_count > MOST_PARTS:
         return None
-    program = trial.partitioned.program
+    parts, _ = _timed(trial, machine, profile)
+    return simulate(trial.partitioned.program, parts.segment_seconds, parts.interconnect, parts.devices).seconds
+
+
+@part_of_time("estimates")
+def _timed(trial: Trial, machine: Machine, profile: DeviceProfile | None) -> tuple[Timed, TimeEstimate]:
+    """What ops and exchanges of a plan's program take, and what they add up to."""
+    for known, measured, parts, found in trial.estimates:
+        if known is machine and measured is profile:
+            return parts, found
+    decided, program = trial.decided, trial.partitioned.program
     parts = timed(decided.graph, decided.ops, decided.strategies, decided.cuts, program, machine, profile)
-    return simulate(program, parts.segment_seconds, parts.interconnect, parts.devices).seconds
+    found = summed(parts, decided.ops, decided.strategies, program, profile)
+    trial.estimates.append((machine, profile, parts, found))
+    return parts, found

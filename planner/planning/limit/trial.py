@@ -16,6 +16,7 @@ from planner.artifacts.estimate import TimeEstimate
 from planner.artifacts.making import Making
 from planner.cost.by_op import costed
 from planner.cost.residence import Residence
+from planner.cost.seconds.estimate import Timed
 from planner.cost.tables import CostTables
 from planner.machine.device_profile import DeviceProfile
 from planner.machine.topology_file import Machine
@@ -56,8 +57,8 @@ class Trial:
         return self._unplaced.placed(limit_bytes=self.limit_bytes)
 
     @cached_property
-    def estimates(self) -> list[tuple[Machine, DeviceProfile | None, TimeEstimate]]:
-        """Estimates of the program that were made, by machine and profile (``planner.planning.machines.time_of``)."""
+    def estimates(self) -> list[tuple[Machine, DeviceProfile | None, Timed, TimeEstimate]]:
+        """What estimates of the program add up, and the estimates, by machine and profile (``planning.machines``)."""
         return []
 
     @cached_property
