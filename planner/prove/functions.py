@@ -13,7 +13,7 @@ import numpy as np
 from onnx import FunctionProto, GraphProto, ModelProto, OperatorSetIdProto, helper
 
 from planner.errors import TofuError
-from planner.graph.model import DType, Graph, Shape
+from planner.graph.model import DType, Graph, Op, Shape
 from planner.graph.protos import elem_type_of
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.prove import index
@@ -137,6 +137,8 @@ class FunctionProof:
             numbered = {symbol: self._numbered(claim) for symbol, claim in value.claims.items()}
             self._values[name] = replace(value, claims=numbered)
         outputs = {name: self._numbered(claim) for name, claim in outputs.items()}
+        for name in inputs:
+            self._values[name] = self._joined_alone(self._values[name], self._graph.tensors[name].dtype)
         number = 0
         while number < len(self._graph.ops):
             taken = self._by_rule(number, outputs)
@@ -157,7 +159,8 @@ class FunctionProof:
                 raise UnprovenError(f"{op.name} is no {op.op_type}: {error.what}") from None
             for position, name in enumerate(op.outputs):
                 if name:
-                    self._values[name] = self._made(view, told[position], position, reads, outputs.get(name))
+                    made = self._made(view, told[position], position, reads, outputs.get(name))
+                    self._values[name] = self._joined_alone(made, self._graph.tensors[name].dtype)
             number += 1
         return {name: self._values.get(name, Value({})) for name in outputs}
 
@@ -219,6 +222,31 @@ class FunctionProof:
         if not claims:
             self.failures.append(reason)
         return replace(own, claims=claims)
+
+    def _joined_alone(self, value: Value, dtype: DType) -> Value:
+        """Also what a Concat makes of which this is all that is here: a copy, and copies are not read as nodes."""
+        for known in self._ops:
+            op = known.described_op.op
+            model = known.outputs[0]
+            if (op.domain, op.op_type) != ("", "Concat") or model is None or known.makes[0] in value.claims:
+                continue
+            if not value.claims.keys().isdisjoint(known.reads):
+                view = NodeView(
+                    Op("copy", "Identity", ("x",), ("y",)),
+                    (value.shape,),
+                    (value.shape,),
+                    (None,),
+                    input_dtypes=(dtype,),
+                    output_dtypes=(dtype,),
+                )
+                [told] = described(view, self._whole.descriptions.description("", "Identity"))
+                own = Value({}, None, told, (value,), value.shape)
+                try:
+                    claim = self._numbered(*self._claim(own, known, model, 0, dtype, None))
+                except (MismatchError, UnprovenError):
+                    continue
+                value = replace(value, claims={**value.claims, claim.tensor: claim})
+        return value
 
     def _moved(self, own: Value, reads: tuple[Value | None, ...]) -> dict[Symbol, Claim]:
         """Claims of what only moves what it reads, or adds contributions to one tensor."""
