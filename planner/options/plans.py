@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
-from planner.options import AnyPath, argument, measured, option, options, own_ops
+from planner.options import AnyPath, argument, dims, measured, option, options, own_ops, states, values
 from planner.progress import Progress, silent
 
 SortedBy: TypeAlias = Literal["moved", "size", "name"]
@@ -38,6 +39,14 @@ class ProveOptions:
     """What ``tofu prove`` and ``planner.prove`` are asked for."""
 
     directory: AnyPath | None = argument(kw_only=False, default=None)
+    model: AnyPath | None = option(
+        "Also read this file as `tofu plan` read it, and compare it with the plan's model.",
+        default=None,
+        metavar="FILE",
+    )
+    dim: Mapping[str, int] | None = dims()
+    value: Mapping[str, str | float] | None = values()
+    state: AnyPath | None = states()
     opdefs: AnyPath | None = own_ops()
     progress: Progress = silent
 

@@ -224,6 +224,15 @@ def test_a_file_that_moves_less_than_the_plan_states_is_a_counterexample(plan: P
     assert "it has" in fault.holds
 
 
+def test_a_plan_of_another_file_is_not_proven(planned: Path, tmp_path: Path) -> None:
+    """The file is read as it was to be planned, and is what the plan's model was made of."""
+    write_model(build("gpt-1x16-2h", batch=2), tmp_path / "other.onnx")
+    assert main(["prove", str(planned), "--model", str(planned.parent / "gpt.onnx")]) == 0
+    fault = api.prove(planned, model=tmp_path / "other.onnx").fault
+    assert fault is not None
+    assert fault.buffer == "model.onnx"
+
+
 @pytest.mark.parametrize("harm", ["missing", "of another plan", "no model"])
 def test_a_missing_or_foreign_file_is_no_question_of_proof(harm: str, plan: Path) -> None:
     file = plan / "worker1.onnx"
