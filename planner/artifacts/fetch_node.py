@@ -19,9 +19,10 @@ The form is lossless: ``decode_fetch`` of an encoded fetch is the fetch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from onnx import AttributeProto, NodeProto
 
@@ -109,8 +110,12 @@ def _bytes_of(attribute: AttributeProto) -> bytes:
     return content
 
 
-def decode_fetch(node: NodeProto) -> Fetch:
+def decode_fetch(node: NodeProto, seen: dict[Hashable, Any] | None = None) -> Fetch:
     """The fetch of a node.
+
+    Args:
+        node: of a worker's model.
+        seen: pieces of other fetches; one that this fetch has, too, is then one object.
 
     Raises:
         ModelError: an attribute is missing, of a wrong type, or does not agree with the others.
@@ -122,21 +127,29 @@ def decode_fetch(node: NodeProto) -> Fetch:
         raise ModelError(f"{where} lacks {', '.join(missing)}", hint="plan the model again with this version of tofu")
     region, boxes, counts, workers = (list(attributes[name].ints) for name in ("region", "pieces", "counts", "workers"))
     try:
-        buffers = [name.decode() for name in attributes["buffers"].strings]
+        buffers = [sys.intern(name.decode()) for name in attributes["buffers"].strings]
     except UnicodeDecodeError:
         raise ModelError(f"{where} names a buffer that is not UTF-8", hint="plan the model again") from None
     rank = len(region) // 2
     if len(node.output) != 1 or len(boxes) != 2 * rank * len(counts) or not len(workers) == len(buffers) == sum(counts):
         raise ModelError(f"{where} has attributes that do not agree", hint="plan the model again")
-    pieces = []
+    seen = {} if seen is None else seen
+    pieces: list[Piece] = []
     first = 0
     for number, count in enumerate(counts):
+        last = first + count
         corners = boxes[2 * rank * number : 2 * rank * (number + 1)]
-        sources = zip(workers[first : first + count], buffers[first : first + count], strict=True)
-        pieces.append(Piece(region_of(corners), tuple(Source(worker, buffer) for worker, buffer in sources)))
-        first += count
+        key = tuple(corners), tuple(workers[first:last]), tuple(buffers[first:last])
+        if key not in seen:
+            seen[key] = Piece(region_of(corners), tuple(map(Source, *key[1:])))
+        pieces.append(seen[key])
+        first = last
     return Fetch(
-        node.name, node.output[0], tuple(pieces), _reducer(attributes.get("reducer"), where), attributes["bytes"].i
+        sys.intern(node.name),
+        sys.intern(node.output[0]),
+        tuple(pieces),
+        _reducer(attributes.get("reducer"), where),
+        attributes["bytes"].i,
     )
 
 

@@ -16,9 +16,10 @@ The form is lossless: ``read_worker_model`` of a written model gives the program
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from onnx import (
@@ -203,15 +204,20 @@ def _json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def read_worker_model(model: ModelProto) -> WorkerModel:
+def read_worker_model(model: ModelProto, seen: dict[Hashable, Any] | None = None) -> WorkerModel:
     """What a worker model's file says, as far as one worker's model alone can be judged.
 
     Whether the workers' programs fit together, and may touch memory, is for the runtime to check.
+
+    Args:
+        model: of the file.
+        seen: what the workers' models before had; what this one has, too, is then one object.
 
     Raises:
         ModelError: it was not written by ``WorkerModels``; or buffers, functions or places in the arena that it
             names are not there or not of the form stated.
     """
+    seen = {} if seen is None else seen
     notes = {entry.key: entry.value for entry in model.metadata_props}
     graph = model.graph
     try:
@@ -238,18 +244,18 @@ def read_worker_model(model: ModelProto) -> WorkerModel:
     untyped = sorted(places.keys() - typed.keys())
     if untyped:
         raise ModelError(f"model {graph.name!r} states no type of buffers", facts=tuple(untyped))
-    buffers = {name: _buffer(name, place, typed[name]) for name, place in places.items()}
+    buffers = {name: _buffer(name, place, typed[name], seen) for name, place in places.items()}
     program = WorkerProgram(
         worker=worker,
         buffers=buffers,
-        steps=tuple(_step(node, ops, graph.name) for node in graph.node if not is_fill_node(node)),
+        steps=tuple(_step(node, ops, graph.name, seen) for node in graph.node if not is_fill_node(node)),
         loaded=tuple(value.name for value in graph.input),
         fixed=tuple(constants),
         collected=tuple(value.name for value in graph.output),
         arena=arena,
     )
     _check_names(program, graph.name)
-    bodies = {function.name: function for function in model.functions if function.domain == SEGMENTS}
+    bodies = {function.name: _body(function, seen) for function in model.functions if function.domain == SEGMENTS}
     if len(bodies) != sum(function.domain == SEGMENTS for function in model.functions):
         raise ModelError(f"model {graph.name!r} has several functions of one name", hint="plan the model again")
     _check_calls(program, bodies, graph.name)
@@ -295,12 +301,22 @@ def _refuse_external(model: ModelProto) -> None:
         )
 
 
-def _step(node: NodeProto, ops: Mapping[str, Sequence[str]], model: str) -> Step:
+def _body(function: FunctionProto, seen: dict[Hashable, Any]) -> FunctionProto:
+    content = function.SerializeToString(deterministic=True)
+    if content not in seen:
+        seen[content] = FunctionProto.FromString(content)  # a part of a message would keep all of it in memory
+    found: FunctionProto = seen[content]
+    return found
+
+
+def _step(node: NodeProto, ops: Mapping[str, Sequence[str]], model: str, seen: dict[Hashable, Any]) -> Step:
     if fetch_node.is_fetch(node):
-        return fetch_node.decode_fetch(node)
+        return fetch_node.decode_fetch(node, seen)
     if node.domain != SEGMENTS or node.name not in ops:
         raise ModelError(f"model {model!r} has node {node.name!r} ({node.op_type}), which is no step of a program")
-    return Segment(node.name, node.op_type, tuple(node.input), tuple(node.output), tuple(ops[node.name]))
+    key = node.name, node.op_type, tuple(node.input), tuple(node.output), tuple(ops[node.name])
+    found: Segment = seen.get(key) or seen.setdefault(key, Segment(*key))
+    return found
 
 
 def _initializer(buffer: Buffer, array: np.ndarray) -> TensorProto:
@@ -321,7 +337,7 @@ def _stated(notes: Mapping[str, str], key: str, meaning: Callable[[Value], _Stat
 
 
 def _places(stated: Value) -> dict[str, tuple[str, Region]]:
-    return {name: _place(value) for name, value in stated.members().items()}
+    return {sys.intern(name): _place(value) for name, value in stated.members().items()}
 
 
 def _ops(stated: Value) -> dict[str, tuple[str, ...]]:
@@ -329,19 +345,28 @@ def _ops(stated: Value) -> dict[str, tuple[str, ...]]:
 
 
 def _arena(stated: Value) -> Arena:
-    offsets = {name: offset.count() for name, offset in stated["offsets"].members().items()}
+    offsets = {sys.intern(name): offset.count() for name, offset in stated["offsets"].members().items()}
     return Arena(stated["size_bytes"].count(), offsets, stated["workspace_bytes"].count())
 
 
 def _place(stated: Value) -> tuple[str, Region]:
     """Of which tensor a buffer holds a part, and which."""
-    parts = stated.values()
+    match stated.value:
+        case [str(tensor), list(lo), list(hi)] if len(lo) == len(hi) and all(
+            type(n) is int and n >= 0 for n in lo + hi
+        ):
+            return sys.intern(tensor), Region(tuple(lo), tuple(hi))
+    parts = stated.values()  # and then what is wrong
     if len(parts) != 3 or len(parts[1].counts()) != len(parts[2].counts()):
         raise stated.fault("is not a tensor, a low corner and a high one")
     return parts[0].text(), Region(parts[1].counts(), parts[2].counts())
 
 
-def _buffer(name: str, place: tuple[str, Region], kind: TypeProto) -> Buffer:
+def _are_counts(numbers: Sequence[object]) -> bool:
+    return all(type(number) is int and number >= 0 for number in numbers)
+
+
+def _buffer(name: str, place: tuple[str, Region], kind: TypeProto, seen: dict[Hashable, Any]) -> Buffer:
     dtype = dtype_of(kind.tensor_type.elem_type)
     if dtype is None:
         raise ModelError(f"buffer {name!r} is of a type that no plan has")
@@ -349,4 +374,6 @@ def _buffer(name: str, place: tuple[str, Region], kind: TypeProto) -> Buffer:
     shape = tuple(dim.dim_value for dim in kind.tensor_type.shape.dim)
     if region.is_empty or shape not in (region.shape, ()) or (shape == () and region.shape != (1,)):
         raise ModelError(f"buffer {name!r} of shape {list(shape)} cannot hold the region {region}")
-    return Buffer(name, tensor, region, shape, dtype)
+    key = name, tensor, region.lo, region.hi, shape, dtype
+    found: Buffer = seen.get(key) or seen.setdefault(key, Buffer(name, tensor, region, shape, dtype))
+    return found

@@ -52,8 +52,9 @@ def external_holders(nodes: Iterable[NodeProto]) -> Iterator[str]:
     """
     for node in nodes:
         for attribute in node.attribute:
-            sparse = (attribute.sparse_tensor, *attribute.sparse_tensors)
-            tensors = (attribute.t, *attribute.tensors, *(part for one in sparse for part in (one.values, one.indices)))
+            single = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
+            parts = [part for one in (*single, *attribute.sparse_tensors) for part in (one.values, one.indices)]
+            tensors = [*([attribute.t] if attribute.HasField("t") else ()), *attribute.tensors, *parts]
             if any(map(is_external, tensors)):
                 yield f"attribute {attribute.name!r} of {node.op_type} {node.name!r}"
         for graph in graphs_of(node):

@@ -23,7 +23,7 @@ from planner.prove.index import Lin, Space
 from planner.prove.matching import Literal, Matching, moved, summed
 from planner.prove.placing import MismatchError, Moved, Moves, Placed, Spot
 from planner.prove.rules import by_rule
-from planner.prove.whole import Known, Whole, described, held, local_view
+from planner.prove.whole import Known, Whole, described, local_view
 from planner.tdl.node_view import NodeView
 
 
@@ -118,7 +118,7 @@ class FunctionProof:
         self._done: set[tuple[str, int]] = set()
         self._constants = {name: value for name, value in graph.constants.items() if value is not None}
         self._values: dict[str, Value] = {
-            name: Value({}, held(value), shape=value.shape) for name, value in self._constants.items()
+            name: Value({}, whole.held(value), shape=value.shape) for name, value in self._constants.items()
         }
         self._claims: list[Claim] = []
         self._deeds: list[Moved | Placed] = []

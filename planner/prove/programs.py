@@ -88,6 +88,8 @@ class _Walk:
         self._constants: list[dict[str, Num | Literal]] = [{} for _ in program.workers]
         self.followed: dict[Hashable, _Followed] = {}
         self._templates: dict[Hashable, list[_Followed]] = {}
+        self._pieces: dict[Hashable, Partial | None] = {}
+        """What pieces bring, by identity: readers share them, and the program keeps them."""
         self.fetches = 0
         self.functions = 0
         self._graphs: dict[Hashable, Graph] = {}
@@ -194,15 +196,19 @@ class _Walk:
             missing = tuple(rest for one in missing for rest in one.subtract(piece.region))
             if before - sum(one.elements for one in missing) != piece.region.elements:
                 self._fail(worker, step, target.name, f"{piece.region} twice", "each element once")
-            claims = [self.claims[source.worker][source.buffer] for source in piece.sources]
-            for claim, source in zip(claims, piece.sources, strict=True):
-                if claim.tensor != symbol or not claim.holds(piece.region):
-                    what = f"at {piece.region} what {source.buffer!r} of worker {source.worker} holds: {claim}"
-                    # What ops make may be equal to what other ops make; two inputs are not.
-                    is_wrong = {claim.tensor, symbol} <= set(self._whole.graph.inputs)
-                    self._fail(worker, step, target.name, what, f"{target.tensor}{piece.region}", is_wrong=is_wrong)
-            found = self._joined(worker, step, piece.region, claims)
-            kinds.setdefault(found, f"from worker {', '.join(str(source.worker) for source in piece.sources)}")
+            key = id(piece), symbol, step.reducer
+            if key not in self._pieces:
+                claims = [self.claims[source.worker][source.buffer] for source in piece.sources]
+                for claim, source in zip(claims, piece.sources, strict=True):
+                    if claim.tensor != symbol or not claim.holds(piece.region):
+                        what = f"at {piece.region} what {source.buffer!r} of worker {source.worker} holds: {claim}"
+                        # What ops make may be equal to what other ops make; two inputs are not.
+                        is_wrong = {claim.tensor, symbol} <= set(self._whole.graph.inputs)
+                        self._fail(worker, step, target.name, what, f"{target.tensor}{piece.region}", is_wrong=is_wrong)
+                self._pieces[key] = self._joined(worker, step, piece.region, claims)
+            kinds.setdefault(
+                self._pieces[key], f"from worker {', '.join(str(source.worker) for source in piece.sources)}"
+            )
         if missing:
             self._fail(worker, step, target.name, f"nothing at {missing[0]}", f"{target.tensor}{missing[0]}")
         if len(kinds) != 1:

@@ -102,10 +102,11 @@ class Whole:
         self.graph = graph
         self.descriptions = descriptions
         self._kinds: dict[Hashable, int] = {}
+        self._held: dict[int, tuple[np.ndarray, Num | Literal]] = {}
         self._described: dict[int, tuple[Described | None, ...]] = {}
         self._by_rule: dict[int, bool] = {}
         self._constants: dict[str, Num | Literal] = {
-            name: held(value) for name, value in graph.constants.items() if value is not None
+            name: self.held(value) for name, value in graph.constants.items() if value is not None
         }
         self._symbols: dict[str, Symbol] = {}
         self.ops: dict[str, Known] = {}
@@ -120,6 +121,12 @@ class Whole:
                     self._symbols[name] = symbol
         for name, tensor in graph.tensors.items():
             self.sizes.setdefault(self.symbol(name), tensor)
+
+    def held(self, value: np.ndarray) -> Num | Literal:
+        """What a constant array is; the same array is looked at once."""
+        if id(value) not in self._held:
+            self._held[id(value)] = value, held(value)
+        return self._held[id(value)][1]
 
     def symbol(self, name: str) -> Symbol:
         """What stands for a tensor."""
@@ -158,7 +165,7 @@ class Whole:
             node.output_shapes,
             node.input_dtypes,
             node.output_dtypes,
-            tuple(None if value is None else held(value) for value in node.constants),
+            tuple(None if value is None else self.held(value) for value in node.constants),
         )
         return self._kinds.setdefault(key, len(self._kinds))
 

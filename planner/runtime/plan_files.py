@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # ships no types
 from onnx import ModelProto
@@ -160,13 +161,14 @@ def check_stated(folder: PlanFolder, program: Program) -> None:
 
 
 def _worker_models(paths: Sequence[Path], progress: Progress) -> Iterator[WorkerModel]:
+    seen: dict[Hashable, Any] = {}
     for number, path in enumerate(paths, start=1):
         progress(f"reading worker {number} of {len(paths)}")
-        yield _worker_model(path)
+        yield _worker_model(path, seen)
 
 
-def _worker_model(path: Path) -> WorkerModel:
+def _worker_model(path: Path, seen: dict[Hashable, Any]) -> WorkerModel:
     try:
-        return read_worker_model(ModelProto.FromString(read_regular(path)))
+        return read_worker_model(ModelProto.FromString(read_regular(path)), seen)
     except DecodeError:
         raise ModelError(f"{path} is not an ONNX model") from None
