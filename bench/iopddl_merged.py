@@ -70,21 +70,27 @@ class Merged:
             into[node], strategies[node] = into[other], strategy[strategies[other]]
         return list(zip(into, strategies, strict=True))
 
-    def drop_dominated(self, usages: dict[int, Ints]) -> None:
-        """Takes out values that another one of the same node may stand for everywhere, and merges what that allows.
+    def drop(self, usages: dict[int, Ints], fits: dict[int, NDArray[np.bool_]]) -> None:
+        """Takes out values, and merges what that allows: some, and those that another one may stand for everywhere.
 
         Args:
             usages: of each node left that takes memory, what it takes, shape [intervals, values].
+            fits: of the same, which values there may be.
+
+        Raises:
+            InfeasibleError: none is left of a node.
         """
         for node in self.left():
-            self._drop_dominated(node, usages)
+            is_kept = self._undominated(node, usages.get(node))
+            self._restrict(node, is_kept & fits[node] if node in fits else is_kept)
         self._merge()
 
-    def _drop_dominated(self, node: int, usages: dict[int, Ints]) -> None:
+    def _undominated(self, node: int, usages: Ints | None) -> NDArray[np.bool_]:
         own, near = self.own[node], self.near[node]
         assert own is not None
+        is_kept = np.ones(len(own), dtype=np.bool_)
         if len(own) == 1 or any(len(own) * table.size > _MOST_COMPARED for table in near.values()):
-            return
+            return is_kept
         # What the value of a row costs more than that of a column, at most.
         more = own[:, None] - own[None, :]
         for table in near.values():
@@ -92,17 +98,12 @@ class Merged:
             rows = np.where(table[None, :, :] >= IMPOSSIBLE, -IMPOSSIBLE, rows).max(axis=2)
             more = np.clip(more + rows, -IMPOSSIBLE, IMPOSSIBLE)
         may = more <= 0
-        if node in usages:
-            takes = usages[node]
-            for row in takes:
-                may &= row[:, None] <= row[None, :]
-        is_kept = np.ones(len(own), dtype=np.bool_)
+        for row in () if usages is None else np.unique(usages, axis=0):
+            may &= row[:, None] <= row[None, :]
         np.fill_diagonal(may, False)
         for value in range(len(own)):
             is_kept[value] = not (may[:, value] & is_kept).any()
-        if node in usages:
-            usages[node] = usages[node][:, is_kept]
-        self._restrict(node, is_kept)
+        return is_kept
 
     def _add(self, first: int, second: int, table: Ints) -> None:
         if second in self.near[first]:

@@ -75,8 +75,15 @@ class Prices:
 
     def by_time(self) -> Floats:
         """What a unit costs."""
+        return self._spread(self._here)
+
+    def best_by_time(self) -> Floats:
+        """What a unit costs where the bound is the best so far."""
+        return self._spread(self._best)
+
+    def _spread(self, prices: Floats) -> Floats:
         found = np.zeros(len(self._spare))
-        found[self._times] = self._here / self._limit
+        found[self._times] = prices / self._limit
         return found
 
     def propose(self, cost: float, taken: Ints) -> None:

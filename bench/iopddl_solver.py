@@ -15,9 +15,11 @@ from time import process_time
 from typing import Final, TypeVar
 
 import numpy as np
+from iopddl_branch import Branching
 from iopddl_instance import Instance, Ints
 from iopddl_merged import Merged
 from iopddl_prices import Prices
+from numpy.typing import NDArray
 
 from planner.errors import InfeasibleError
 from planner.search.bound.dual import Dual, Floats
@@ -29,6 +31,12 @@ _PASSES: Final = 2
 """Forward and back, between two changes of prices."""
 _SHARE_OF_PLANS: Final = 0.5
 """Of the time of passes, for plans."""
+_LITTLE: Final = 0.01
+"""Share of values; after so few were dropped no more are looked for."""
+_MOST_GAP_TO_BRANCH: Final = 0.04
+"""Of a plan's cost."""
+_SHARE_OF_BRANCHES: Final = 1.0
+"""Of the time so far, for branching each time that prices have settled."""
 _MOST_CHANCE: Final = 1e-2
 """Of what the best plan costs, shared by all variables, what chance adds to a value at most."""
 _PASSES_BY_CHANCE: Final = 10
@@ -44,6 +52,10 @@ _LAST_ROUNDS: Final = 5
 """From this share of the time on, and in the last rounds, plans are looked for even if prices have not settled."""
 _MOST_SCALE_BITS: Final = 20
 """Prices and what is given are rounded to no smaller parts than this power of two."""
+_PAID_BITS: Final = 58
+"""Of what as much as the limit costs, in finer parts."""
+_FLOAT_BITS: Final = 46
+"""Numbers of so many are added to others and stay integers in floating point."""
 _SUM_BITS: Final = 60
 """No number of the integer bound takes more, so that sums of four are in 64 bits."""
 
@@ -64,8 +76,9 @@ class Memory:
 
     Attributes:
         limit: of the instance.
+        sizes: by variable how many values it has.
         spare: by time, what may be taken; shape [times].
-        rows: by variable its rows: the first time, the first one after, and what is taken by value.
+        rows: by variable, in order and apart: the first time, the first one after, and what is taken by value.
     """
 
     def __init__(self, merged: Merged, instance: Instance) -> None:
@@ -76,33 +89,37 @@ class Memory:
             instance: the nodes.
         """
         numbers = {node: number for number, node in enumerate(merged.left())}
-        sums = _taken_by_variable(merged, instance, numbers)
-        starts = np.unique(np.array([lower for _, lower, _ in sums], dtype=np.int64))
-        spans = [(number, *np.searchsorted(starts, (lower, upper)).tolist()) for number, lower, upper in sums]
+        profiles = _profiles(merged, instance, numbers)
+        starts = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *(times[:-1] for _, times, _ in profiles)]))
         least, most = np.zeros(len(starts) + 1, dtype=np.int64), np.zeros(len(starts) + 1, dtype=np.int64)
-        for (_, first, after), taken in zip(spans, sums.values(), strict=True):
-            for total, value in ((least, int(taken.min())), (most, int(taken.max()))):
-                total[first] += value
-                total[after] -= value
+        places = [np.searchsorted(starts, times) for _, times, _ in profiles]
+        for place, (_, _, taken) in zip(places, profiles, strict=True):
+            for total, value in ((least, taken.min(axis=1)), (most, taken.max(axis=1))):
+                total[place] += np.diff(value, prepend=0, append=0)
         least, most = least.cumsum()[:-1], most.cumsum()[:-1]
         binding = np.flatnonzero(most > instance.limit)
-        rows: dict[tuple[int, int, int], Ints] = {}
-        for (number, first, after), taken in zip(spans, sums.values(), strict=True):
-            first, after = np.searchsorted(binding, (first, after)).tolist()
-            if first < after and taken.min() < taken.max():
-                rows[number, first, after] = rows.get((number, first, after), 0) + taken - taken.min()
+        rows: list[tuple[int, int, int, Ints]] = []
+        for place, (number, _, taken) in zip(places, profiles, strict=True):
+            bounds = np.searchsorted(binding, place)
+            differs = (taken.min(axis=1) < taken.max(axis=1)) & (bounds[:-1] < bounds[1:])
+            for row in np.flatnonzero(differs).tolist():
+                own = taken[row] - taken[row].min()
+                if rows and rows[-1][0] == number and rows[-1][2] == bounds[row] and (rows[-1][3] == own).all():
+                    rows[-1] = (number, rows[-1][1], int(bounds[row + 1]), own)
+                else:
+                    rows.append((number, int(bounds[row]), int(bounds[row + 1]), own))
         # Of times at which the same rows are alive, the one with the least to spare counts.
-        edges = np.unique(np.array([0, *(time for _, first, after in rows for time in (first, after))], dtype=np.int64))
+        edges = np.unique(np.array([0, *(time for _, *span, _ in rows for time in span)], dtype=np.int64))
         edges = edges[edges < len(binding)]
         spare = instance.limit - least[binding]
         self.limit = instance.limit
         self.spare: Ints = np.minimum.reduceat(spare, edges) if len(binding) else spare
         self.rows: list[list[tuple[int, int, Ints]]] = [[] for _ in numbers]
-        for (number, first, after), taken in rows.items():
+        for number, first, after, own in rows:
             begin, end = np.searchsorted(edges, (first, after)).tolist()
-            self.rows[number].append((begin, end, taken))
-        sizes = [len(strategies) for strategies in (merged.own[node] for node in numbers) if strategies is not None]
-        self._starts = np.concatenate([[0], np.cumsum(sizes)])
+            self.rows[number].append((begin, end, own))
+        self.sizes = [len(costs) for costs in (merged.own[node] for node in numbers) if costs is not None]
+        self._starts = np.concatenate([[0], np.cumsum(self.sizes)])
         flat = [(number, begin, end, taken) for number, own in enumerate(self.rows) for begin, end, taken in own]
         self._begin = np.array([begin for _, begin, _, _ in flat], dtype=np.int64)
         self._end = np.array([end for _, _, end, _ in flat], dtype=np.int64)
@@ -121,6 +138,35 @@ class Memory:
         """By variable what it takes, shape [rows, values]."""
         return {number: np.stack([row[2] for row in rows]) for number, rows in enumerate(self.rows) if rows}
 
+    def fitting(self) -> dict[int, NDArray[np.bool_]]:
+        """By variable that takes memory, which values are within the limit where all others take their least."""
+        return {
+            number: np.logical_and.reduce([own <= self.spare[begin:end].min() for begin, end, own in rows])
+            for number, rows in enumerate(self.rows)
+            if rows
+        }
+
+    def may_be(self, kept: Sequence[Ints]) -> list[NDArray[np.bool_]] | None:
+        """By variable which of these values may be in a plan of these values; None where there is no plan."""
+        is_kept = np.zeros(int(self._starts[-1]), dtype=np.bool_)
+        is_kept[np.concatenate([start + own for start, own in zip(self._starts[:-1].tolist(), kept, strict=True)])] = 1
+        if not len(self._first):
+            return [np.ones(len(own), dtype=np.bool_) for own in kept]
+        least = np.minimum.reduceat(np.where(is_kept[self._cell], self._taken, self._taken.max()), self._first)
+        spare = self.spare - self._over_time(least)
+        if spare.min() < 0:
+            return None
+        within = _least_of_ranges(spare, self._begin, self._end)
+        is_kept[self._cell[self._taken > (least + within)[self._row]]] = 0
+        return [mask[own] for mask, own in zip(np.split(is_kept, self._starts[1:-1]), kept, strict=True)]
+
+    def _over_time(self, taken: Ints) -> Ints:
+        """By time what rows take in all, each of them so much."""
+        change = np.zeros(len(self.spare) + 1, dtype=np.int64)
+        np.add.at(change, self._begin, taken)
+        np.subtract.at(change, self._end, taken)
+        return change.cumsum()[:-1]
+
     def priced(self, prices: Numbers) -> Numbers:
         """What all values of all variables take, at a price for each time; flat, of the prices' type."""
         until = np.concatenate([np.zeros(1, dtype=prices.dtype), prices.cumsum()])
@@ -128,28 +174,67 @@ class Memory:
         np.add.at(found, self._cell, self._taken * (until[self._end] - until[self._begin])[self._row])
         return found
 
+    def worth(self, prices: Ints, finer: int) -> int:
+        """What may be taken costs at prices in parts of ``2**finer``, rounded up."""
+        found = sum(int(prices[time]) * int(self.spare[time]) for time in np.flatnonzero(prices))
+        return -(-found >> finer)
+
     def split(self, flat: Numbers) -> list[Numbers]:
         """By variable."""
         return np.split(flat, self._starts[1:-1])
 
     def taken(self, values: Sequence[int]) -> Ints:
         """By time what values take, shape [times]."""
-        change = np.zeros(len(self.spare) + 1, dtype=np.int64)
-        own = self._taken[self._first + np.array(values, dtype=np.int64)[self._variable]]
-        np.add.at(change, self._begin, own)
-        np.add.at(change, self._end, -own)
-        return change.cumsum()[:-1]
+        return self._over_time(self._taken[self._first + np.array(values, dtype=np.int64)[self._variable]])
 
 
-def _taken_by_variable(merged: Merged, instance: Instance, numbers: dict[int, int]) -> dict[tuple[int, int, int], Ints]:
-    """By variable, lower and upper time: what all nodes merged into it take within that interval, by value."""
-    sums: dict[tuple[int, int, int], Ints] = {}
+def _least_of_ranges(numbers: Ints, begin: Ints, end: Ints) -> Ints:
+    """The least of the numbers from each beginning until before each end, of two spans of a power of two."""
+    found = np.empty(len(begin), dtype=np.int64)
+    power = np.frexp(end - begin)[1] - 1
+    least, width = numbers, 1
+    for exponent in range(int(power.max(initial=0)) + 1):
+        if exponent:
+            least, width = np.minimum(least[:-width], least[width:]), width * 2
+        here = power == exponent
+        found[here] = np.minimum(least[begin[here]], least[end[here] - width])
+    return found
+
+
+def _profiles(merged: Merged, instance: Instance, numbers: dict[int, int]) -> list[tuple[int, Ints, Ints]]:
+    """By variable the times at which what its nodes take changes, and what they take from each until the next.
+
+    The last has the shape [times - 1, values].
+    """
+    sums: dict[int, dict[tuple[int, int], Ints]] = {}
     for node, (into, strategies) in enumerate(merged.members()):
         lower, upper = instance.intervals[node].tolist()
         if lower < upper:
-            key = (numbers[into], lower, upper)
-            sums[key] = sums.get(key, 0) + instance.usages[node][strategies]
-    return sums
+            own = sums.setdefault(numbers[into], {})
+            own[lower, upper] = own.get((lower, upper), 0) + instance.usages[node][strategies]
+    found = []
+    for number, own in sums.items():
+        if len(own) == 1:
+            found.append((number, np.array(next(iter(own))), next(iter(own.values()))[None]))
+            continue
+        spans, change = np.array(list(own)), np.array(list(own.values()))
+        times, places = np.unique(spans, return_inverse=True)
+        places = places.reshape(spans.shape)
+        taken = np.zeros((len(times), change.shape[1]), dtype=np.int64)
+        np.add.at(taken, places[:, 0], change)
+        np.subtract.at(taken, places[:, 1], change)
+        found.append((number, times, taken.cumsum(axis=0)[:-1]))
+    return found
+
+
+def _refuse_too_much(memory: Memory) -> None:
+    """Refuses variables whose least is too much.
+
+    Raises:
+        InfeasibleError: at a time it is more than the limit.
+    """
+    if (lacks := -int(memory.spare.min(initial=0))) > 0:
+        raise InfeasibleError(f"what nodes take at least, within possible pairs, is {lacks:,} more than the limit")
 
 
 def solve(instance: Instance, until: float, most_rounds: int = sys.maxsize) -> Solved:
@@ -165,11 +250,15 @@ def solve(instance: Instance, until: float, most_rounds: int = sys.maxsize) -> S
     """
     merged = Merged(instance)
     memory = Memory(merged, instance)
-    left = merged.left()
-    merged.drop_dominated({left[number]: taken for number, taken in memory.usages().items()})
-    memory = Memory(merged, instance)
-    if (lacks := -int(memory.spare.min(initial=0))) > 0:
-        raise InfeasibleError(f"what nodes take at least, within possible pairs, is {lacks:,} more than the limit")
+    before = sys.maxsize
+    while before - sum(memory.sizes) > before * _LITTLE:
+        before = sum(memory.sizes)
+        _refuse_too_much(memory)
+        left = merged.left()
+        usages = {left[number]: taken for number, taken in memory.usages().items()}
+        merged.drop(usages, {left[number]: fits for number, fits in memory.fitting().items()})
+        memory = Memory(merged, instance)
+    _refuse_too_much(memory)
     search = _Search(merged, memory, until)
     search.run(most_rounds)
     best = search.best
@@ -218,7 +307,7 @@ class _Search:
 
         Plans are looked for once prices have settled: at the first ones proposals are far from plans.
         """
-        exact, looked, passed = -np.inf, 0.0, 0.0
+        exact, looked, passed, branched = -np.inf, 0.0, 0.0, 0
         begun_with = process_time()
         late = begun_with + _LATE * (self._until - begun_with)
         for number in range(most_rounds):
@@ -235,6 +324,10 @@ class _Search:
                 begun = process_time()
                 self._look_for_plans(values)
                 looked += process_time() - begun
+            is_near = self.cost - self.lower <= self.cost * _MOST_GAP_TO_BRANCH or number + 1 == most_rounds
+            if (self._search.settled > branched or number + 1 == most_rounds) and looked and is_near:
+                branched, now = self._search.settled, process_time()
+                self._branch(min(self._until, now + _SHARE_OF_BRANCHES * max(3, now - begun_with)))
             self._search.propose(self._cost_of(values), self._memory.taken(values))
             self._search.change(lower, float(self.cost if self.best is not None else max(1.0, lower, exact)))
             self._prices = self._search.by_time()
@@ -256,28 +349,45 @@ class _Search:
                 break
         return values, self._dual.lower - worth
 
+    def _scaled(self, most_bits: int) -> tuple[int, int, Ints]:
+        """A power of two, and the prices so many times, in finer parts.
+
+        Args:
+            most_bits: of any number.
+
+        Returns:
+            The factor, 0 where numbers are too large; by how many bits prices are finer; the prices.
+        """
+        memory = self._memory
+        largest = np.array([float(own.max()) for own in self._floats])
+        largest += [float(priced.max()) for priced in memory.split(memory.priced(self._prices))]
+        for pair in self._dual.pairs:
+            largest[pair.first] += np.abs(pair.to_first).max()
+            largest[pair.second] += np.abs(pair.to_second).max()
+        # No value takes more than the limit, so that all that is paid is in 64 bits.
+        paid = int(max(float(self._prices.sum()) * memory.limit, self.cost)).bit_length()
+        most_bits -= int(max(self._capped, largest.max())).bit_length()
+        bits = min(_MOST_SCALE_BITS, most_bits, _PAID_BITS - paid)
+        if bits < 0:
+            return 0, 0, np.zeros(0, dtype=np.int64)
+        finer = _PAID_BITS - bits - paid
+        return 1 << bits, finer, np.rint(self._prices * (1 << bits) * (1 << finer)).astype(np.int64)
+
     def _exact_lower(self) -> int:
         """The bound of what the passes have given and of the prices, both rounded to parts of a power of two.
 
         Whatever they are, the sum of minima is a bound: so integers are as good, and nothing is lost to rounding.
         """
-        memory, pairs = self._memory, self._dual.pairs
-        largest = np.array([float(own.max()) for own in self._floats])
-        largest += [float(priced.max()) for priced in memory.split(memory.priced(self._prices))]
-        for pair in pairs:
-            largest[pair.first] += np.abs(pair.to_first).max()
-            largest[pair.second] += np.abs(pair.to_second).max()
-        bits = min(_MOST_SCALE_BITS, _SUM_BITS - int(max(self._capped, largest.max())).bit_length())
-        if bits < 0:
+        scale, finer, prices = self._scaled(_SUM_BITS)
+        if not scale:
             return 0
-        scale = 1 << bits
-        prices = np.rint(self._prices * scale).astype(np.int64)
-        total = -sum(price * spare for price, spare in zip(prices.tolist(), memory.spare.tolist(), strict=True))
+        memory = self._memory
+        total = -memory.worth(prices, finer)
         own = [
             np.minimum(costs, self._capped) * scale + more
-            for costs, more in zip(self._own, memory.split(memory.priced(prices)), strict=True)
+            for costs, more in zip(self._own, memory.split(memory.priced(prices) >> finer), strict=True)
         ]
-        for pair, (_, _, table) in zip(pairs, self._pairs, strict=True):
+        for pair, (_, _, table) in zip(self._dual.pairs, self._pairs, strict=True):
             to_first = np.rint(pair.to_first * scale).astype(np.int64)
             to_second = np.rint(pair.to_second * scale).astype(np.int64)
             own[pair.first] += to_first
@@ -286,6 +396,24 @@ class _Search:
         total += sum(int(one.min()) for one in own)
         # Tables are cut off at the cap, so that dearer plans may seem to cost no more than that.
         return int(min(-(-total // scale), self._capped))
+
+    def _branch(self, until: float) -> None:
+        """Branches at the best prices; the best plan is proven where that ends."""
+        self._prices = self._search.best_by_time()
+        self._guess()
+        scale, finer, prices = self._scaled(_FLOAT_BITS)
+        if not scale or self.best is None:
+            return
+        tables = [(one, other, np.minimum(table, self._capped) * float(scale)) for one, other, table in self._pairs]
+        dual = Dual([np.minimum(own, self._capped) * float(scale) for own in self._own], tables)
+        for pair, old in zip(dual.pairs, self._dual.pairs, strict=True):
+            pair.to_first, pair.to_second = old.to_first * scale, old.to_second * scale
+        branching = Branching(dual, scale, self._memory, (prices, finer), self._cost_of, self._consider)
+        self.lower = max(self.lower, branching.run(until))
+
+    def _consider(self, values: list[int]) -> int:
+        self._look_at(values)
+        return self.cost
 
     def _look_for_plans(self, proposed: Sequence[int]) -> None:
         """Takes what passes propose, what they do where chance breaks ties, and the best plan mixed with both."""
