@@ -37,6 +37,7 @@ class Merged:
         self.kept: list[Ints] = [np.arange(len(costs)) for costs in instance.costs]
         self._sizes = [len(costs) for costs in instance.costs]
         self._merges: list[tuple[int, int, Ints]] = []
+        self._changed = set(range(len(self.own)))
         for (first, second), table in zip(instance.edges.tolist(), instance.tables, strict=True):
             self._add(first, second, table)
         self._queue = deque((one, other) for one, near in enumerate(self.near) for other in near if one < other)
@@ -73,6 +74,8 @@ class Merged:
     def drop(self, usages: dict[int, Ints], fits: dict[int, NDArray[np.bool_]]) -> None:
         """Takes out values, and merges what that allows: some, and those that another one may stand for everywhere.
 
+        Values are compared where a node or a table of it has changed since they were last.
+
         Args:
             usages: of each node left that takes memory, what it takes, shape [intervals, values].
             fits: of the same, which values there may be.
@@ -80,9 +83,12 @@ class Merged:
         Raises:
             InfeasibleError: none is left of a node.
         """
+        changed, self._changed = self._changed, set()
         for node in self.left():
-            is_kept = self._undominated(node, usages.get(node))
-            self._restrict(node, is_kept & fits[node] if node in fits else is_kept)
+            if node in changed:
+                self._restrict(node, self._undominated(node, usages.get(node)) & fits.get(node, np.bool_(True)))
+            elif node in fits:
+                self._restrict(node, fits[node])
         self._merge()
 
     def _undominated(self, node: int, usages: Ints | None) -> NDArray[np.bool_]:
@@ -96,12 +102,14 @@ class Merged:
         for table in near.values():
             rows = table[:, None, :] - table[None, :, :]
             rows = np.where(table[None, :, :] >= IMPOSSIBLE, -IMPOSSIBLE, rows).max(axis=2)
-            more = np.clip(more + rows, -IMPOSSIBLE, IMPOSSIBLE)
+            more = np.maximum(np.minimum(more + rows, IMPOSSIBLE), -IMPOSSIBLE)  # as np.clip, whose call takes longer
         may = more <= 0
-        for row in () if usages is None else np.unique(usages, axis=0):
+        if usages is not None and len(usages) > 1:
+            usages = np.unique(usages, axis=0)
+        for row in () if usages is None else usages:
             may &= row[:, None] <= row[None, :]
         np.fill_diagonal(may, False)
-        for value in range(len(own)):
+        for value in np.flatnonzero(may.any(axis=0)).tolist():
             is_kept[value] = not (may[:, value] & is_kept).any()
         return is_kept
 
@@ -118,6 +126,7 @@ class Merged:
         if not is_kept.any():
             raise InfeasibleError(f"every strategy of node {node} is impossible with those of its neighbours")
         self.own[node], self.kept[node] = own[is_kept], self.kept[node][is_kept]
+        self._changed.update((node, *self.near[node]))
         for other, table in list(self.near[node].items()):
             self.near[node][other] = table[is_kept]
             self.near[other][node] = self.near[node][other].T
@@ -143,11 +152,26 @@ class Merged:
                 self._join(one, other, possible.argmax(axis=0))
             elif len(self.near[one][other]) == 1 or len(self.near[other][one]) == 1:
                 self._settle(one, other)
+        self._gather()
+
+    def _gather(self) -> None:
+        """Makes one of all nodes without a choice; nothing is between them and others."""
+        settled = [
+            node for node, own in enumerate(self.own) if own is not None and len(own) == 1 and not self.near[node]
+        ]
+        for node in settled[1:]:
+            own, into = self.own[node], self.own[settled[0]]
+            assert own is not None
+            assert into is not None
+            strategy = np.full(self._sizes[settled[0]], self.kept[node][0])
+            self._merges.append((node, settled[0], strategy))
+            self.own[settled[0]], self.own[node] = np.minimum(into + own, IMPOSSIBLE), None
 
     def _settle(self, one: int, other: int) -> None:
         """A table of a node with one value is a cost of the other node."""
         table = self.near[one][other]
         node = other if len(table) == 1 else one
+        self._changed.add(node)
         own = self.own[node]
         assert own is not None
         self.own[node] = np.minimum(own + table.ravel(), IMPOSSIBLE)
@@ -171,6 +195,7 @@ class Merged:
             del self.near[other][node]
             self._add(into, other, more[values])
             self._queue.append((into, other))
+        self._changed.update((into, *self.near[node]))
         self.near[node] = {}
         self.own[node] = None
         costs = self.own[into]

@@ -8,6 +8,7 @@ variable; of the best plan and of what is proposed the cheapest mixture by varia
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -89,34 +90,33 @@ class Memory:
             instance: the nodes.
         """
         numbers = {node: number for number, node in enumerate(merged.left())}
-        profiles = _profiles(merged, instance, numbers)
-        starts = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *(times[:-1] for _, times, _ in profiles)]))
-        least, most = np.zeros(len(starts) + 1, dtype=np.int64), np.zeros(len(starts) + 1, dtype=np.int64)
-        places = [np.searchsorted(starts, times) for _, times, _ in profiles]
-        for place, (_, _, taken) in zip(places, profiles, strict=True):
-            for total, value in ((least, taken.min(axis=1)), (most, taken.max(axis=1))):
-                total[place] += np.diff(value, prepend=0, append=0)
-        least, most = least.cumsum()[:-1], most.cumsum()[:-1]
-        binding = np.flatnonzero(most > instance.limit)
+        owner, since, until, pieces = _profiles(merged, instance, numbers)
+        starts = np.unique(since)
+        lengths = np.array([len(taken) for taken in pieces], dtype=np.int64)
+        cells = np.concatenate([*pieces, np.zeros(0, dtype=np.int64)])
+        first = np.cumsum(lengths) - lengths
+        least: Ints = np.minimum.reduceat(cells, first) if pieces else cells
+        most: Ints = np.maximum.reduceat(cells, first) if pieces else cells
+        places = np.searchsorted(starts, since), np.searchsorted(starts, until)
+        at_least, at_most = (_over_time(*places, taken, len(starts)) for taken in (least, most))
+        binding = np.flatnonzero(at_most > instance.limit)
+        lower, upper = np.searchsorted(binding, places[0]), np.searchsorted(binding, places[1])
         rows: list[tuple[int, int, int, Ints]] = []
-        for place, (number, _, taken) in zip(places, profiles, strict=True):
-            bounds = np.searchsorted(binding, place)
-            differs = (taken.min(axis=1) < taken.max(axis=1)) & (bounds[:-1] < bounds[1:])
-            for row in np.flatnonzero(differs).tolist():
-                own = taken[row] - taken[row].min()
-                if rows and rows[-1][0] == number and rows[-1][2] == bounds[row] and (rows[-1][3] == own).all():
-                    rows[-1] = (number, rows[-1][1], int(bounds[row + 1]), own)
-                else:
-                    rows.append((number, int(bounds[row]), int(bounds[row + 1]), own))
+        for piece in np.flatnonzero((least < most) & (lower < upper)).tolist():
+            number, own = int(owner[piece]), pieces[piece] - least[piece]
+            if rows and rows[-1][0] == number and rows[-1][2] == lower[piece] and (rows[-1][3] == own).all():
+                rows[-1] = (number, rows[-1][1], int(upper[piece]), own)
+            else:
+                rows.append((number, int(lower[piece]), int(upper[piece]), own))
         # Of times at which the same rows are alive, the one with the least to spare counts.
         edges = np.unique(np.array([0, *(time for _, *span, _ in rows for time in span)], dtype=np.int64))
         edges = edges[edges < len(binding)]
-        spare = instance.limit - least[binding]
+        spare = instance.limit - at_least[binding]
         self.limit = instance.limit
         self.spare: Ints = np.minimum.reduceat(spare, edges) if len(binding) else spare
         self.rows: list[list[tuple[int, int, Ints]]] = [[] for _ in numbers]
-        for number, first, after, own in rows:
-            begin, end = np.searchsorted(edges, (first, after)).tolist()
+        for number, *span, own in rows:
+            begin, end = np.searchsorted(edges, np.array(span)).tolist()
             self.rows[number].append((begin, end, own))
         self.sizes = [len(costs) for costs in (merged.own[node] for node in numbers) if costs is not None]
         self._starts = np.concatenate([[0], np.cumsum(self.sizes)])
@@ -153,19 +153,12 @@ class Memory:
         if not len(self._first):
             return [np.ones(len(own), dtype=np.bool_) for own in kept]
         least = np.minimum.reduceat(np.where(is_kept[self._cell], self._taken, self._taken.max()), self._first)
-        spare = self.spare - self._over_time(least)
+        spare = self.spare - _over_time(self._begin, self._end, least, len(self.spare))
         if spare.min() < 0:
             return None
         within = _least_of_ranges(spare, self._begin, self._end)
         is_kept[self._cell[self._taken > (least + within)[self._row]]] = 0
         return [mask[own] for mask, own in zip(np.split(is_kept, self._starts[1:-1]), kept, strict=True)]
-
-    def _over_time(self, taken: Ints) -> Ints:
-        """By time what rows take in all, each of them so much."""
-        change = np.zeros(len(self.spare) + 1, dtype=np.int64)
-        np.add.at(change, self._begin, taken)
-        np.subtract.at(change, self._end, taken)
-        return change.cumsum()[:-1]
 
     def priced(self, prices: Numbers) -> Numbers:
         """What all values of all variables take, at a price for each time; flat, of the prices' type."""
@@ -185,7 +178,16 @@ class Memory:
 
     def taken(self, values: Sequence[int]) -> Ints:
         """By time what values take, shape [times]."""
-        return self._over_time(self._taken[self._first + np.array(values, dtype=np.int64)[self._variable]])
+        own = self._taken[self._first + np.array(values, dtype=np.int64)[self._variable]]
+        return _over_time(self._begin, self._end, own, len(self.spare))
+
+
+def _over_time(begin: Ints, end: Ints, taken: Ints, times: int) -> Ints:
+    """By time the sum of what is taken, each of it from its beginning until before its end."""
+    change = np.zeros(times + 1, dtype=np.int64)
+    np.add.at(change, begin, taken)
+    np.subtract.at(change, end, taken)
+    return change.cumsum()[:-1]
 
 
 def _least_of_ranges(numbers: Ints, begin: Ints, end: Ints) -> Ints:
@@ -201,30 +203,38 @@ def _least_of_ranges(numbers: Ints, begin: Ints, end: Ints) -> Ints:
     return found
 
 
-def _profiles(merged: Merged, instance: Instance, numbers: dict[int, int]) -> list[tuple[int, Ints, Ints]]:
-    """By variable the times at which what its nodes take changes, and what they take from each until the next.
+def _profiles(merged: Merged, instance: Instance, numbers: dict[int, int]) -> tuple[Ints, Ints, Ints, list[Ints]]:
+    """What the nodes of variables take between two times at which that changes, by variable and time.
 
-    The last has the shape [times - 1, values].
+    Returns:
+        Of each such span the variable's number, the first time, the one after the last, and what is taken by value.
     """
     sums: dict[int, dict[tuple[int, int], Ints]] = {}
+    intervals = instance.intervals.tolist()
     for node, (into, strategies) in enumerate(merged.members()):
-        lower, upper = instance.intervals[node].tolist()
+        lower, upper = intervals[node]
         if lower < upper:
             own = sums.setdefault(numbers[into], {})
             own[lower, upper] = own.get((lower, upper), 0) + instance.usages[node][strategies]
-    found = []
+    spans: list[tuple[int, int, int]] = []
+    pieces: list[Ints] = []
     for number, own in sums.items():
         if len(own) == 1:
-            found.append((number, np.array(next(iter(own))), next(iter(own.values()))[None]))
+            ((lower, upper), taken), *_ = own.items()
+            spans.append((number, lower, upper))
+            pieces.append(taken)
             continue
-        spans, change = np.array(list(own)), np.array(list(own.values()))
-        times, places = np.unique(spans, return_inverse=True)
-        places = places.reshape(spans.shape)
-        taken = np.zeros((len(times), change.shape[1]), dtype=np.int64)
-        np.add.at(taken, places[:, 0], change)
-        np.subtract.at(taken, places[:, 1], change)
-        found.append((number, times, taken.cumsum(axis=0)[:-1]))
-    return found
+        change = np.array(list(own.values()))
+        times, places = np.unique(np.array(list(own)), return_inverse=True)
+        places = places.reshape(len(own), 2)
+        total = np.zeros((len(times), change.shape[1]), dtype=np.int64)
+        np.add.at(total, places[:, 0], change)
+        np.subtract.at(total, places[:, 1], change)
+        edges = times.tolist()
+        spans += [(number, lower, upper) for lower, upper in itertools.pairwise(edges)]
+        pieces += list(total.cumsum(axis=0)[:-1])
+    owner, since, until = np.array(spans, dtype=np.int64).reshape(len(spans), 3).T
+    return owner, since, until, pieces
 
 
 def _refuse_too_much(memory: Memory) -> None:
