@@ -362,10 +362,6 @@ def _place(stated: Value) -> tuple[str, Region]:
     return parts[0].text(), Region(parts[1].counts(), parts[2].counts())
 
 
-def _are_counts(numbers: Sequence[object]) -> bool:
-    return all(type(number) is int and number >= 0 for number in numbers)
-
-
 def _buffer(name: str, place: tuple[str, Region], kind: TypeProto, seen: dict[Hashable, Any]) -> Buffer:
     dtype = dtype_of(kind.tensor_type.elem_type)
     if dtype is None:

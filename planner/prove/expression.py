@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from math import isfinite
 from typing import TypeAlias
 
 from planner.algebra.tiling import Reducer
@@ -201,7 +202,7 @@ class Described:
                 return arguments[0]
             case "*" | "Mul":
                 return _product(arguments)
-            case "/" | "Div" if self.is_float and isinstance(arguments[1], Num) and arguments[1].value:
+            case "/" | "Div" if self.is_float and isinstance(arguments[1], Num) and isfinite(1.0 / arguments[1].value):
                 return scaled(1.0 / arguments[1].value, arguments[0])
             case "/" | "Div":
                 return App(("Div", self.is_float), tuple(arguments))

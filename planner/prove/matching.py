@@ -89,6 +89,9 @@ class _Found:
     """Reduction variables, the local one and the model's."""
     inner: set[int] = field(default_factory=set)
     """Of the model's: those that are not reduced outermost, and so must be whole."""
+    looked_up: set[int] = field(default_factory=set)
+    """Of the model's: those that a value is compared with, and so must be whole: ONNX counts an index below 0 from the
+    end of what it has, so that one op on a part finds other elements there. Parts are proven by their local rules."""
 
     def equate(self, one: Lin, two: Lin, read: Read | None = None) -> None:
         self.equations.append((one, two))
@@ -155,6 +158,8 @@ class Matching:
                 raise MismatchError("it cannot be told where a part lies")
             if two in found.inner and (offsets[two] or rooms[two]):
                 raise MismatchError("a reduction below another function is not whole")
+            if two in found.looked_up and (offsets[two] or rooms[two]):
+                raise MismatchError("it looks an element up in a part")
         for one_lin, two_lin in found.equations:
             if not index.equal(one_lin, index.replaced(two_lin, by, self._space), self._space):
                 raise MismatchError("an element is read from another place")
@@ -307,6 +312,7 @@ class Matching:
                 return True
             case Hit(one, one_index), Hit(two, two_index):
                 found.equate(one_index, two_index)
+                found.looked_up |= set(two_index.variables)
                 return self._pair(one, two, found)
             case Total(one), Total(two):
                 return (

@@ -67,7 +67,7 @@ def held(value: np.ndarray) -> Num | Literal:
         if value.size == 1 or bool(np.all(value == first)):
             return Num(float(first[0]))
     content = np.ascontiguousarray(value)
-    digest = hashlib.sha256(f"{value.dtype}{value.shape}".encode() + content.tobytes()).hexdigest()[:16]
+    digest = hashlib.sha256(f"{value.dtype}{value.shape}".encode() + content.tobytes()).hexdigest()
     return Literal(digest, value)
 
 

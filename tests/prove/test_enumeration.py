@@ -93,6 +93,49 @@ def _shares() -> Iterator[str]:
         yield "\n".join((*parts, "0: m = m[0:2] of Sum: [0:2] 0.p 1.p", "0: give m"))
 
 
+LOOKED_UP = "(float[4,2] x, int64[6] i) => (float[6,2] y) { y = Gather(x, i) }"
+ADDED = """(float[4,2] x, int64[3,1] i, float[3,2] u) => (float[4,2] y) {
+  y = ScatterND <reduction = "add"> (x, i, u) }"""
+
+
+def _looked_up() -> Iterator[str]:
+    """Two workers look any rows up, in any columns; what one finds is given, or the sum. Index -1 is the last row."""
+    rows = [(low, high) for low in range(4) for high in range(low + 1, 5)]
+    for (a, b), (c, d), (e, f) in itertools.product(rows, rows, ((0, 2), (1, 2))):
+        box = f"[0:6, {e}:{f}]"
+        joins = f"of Sum: {box} 0.p 1.p", *([f"of {box} 0.p"] if (c, d) == (0, 4) else [])
+        for join in joins:
+            yield f"""0: x = x[{a}:{b}, {e}:{f}]
+            0: i = i[0:6]
+            0: p = y{box} by Gather (x, i) {{ o0 = Gather(i0, i1) }}
+            1: x = x[{c}:{d}, {e}:{f}]
+            1: i = i[0:6]
+            1: p = y{box} by Gather (x, i) {{ o0 = Gather(i0, i1) }}
+            0: y = y{box} {join}
+            0: give y
+            2: x = x[0:4, 0:2]
+            2: i = i[0:6]
+            2: y = y[0:6, 0:2] by Gather (x, i) {{ o0 = Gather(i0, i1) }}
+            2: give y"""
+
+
+def _added() -> Iterator[str]:
+    """A worker adds what there is to any rows, as any rows of the result."""
+    added = 'o0 = ScatterND <reduction = "add"> (i0, i1, i2)'
+    for low, size, first in itertools.product(range(4), range(1, 5), range(4)):
+        if max(low, first) + size <= 4:
+            yield f"""0: x = x[0:4, 0:2]
+            0: i = i[0:3, 0:1]
+            0: u = u[0:3, 0:2]
+            0: y = y[0:4, 0:2] by ScatterND (x, i, u) {{ {added} }}
+            0: give y
+            1: x = x[{low}:{low + size}, 0:2]
+            1: i = i[0:3, 0:1]
+            1: u = u[0:3, 0:2]
+            1: y = y[{first}:{first + size}, 0:2] by ScatterND (x, i, u) {{ {added} }}
+            1: give y"""
+
+
 JOINED = "(float[2,2] a, float[4,2] b) => (float[6,2] y) { c = Concat <axis = 0> (a, b)  y = Relu(c) }"
 
 
@@ -109,7 +152,9 @@ def _joined() -> Iterator[str]:
 
 
 FAMILIES = {
+    "added": (ADDED, _added, 0),
     "joined": (JOINED, _joined, 0),
+    "looked up": (LOOKED_UP, _looked_up, 0),
     "products": (PRODUCT, _products, 0),
     "windows": (WINDOW, _windows, 0),
     "moved": (MOVED, _moved, 6),

@@ -85,14 +85,15 @@ class ByHand:
         return follow(self.whole, self.program, [WorkerFile(self.bodies, {}) for _ in self.program.workers])
 
     def computes_it(self, draw: np.random.Generator, times: int = 2) -> bool:
-        """Whether it gives what the model gives, on small whole numbers that are drawn."""
+        """Whether it gives what the model gives, on small whole numbers that are drawn; indices are -1 and 0."""
         return all(self._computes_it(draw) for _ in range(times))
 
     def _computes_it(self, draw: np.random.Generator) -> bool:
         graph = self.whole.graph
+        kinds = {name: (graph.tensors[name].shape, graph.tensors[name].dtype.array_dtype) for name in graph.inputs}
         given = {
-            name: draw.integers(-9, 10, graph.tensors[name].shape).astype(graph.tensors[name].dtype.array_dtype)
-            for name in graph.inputs
+            name: draw.integers(*((-1, 1) if dtype.kind == "i" else (-9, 10)), shape).astype(dtype)
+            for name, (shape, dtype) in kinds.items()
         }
         wanted = dict(zip(graph.outputs, ReferenceEvaluator(to_model(graph)).run(None, given), strict=True))
         missing = {name: np.ones(np.shape(value), bool) for name, value in wanted.items()}
