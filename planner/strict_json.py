@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections import Counter
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -43,21 +43,23 @@ class Value:
 
     Args:
         value: as ``json`` reads it.
-        place: where it stands; "" for the whole.
+        inside: the object or the list that it is in; None for the whole.
+        key: its key there, or its number.
     """
 
-    __slots__ = ("_place", "value")
+    __slots__ = ("_inside", "_key", "value")
 
-    def __init__(self, value: Any, place: str = "") -> None:
+    def __init__(self, value: Any, inside: Value | None = None, key: str | int = "") -> None:
         self.value = value
-        self._place = place
+        self._inside = inside
+        self._key = key
 
     def __getitem__(self, key: str) -> Value:
         """A member of an object."""
         members = self._expect(dict, "an object")
         if key not in members:
             raise JsonError(f"{self._place or 'it'} lacks {key!r}")
-        return Value(members[key], self._inner(key))
+        return Value(members[key], self, key)
 
     def get(self, key: str) -> Value | None:
         """A member of an object; None if it is absent or null."""
@@ -67,11 +69,11 @@ class Value:
 
     def members(self) -> dict[str, Value]:
         """The members of an object."""
-        return {key: Value(value, self._inner(key)) for key, value in self._expect(dict, "an object").items()}
+        return {key: Value(value, self, key) for key, value in self._expect(dict, "an object").items()}
 
     def values(self) -> list[Value]:
         """The values of a list."""
-        return [Value(value, f"{self._place}[{number}]") for number, value in enumerate(self._expect(list, "a list"))]
+        return [Value(value, self, number) for number, value in enumerate(self._expect(list, "a list"))]
 
     def text(self) -> str:
         """A text."""
@@ -94,9 +96,10 @@ class Value:
 
     def count(self, least: int = 0) -> int:
         """A whole number that is not negative, or at least some other one."""
-        if self.integer() < least:
+        count = self.integer()
+        if count < least:
             self._stands(f"a whole number of at least {least}")
-        return self.integer()
+        return count
 
     def counts(self, least: int = 0) -> tuple[int, ...]:
         """A list of such numbers."""
@@ -132,9 +135,16 @@ class Value:
         shown = f" ({_shown(json.dumps(self.value))})" if not isinstance(self.value, dict | list | type(None)) else ""
         raise JsonError(f"{self._place or 'it'} is {kind or 'a number'}{shown}, not {wanted}")
 
-    def _inner(self, key: str) -> str:
-        shown = _shown(key if key.isprintable() else repr(key))
-        return f"{self._place}.{shown}" if self._place else shown
+    @property
+    def _place(self) -> str:
+        """Where it stands; "" for the whole."""
+        if self._inside is None:
+            return ""
+        around = self._inside._place
+        if isinstance(self._key, int):
+            return f"{around}[{self._key}]"
+        shown = _shown(self._key if self._key.isprintable() else repr(self._key))
+        return f"{around}.{shown}" if around else shown
 
 
 def parse_json(content: str | bytes, *, most_values: int = 5_000_000) -> Value:
@@ -180,12 +190,11 @@ def read_json(path: Path) -> Value:
         raise JsonError(error.strerror or "the system does not say why") from None
 
 
-def _members(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    members: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in members:
-            raise JsonError(f"the key {_shown(repr(key))} is there twice")
-        members[key] = value
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        often = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise JsonError(f"the key {_shown(repr(often))} is there twice")
     return members
 
 

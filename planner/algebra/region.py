@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from operator import ge
+from operator import ge, le
 from typing import ClassVar
 
 import numpy as np
@@ -91,7 +91,8 @@ class Region:
 
     def contains(self, other: Region) -> bool:
         """True if every point of ``other`` is in this region."""
-        return other.is_empty or self.intersect(other) == other
+        assert len(self.lo) == len(other.lo), "regions of one index space have one rank"
+        return other.is_empty or (all(map(le, self.lo, other.lo)) and all(map(ge, self.hi, other.hi)))
 
     def hull(self, other: Region) -> Region:
         """The smallest box that holds both; an empty region adds nothing."""
@@ -177,3 +178,14 @@ class Boxes:
 
     def __iter__(self) -> Iterator[Region]:
         return (self.region(worker) for worker in range(self.workers))
+
+
+@lru_cache(maxsize=1 << 16)
+def tile(parts: tuple[Region, ...], whole: Region) -> bool:
+    """Whether boxes, none of them empty, lie in a region and cover it, each of its elements once."""
+    if any(part.rank != whole.rank or part.is_empty or not whole.contains(part) for part in parts):
+        return False
+    if sum(part.elements for part in parts) != whole.elements:
+        return False
+    boxes = Boxes(np.array([part.lo for part in parts]), np.array([part.hi for part in parts]))
+    return int(boxes.cross_overlap(boxes).sum()) == whole.elements

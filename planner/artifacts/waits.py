@@ -13,11 +13,11 @@ higher one, and no chain of waits can come back to itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TypeAlias
-
-import numpy as np
 
 from planner.artifacts.program import Fetch, Source, Step, WorkerProgram
 
@@ -136,33 +136,47 @@ def data_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
 
 
 def reuse_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
-    """What the steps of each worker wait for, so that nobody still reads what lay where they write."""
+    """What the steps of each worker wait for, so that nobody still reads what lay where they write.
+
+    What the worker has waited for before, for that place, is left out.
+    """
     readers = remote_readers(programs)
     found = []
     for program in programs:
         waits: list[dict[int, int]] = [{} for _ in program.steps]
         others = readers[program.worker]
-        read = [name for name in program.buffers if name in others]
-        if program.arena is not None and read:
-            ready = writers(program)
-            start = np.array([program.arena.offsets[name] for name in read])
-            stop = start + [program.buffers[name].size_bytes for name in read]
-            since = np.array([ready[name] for name in read])
-            counts = np.zeros((len(programs), len(read)), np.int64)
-            for index, name in enumerate(read):
-                for other, count in others[name].items():
-                    counts[other, index] = count
-            for number, step in enumerate(program.steps):
-                for name in outputs_of(step):
+        if program.arena is not None and others:
+            read: list[tuple[int, int, Mapping[int, int]]] = []
+            """By place, disjoint: what others still read of what lies there."""
+            for number, names in enumerate([(*program.loaded, *program.fixed), *map(outputs_of, program.steps)]):
+                for name in names:
                     lo = program.arena.offsets[name]
                     hi = lo + program.buffers[name].size_bytes
-                    over = np.nonzero((start < hi) & (stop > lo) & (since <= number))[0]
-                    if over.size:
-                        for other, count in enumerate(counts[:, over].max(axis=1).tolist()):
-                            if count:
-                                waits[number][other] = max(count, waits[number].get(other, 0))
+                    first = bisect_right(read, lo, key=itemgetter(1))
+                    last = bisect_left(read, hi, key=itemgetter(0))
+                    over = read[first:last]
+                    now = others.get(name, {})
+                    if number:
+                        waits[number - 1] = _most([waits[number - 1], *(counts for _, _, counts in over)])
+                    else:
+                        now = _most([now, *(counts for _, _, counts in over)])
+                    read[first:last] = [
+                        *((start, lo, counts) for start, _, counts in over[:1] if start < lo),
+                        *([(lo, hi, now)] if now else ()),
+                        *((hi, stop, counts) for _, stop, counts in over[-1:] if stop > hi),
+                    ]
         found.append(tuple(waits))
     return tuple(found)
+
+
+def _most(counts: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    """By worker the largest of several counts."""
+    found: dict[int, int] = {}
+    for one in counts:
+        for worker, count in one.items():
+            if count > found.get(worker, 0):
+                found[worker] = count
+    return found
 
 
 def joined_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
@@ -172,8 +186,8 @@ def joined_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
         seen: dict[int, int] = {}
         waits: list[Mapping[int, int]] = []
         for one, other in zip(data, reuse, strict=True):
-            wanted = {worker: max(one.get(worker, 0), other.get(worker, 0)) for worker in sorted({*one, *other})}
-            new = {worker: count for worker, count in wanted.items() if count > seen.get(worker, 0)}
+            wanted = sorted(_most([one, other]).items())
+            new = {worker: count for worker, count in wanted if count > seen.get(worker, 0)}
             seen.update(new)
             waits.append(new)
         found.append(tuple(waits))

@@ -291,7 +291,9 @@ def _check_calls(program: WorkerProgram, bodies: Mapping[str, FunctionProto], mo
 
 def _refuse_external(model: ModelProto) -> None:
     """Refuses external data anywhere, which ONNX Runtime would read from the working directory."""
-    nodes = (*model.graph.node, *(node for function in model.functions for node in function.node))
+    # Of a Fetch numbers and texts are read, and nothing else.
+    own = (node for node in model.graph.node if not fetch_node.is_fetch(node))
+    nodes = (*own, *(node for function in model.functions for node in function.node))
     holders = tuple(external_holders(nodes))
     if holders:
         raise ModelError(
@@ -349,12 +351,14 @@ def _arena(stated: Value) -> Arena:
     return Arena(stated["size_bytes"].count(), offsets, stated["workspace_bytes"].count())
 
 
+def _are_counts(numbers: Sequence[object]) -> bool:
+    return all(type(number) is int and number >= 0 for number in numbers)
+
+
 def _place(stated: Value) -> tuple[str, Region]:
     """Of which tensor a buffer holds a part, and which."""
     match stated.value:
-        case [str(tensor), list(lo), list(hi)] if len(lo) == len(hi) and all(
-            type(n) is int and n >= 0 for n in lo + hi
-        ):
+        case [str(tensor), list(lo), list(hi)] if len(lo) == len(hi) and _are_counts(lo + hi):
             return sys.intern(tensor), Region(tuple(lo), tuple(hi))
     parts = stated.values()  # and then what is wrong
     if len(parts) != 3 or len(parts[1].counts()) != len(parts[2].counts()):

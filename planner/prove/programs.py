@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
 from onnx import FunctionProto
 
-from planner.algebra.region import Region, index_space
+from planner.algebra.region import Region, index_space, tile
 from planner.algebra.tiling import Reducer
-from planner.artifacts.program import Buffer, Fetch, Program, Segment, Step
+from planner.artifacts.program import Buffer, Fetch, Piece, Program, Segment, Step
 from planner.graph.model import DType, Graph
-from planner.prove.claims import Claim, Partial, Place
+from planner.prove.claims import Claim, Partial, Place, Symbol
 from planner.prove.expression import Num, UnprovenError
 from planner.prove.functions import FunctionProof, Template, Value, kind_of, read_function
 from planner.prove.matching import Literal
 from planner.prove.placing import Spot
 from planner.prove.result import Fault, Proof
-from planner.prove.whole import Whole, held
+from planner.prove.whole import Known, Whole, held
 
 _MOST_ALIKE = 64
 """So many calls that are alike but for their places are tried, at most."""
@@ -90,6 +90,9 @@ class _Walk:
         self._templates: dict[Hashable, list[_Followed]] = {}
         self._pieces: dict[Hashable, Partial | None] = {}
         """What pieces bring, by identity: readers share them, and the program keeps them."""
+        self._wirings: dict[tuple[str, ...], tuple[Hashable, dict[Hashable, int]]] = {}
+        self._together: dict[tuple[int, ...], tuple[list[Partial], Partial | str | None]] = {}
+        """What contributions are together, by identity: calls that are alike share theirs."""
         self.fetches = 0
         self.functions = 0
         self._graphs: dict[Hashable, Graph] = {}
@@ -129,10 +132,10 @@ class _Walk:
             self._fail(worker, None, buffer.name, f"{buffer.region} of {buffer.dtype.value}", f"a part of {space}")
         self.claims[worker][buffer.name] = self._stated(buffer)
 
-    def _stated(self, buffer: Buffer) -> Claim:
+    def _stated(self, buffer: Buffer, partial: Partial | None = None) -> Claim:
         """What a buffer says that it holds."""
         lo = buffer.region.lo if buffer.shape else ()
-        return Claim(self._whole.symbol(buffer.tensor), lo, buffer.shape)
+        return Claim(self._whole.symbol(buffer.tensor), lo, buffer.shape, partial)
 
     def _collect(self) -> None:
         held_by: dict[str, list[Region]] = {name: [] for name in self._program.outputs}
@@ -176,7 +179,8 @@ class _Walk:
     def _try(self, worker: int, step: Step) -> bool:
         """Follows a step, if all that it reads is known."""
         if isinstance(step, Fetch):
-            if any(source.buffer not in self.claims[source.worker] for source in step.sources):
+            sources = (source for piece in step.pieces for source in piece.sources)
+            if any(source.buffer not in self.claims[source.worker] for source in sources):
                 return False
             self._fetch(worker, step)
         else:
@@ -187,45 +191,38 @@ class _Walk:
         self.fetches += 1
         target = self._program.workers[worker].buffers[step.target]
         symbol = self._whole.symbol(target.tensor)
-        kinds: dict[Partial | None, str] = {}
-        missing: tuple[Region, ...] = (target.region,)
-        for piece in step.pieces:
-            if not target.region.contains(piece.region):
-                self._fail(worker, step, target.name, f"a piece {piece.region}", f"pieces of {target.region}")
-            before = sum(one.elements for one in missing)
-            missing = tuple(rest for one in missing for rest in one.subtract(piece.region))
-            if before - sum(one.elements for one in missing) != piece.region.elements:
-                self._fail(worker, step, target.name, f"{piece.region} twice", "each element once")
-            key = id(piece), symbol, step.reducer
-            if key not in self._pieces:
-                claims = [self.claims[source.worker][source.buffer] for source in piece.sources]
-                for claim, source in zip(claims, piece.sources, strict=True):
-                    if claim.tensor != symbol or not claim.holds(piece.region):
-                        what = f"at {piece.region} what {source.buffer!r} of worker {source.worker} holds: {claim}"
-                        # What ops make may be equal to what other ops make; two inputs are not.
-                        is_wrong = {claim.tensor, symbol} <= set(self._whole.graph.inputs)
-                        self._fail(worker, step, target.name, what, f"{target.tensor}{piece.region}", is_wrong=is_wrong)
-                self._pieces[key] = self._joined(worker, step, piece.region, claims)
-            kinds.setdefault(
-                self._pieces[key], f"from worker {', '.join(str(source.worker) for source in piece.sources)}"
+        regions = tuple([piece.region for piece in step.pieces])
+        if not tile(regions, target.region):
+            told = f"pieces {', '.join(map(str, regions))}"
+            self._fail(worker, step, target.name, told, f"{target.region}, each element once")
+        brought = [self._brought(worker, step, piece, symbol) for piece in step.pieces]
+        partial = brought[0]
+        if any(one is not partial and one != partial for one in brought):
+            told = "; ".join(
+                f"from worker {', '.join(str(source.worker) for source in piece.sources)} "
+                f"{'all of it' if one is None else self._stated(target, one)}"
+                for one, piece in dict(zip(brought, step.pieces, strict=True)).items()
             )
-        if missing:
-            self._fail(worker, step, target.name, f"nothing at {missing[0]}", f"{target.tensor}{missing[0]}")
-        if len(kinds) != 1:
-            told = [
-                f"{source} {'all of it' if one is None else Claim(symbol, target.region.lo, target.shape, one)}"
-                for one, source in kinds.items()
-            ]
-            self._fail(worker, step, target.name, "; ".join(told), "all of it, or the same part everywhere")
-        own = sum(
-            piece.region.elements * target.dtype.item_bytes
-            for piece in step.pieces
-            for source in piece.sources
-            if source.worker != worker
-        )
+            self._fail(worker, step, target.name, told, "all of it, or the same part everywhere")
+        own = sum(size for other, size in step.taken_bytes(target.dtype.item_bytes).items() if other != worker)
         if own != step.predicted_bytes:
             self._fail(worker, step, target.name, f"{own} bytes from others", f"{step.predicted_bytes}, as stated")
-        self.claims[worker][target.name] = replace(self._stated(target), partial=next(iter(kinds)))
+        self.claims[worker][target.name] = self._stated(target, partial)
+
+    def _brought(self, worker: int, step: Fetch, piece: Piece, symbol: Symbol) -> Partial | None:
+        """What a piece brings."""
+        key = id(piece), symbol, step.reducer
+        if key not in self._pieces:
+            claims = [self.claims[source.worker][source.buffer] for source in piece.sources]
+            for claim, source in zip(claims, piece.sources, strict=True):
+                if claim.tensor != symbol or not claim.holds(piece.region):
+                    what = f"at {piece.region} what {source.buffer!r} of worker {source.worker} holds: {claim}"
+                    # What ops make may be equal to what other ops make; two inputs are not.
+                    is_wrong = {claim.tensor, symbol} <= set(self._whole.graph.inputs)
+                    should = f"{self._program.workers[worker].buffers[step.target].tensor}{piece.region}"
+                    self._fail(worker, step, step.target, what, should, is_wrong=is_wrong)
+            self._pieces[key] = self._joined(worker, step, piece.region, claims)
+        return self._pieces[key]
 
     def _joined(self, worker: int, step: Fetch, region: Region, claims: Sequence[Claim]) -> Partial | None:
         first = claims[0].partial
@@ -238,10 +235,15 @@ class _Walk:
             self._fail(worker, step, step.target, f"final values that are joined, at {region}", "each once")
         if first.reducer is not step.reducer:
             self._fail(worker, step, step.target, f"joined by {step.reducer}", f"by {first.reducer}")
-        together = first.with_others(others)
-        if isinstance(together, str):
-            self._fail(worker, step, step.target, f"at {region}: {together}", "each contribution once")
-        return None if together.is_whole else together
+        key = tuple(map(id, [first, *others]))
+        if key not in self._together:
+            together = first.with_others(others)
+            is_all = isinstance(together, Partial) and together.is_whole
+            self._together[key] = [first, *others], None if is_all else together
+        _, found = self._together[key]
+        if isinstance(found, str):
+            self._fail(worker, step, step.target, f"at {region}: {found}", "each contribution once")
+        return found
 
     def _segment(self, worker: int, step: Segment) -> None:
         program = self._program.workers[worker]
@@ -250,20 +252,17 @@ class _Walk:
         unknown = [name for name in step.ops if name not in self._whole.ops]
         if unknown:
             self._fail(worker, step, step.outputs[0], f"a part of op {unknown[0]!r}", "a part of an op of the model")
-        ops = [self._whole.ops[name] for name in step.ops]
-        numbers: dict[Hashable, int] = {}
-
-        def number(symbol: Hashable) -> Hashable:
-            return symbol if isinstance(symbol, Num | Literal) else numbers.setdefault(symbol, len(numbers))
-
-        wiring = tuple((known.kind, tuple(map(number, known.reads)), tuple(map(number, known.makes))) for known in ops)
+        if step.ops not in self._wirings:
+            self._wirings[step.ops] = _wiring([self._whole.ops[name] for name in step.ops])
+        wiring, known_numbers = self._wirings[step.ops]
+        numbers = dict(known_numbers)
         values: list[Value] = []
         told: list[tuple[Hashable, ...]] = []
         for buffer in buffers:
             claim, constant = self.claims[worker].get(buffer.name), self._constants[worker].get(buffer.name)
             if claim is not None:
                 values.append(Value({claim.tensor: claim}, shape=buffer.shape))
-                told.append((number(claim.tensor), claim.lo, claim.shape, buffer.dtype, claim.partial))
+                told.append((_number(claim.tensor, numbers), claim.lo, claim.shape, buffer.dtype, claim.partial))
             elif constant is not None:
                 values.append(Value({}, constant, shape=buffer.shape))
                 told.append((constant, buffer.shape, buffer.dtype))
@@ -272,7 +271,8 @@ class _Walk:
         made = [program.buffers[name] for name in step.outputs]
         stated = [self._stated(buffer) for buffer in made]
         wanted = tuple(
-            (number(one.tensor), one.lo, one.shape, buffer.dtype) for one, buffer in zip(stated, made, strict=True)
+            (_number(one.tensor, numbers), one.lo, one.shape, buffer.dtype)
+            for one, buffer in zip(stated, made, strict=True)
         )
         key = (self._content(function), wiring, tuple(told), wanted)
         found = self.followed.get(key)
@@ -371,6 +371,16 @@ class _Walk:
         maker = self._whole.makers.get(held_in.tensor if held_in else buffer)
         op = op or ("" if maker is None else self._op(maker))
         raise FaultError(Fault(worker, told, buffer, op, holds, should, is_wrong))
+
+
+def _wiring(ops: Sequence[Known]) -> tuple[Hashable, dict[Hashable, int]]:
+    """Kinds of ops, and what they read and make by number; the numbers."""
+    numbers: dict[Hashable, int] = {}
+    return tuple((one.kind, *(_number(name, numbers) for name in (*one.reads, *one.makes))) for one in ops), numbers
+
+
+def _number(symbol: Hashable, numbers: dict[Hashable, int]) -> Hashable:
+    return symbol if isinstance(symbol, Num | Literal) else numbers.setdefault(symbol, len(numbers))
 
 
 def _without_places(told: Sequence[tuple[Hashable, ...]], claims: Sequence[Claim | None]) -> Hashable:

@@ -3,10 +3,10 @@
 import itertools
 
 import numpy as np
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from planner.algebra.region import Boxes, Region
+from planner.algebra.region import Boxes, Region, tile
 
 
 def points(region: Region) -> set[tuple[int, ...]]:
@@ -37,6 +37,20 @@ def test_subtraction_leaves_disjoint_boxes_of_the_rest(pair: tuple[Region, Regio
     rest = one.subtract(other)
     assert set().union(*map(points, rest)) == points(one) - points(other)
     assert sum(box.elements for box in rest) == len(points(one) - points(other))
+
+
+@given(pairs)
+def test_boxes_tile_a_region_if_each_of_its_points_is_in_one(pair: tuple[Region, Region]) -> None:
+    whole, other = pair
+    assume(not whole.is_empty)
+    parts = tuple(box for box in (*whole.subtract(other), whole.intersect(other)) if not box.is_empty)
+    assert tile(parts, whole)
+    assert not tile(parts[1:], whole)
+    assert not tile((*parts, parts[0]), whole)
+    first, last = parts[0], parts[-1]
+    if len(parts) == 2 and first.elements == last.elements:
+        assert not tile((first, first), whole)
+    assert not tile((Region(first.lo, (first.hi[0] + 1, *first.hi[1:])), *parts[1:]), whole)
 
 
 @given(pairs)

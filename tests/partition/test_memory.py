@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from onnx import helper
 
 from planner import opdefs
 from planner.artifacts.program import WorkerProgram
-from planner.artifacts.waits import data_waits, joined_waits, last_reads, levels, stuck
+from planner.artifacts.waits import data_waits, joined_waits, last_local_reads, last_reads, levels, stuck, writers
 from planner.artifacts.worker_model import make_body
 from planner.errors import ModelError
 from planner.graph.model import DType
@@ -154,6 +155,43 @@ def test_a_layout_that_is_wrong_is_refused() -> None:
     assert "does not lie in the arena" in caught.value.facts[0]
     with pytest.raises(ModelError, match="inconsistent"):
         check_programs(program.workers)  # in-place updates of what nobody calls state
+
+
+def test_a_layout_is_refused_if_two_buffers_meet_in_place_and_time() -> None:
+    program = planned(2).program
+    first, *rest = program.workers
+    assert first.arena is not None
+    ready, read, after = writers(first), last_local_reads(first), len(first.steps) + 1
+    always = {*first.collected, *first.loaded, *first.fixed}
+    in_place = {frozenset((pair.current, pair.following)) for pair in program.state}
+    draw = np.random.default_rng(0)
+    refused = []
+    for name in draw.choice([one for one in first.buffers if one not in first.collected], 100):
+        offset = first.arena.offsets[draw.choice(list(first.buffers))]
+        trial = moved(first, str(name), offset)
+        assert trial.arena is not None
+        spans = {
+            one: (
+                trial.arena.offsets[one],
+                trial.arena.offsets[one] + buffer.size_bytes,
+                ready[one],
+                after if one in always else max(ready[one], read.get(one, 0)),
+            )
+            for one, buffer in first.buffers.items()
+        }
+        is_wrong = spans[name][1] > trial.arena.size_bytes or any(
+            a[0] < b[1] and b[0] < a[1] and a[2] <= b[3] and b[2] <= a[3]
+            for (one, a), (other, b) in combinations(spans.items(), 2)
+            if frozenset((first.buffers[one].tensor, first.buffers[other].tensor)) not in in_place or a[0] != b[0]
+        )
+        facts: tuple[str, ...] = ()
+        try:
+            check_programs([trial, *rest], program.state)
+        except ModelError as error:
+            facts = error.facts
+        refused.append(any("in one place" in fact or "does not lie" in fact for fact in facts))
+        assert refused[-1] == is_wrong, (name, offset)
+    assert 0 < sum(refused) < len(refused)
 
 
 def test_writing_over_an_input_is_legal_where_nothing_else_reads_it() -> None:

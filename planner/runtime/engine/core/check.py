@@ -7,12 +7,12 @@ refused, never started.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Sequence
+from heapq import heappop, heappush
 
-import numpy as np
-
-from planner.algebra.region import Boxes, Region
-from planner.artifacts.program import Arena, Fetch, Piece, Segment, Step, WorkerProgram
+from planner.algebra.region import Region, tile
+from planner.artifacts.program import Arena, Fetch, Segment, Step, WorkerProgram
 from planner.artifacts.waits import Waits, data_waits, joined_waits, last_local_reads, needs, outputs_of, stuck, writers
 from planner.errors import ModelError
 from planner.graph.model import StatePair
@@ -30,11 +30,13 @@ def check_programs(programs: Sequence[WorkerProgram], state: Sequence[StatePair]
     """
     findings: list[str] = []
     waits: tuple[Waits, ...] = ()
+    seen: set[Hashable] = set()
+    """Pieces by identity, which readers share, with what is asked of them."""
     if [program.worker for program in programs] != list(range(len(programs))):
         findings.append(f"workers are numbered {[program.worker for program in programs]}")
     else:
         for program in programs:
-            _check_worker(program, programs, findings)
+            _check_worker(program, programs, findings, seen)
         for program in programs:
             if program.arena is not None and not findings:
                 _check_arena(program, program.arena, state, findings)
@@ -45,28 +47,31 @@ def check_programs(programs: Sequence[WorkerProgram], state: Sequence[StatePair]
     return waits
 
 
-def _check_worker(program: WorkerProgram, programs: Sequence[WorkerProgram], findings: list[str]) -> None:
+def _check_worker(
+    program: WorkerProgram, programs: Sequence[WorkerProgram], findings: list[str], seen: set[Hashable]
+) -> None:
     written = set(program.loaded) | set(program.fixed)
     for name in (*program.loaded, *program.fixed, *program.collected):
         if name not in program.buffers:
             findings.append(f"worker {program.worker}: there is no buffer {name!r}")
     for step in program.steps:
         where = f"worker {program.worker}, {describe(step)}"
+        sources = needs(program, step)
         unknown = [
             f"{source.buffer!r} of worker {source.worker}"
-            for source in needs(program, step)
+            for source in sources
             if not 0 <= source.worker < len(programs) or source.buffer not in programs[source.worker].buffers
         ]
         unknown += [repr(name) for name in outputs_of(step) if name not in program.buffers]
         if unknown:
             findings.append(f"{where}: there is no buffer {', '.join(unknown)}")
             continue
-        early = [s.buffer for s in needs(program, step) if s.worker == program.worker and s.buffer not in written]
+        early = [s.buffer for s in sources if s.worker == program.worker and s.buffer not in written]
         findings.extend(f"{where}: reads {name!r} before it is written" for name in early)
         findings.extend(f"{where}: writes {name!r} again" for name in outputs_of(step) if name in written)
         written.update(outputs_of(step))
         if isinstance(step, Fetch):
-            _check_fetch(step, program, programs, where, findings)
+            _check_fetch(step, program, programs, where, findings, seen)
     findings.extend(
         f"worker {program.worker}: {name!r} is collected and never written"
         for name in program.collected
@@ -75,10 +80,19 @@ def _check_worker(program: WorkerProgram, programs: Sequence[WorkerProgram], fin
 
 
 def _check_fetch(
-    fetch: Fetch, program: WorkerProgram, programs: Sequence[WorkerProgram], where: str, findings: list[str]
+    fetch: Fetch,
+    program: WorkerProgram,
+    programs: Sequence[WorkerProgram],
+    where: str,
+    findings: list[str],
+    seen: set[Hashable],
 ) -> None:
     target = program.buffers[fetch.target]
     for piece in fetch.pieces:
+        key = id(piece), target.dtype, fetch.reducer
+        if key in seen:
+            continue
+        seen.add(key)
         if len(piece.sources) != 1 and (fetch.reducer is None or not piece.sources):
             findings.append(f"{where}: the piece {piece.region} has {len(piece.sources)} sources and no reducer")
         for source in piece.sources:
@@ -87,19 +101,12 @@ def _check_fetch(
                 findings.append(f"{where}: {source.buffer!r} is of {held.dtype.value}, not {target.dtype.value}")
             if not _fits(piece.region, held.region):
                 findings.append(f"{where}: the piece {piece.region} leaves {held.region} of {source.buffer!r}")
-    if not all(_fits(piece.region, target.region) for piece in fetch.pieces) or not _tile(fetch.pieces, target.region):
+    if not tile(tuple([piece.region for piece in fetch.pieces]), target.region):
         findings.append(f"{where}: its pieces do not cover {target.region} exactly once")
 
 
 def _fits(inner: Region, outer: Region) -> bool:
     return inner.rank == outer.rank and not inner.is_empty and outer.contains(inner)
-
-
-def _tile(pieces: Sequence[Piece], region: Region) -> bool:
-    if sum(piece.region.elements for piece in pieces) != region.elements:
-        return False
-    boxes = Boxes(np.array([piece.region.lo for piece in pieces]), np.array([piece.region.hi for piece in pieces]))
-    return int(boxes.cross_overlap(boxes).sum()) == region.elements
 
 
 def _check_order(programs: Sequence[WorkerProgram], findings: list[str]) -> tuple[Waits, ...]:
@@ -133,30 +140,44 @@ def _check_arena(program: WorkerProgram, arena: Arena, state: Sequence[StatePair
     findings.extend(f"{where}: {finding}" for finding in outside)
     if outside:
         return
-    names = list(program.buffers)
-    start = np.array([arena.offsets[name] for name in names], dtype=np.int64)
-    stop = start + np.array([program.buffers[name].size_bytes for name in names], dtype=np.int64)
     ready, read = writers(program), last_local_reads(program)
     after = len(program.steps) + 1
     collected, resident = set(program.collected), {*program.loaded, *program.fixed}
-    since = np.array([ready.get(name, after) for name in names])
-    until = np.array([after if name in collected or name in resident else read.get(name, 0) for name in names])
-    until = np.maximum(since, until)
     replaced = {(pair.current, pair.following) for pair in state}
-    for index, name in enumerate(names):
-        shared = (start < stop[index]) & (stop > start[index]) & (since <= until[index]) & (until >= since[index])
-        for other in np.nonzero(shared[:index])[0]:
-            one, two = sorted((names[other], name), key=lambda buffer: ready.get(buffer, after))
-            is_in_place = (
-                (program.buffers[one].tensor, program.buffers[two].tensor) in replaced
-                and one in program.loaded
-                and two in collected
-                and arena.offsets[one] == arena.offsets[two]
-                and program.buffers[one].region == program.buffers[two].region
-                and read.get(one, 0) <= ready.get(two, after)
-            )
-            if not is_in_place:
-                findings.append(f"{where}: buffers {names[other]!r} and {name!r} lie in one place at the same time")
+
+    def is_in_place(one: str, two: str) -> bool:
+        return (
+            (program.buffers[one].tensor, program.buffers[two].tensor) in replaced
+            and one in program.loaded
+            and two in collected
+            and arena.offsets[one] == arena.offsets[two]
+            and program.buffers[one].region == program.buffers[two].region
+            and read.get(one, 0) <= ready.get(two, after)
+        )
+
+    since = {name: ready.get(name, after) for name in program.buffers}
+    needed: list[tuple[int, tuple[int, int, str]]] = []
+    """Until when each buffer that lies there is needed, as a heap, with its place and name."""
+    lying: list[tuple[int, int, str]] = []
+    """The same, by place: beside each other, but for states in place."""
+    for name in sorted(since, key=since.__getitem__):
+        while needed and needed[0][0] < since[name]:
+            del lying[bisect_left(lying, heappop(needed)[1])]
+        start = arena.offsets[name]
+        place = start, start + program.buffers[name].size_bytes, name
+        first = last = bisect_left(lying, place)
+        while first and lying[first - 1][1] > start:
+            first -= 1
+        while last < len(lying) and lying[last][0] < place[1]:
+            last += 1
+        others = [other for _, _, other in lying[first:last] if not is_in_place(other, name)]
+        findings.extend(
+            f"{where}: buffers {other!r} and {name!r} lie in one place at the same time" for other in others
+        )
+        if not others:
+            until = after if name in collected or name in resident else read.get(name, 0)
+            heappush(needed, (max(since[name], until), place))
+            insort(lying, place)
 
 
 def inconsistent(findings: Sequence[str]) -> ModelError:
