@@ -6,7 +6,8 @@ FOLDER has the contest's files (github.com/google/iopddl, ``benchmarks``), as th
 letter. Printed are a plan's cost as ``judge`` finds it, a lower bound of every plan's, the gap between them as a share
 of the bound, seconds, and the most memory of the process so far, beside the least cost and the best bound that were
 published.
-Without any plan within the limit on memory a row says so, and the exit code is 1; it is 2 for what is no instance.
+Without any plan within the limit on memory, or where none was found, a row says so, and the exit code is 1; it is 2 for
+what is no instance.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60, help="of the processor, for each, reading included")
     parser.add_argument("--solutions", type=Path, help="a folder for the chosen strategies, as the contest prints them")
     options = parser.parse_args()
+    if options.solutions:
+        options.solutions.mkdir(parents=True, exist_ok=True)
     print(_ROW.format("", "plan", "bound", "gap", "seconds", "GB", "known cost", "known bound", "known gap"))
     code = 0
     for letter in options.instances:
@@ -66,14 +69,15 @@ def main() -> int:
             print(f"{letter}: no plan: {error}")
             code = 1
             continue
-        shown = "none found"
-        if solved.chosen is not None:
+        shown, gap = "none found", "-"
+        if solved.chosen is None:
+            code = 1
+        else:
             judged = judge(instance, solved.chosen)
             assert judged.usage <= instance.limit, "a plan is within the limit"
-            shown = f"{judged.cost}"
+            shown, gap = f"{judged.cost}", f"{judged.cost / max(1, solved.lower) - 1:.3%}"
             if options.solutions:
                 (options.solutions / f"{instance.name}.txt").write_text(f"{solved.chosen}\n")
-        gap = f"{judged.cost / max(1, solved.lower) - 1:.3%}" if solved.chosen is not None else "-"
         seconds, memory = process_time() - begun, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
         cost, bound = KNOWN.get(letter, (None, None))
         known = (cost, bound, f"{cost / bound - 1:.3%}") if cost and bound else ("-", "-", "-")

@@ -162,7 +162,7 @@ class Branching:
         found = best_prices(np.array([one.cost for one in near]), exceeding, highest)
         prices = np.zeros_like(part.prices)
         prices[self._times] = np.rint((found * unit + part.prices[self._times]) / 2).astype(np.int64)
-        paid = int(prices.sum()) * self._limit.limit
+        paid = sum(prices.tolist()) * self._limit.limit
         is_exact = paid < _MOST_PAID and paid >> self._finer < _MOST_EXACT
         return prices if is_exact and (prices != part.prices).any() else None
 
@@ -266,7 +266,8 @@ def _reduced(dual: Dual) -> tuple[int, list[Floats]]:
         pair.to_first, pair.to_second = np.rint(pair.to_first), np.rint(pair.to_second)
         found[pair.first] += pair.to_first
         found[pair.second] += pair.to_second
-    if max(float(np.abs(costs).max()) for costs in found) > _MOST_EXACT:
+    given = [given for pair in dual.pairs for given in (pair.to_first, pair.to_second)]
+    if max(float(np.abs(costs).max()) for costs in (*found, *given)) > _MOST_EXACT:
         return -_MOST_PAID, found
     bound = sum(int(costs.min()) for costs in found)
     more = [costs - costs.min() for costs in found]

@@ -26,6 +26,8 @@ _Kind = TypeVar("_Kind")
 
 IMPOSSIBLE: Final = 10**18
 """What the instances charge for strategies that exclude each other."""
+_MOST_USAGE: Final = 1 << 62
+"""Of all nodes; sums of usages are of 64 bits."""
 _MOST_DEPTH: Final = 6
 _CHUNK: Final = 1 << 20
 _TOKEN: Final = re.compile(r'\s*(\[[-\d\s,]*\]|"(?:[^"\\]|\\.)*"|-?\d+|[\[\]{}:,])')
@@ -210,6 +212,8 @@ def _instance(found: object) -> Instance:
         tables.append(table.reshape(shape))
     if not costs:
         raise NoInstanceError("it has no nodes")
+    if sum(int(usage.max()) for usage in usages) >= _MOST_USAGE:
+        raise NoInstanceError(f"its nodes may take {_MOST_USAGE:,} and more in all")
     pairs = np.array(ends, dtype=np.int64).reshape(len(ends), 2)
     return Instance(name, np.array(intervals), tuple(costs), tuple(usages), pairs, tuple(tables), limit)
 

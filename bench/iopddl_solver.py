@@ -27,7 +27,7 @@ from planner.search.bound.dual import Dual, Floats
 from planner.search.exact.eliminate import Factor, minimise
 
 _FIRST_CAP: Final = 10**15
-"""Stands for impossible until there is a plan; sums of it are exact in floating point."""
+"""Stands for impossible until there is a plan; sums of it are exact in floating point. No dearer plan is found."""
 _PASSES: Final = 2
 """Forward and back, between two changes of prices."""
 _SHARE_OF_PLANS: Final = 0.5
@@ -36,8 +36,6 @@ _LITTLE: Final = 0.01
 """Share of values; after so few were dropped no more are looked for."""
 _MOST_GAP_TO_BRANCH: Final = 0.04
 """Of a plan's cost."""
-_SHARE_OF_BRANCHES: Final = 1.0
-"""Of the time so far, for branching each time that prices have settled."""
 _MOST_CHANCE: Final = 1e-2
 """Of what the best plan costs, shared by all variables, what chance adds to a value at most."""
 _PASSES_BY_CHANCE: Final = 10
@@ -349,7 +347,7 @@ class _Search:
             is_near = self.cost - self.lower <= self.cost * _MOST_GAP_TO_BRANCH or number + 1 == most_rounds
             if (self._search.settled > branched or number + 1 == most_rounds) and looked and is_near:
                 branched, now = self._search.settled, process_time()
-                self._branch(min(self._until, now + _SHARE_OF_BRANCHES * max(3, now - begun_with)))
+                self._branch(min(self._until, now + max(3, now - begun_with)))  # at most half of the time
             self._search.propose(self._cost_of(values), self._memory.taken(values))
             self._search.change(lower, float(self.cost if self.best is not None else max(1.0, lower, exact)))
             self._prices = self._search.by_time()

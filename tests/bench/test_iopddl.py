@@ -199,6 +199,7 @@ def test_nodes_that_take_too_much_at_least_have_no_plan(tmp_path: Path) -> None:
         (json.dumps(problem()).replace("[2, 1]", "[2, 7]"), "edge 1 is between"),
         (json.dumps(problem()).replace("[7, 3, 11, 5]", "[7, 3, 11]"), "edge 1 has 3 costs"),
         (json.dumps(problem()).replace("[99, 99]", "[99]"), "node 2 has 2 costs, 1 usages"),
+        (json.dumps(problem()).replace("[99, 99]", f"[99, {1 << 62}]"), "its nodes may take 4,611,686,018,427,387,904"),
         (json.dumps(problem()) + "]", "there is text after its end"),
     ],
 )
