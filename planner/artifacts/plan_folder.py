@@ -295,7 +295,7 @@ def _fault(directory: Path, name: str, wanted: str | None) -> str:
     if not file.is_file():
         return f"{name} is missing"
     try:
-        found = digest_of(file)
+        is_as_planned = wanted is None or digest_of(file) == wanted
     except OSError as error:
         return f"{name} cannot be read: {error.strerror}"
-    return "" if wanted in (None, found) else f"{name} is not the file that was planned: its digest differs"
+    return "" if is_as_planned else f"{name} is not the file that was planned: its digest differs"

@@ -95,7 +95,7 @@ class _Found:
 
     def equate(self, one: Lin, two: Lin, read: Read | None = None) -> None:
         self.equations.append((one, two))
-        self.reads.append(read)
+        self.reads.append(read if read is not None and read[0] >= 0 else None)
 
     def copy(self) -> _Found:
         return _Found(**{name: value.copy() for name, value in vars(self).items()})
@@ -504,7 +504,7 @@ def moved(local: Expr, mine: Sequence[Lin], space: Space) -> tuple[Claim, Moved]
             return None
         lo.append(int(rest.constant))
     claim = Claim(local.tensor, tuple(lo), tuple(space.extents[_number(one)] for one in mine), local.partial)
-    return claim, Moved(claim.lo, claim.partial, (local.origin,))
+    return claim, Moved(claim.lo, (local.origin,))
 
 
 def summed(local: Expr, mine: Sequence[Lin], space: Space) -> tuple[Claim, Moved] | None:
@@ -520,4 +520,4 @@ def summed(local: Expr, mine: Sequence[Lin], space: Space) -> tuple[Claim, Moved
     if isinstance(together, str):
         raise MismatchError(together)
     claim = replace(claims[0], partial=None if together.is_whole else together)
-    return claim, Moved(claim.lo, claim.partial, tuple(one for _, made in filter(None, found) for one in made.origins))
+    return claim, Moved(claim.lo, tuple(one for _, made in filter(None, found) for one in made.origins))

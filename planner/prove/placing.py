@@ -113,7 +113,6 @@ class Moved:
     """An output that is what it reads, moved as it is, or a sum of contributions to it."""
 
     lo: Place
-    partial: Partial | None
     origins: tuple[int, ...]
 
     def again(self, moves: Moves) -> Spot | None:
@@ -123,7 +122,8 @@ class Moved:
             return None
         partial, *others = [moves.now[origin][1] for origin in self.origins]
         if others:
-            together = None if partial is None else partial.with_others([one for one in others if one is not None])
+            parts = [one for one in others if one is not None]
+            together = partial.with_others(parts) if partial is not None and len(parts) == len(others) else None
             if not isinstance(together, Partial):
                 return None
             partial = None if together.is_whole else together
