@@ -9,7 +9,7 @@ know places; where it does (padding, constants, values that are places), nothing
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -164,12 +164,7 @@ class Placed:
         if any(_sum(factors, by) % divisor for factors, divisor in self.multiples):
             return None
         offsets = {variable: first + by.get(variable, 0) for variable, first in self.offsets.items()}
-        terms = [
-            Term(one.number, one.reducer, one.variables, one.sizes, one.extents, moves.now[one.origin][1], one.origin)
-            if one.partial is not None
-            else one
-            for one in self.terms
-        ]
+        terms = [one if one.partial is None else replace(one, partial=moves.now[one.origin][1]) for one in self.terms]
         if any(one.origin >= 0 and one.partial is None for one in terms):
             return None
         return _further(self.lo, [by.get(variable, 0) for variable in self.outputs]), partial_of(terms, offsets)

@@ -284,7 +284,7 @@ class _Walk:
             if found is None:
                 types = [(buffer.shape, buffer.dtype) for buffer in buffers]
                 found = self._follow(function, types, values, step, stated, numbers, key[0])
-                if found.template is not None:
+                if found.template is not None and len(alike) < _MOST_ALIKE:
                     alike.append(found)
             self.followed[key] = found
         for buffer, claim, output in zip(made, stated, found.outputs, strict=True):
@@ -398,7 +398,7 @@ def _is_at(spot: Spot, stated: Claim) -> bool:
 def _again(alike: Sequence[_Followed], given: Sequence[Claim]) -> _Followed | None:
     """What a call is found to do by what was found of calls that are alike but for their places."""
     spots = [(claim.lo, claim.partial) for claim in given]
-    for one in alike[:_MOST_ALIKE]:
+    for one in alike:
         ends = one.template.again(spots) if one.template else None
         if ends is not None and all(map(_is_at, ends, given[len(given) - len(ends) :])):
             known = [output[0] for output in one.outputs if output is not None]
