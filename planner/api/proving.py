@@ -19,6 +19,7 @@ from planner.graph.data_folder import without_data_folder
 from planner.graph.to_onnx import to_model
 from planner.options.plans import ProveOptions
 from planner.planning.request import source_of
+from planner.prove.calls import Calls
 from planner.prove.programs import WorkerFile
 from planner.prove.programs import prove as follow
 from planner.prove.result import Fault, Proof
@@ -65,7 +66,7 @@ def prove(options: ProveOptions) -> ProveResult:  # noqa: D417 - those are the f
     if proof.is_proven:
         descriptions, _ = in_force(opdefs, "replicate")
         files = [WorkerFile(model.bodies, model.constants) for model in models]
-        proof = follow(Whole(plan.graph, plan.ops, descriptions), program, files)
+        proof = follow(Calls(Whole(plan.graph, plan.ops, descriptions)), program, files)
     if proof.is_proven:
         proof = replace(
             proof, fault=_refused(lambda: check_stated(plan.folder, program)) or _of_another_file(plan, options)

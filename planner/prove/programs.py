@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import numpy as np
@@ -12,17 +12,12 @@ from onnx import FunctionProto
 from planner.algebra.region import Region, index_space, tile
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Buffer, Fetch, Piece, Program, Segment, Step
-from planner.graph.model import DType, Graph
-from planner.prove.claims import Claim, Partial, Place, Symbol
-from planner.prove.expression import Num, UnprovenError
-from planner.prove.functions import FunctionProof, Template, Value, kind_of, read_function
+from planner.prove.calls import Array, Calls, is_at
+from planner.prove.claims import Claim, Partial, Symbol
+from planner.prove.expression import Num
 from planner.prove.matching import Literal
-from planner.prove.placing import Spot
 from planner.prove.result import Fault, Proof
-from planner.prove.whole import Known, Whole, held
-
-_MOST_ALIKE = 64
-"""So many calls that are alike but for their places are tried, at most."""
+from planner.prove.whole import held
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,33 +36,21 @@ class FaultError(Exception):
         self.fault = fault
 
 
-@dataclass(frozen=True, slots=True)
-class _Followed:
-    """What a function call was found to do, with symbols by number: the same for equal calls."""
-
-    outputs: tuple[tuple[int, Place, Partial | None] | None, ...]
-    """By output."""
-    op: int | None = None
-    """The op that came nearest where nothing was seen to be equal."""
-    reason: str = ""
-    template: Template | None = None
-
-
-def prove(whole: Whole, program: Program, files: Sequence[WorkerFile]) -> Proof:
+def prove(calls: Calls, program: Program, files: Sequence[WorkerFile]) -> Proof:
     """Follows a program.
 
     Args:
-        whole: the model.
+        calls: of the model's functions; those that programs before had are not followed again.
         program: of all workers; names, boxes and order were checked.
         files: by worker.
     """
-    walk = _Walk(whole, program, files)
+    walk = _Walk(calls, program, files)
     fault = None
     try:
         walk.run()
     except FaultError as error:
         fault = error.fault
-    return Proof(len(program.outputs), sum(map(len, walk.claims)), walk.functions, walk.fetches, fault)
+    return Proof(len(program.outputs), sum(map(len, walk.claims)), calls.functions, walk.fetches, fault)
 
 
 class _Walk:
@@ -75,28 +58,21 @@ class _Walk:
 
     Attributes:
         claims: by worker and buffer.
-        followed: function calls, by kind and places.
-        functions: how many of them were followed node by node.
         fetches: how many were followed.
     """
 
-    def __init__(self, whole: Whole, program: Program, files: Sequence[WorkerFile]) -> None:
-        self._whole = whole
+    def __init__(self, calls: Calls, program: Program, files: Sequence[WorkerFile]) -> None:
+        self._calls = calls
+        self._whole = calls.whole
         self._program = program
         self._files = files
         self.claims: list[dict[str, Claim]] = [{} for _ in program.workers]
         self._constants: list[dict[str, Num | Literal]] = [{} for _ in program.workers]
-        self.followed: dict[Hashable, _Followed] = {}
-        self._templates: dict[Hashable, list[_Followed]] = {}
         self._pieces: dict[Hashable, Partial | None] = {}
         """What pieces bring, by identity: readers share them, and the program keeps them."""
-        self._wirings: dict[tuple[str, ...], tuple[Hashable, dict[Hashable, int]]] = {}
         self._together: dict[tuple[int, ...], tuple[list[Partial], Partial | str | None]] = {}
         """What contributions are together, by identity: calls that are alike share theirs."""
         self.fetches = 0
-        self.functions = 0
-        self._graphs: dict[Hashable, Graph] = {}
-        self._contents: dict[str, list[FunctionProto]] = {}
 
     def run(self) -> None:
         for worker in self._program.workers:
@@ -246,111 +222,29 @@ class _Walk:
         return found
 
     def _segment(self, worker: int, step: Segment) -> None:
-        program = self._program.workers[worker]
-        buffers = [program.buffers[name] for name in step.inputs]
-        function = self._files[worker].bodies[step.function]
+        buffers = self._program.workers[worker].buffers
         unknown = [name for name in step.ops if name not in self._whole.ops]
         if unknown:
             self._fail(worker, step, step.outputs[0], f"a part of op {unknown[0]!r}", "a part of an op of the model")
-        if step.ops not in self._wirings:
-            self._wirings[step.ops] = _wiring([self._whole.ops[name] for name in step.ops])
-        wiring, known_numbers = self._wirings[step.ops]
-        numbers = dict(known_numbers)
-        values: list[Value] = []
-        told: list[tuple[Hashable, ...]] = []
-        for buffer in buffers:
-            claim, constant = self.claims[worker].get(buffer.name), self._constants[worker].get(buffer.name)
-            if claim is not None:
-                values.append(Value({claim.tensor: claim}, shape=buffer.shape))
-                told.append((_number(claim.tensor, numbers), claim.lo, claim.shape, buffer.dtype, claim.partial))
-            elif constant is not None:
-                values.append(Value({}, constant, shape=buffer.shape))
-                told.append((constant, buffer.shape, buffer.dtype))
-            else:
-                self._fail(worker, step, buffer.name, "nothing: it is read before it is written", "a value")
-        made = [program.buffers[name] for name in step.outputs]
-        stated = [self._stated(buffer) for buffer in made]
-        wanted = tuple(
-            (_number(one.tensor, numbers), one.lo, one.shape, buffer.dtype)
-            for one, buffer in zip(stated, made, strict=True)
-        )
-        key = (self._content(function), wiring, tuple(told), wanted)
-        found = self.followed.get(key)
-        if found is None:
-            claims = [next(iter(value.claims.values()), None) for value in values]
-            kind = key[:2], _without_places(told, claims), tuple((one[0], *one[2:]) for one in wanted)
-            alike = self._templates.setdefault(kind, [])
-            found = _again(alike, [*filter(None, claims), *stated])
-            if found is None:
-                types = [(buffer.shape, buffer.dtype) for buffer in buffers]
-                found = self._follow(function, types, values, step, stated, numbers, key[0])
-                if found.template is not None and len(alike) < _MOST_ALIKE:
-                    alike.append(found)
-            self.followed[key] = found
-        for buffer, claim, output in zip(made, stated, found.outputs, strict=True):
-            if output is None:
-                op = "" if found.op is None else self._op(step.ops[found.op])
-                self._fail(
-                    worker,
-                    step,
-                    buffer.name,
-                    f"what is not seen to be it: {found.reason}",
-                    str(claim),
-                    op=op or ", ".join(map(self._op, step.ops)),
-                    is_wrong=False,
-                )
-            tensor, lo, partial = output
-            self.claims[worker][buffer.name] = Claim(claim.tensor, lo, buffer.shape, partial)
-            if tensor != numbers[claim.tensor] or not _is_at((lo, partial), claim):
+        read: list[Array] = []
+        for name in step.inputs:
+            what = self.claims[worker].get(name) or self._constants[worker].get(name)
+            if what is None:
+                self._fail(worker, step, name, "nothing: it is read before it is written", "a value")
+            read.append((buffers[name], what))
+        stated = [self._stated(buffers[name]) for name in step.outputs]
+        made: list[Array] = [(buffers[name], claim) for name, claim in zip(step.outputs, stated, strict=True)]
+        found = self._calls.found(self._files[worker].bodies[step.function], step.ops, read, made)
+        for name, claim, spot in zip(step.outputs, stated, found.outputs, strict=True):
+            if spot is None:
+                op = ", ".join(map(self._op, step.ops if found.op is None else [step.ops[found.op]]))
+                holds = f"what is not seen to be it: {found.reason}"
+                self._fail(worker, step, name, holds, str(claim), op=op, is_wrong=False)
+            lo, partial = spot
+            self.claims[worker][name] = replace(claim, lo=lo, partial=partial)
+            if not is_at(spot, claim):
                 # A part of a constant that repeats may be told at the first of several places.
-                self._fail(worker, step, buffer.name, f"another part: at {lo}", str(claim), is_wrong=False)
-
-    def _follow(
-        self,
-        function: FunctionProto,
-        types: Sequence[tuple[tuple[int, ...], DType]],
-        values: Sequence[Value],
-        step: Segment,
-        stated: Sequence[Claim],
-        numbers: Mapping[Hashable, int],
-        content: Hashable,
-    ) -> _Followed:
-        nothing: tuple[None, ...] = (None,) * len(stated)
-        self.functions += 1
-        try:
-            key = (content, tuple(types))
-            if key not in self._graphs:
-                self._graphs[key] = read_function(function, types, self._whole)
-            graph = self._graphs[key]
-            proof = FunctionProof(graph, self._whole, [self._whole.ops[name] for name in step.ops])
-            inputs = zip(function.input, values, strict=True)
-            outputs = list(zip(function.output, stated, strict=True))
-            ends = proof.run(dict(inputs), dict(outputs))
-        except UnprovenError as error:
-            return _Followed(nothing, None, str(error))
-        found: list[tuple[int, Place, Partial | None] | None] = []
-        for name, claim in zip(function.output, stated, strict=True):
-            mine = ends[name].claims.get(claim.tensor)
-            same_shape = name in graph.tensors and graph.tensors[name].shape == claim.shape
-            found.append((numbers[mine.tensor], mine.lo, mine.partial) if mine and same_shape else None)
-        if None not in found:
-            is_plain = len({*function.input, *function.output}) == len(values) + len(stated)
-            template = proof.template([ends[name].claims[claim.tensor] for name, claim in outputs])
-            return _Followed(tuple(found), template=template if is_plain else None)
-        op, reason = None, "it is no part of an op of the model"
-        if proof.failures:
-            known, reason = proof.failures[0]
-            op = None if known is None else step.ops.index(known.described_op.op.name)
-        return _Followed(tuple(found), op, reason)
-
-    def _content(self, function: FunctionProto) -> tuple[str, int]:
-        """What tells functions apart: their names do not, in files that others have written."""
-        known = self._contents.setdefault(function.name, [])
-        for place, one in enumerate(known):
-            if one is function or one == function:
-                return function.name, place
-        known.append(function)
-        return function.name, len(known) - 1
+                self._fail(worker, step, name, f"another part: at {lo}", str(claim), is_wrong=False)
 
     def _op(self, name: str) -> str:
         return f"{name} ({self._whole.ops[name].described_op.op.op_type})"
@@ -371,36 +265,3 @@ class _Walk:
         maker = self._whole.makers.get(held_in.tensor if held_in else buffer)
         op = op or ("" if maker is None else self._op(maker))
         raise FaultError(Fault(worker, told, buffer, op, holds, should, is_wrong))
-
-
-def _wiring(ops: Sequence[Known]) -> tuple[Hashable, dict[Hashable, int]]:
-    """Kinds of ops, and what they read and make by number; the numbers."""
-    numbers: dict[Hashable, int] = {}
-    return tuple((one.kind, *(_number(name, numbers) for name in (*one.reads, *one.makes))) for one in ops), numbers
-
-
-def _number(symbol: Hashable, numbers: dict[Hashable, int]) -> Hashable:
-    return symbol if isinstance(symbol, Num | Literal) else numbers.setdefault(symbol, len(numbers))
-
-
-def _without_places(told: Sequence[tuple[Hashable, ...]], claims: Sequence[Claim | None]) -> Hashable:
-    """What is known of inputs, wherever their claims begin."""
-    return tuple(
-        one if claim is None else (one[0], *one[2:-1], tuple(lo is None for lo in claim.lo), kind_of(claim.partial))
-        for one, claim in zip(told, claims, strict=True)
-    )
-
-
-def _is_at(spot: Spot, stated: Claim) -> bool:
-    return all(one is None or one == two for one, two in zip(spot[0], stated.lo, strict=True))
-
-
-def _again(alike: Sequence[_Followed], given: Sequence[Claim]) -> _Followed | None:
-    """What a call is found to do by what was found of calls that are alike but for their places."""
-    spots = [(claim.lo, claim.partial) for claim in given]
-    for one in alike:
-        ends = one.template.again(spots) if one.template else None
-        if ends is not None and all(map(_is_at, ends, given[len(given) - len(ends) :])):
-            known = [output[0] for output in one.outputs if output is not None]
-            return _Followed(tuple((tensor, *spot) for tensor, spot in zip(known, ends, strict=True)))
-    return None

@@ -26,6 +26,7 @@ from planner.artifacts.program import Buffer, Fetch, Piece, Program, Segment, So
 from planner.descriptions import in_force
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
+from planner.prove.calls import Calls
 from planner.prove.programs import WorkerFile
 from planner.prove.programs import prove as follow
 from planner.prove.result import Proof
@@ -82,7 +83,7 @@ class ByHand:
 
     @property
     def proof(self) -> Proof:
-        return follow(self.whole, self.program, [WorkerFile(self.bodies, {}) for _ in self.program.workers])
+        return follow(Calls(self.whole), self.program, [WorkerFile(self.bodies, {}) for _ in self.program.workers])
 
     def computes_it(self, draw: np.random.Generator, times: int = 2) -> bool:
         """Whether it gives what the model gives, on small whole numbers that are drawn; indices are -1 and 0."""

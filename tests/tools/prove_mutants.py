@@ -29,6 +29,7 @@ from planner.artifacts.program import Fetch, Piece, Segment, Source, WorkerProgr
 from planner.descriptions import in_force
 from planner.errors import ModelError, TofuError
 from planner.graph.to_onnx import write_model
+from planner.prove.calls import Calls
 from planner.prove.programs import WorkerFile
 from planner.prove.programs import prove as follow
 from planner.prove.result import Proof
@@ -42,12 +43,13 @@ class Case:
     """A plan, and what a proof of it asks."""
 
     loaded: LoadedPlan
-    whole: Whole
+    calls: Calls
+    """Those that the plan and its mutants have in common are followed once."""
 
     @classmethod
     def of(cls, folder: Path) -> Case:
         plan = opened(folder, None)
-        return cls(load_plan(folder), Whole(plan.graph, plan.ops, in_force(None, "replicate")[0]))
+        return cls(load_plan(folder), Calls(Whole(plan.graph, plan.ops, in_force(None, "replicate")[0])))
 
     def proof(self, loaded: LoadedPlan | None = None) -> Proof | None:
         """What is proven of the plan, or of a mutant of it; None where it is refused before."""
@@ -56,7 +58,7 @@ class Case:
             check_programs(one.program.workers, one.program.state)
         except ModelError:
             return None
-        return follow(self.whole, one.program, [WorkerFile(model.bodies, model.constants) for model in one.models])
+        return follow(self.calls, one.program, [WorkerFile(model.bodies, model.constants) for model in one.models])
 
 
 POOLED = """<ir_version: 10, opset_import: ["": 21]>

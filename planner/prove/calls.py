@@ -1,0 +1,188 @@
+"""Calls of functions: what each kind of call does is found once, and holds wherever what it reads lies.
+
+Two calls are of one kind if their functions, the kinds of their ops, and how tensors tie these together are equal, and
+if what they read and are stated to make differs in places alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from onnx import FunctionProto
+
+from planner.artifacts.program import Buffer
+from planner.graph.model import DType, Graph
+from planner.prove.claims import Claim
+from planner.prove.expression import Num, UnprovenError
+from planner.prove.functions import FunctionProof, Template, Value, kind_of, read_function
+from planner.prove.matching import Literal
+from planner.prove.placing import Spot
+from planner.prove.whole import Known, Whole
+
+_MOST_ALIKE = 64
+"""So many calls that are alike but for their places are tried, at most."""
+Array: TypeAlias = "tuple[Buffer, Claim | Num | Literal]"
+"""A buffer, and what it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a function call was found to do."""
+
+    outputs: tuple[Spot | None, ...]
+    """Of what is stated of each output, where it lies and what of it there is; None: it is not seen to be that."""
+    op: int | None = None
+    """The number of the op that came nearest where nothing was seen to be equal."""
+    reason: str = ""
+    template: Template | None = None
+
+
+class Calls:
+    """Calls that were followed; programs of one model may share them.
+
+    Args:
+        whole: the model.
+
+    Attributes:
+        whole: the model.
+        functions: how many calls were followed node by node.
+    """
+
+    def __init__(self, whole: Whole) -> None:
+        self.whole = whole
+        self.functions = 0
+        self._followed: dict[Hashable, Call] = {}
+        self._alike: dict[Hashable, list[Call]] = {}
+        """By what is left of a call without its places."""
+        self._wirings: dict[tuple[str, ...], tuple[Hashable, dict[Hashable, int]]] = {}
+        self._graphs: dict[Hashable, Graph] = {}
+        self._contents: dict[str, list[FunctionProto]] = {}
+
+    def found(
+        self, function: FunctionProto, ops: tuple[str, ...], read: Sequence[Array], made: Sequence[Array]
+    ) -> Call:
+        """What a call does.
+
+        Args:
+            function: that is called.
+            ops: of the model, parts of which it computes.
+            read: its inputs.
+            made: its outputs, with the claims that are stated of them.
+        """
+        if ops not in self._wirings:
+            self._wirings[ops] = _wiring([self.whole.ops[name] for name in ops])
+        wiring, known_numbers = self._wirings[ops]
+        numbers = dict(known_numbers)
+        content = self._content(function)
+        claims = [what for _, what in (*read, *made) if isinstance(what, Claim)]
+        like = (
+            content,
+            wiring,
+            tuple([_like(one, numbers) for one in read]),
+            tuple([_like(one, numbers) for one in made]),
+        )
+        key = like, tuple([(claim.lo, claim.partial) for claim in claims])
+        if key not in self._followed:
+            kind = like, tuple([_kind_of_place(claim) for claim in claims[: len(claims) - len(made)]])
+            alike = self._alike.setdefault(kind, [])
+            found = _again(alike, claims)
+            if found is None:
+                found = self._follow(function, content, ops, read, made)
+                if found.template is not None and len(alike) < _MOST_ALIKE:
+                    alike.append(found)
+            self._followed[key] = found
+        return self._followed[key]
+
+    def _follow(
+        self,
+        function: FunctionProto,
+        content: Hashable,
+        ops: Sequence[str],
+        read: Sequence[Array],
+        made: Sequence[Array],
+    ) -> Call:
+        """Node by node."""
+        self.functions += 1
+        types = tuple((buffer.shape, buffer.dtype) for buffer, _ in read)
+        stated = {name: what for name, (_, what) in zip(function.output, made, strict=True) if isinstance(what, Claim)}
+        try:
+            graph = self._graph(function, content, types)
+            proof = FunctionProof(graph, self.whole, [self.whole.ops[name] for name in ops])
+            ends = proof.run(dict(zip(function.input, map(_value, read), strict=True)), stated)
+        except UnprovenError as error:
+            return Call((None,) * len(made), None, str(error))
+        held: list[Claim | None] = []
+        for name in function.output:
+            same_shape = name in graph.tensors and graph.tensors[name].shape == stated[name].shape
+            held.append(ends[name].claims.get(stated[name].tensor) if same_shape else None)
+        there = [claim for claim in held if claim is not None]
+        spots = tuple([None if claim is None else (claim.lo, claim.partial) for claim in held])
+        if len(there) == len(held):
+            is_plain = len({*function.input, *function.output}) == len(read) + len(made)
+            return Call(spots, template=proof.template(there) if is_plain else None)
+        op, reason = None, "it is no part of an op of the model"
+        if proof.failures:
+            known, reason = proof.failures[0]
+            op = None if known is None else ops.index(known.described_op.op.name)
+        return Call(spots, op, reason)
+
+    def _graph(
+        self, function: FunctionProto, content: Hashable, types: tuple[tuple[tuple[int, ...], DType], ...]
+    ) -> Graph:
+        key = content, types
+        if key not in self._graphs:
+            self._graphs[key] = read_function(function, types, self.whole)
+        return self._graphs[key]
+
+    def _content(self, function: FunctionProto) -> tuple[str, int]:
+        """What tells functions apart: their names do not, in files that others have written."""
+        known = self._contents.setdefault(function.name, [])
+        for place, one in enumerate(known):
+            if one is function or one == function:
+                return function.name, place
+        known.append(function)
+        return function.name, len(known) - 1
+
+
+def is_at(spot: Spot, stated: Claim) -> bool:
+    """Whether an array lies where it is stated to lie."""
+    return all(one is None or one == two for one, two in zip(spot[0], stated.lo, strict=True))
+
+
+def _value(array: Array) -> Value:
+    buffer, what = array
+    if isinstance(what, Claim):
+        return Value({what.tensor: what}, shape=buffer.shape)
+    return Value({}, what, shape=buffer.shape)
+
+
+def _wiring(ops: Sequence[Known]) -> tuple[Hashable, dict[Hashable, int]]:
+    """Kinds of ops, and what they read and make by number; the numbers."""
+    numbers: dict[Hashable, int] = {}
+    return tuple((one.kind, *(_number(name, numbers) for name in (*one.reads, *one.makes))) for one in ops), numbers
+
+
+def _number(symbol: Hashable, numbers: dict[Hashable, int]) -> Hashable:
+    return symbol if isinstance(symbol, Num | Literal) else numbers.setdefault(symbol, len(numbers))
+
+
+def _like(array: Array, numbers: dict[Hashable, int]) -> Hashable:
+    """What is known of an array, wherever it lies."""
+    buffer, what = array
+    return _number(what.tensor if isinstance(what, Claim) else what, numbers), buffer.shape, buffer.dtype
+
+
+def _kind_of_place(claim: Claim) -> Hashable:
+    return tuple([lo is None for lo in claim.lo]), kind_of(claim.partial)
+
+
+def _again(alike: Sequence[Call], claims: Sequence[Claim]) -> Call | None:
+    """What a call is found to do by what was found of calls that are alike but for their places."""
+    spots = [(claim.lo, claim.partial) for claim in claims]
+    for one in alike:
+        ends = one.template.again(spots) if one.template else None
+        if ends is not None and all(map(is_at, ends, claims[len(claims) - len(ends) :])):
+            return Call(tuple(ends))
+    return None
