@@ -684,6 +684,7 @@ class ProveResult:
     schema_version: ClassVar = 1
 
     directory: Path
+    """The plan's folder; of a model that is proven elsewhere, its file."""
     model: str
     workers: Positive
     is_proven: bool

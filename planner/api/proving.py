@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from planner.api.arguments import path_of, takes, texts_of
 from planner.api.opened import Opened, opened
+from planner.artifacts.form import Form
 from planner.artifacts.place import require_plan
 from planner.artifacts.plan import digest
 from planner.artifacts.plan_folder import MODEL
+from planner.artifacts.planned_form import divided
 from planner.artifacts.program import Program
+from planner.artifacts.worker_model import WorkerModel
 from planner.collection import without_collection
 from planner.descriptions import in_force
 from planner.errors import ModelError, UsageError
 from planner.graph.data_folder import without_data_folder
+from planner.graph.model import Graph
 from planner.graph.to_onnx import to_model
 from planner.options.plans import ProveOptions
-from planner.planning.request import source_of
+from planner.planning.request import ModelSource, source_of
 from planner.prove.calls import Calls
-from planner.prove.programs import WorkerFile
+from planner.prove.programs import WorkerFile, fault_at
 from planner.prove.programs import prove as follow
 from planner.prove.result import Fault, Proof
 from planner.prove.whole import Whole
 from planner.results import ProveResult
 from planner.runtime.check_model import check_against_model
-from planner.runtime.engine.core.check import check_programs
-from planner.runtime.plan_files import check_stated, read_workers
+from planner.runtime.engine.core.check import InconsistentError, check_programs
+from planner.runtime.plan_files import check_stated, read_parts, read_workers
+from planner.strict_json import JsonError, read_json
+from planner.tdl.descriptions import Descriptions
 
 
 @takes(ProveOptions)
@@ -37,8 +43,13 @@ def prove(options: ProveOptions) -> ProveResult:  # noqa: D417 - those are the f
 
     Args:
         directory: the plan's folder; None: the newest in the working directory.
+        whole: a model in the place of a plan, read as a plan's model is read.
+        parts: its worker models, one file of each worker, in any order.
+        program: a file that says what was made of that model before it was divided: of the members of ``plan.json``
+            those of ``planner.artifacts.form``, and ``strategies`` for the names of ops. Without it, the model is
+            divided as it is.
         model: a file that is read once more, as it was to be planned: the plan's model must be what it is read as.
-        dim: sizes of its symbolic dims, as the plan was made with.
+        dim: sizes of symbolic dims of that file, or of ``whole``.
         value: by input of it, the number that it becomes.
         state: a file of its pairs of state and next state.
         opdefs: the file of descriptions that the plan was made with.
@@ -54,26 +65,78 @@ def prove(options: ProveOptions) -> ProveResult:  # noqa: D417 - those are the f
             proof = planner.prove("plan")
             assert proof.is_proven, proof.fault
     """
-    progress, opdefs = options.progress, path_of(options.opdefs)
+    if options.whole is None:
+        return _of_plan(options)
+    if options.directory is not None or options.model is not None or not options.parts:
+        raise UsageError("--whole takes the place of a plan's folder", hint="give the worker models with --parts")
+    return _of_parts(options, Path(options.whole))
+
+
+def _of_plan(options: ProveOptions) -> ProveResult:
+    if options.parts or options.program is not None:
+        raise UsageError("--parts and --program are of a model elsewhere", hint="name it with --whole")
     where = require_plan(path_of(options.directory))
-    progress("reading the plan")
-    plan = opened(where, opdefs, as_planned=False)
+    options.progress("reading the plan")
+    plan = opened(where, path_of(options.opdefs), as_planned=False)
     if not plan.folder.has_models:
         raise UsageError(f"{where} has no models of its workers", hint="write them with `tofu build`")
-    models, program = read_workers(plan.folder, progress)
-    progress("following the workers' programs")
-    proof = Proof(len(program.outputs), 0, 0, 0, _out_of_order(plan, program))
-    if proof.is_proven:
-        descriptions, _ = in_force(opdefs, "replicate")
-        files = [WorkerFile(model.bodies, model.constants) for model in models]
-        proof = follow(Calls(Whole(plan.graph, plan.ops, descriptions)), program, files)
+    models, program = read_workers(plan.folder, options.progress)
+    whole = Whole(plan.graph, plan.ops, _descriptions(options))
+    options.progress("following the workers' programs")
+    proof = _proof(plan.model, whole, models, program)
     if proof.is_proven:
         proof = replace(
             proof, fault=_refused(lambda: check_stated(plan.folder, program)) or _of_another_file(plan, options)
         )
+    return _result(where, plan.folder.plan.model, program, proof)
+
+
+def _of_parts(options: ProveOptions, file: Path) -> ProveResult:
+    options.progress("reading the model")
+    model = without_data_folder(_source(file, options).read())
+    models, program = read_parts([Path(file) for file in options.parts], model, options.progress)
+    form, planned = _stated_form(path_of(options.program))
+    graph, descriptions = divided(form, planned, len(models), model, file).graph, _descriptions(options)
+    options.progress("following the workers' programs")
+    whole = Whole(graph, descriptions.bind_all(graph), descriptions)
+    return _result(file, model.name, program, _proof(model, whole, models, program))
+
+
+def _descriptions(options: ProveOptions) -> Descriptions:
+    return in_force(path_of(options.opdefs), "replicate")[0]
+
+
+def _stated_form(file: Path | None) -> tuple[Form, Collection[str] | None]:
+    """What a file says was made of a model, and the names of the ops that were divided; None: of all."""
+    if file is None:
+        return Form(), None
+    try:
+        data = read_json(file)
+        strategies = data.get("strategies")
+        return Form.from_json(data), None if strategies is None else strategies.members().keys()
+    except JsonError as error:
+        raise UsageError(f"{file} cannot be read: {error}") from None
+
+
+def _proof(model: Graph, whole: Whole, models: Sequence[WorkerModel], program: Program) -> Proof:
+    """What is proven of worker models.
+
+    Args:
+        model: as it was read.
+        whole: the form of it that was divided.
+        models: of the workers.
+        program: what they are together.
+    """
+    fault = _refused(lambda: check_against_model(model, program, "the proof")) or _inconsistent(whole, program)
+    if fault is not None:
+        return Proof(len(program.outputs), 0, 0, 0, fault)
+    return follow(Calls(whole), program, [WorkerFile(one.bodies, one.constants) for one in models])
+
+
+def _result(where: Path, name: str, program: Program, proof: Proof) -> ProveResult:
     return ProveResult(
         directory=where,
-        model=plan.folder.plan.model,
+        model=name,
         workers=len(program.workers),
         is_proven=proof.is_proven,
         tensors=proof.tensors,
@@ -84,32 +147,37 @@ def prove(options: ProveOptions) -> ProveResult:  # noqa: D417 - those are the f
     )
 
 
-def _out_of_order(plan: Opened, program: Program) -> Fault | None:
-    """What is wrong with names, tiles, order, waits or places in memory."""
-    return _refused(
-        lambda: check_against_model(plan.model, program, str(plan.folder.path)),
-        lambda: check_programs(program.workers, program.state),
-    )
+def _source(file: Path, options: ProveOptions) -> ModelSource:
+    state, opdefs = path_of(options.state), path_of(options.opdefs)
+    return source_of(file, options.dim, texts_of(options.value), state, opdefs, "replicate")
 
 
 def _of_another_file(plan: Opened, options: ProveOptions) -> Fault | None:
     """Whether the plan's model is not what the file is read as that it is said to be of."""
     if options.model is None:
         return None
-    file, state, opdefs = Path(options.model), path_of(options.state), path_of(options.opdefs)
-    source = source_of(file, options.dim, texts_of(options.value), state, opdefs, "replicate")
-    read = to_model(without_data_folder(source.read())).SerializeToString(deterministic=True)
+    file = Path(options.model)
+    read = to_model(without_data_folder(_source(file, options).read())).SerializeToString(deterministic=True)
     if digest(read) == plan.folder.plan.model_digest:
         return None
     holds = f"a model of sha256 {plan.folder.plan.model_digest}"
     return Fault(None, "", MODEL, "", holds, f"{file} as it is read, of sha256 {digest(read)}", False)
 
 
-def _refused(*checks: Callable[[], object]) -> Fault | None:
-    """What the first of some checks that refuses finds; None if all pass."""
+def _inconsistent(whole: Whole, program: Program) -> Fault | None:
+    """What is wrong with names, boxes, order, waits or places in memory: the first finding."""
     try:
-        for check in checks:
-            check()
+        check_programs(program.workers, program.state)
+    except InconsistentError as error:
+        first = error.findings[0]
+        return fault_at(whole, program, first.worker, first.step, first.buffer, first.what, "a program in order")
+    return None
+
+
+def _refused(check: Callable[[], object]) -> Fault | None:
+    """What a check that refuses finds; None if it passes."""
+    try:
+        check()
     except ModelError as error:
         return Fault(None, "", "", "", "; ".join(error.facts) or error.what, "a program in order", True)
     return None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from math import prod
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from planner.algebra.tiling import Only, Shard, Tiling, ways_text
 from planner.artifacts.asked import Asked
 from planner.artifacts.estimate import TimeEstimate
+from planner.artifacts.form import Form
 from planner.artifacts.recomputed import Recomputed
 from planner.errors import ModelError, UsageError
 from planner.graph.deliveries import SharedDelivery
@@ -247,6 +248,11 @@ class Plan(Decision):
         return None if self.in_place is None else self.kept
 
     @property
+    def form(self) -> Form:
+        """What of the model it divides, beside the names in ``strategies``."""
+        return Form(**{one.name: getattr(self, one.name) for one in fields(Form)})
+
+    @property
     def stepped(self) -> tuple[SteppedOp, ...]:
         """Ops that run in steps."""
         spaces = ((name, one.iteration_space) for name, one in self.strategies.items() if one.steps is not None)
@@ -290,9 +296,7 @@ def _plan(data: Value) -> Plan:
     absent = next((name for name in tilings if name not in tensor_bytes), None)
     if absent is not None:
         raise data["tensor_bytes"].fault(f"lacks {absent!r}")
-    deliveries, undescribed = data.get("deliveries"), data.get("undescribed")
-    apart, in_place, kept = data.get("decided_apart"), data.get("in_place"), data.get("kept")
-    again, owned = data.get("recomputed"), data.get("owned")
+    form, undescribed, apart = Form.from_json(data), data.get("undescribed"), data.get("decided_apart")
     stopped, asked, warnings = data.get("stopped_by"), data.get("asked"), data.get("warnings")
     soybean, has_program, seconds = data.get("soybean_bytes"), data.get("has_program"), data.get("estimated_seconds")
     return Plan(
@@ -323,16 +327,9 @@ def _plan(data: Value) -> Plan:
         stopped_by=None if stopped is None else _stopped_by(stopped),
         undescribed=tuple(_undescribed(op) for op in ([] if undescribed is None else undescribed.values())),
         estimate=None if estimate is None else TimeEstimate.from_json(estimate),
-        in_place=None if in_place is None else {name: held.text() for name, held in in_place.members().items()},
-        kept=() if kept is None else kept.texts(),
-        recomputed=None if again is None else Recomputed.from_json(again),
-        owned={} if owned is None else {name: count.integer() for name, count in owned.members().items()},
         asked=Asked() if asked is None else Asked.from_json(asked),
         warnings=() if warnings is None else warnings.texts(),
-        deliveries=tuple(
-            SharedDelivery(one["name"].text(), one["tensor"].text(), one["readers"].texts())
-            for one in ([] if deliveries is None else deliveries.values())
-        ),
+        **{one.name: getattr(form, one.name) for one in fields(Form)},
     )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from planner.artifacts.form import Form
 from planner.artifacts.plan_folder import PlanFolder
 from planner.errors import ModelError, UsageError
 from planner.graph.decompositions import planned_graph
-from planner.graph.deliveries import with_deliveries
+from planner.graph.deliveries import SharedDelivery, with_deliveries
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import Canonical, canonical
 from planner.graph.rewriting.lanes import with_lanes
@@ -55,59 +57,74 @@ def check_named(folder: PlanFolder, model: Graph) -> None:
 
 
 def _named_form(folder: PlanFolder, model: Graph) -> PlannedForm:
-    form = _form(folder, model)
-    planned = planned_graph(form.graph, folder.plan.strategies, folder.plan.workers)
-    _check_deliveries(folder, planned)
-    graph = with_deliveries(planned, folder.plan.deliveries)
-    ops = {op.name for op in graph.ops}
-    strangers = [f"there is no op {name!r}, which has a strategy" for name in folder.plan.strategies if name not in ops]
-    for name in folder.plan.tilings:
-        if name not in graph.tensors:
+    plan = folder.plan
+    found = divided(plan.form, plan.strategies, plan.workers, model, folder.path)
+    ops = {op.name for op in found.graph.ops}
+    strangers = [f"there is no op {name!r}, which has a strategy" for name in plan.strategies if name not in ops]
+    for name in plan.tilings:
+        if name not in found.graph.tensors:
             strangers.append(f"there is no tensor {name!r}, which has a tiling")
-    _refuse_misfits(folder, strangers)
-    return PlannedForm(form, graph)
+    _refuse_misfits(folder.path, strangers)
+    return found
 
 
-def _form(folder: PlanFolder, model: Graph) -> Canonical:
-    """The canonical form, with copies of what the plan computes again."""
-    form, again = _canonical_form(folder, model), folder.plan.recomputed
+def divided(form: Form, planned: Collection[str] | None, workers: int, model: Graph, where: Path) -> PlannedForm:
+    """The form of a model that is divided, whether a plan is of it or not.
+
+    Args:
+        form: what was made of the model.
+        planned: names of the ops that are divided, see ``planned_graph``; None: none through its body.
+        workers: how many there are.
+        model: as its file was read.
+        where: what says so, for the message.
+
+    Raises:
+        ModelError: the form is none of this model, with all findings.
+    """
+    found = _form(form, model, where)
+    names = {op.name for op in found.graph.ops} if planned is None else planned
+    graph = planned_graph(found.graph, names, workers)
+    _check_deliveries(form.deliveries, graph, where)
+    return PlannedForm(found, with_deliveries(graph, form.deliveries))
+
+
+def _form(form: Form, model: Graph, where: Path) -> Canonical:
+    """The canonical form, with copies of what is computed again."""
+    found, again = _canonical_form(form, model, where), form.recomputed
     if again is None or not again.tensors:
-        return form
+        return found
     try:
-        known = Activations(form.graph).all
+        known = Activations(found.graph).all
     except UsageError as error:
-        raise ModelError(f"{folder.path}: {error.what}, and the plan computes something again for it") from None
+        raise ModelError(f"{where}: {error.what}, and the plan computes something again for it") from None
     strangers = [name for name in again.tensors if name not in known]
-    _refuse_misfits(folder, [f"{name!r}, which is computed again, is no activation" for name in strangers])
-    return replace(form, graph=recomputed(form.graph, again.tensors))
+    _refuse_misfits(where, [f"{name!r}, which is computed again, is no activation" for name in strangers])
+    return replace(found, graph=recomputed(found.graph, again.tensors))
 
 
-def _canonical_form(folder: PlanFolder, model: Graph) -> Canonical:
-    stated = folder.plan.in_place
-    if stated is None:
+def _canonical_form(form: Form, model: Graph, where: Path) -> Canonical:
+    if form.in_place is None:
         return Canonical(model, {})
-    form = canonical(model, folder.plan.kept)
-    differing = sorted(stated.items() ^ form.in_place.items())
-    _refuse_misfits(
-        folder, [f"tensor {name!r} is not read in place as {held!r} everywhere" for name, held in differing]
-    )
-    return replace(form, graph=with_lanes(form.graph, folder.plan.owned))
+    found = canonical(model, form.kept)
+    differing = sorted(form.in_place.items() ^ found.in_place.items())
+    _refuse_misfits(where, [f"tensor {name!r} is not read in place as {held!r} everywhere" for name, held in differing])
+    return replace(found, graph=with_lanes(found.graph, form.owned))
 
 
-def _check_deliveries(folder: PlanFolder, graph: Graph) -> None:
+def _check_deliveries(deliveries: Sequence[SharedDelivery], graph: Graph, where: Path) -> None:
     """Refuses deliveries of tensors that there are not, or that nobody reads."""
     of: dict[str, str] = {}
     facts = []
     inputs = {op.name: op.inputs for op in graph.ops}
-    for one in folder.plan.deliveries:
+    for one in deliveries:
         of[one.name] = of.get(one.tensor, one.tensor)
         is_new = one.name not in graph.tensors and one.name not in inputs
         reads = [reader for reader in one.readers if of[one.name] in inputs.get(reader, ())]
-        chained = [other for other in folder.plan.deliveries if other.tensor == one.name]
+        chained = [other for other in deliveries if other.tensor == one.name]
         if of[one.name] not in graph.tensors or not is_new or not (reads or chained):
             readers = ", ".join(map(repr, one.readers)) or "nobody"
             facts.append(f"delivery {one.name!r} of {one.tensor!r} is read by {readers}")
-    _refuse_misfits(folder, facts)
+    _refuse_misfits(where, facts)
 
 
 def _check_complete(folder: PlanFolder, graph: Graph) -> None:
@@ -122,11 +139,9 @@ def _check_complete(folder: PlanFolder, graph: Graph) -> None:
             facts.append(f"tensor {name!r} has no bytes")
         if tiling is not None and any(dim >= max(1, len(tensor.shape)) for dim in tiling.dims):
             facts.append(f"tensor {name!r} of shape {list(tensor.shape)} cannot be tiled {tiling}")
-    _refuse_misfits(folder, facts)
+    _refuse_misfits(folder.path, facts)
 
 
-def _refuse_misfits(folder: PlanFolder, facts: Sequence[str]) -> None:
+def _refuse_misfits(where: Path, facts: Sequence[str]) -> None:
     if facts:
-        raise ModelError(
-            f"{folder.path}: the plan does not fit its model", facts=tuple(facts), hint="plan the model again"
-        )
+        raise ModelError(f"{where}: the plan does not fit its model", facts=tuple(facts), hint="plan the model again")

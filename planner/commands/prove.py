@@ -15,25 +15,33 @@ from planner.options.plans import ProveOptions
 
 
 @click.command(short_help="Prove that a plan's worker models are equal to its model.")
-@click.argument("directory", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
+@click.argument("directory", metavar="[DIR]", nargs=-1, type=click.Path(path_type=Path))
 @derived(ProveOptions)
 @JSON
-def prove(directory: Path | None, json_wanted: bool, **options: Any) -> int:
+def prove(directory: tuple[Path, ...], json_wanted: bool, **options: Any) -> int:
     """Prove that what the workers of the plan in DIR compute is what its model computes, for all inputs.
 
     Nothing is executed: the worker models are held against the descriptions of the model's ops. Without DIR, the
-    newest plan in the working directory. Exits with 1 if it is not proven, and says of which op and where
-    (docs/prove.md).
+    newest plan in the working directory. With --whole, the worker models that are named are held against that model.
+    Exits with 1 if it is not proven, and says of which op and where (docs/prove.md).
 
     \b
     Examples:
       tofu prove plan
       tofu prove plan --json
+      tofu prove --whole model.onnx --parts worker*.onnx --program form.json
     """
     from planner.artifacts.place import require_plan
+    from planner.errors import UsageError
 
-    require_plan(directory)
+    asked = given(ProveOptions, options)
+    if options["whole"] is not None:  # a shell writes worker*.onnx out, and the option takes the first of them
+        asked["parts"] = (*options["parts"], *directory)
+    elif len(directory) > 1:
+        raise UsageError("one plan is proven at a time", facts=tuple(map(str, directory)))
+    else:
+        asked["directory"] = require_plan(directory[0] if directory else None)
     from planner import api
 
-    result = show(lambda line: api.prove(directory, progress=line, **given(ProveOptions, options)), json_wanted)
+    result = show(lambda line: api.prove(progress=line, **asked), json_wanted)
     return EXIT_DONE if result.is_proven else EXIT_NO

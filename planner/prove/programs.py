@@ -17,7 +17,7 @@ from planner.prove.claims import Claim, Partial, Symbol
 from planner.prove.expression import Num
 from planner.prove.matching import Literal
 from planner.prove.result import Fault, Proof
-from planner.prove.whole import held
+from planner.prove.whole import Whole, held
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,7 @@ class _Walk:
         found = self._calls.found(self._files[worker].bodies[step.function], step.ops, read, made)
         for name, claim, spot in zip(step.outputs, stated, found.outputs, strict=True):
             if spot is None:
-                op = ", ".join(map(self._op, step.ops if found.op is None else [step.ops[found.op]]))
+                op = ", ".join(map(self._whole.told, step.ops if found.op is None else [step.ops[found.op]]))
                 holds = f"what is not seen to be it: {found.reason}"
                 self._fail(worker, step, name, holds, str(claim), op=op, is_wrong=False)
             lo, partial = spot
@@ -245,9 +245,6 @@ class _Walk:
             if not is_at(spot, claim):
                 # A part of a constant that repeats may be told at the first of several places.
                 self._fail(worker, step, name, f"another part: at {lo}", str(claim), is_wrong=False)
-
-    def _op(self, name: str) -> str:
-        return f"{name} ({self._whole.ops[name].described_op.op.op_type})"
 
     def _fail(
         self,
@@ -260,8 +257,27 @@ class _Walk:
         op: str = "",
         is_wrong: bool = True,
     ) -> NoReturn:
-        told = "" if step is None else f"{'fetch' if isinstance(step, Fetch) else 'segment'} {step.name!r}"
-        held_in = self._program.workers[worker].buffers.get(buffer)
-        maker = self._whole.makers.get(held_in.tensor if held_in else buffer)
-        op = op or ("" if maker is None else self._op(maker))
-        raise FaultError(Fault(worker, told, buffer, op, holds, should, is_wrong))
+        fault = fault_at(self._whole, self._program, worker, step, buffer, holds, should)
+        raise FaultError(replace(fault, op=op or fault.op, is_counterexample=is_wrong))
+
+
+def fault_at(
+    whole: Whole, program: Program, worker: int | None, step: Step | None, buffer: str, holds: str, should: str
+) -> Fault:
+    """A counterexample, with the op of the model that it is of.
+
+    Args:
+        whole: the model.
+        program: of all workers.
+        worker: None: several, or all.
+        step: None: no step alone.
+        buffer: of that worker, or a tensor; "" where it is of several or none.
+        holds: what is there.
+        should: what should be.
+    """
+    told = "" if step is None else f"{'fetch' if isinstance(step, Fetch) else 'segment'} {step.name!r}"
+    named = step.target if isinstance(step, Fetch) and not buffer else buffer
+    held_in = None if worker is None else program.workers[worker].buffers.get(named)
+    maker = whole.makers.get(held_in.tensor if held_in else named)
+    ops = [maker] if maker is not None else step.ops if isinstance(step, Segment) else ()
+    return Fault(worker, told, buffer, ", ".join(map(whole.told, ops)), holds, should, is_counterexample=True)

@@ -132,6 +132,11 @@ class Whole:
         """What stands for a tensor."""
         return self._symbols.get(name, name)
 
+    def told(self, op: str) -> str:
+        """An op with its type, if the model has it."""
+        known = self.ops.get(op)
+        return op if known is None else f"{op} ({known.described_op.op.op_type})"
+
     def constant(self, name: str) -> Num | Literal | None:
         """What a constant is; None where it is none, or its value is not there."""
         return self._constants.get(name)

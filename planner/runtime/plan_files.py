@@ -12,7 +12,7 @@ from onnx import ModelProto
 
 from planner.artifacts.estimate import TimeEstimate
 from planner.artifacts.place import PLAN
-from planner.artifacts.plan_folder import PlanFolder, open_folder
+from planner.artifacts.plan_folder import Ends, PlanFolder, open_folder
 from planner.artifacts.planned_form import check_named
 from planner.artifacts.program import Program
 from planner.artifacts.source_file import SourceFile
@@ -125,6 +125,31 @@ def read_workers(
             hint="plan the model again with `tofu plan`",
         )
     return models, Program(tuple(model.program for model in models), folder.inputs, folder.outputs, folder.state)
+
+
+def read_parts(
+    paths: Sequence[Path], ends: Ends, progress: Progress = silent
+) -> tuple[tuple[WorkerModel, ...], Program]:
+    """The same of worker models that lie anywhere, in any order.
+
+    Args:
+        paths: one file of each worker.
+        ends: what the model takes and makes.
+        progress: told what is being read.
+
+    Raises:
+        ModelError: they cannot be read, are not one of each worker, or are of several plans.
+    """
+    models = tuple(sorted(_worker_models(paths, progress), key=lambda model: model.program.worker))
+    numbers = [model.program.worker for model in models]
+    digests = {model.plan_digest for model in models}
+    if numbers != list(range(len(models))) or len(digests) > 1:
+        raise ModelError(
+            "the worker models do not belong together",
+            facts=(f"they are of workers {', '.join(map(str, numbers))}, and of {len(digests)} plans",),
+            hint="give one file of each worker, from 0",
+        )
+    return models, Program(tuple(model.program for model in models), ends.inputs, ends.outputs, ends.state)
 
 
 def check_stated(folder: PlanFolder, program: Program) -> None:

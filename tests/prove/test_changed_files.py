@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx.parser
 import pytest
 from onnx import FunctionProto, ModelProto, load, save
 
@@ -224,6 +225,22 @@ def test_a_file_that_moves_less_than_the_plan_states_is_a_counterexample(plan: P
     assert "it has" in fault.holds
 
 
+def test_what_is_out_of_order_is_told_with_worker_step_op_and_buffer(plan: Path) -> None:
+    def change(loaded: LoadedPlan) -> LoadedPlan:
+        program = loaded.models[1].program
+        return _other(loaded, 1, replace(loaded.models[1], program=replace(program, steps=program.steps[::-1])))
+
+    assert _rewritten(plan, change) == 1
+    fault = api.prove(plan).fault
+    assert fault is not None
+    last = load(plan / "worker1.onnx").graph.node[0]
+    assert (fault.worker, fault.is_counterexample) == (1, True)
+    assert last.name in fault.step
+    assert fault.buffer in last.input
+    assert fault.op
+    assert fault.holds == f"reads {fault.buffer!r} before it is written"
+
+
 def test_a_plan_of_another_file_is_not_proven(planned: Path, tmp_path: Path) -> None:
     """The file is read as it was to be planned, and is what the plan's model was made of."""
     write_model(build("gpt-1x16-2h", batch=2), tmp_path / "other.onnx")
@@ -246,6 +263,43 @@ def test_a_missing_or_foreign_file_is_no_question_of_proof(harm: str, plan: Path
             entry.value = "0" * 64 if entry.key == "tofu.plan" else entry.value
         save(model, file)
     assert main(["prove", str(plan)]) == 2
+
+
+def test_a_plan_is_proven_from_files_that_lie_anywhere(planned: Path, tmp_path: Path) -> None:
+    """The worker models in any order, and of plan.json only what was made of the model."""
+    plan = json.loads((planned / "plan.json").read_text())
+    form = {name: plan[name] for name in ("strategies", "in_place", "kept", "deliveries") if name in plan}
+    (tmp_path / "form.json").write_text(json.dumps(form))
+    parts = [shutil.copy(planned / f"worker{worker}.onnx", tmp_path / f"{worker}.onnx") for worker in (1, 0)]
+    proof = api.prove(whole=planned / "model.onnx", parts=parts, program=tmp_path / "form.json")
+    assert replace(proof, directory=planned) == api.prove(planned)
+    assert not api.prove(whole=planned / "model.onnx", parts=parts).is_proven  # it is not the model as it is
+    with pytest.raises(ModelError, match="do not belong together"):
+        api.prove(whole=planned / "model.onnx", parts=parts[:1], program=tmp_path / "form.json")
+
+
+def test_worker_models_that_no_plan_made_are_proven(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = "(float[2,6] d, float[6,3] x) => (float[2,3] g) { g = MatMul(d, x) }"
+    save(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 21]> net {model}'), tmp_path / "net.onnx")
+    for sources, code in (("0.p 1.p 2.p", 0), ("0.p 2.p", 1)):
+        rest = f"0: g = g[0:2, 0:3] of Sum: [0:2, 0:3] {sources}\n0: give g"
+        made = ByHand.read(whole_of(model), f"{JOINED}{rest}")
+        files = [tmp_path / f"worker{worker.worker}.onnx" for worker in made.program.workers]
+        for worker, file in zip(made.program.workers, files, strict=True):
+            save(WorkerModels(made.bodies, opset=21).write(worker, {}), file)
+        # As a shell writes worker*.onnx out.
+        assert main(["prove", "--whole", str(tmp_path / "net.onnx"), "--parts", *map(str, files), "--json"]) == code
+        fault = json.loads(capsys.readouterr().out)["fault"]
+        assert (fault is None) is (code == 0)
+    assert (fault["worker"], fault["buffer"]) == (0, "g")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["prove --whole net.onnx", "prove plan --parts worker0.onnx", "prove plan other", "prove --whole a --parts b"],
+)
+def test_a_model_elsewhere_stands_in_the_place_of_a_plan(line: str) -> None:
+    assert main(line.split()) == 2
 
 
 JOINED = """0: d = d[0:2, 0:2]

@@ -176,7 +176,7 @@ def test_a_program_that_waits_for_itself_is_refused(reduction: Any) -> None:
         (piece,) = fetch.pieces
         other = replace(fetch, pieces=(Piece(piece.region, (Source(1 - number, "Y.partial"),)),))
         wrong = wrong.with_worker(number, steps=(other, product, rectify))
-    assert "worker 0 waits for ever in fetch 'fetch Y'" in refusal(wrong)
+    assert "worker 0, fetch 'fetch Y': waits for ever" in refusal(wrong)
 
 
 def test_names_that_do_not_exist_are_refused(reduction: Any) -> None:

@@ -23,6 +23,7 @@ from onnx.reference import ReferenceEvaluator
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Buffer, Fetch, Piece, Program, Segment, Source, Step, WorkerProgram
+from planner.artifacts.worker_model import SEGMENTS
 from planner.descriptions import in_force
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
@@ -172,7 +173,8 @@ def _segment(whole: Whole, output: str, text: str, bodies: dict[str, FunctionPro
     read = tuple(filter(None, (one.strip() for one in inputs.split(","))))
     slots = ", ".join(f"i{number}" for number in range(len(read)))
     name = f"f{len(bodies)}"
-    bodies[name] = onnx.parser.parse_function(f'<domain: "f", opset_import: ["": 21]> {name} ({slots}) => (o0) {body}')
+    head = f'<domain: "{SEGMENTS}", opset_import: ["": 21]>'
+    bodies[name] = onnx.parser.parse_function(f"{head} {name} ({slots}) => (o0) {body}")
     chosen = tuple(
         one
         for wanted in ops.split("+")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from planner.algebra.region import Region, tile
@@ -16,6 +17,40 @@ from planner.artifacts.program import Arena, Fetch, Segment, Step, WorkerProgram
 from planner.artifacts.waits import Waits, data_waits, joined_waits, last_local_reads, needs, outputs_of, stuck, writers
 from planner.errors import ModelError
 from planner.graph.model import StatePair
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong with a program."""
+
+    worker: int | None
+    """None: all of them."""
+    what: str
+    step: Step | None = None
+    """None: no step alone."""
+    buffer: str = ""
+    """The worker's buffer that it is of; "" where it is of several or none."""
+
+    def __str__(self) -> str:
+        where = [] if self.worker is None else [f"worker {self.worker}"]
+        where += [] if self.step is None else [describe(self.step)]
+        return f"{', '.join(where)}: {self.what}" if where else self.what
+
+
+class InconsistentError(ModelError):
+    """A program that is not right.
+
+    Args:
+        findings: all that is wrong with it.
+    """
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        super().__init__(
+            "the partitioned program is inconsistent",
+            facts=tuple(map(str, findings)),
+            hint="plan the model again; if that does not help, it is a bug in tofu",
+        )
+        self.findings = tuple(findings)
 
 
 def check_programs(programs: Sequence[WorkerProgram], state: Sequence[StatePair] = ()) -> tuple[Waits, ...]:
@@ -26,14 +61,14 @@ def check_programs(programs: Sequence[WorkerProgram], state: Sequence[StatePair]
         state: which next state may lie where its state lies.
 
     Raises:
-        ModelError: names, types, boxes or order are wrong; with all findings.
+        InconsistentError: names, types, boxes or order are wrong; with all findings.
     """
-    findings: list[str] = []
+    findings: list[Finding] = []
     waits: tuple[Waits, ...] = ()
     seen: set[Hashable] = set()
     """Pieces by identity, which readers share, with what is asked of them."""
     if [program.worker for program in programs] != list(range(len(programs))):
-        findings.append(f"workers are numbered {[program.worker for program in programs]}")
+        findings.append(Finding(None, f"workers are numbered {[program.worker for program in programs]}"))
     else:
         for program in programs:
             _check_worker(program, programs, findings, seen)
@@ -43,19 +78,18 @@ def check_programs(programs: Sequence[WorkerProgram], state: Sequence[StatePair]
         if not findings:
             waits = _check_order(programs, findings)
     if findings:
-        raise inconsistent(findings)
+        raise InconsistentError(findings)
     return waits
 
 
 def _check_worker(
-    program: WorkerProgram, programs: Sequence[WorkerProgram], findings: list[str], seen: set[Hashable]
+    program: WorkerProgram, programs: Sequence[WorkerProgram], findings: list[Finding], seen: set[Hashable]
 ) -> None:
     written = set(program.loaded) | set(program.fixed)
     for name in (*program.loaded, *program.fixed, *program.collected):
         if name not in program.buffers:
-            findings.append(f"worker {program.worker}: there is no buffer {name!r}")
+            findings.append(Finding(program.worker, f"there is no buffer {name!r}", buffer=name))
     for step in program.steps:
-        where = f"worker {program.worker}, {describe(step)}"
         sources = needs(program, step)
         unknown = [
             f"{source.buffer!r} of worker {source.worker}"
@@ -64,16 +98,17 @@ def _check_worker(
         ]
         unknown += [repr(name) for name in outputs_of(step) if name not in program.buffers]
         if unknown:
-            findings.append(f"{where}: there is no buffer {', '.join(unknown)}")
+            findings.append(Finding(program.worker, f"there is no buffer {', '.join(unknown)}", step))
             continue
         early = [s.buffer for s in sources if s.worker == program.worker and s.buffer not in written]
-        findings.extend(f"{where}: reads {name!r} before it is written" for name in early)
-        findings.extend(f"{where}: writes {name!r} again" for name in outputs_of(step) if name in written)
+        again = [name for name in outputs_of(step) if name in written]
+        findings.extend(Finding(program.worker, f"reads {name!r} before it is written", step, name) for name in early)
+        findings.extend(Finding(program.worker, f"writes {name!r} again", step, name) for name in again)
         written.update(outputs_of(step))
         if isinstance(step, Fetch):
-            _check_fetch(step, program, programs, where, findings, seen)
+            _check_fetch(step, program, programs, findings, seen)
     findings.extend(
-        f"worker {program.worker}: {name!r} is collected and never written"
+        Finding(program.worker, f"{name!r} is collected and never written", buffer=name)
         for name in program.collected
         if name not in written
     )
@@ -83,37 +118,40 @@ def _check_fetch(
     fetch: Fetch,
     program: WorkerProgram,
     programs: Sequence[WorkerProgram],
-    where: str,
-    findings: list[str],
+    findings: list[Finding],
     seen: set[Hashable],
 ) -> None:
     target = program.buffers[fetch.target]
+
+    def is_wrong(what: str) -> None:
+        findings.append(Finding(program.worker, what, fetch, target.name))
+
     for piece in fetch.pieces:
         key = id(piece), target.dtype, fetch.reducer
         if key in seen:
             continue
         seen.add(key)
         if len(piece.sources) != 1 and (fetch.reducer is None or not piece.sources):
-            findings.append(f"{where}: the piece {piece.region} has {len(piece.sources)} sources and no reducer")
+            is_wrong(f"the piece {piece.region} has {len(piece.sources)} sources and no reducer")
         for source in piece.sources:
             held = programs[source.worker].buffers[source.buffer]
             if held.dtype is not target.dtype:
-                findings.append(f"{where}: {source.buffer!r} is of {held.dtype.value}, not {target.dtype.value}")
+                is_wrong(f"{source.buffer!r} is of {held.dtype.value}, not {target.dtype.value}")
             if not _fits(piece.region, held.region):
-                findings.append(f"{where}: the piece {piece.region} leaves {held.region} of {source.buffer!r}")
+                is_wrong(f"the piece {piece.region} leaves {held.region} of {source.buffer!r}")
     if not tile(tuple([piece.region for piece in fetch.pieces]), target.region):
-        findings.append(f"{where}: its pieces do not cover {target.region} exactly once")
+        is_wrong(f"its pieces do not cover {target.region} exactly once")
 
 
 def _fits(inner: Region, outer: Region) -> bool:
     return inner.rank == outer.rank and not inner.is_empty and outer.contains(inner)
 
 
-def _check_order(programs: Sequence[WorkerProgram], findings: list[str]) -> tuple[Waits, ...]:
+def _check_order(programs: Sequence[WorkerProgram], findings: list[Finding]) -> tuple[Waits, ...]:
     """Nothing is read that is never written, and nobody waits for ever, be it for data or for memory."""
     ready = [writers(program) for program in programs]
     findings.extend(
-        f"worker {program.worker}, {describe(step)}: {source.buffer!r} of worker {source.worker} is never written"
+        Finding(program.worker, f"{source.buffer!r} of worker {source.worker} is never written", step)
         for program in programs
         for step in program.steps
         for source in needs(program, step)
@@ -126,18 +164,16 @@ def _check_order(programs: Sequence[WorkerProgram], findings: list[str]) -> tupl
         waiting = stuck(waits)
         if waiting:
             findings.extend(
-                f"worker {worker} waits for ever in {describe(programs[worker].steps[number])}"
-                for worker, number in waiting.items()
+                Finding(worker, "waits for ever", programs[worker].steps[number]) for worker, number in waiting.items()
             )
             break
     return joined
 
 
-def _check_arena(program: WorkerProgram, arena: Arena, state: Sequence[StatePair], findings: list[str]) -> None:
+def _check_arena(program: WorkerProgram, arena: Arena, state: Sequence[StatePair], findings: list[Finding]) -> None:
     """Every buffer lies in the arena, and two that overlap are never needed at the same time."""
-    where = f"worker {program.worker}"
     outside = arena.misplaced(program.buffers)
-    findings.extend(f"{where}: {finding}" for finding in outside)
+    findings.extend(Finding(program.worker, finding) for finding in outside)
     if outside:
         return
     ready, read = writers(program), last_local_reads(program)
@@ -172,21 +208,13 @@ def _check_arena(program: WorkerProgram, arena: Arena, state: Sequence[StatePair
             last += 1
         others = [other for _, _, other in lying[first:last] if not is_in_place(other, name)]
         findings.extend(
-            f"{where}: buffers {other!r} and {name!r} lie in one place at the same time" for other in others
+            Finding(program.worker, f"buffers {other!r} and {name!r} lie in one place at the same time", buffer=name)
+            for other in others
         )
         if not others:
             until = after if name in collected or name in resident else read.get(name, 0)
             heappush(needed, (max(since[name], until), place))
             insort(lying, place)
-
-
-def inconsistent(findings: Sequence[str]) -> ModelError:
-    """What to raise about a program that is not right."""
-    return ModelError(
-        "the partitioned program is inconsistent",
-        facts=tuple(findings),
-        hint="plan the model again; if that does not help, it is a bug in tofu",
-    )
 
 
 def describe(step: Step) -> str:

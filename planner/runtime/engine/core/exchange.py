@@ -20,7 +20,7 @@ import numpy as np
 from planner.artifacts.program import Arena, Fetch, WorkerProgram
 from planner.errors import InfeasibleError
 from planner.graph.protos import numpy_dtype
-from planner.runtime.engine.core.check import inconsistent
+from planner.runtime.engine.core.check import Finding, InconsistentError
 
 ALIGNMENT: Final = 64
 """Bytes; a cache line. Kernels that peel unaligned elements would give other bits at other addresses."""
@@ -89,12 +89,12 @@ class Exchange:
     def __init__(self, programs: Sequence[WorkerProgram], handle: int | None = None) -> None:
         arenas = {program.worker: arena_of(program) for program in programs}
         outside = [
-            f"worker {program.worker}: {finding}"
+            Finding(program.worker, finding)
             for program in programs
             for finding in arenas[program.worker].misplaced(program.buffers)
         ]
         if outside:
-            raise inconsistent(outside)
+            raise InconsistentError(outside)
         starts: dict[int, int] = {}
         size = aligned(8 * len(programs)) + ALIGNMENT * len(programs)
         for worker, arena in arenas.items():
