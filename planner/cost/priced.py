@@ -123,7 +123,7 @@ def payable(price: Fraction, residence: Residence, workers: int) -> Fraction:
             again for the ops that read and make it.
         workers: how many.
     """
-    most = 2 * workers * int(residence.least().max(initial=1)) * _MOMENTS
+    most = 2 * residence.worth(workers) * int(residence.least().max(initial=1)) * _MOMENTS
     return min(price, Fraction(_MOST_CHARGED, max(1, most)))
 
 

@@ -23,7 +23,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import prod
+from math import ceil, prod
 from typing import TypeAlias
 
 import numpy as np
@@ -74,13 +74,16 @@ class Residence:
         moments: how many there are: one for each op.
     """
 
-    def __init__(self, graph: Graph, ops: Sequence[BoundOp]) -> None:
+    def __init__(self, graph: Graph, ops: Sequence[BoundOp], limits: Sequence[int] = ()) -> None:
         """Finds out when which tensor lies there.
 
         Args:
             graph: the training graph.
             ops: its ops with their descriptions, in order.
+            limits: the memory of each worker, where they differ and each has its own: then a byte counts the more the
+                less its worker has, such that what fills all of them is still their sum; (): a byte is a byte.
         """
+        self._worth = np.array([sum(limits) / len(limits) / limit for limit in limits]) if limits else None
         self.moments = len(ops)
         self._graph = graph
         self._ops = tuple(ops)
@@ -91,6 +94,10 @@ class Residence:
         self._boxes: dict[tuple[object, ...], Boxes] = {}
         self._least_read: dict[tuple[object, ...], int] = {}
         """Elements that ops read at least, by content and slot."""
+
+    def worth(self, workers: int) -> int:
+        """What a byte on each of so many workers is worth at most: as many bytes, but for ``limits``."""
+        return workers if self._worth is None else ceil(self._worth.sum())
 
     def _find_stays(self) -> Iterator[tuple[Port, Stay]]:
         graph = self._graph
@@ -117,7 +124,7 @@ class Residence:
                 yield (op.op.name, False, position), Stay(number, between, False, False, False, is_next)
 
     def of(self, plan: Decision) -> Ints:
-        """Bytes on all workers together, by moment."""
+        """Bytes on all workers together, by moment; worth what ``limits`` make of them."""
         change = np.zeros(self.moments + 1, dtype=np.int64)
         now = np.zeros(self.moments, dtype=np.int64)
         for op in self._ops:
@@ -254,7 +261,10 @@ class Residence:
         return self._stays[port].kind
 
     def tables(self, asked: Request) -> tuple[Table, Table, Table]:
-        """Bytes over all workers while the op runs, between ops, and of the tiles; each [tilings, strategies]."""
+        """Bytes over all workers while the op runs, between ops, and of the tiles; each [tilings, strategies].
+
+        With ``limits`` each byte is worth what they make of it.
+        """
         op, is_input, position, tensor, tilings, strategies = asked
         stay = self._stays[op.op.name, is_input, position]
         key = (op.content, is_input, position, tensor.dtype, stay.kind, id(tilings), id(strategies))
@@ -282,7 +292,15 @@ class Residence:
             between = tile + 0 * there if stay.is_result else fetched
         tiles = tile + 0 * there
         item = tensor.dtype.item_bytes
-        return during.sum(axis=2) * item, between.sum(axis=2) * item, tiles.sum(axis=2) * item
+        return self._on_all(during * item), self._on_all(between * item), self._on_all(tiles * item)
+
+    def _on_all(self, by_worker: Ints) -> Table:
+        """What the last axis, of workers, adds up to."""
+        if self._worth is None:
+            found: Table = by_worker.sum(axis=-1)
+        else:
+            found = (by_worker @ self._worth).astype(np.int64)  # rounded down: what fits is never more than there is
+        return found
 
     def _there(self, op: BoundOp, is_input: bool, position: int, strategy: Tiling) -> Boxes:
         """What an op reads or makes on each worker."""

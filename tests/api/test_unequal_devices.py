@@ -3,23 +3,53 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from planner import api
+from planner import api, opdefs
+from planner.artifacts.asked import ByWorker
+from planner.artifacts.estimate import TimeEstimate
 from planner.artifacts.plan import Plan
+from planner.cost.residence import Residence
+from planner.graph.model import Graph
 from planner.graph.to_onnx import write_model
+from planner.planning.limit.trial import Trial
+from planner.planning.machines import memory_limits, target_of, time_of
+from planner.planning.request import ModelSource, PlanRequest
+from planner.planning.session import Session
+from planner.runtime.run import run_plan
 from planner.zoo import build
+from planner.zoo.transformer import GptShape, gpt
+from same_bits import loaded
 
-MACHINE = """\
-name: {name}
-device: {{memory: 1GiB, compute: {{float32: 10GFLOP/s}}, memory_bandwidth: 40GB/s}}
+MACHINE: Final = """\
+name: mixed
 devices: [{devices}]
 switches: [host]
 links: [{links}]
 """
-FAST = ", compute: {float32: 20GFLOP/s}, memory_bandwidth: 80GB/s"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A device."""
+
+    gflop_per_s: int
+    """Of float32; its memory moves four bytes for each."""
+    memory: str = "1GiB"
+
+
+FAST, SLOW = Kind(20), Kind(10)
+NETWORKS: Final[dict[str, Callable[[], Graph]]] = {
+    "mlp": lambda: build("mlp-2x128", batch=256),
+    "lenet-5": lambda: build("lenet-5", batch=64),
+    "gpt": lambda: gpt("gpt", GptShape(1, 32, 2, 32), batch=64),
+}
+"""Each with at least 64 samples."""
 
 
 @pytest.fixture(autouse=True)
@@ -27,59 +57,123 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def machine(*kinds: str) -> Path:
-    """A topology file of devices, each with what is its own."""
-    devices = ", ".join(f"{{id: {number}{kind}}}" for number, kind in enumerate(kinds))
-    links = ", ".join(f"{{between: [{number}, host], bandwidth: 50GB/s}}" for number in range(len(kinds)))
-    path = Path("mixed.yaml")
-    path.write_text(MACHINE.format(name="mixed", devices=devices, links=links))
-    return path
+def machine(kinds: Iterable[Kind]) -> str:
+    """A topology file of devices that are all equally near."""
+    listed = list(kinds)
+    devices = ", ".join(
+        f"{{id: {number}, memory: {kind.memory}, compute: {{float32: {kind.gflop_per_s}GFLOP/s}},"
+        f" memory_bandwidth: {4 * kind.gflop_per_s}GB/s}}"
+        for number, kind in enumerate(listed)
+    )
+    links = ", ".join(f"{{between: [{number}, host], bandwidth: 50GB/s}}" for number in range(len(listed)))
+    Path("mixed.yaml").write_text(MACHINE.format(devices=devices, links=links))
+    return "mixed.yaml"
 
 
-def planned(network: str, batch: int, topology: Path, memory: str | None = None) -> Plan:
+@dataclass(frozen=True)
+class Found:
+    """The search's own plan of a graph on a machine, beside no other strategy's."""
+
+    trial: Trial
+    estimate: TimeEstimate
+    limits: ByWorker | tuple[int, ...]
+    """Of each worker."""
+
+    @property
+    def seconds(self) -> float:
+        return self.estimate.estimated_seconds
+
+    @property
+    def shares(self) -> set[str]:
+        return shares_in(self.trial.decided.tilings.values())
+
+    @property
+    def peaks(self) -> tuple[int, ...]:
+        return self.trial.partitioned.program.peak_bytes
+
+
+def found(graph: Graph, *kinds: Kind) -> Found:
+    target = target_of(None, machine(kinds))
+    assert target.machine is not None
+    limits = memory_limits(None, target.machine, target.workers)
+    assert limits is not None
+    source = ModelSource(Path(), None, None, None, opdefs.standard(), None, make=lambda: graph)
+    trial = Session(PlanRequest(source, target, limits=limits, effort="quick")).planned_beside(())
+    return Found(trial, time_of(trial, target.machine), limits)
+
+
+def ideal_seconds(graph: Graph, *kinds: Kind) -> float:
+    """On one device that is worth all of them: the ideal proportional split."""
+    return found(graph, Kind(sum(kind.gflop_per_s for kind in kinds))).seconds
+
+
+def assert_runs(graph: Graph, plan: Found) -> None:
+    """In this process: its results are right, and it moves what is predicted."""
+    run = run_plan(loaded(graph, plan.trial.decided), verify=True)
+    assert run.verified
+    assert run.moved_bytes == plan.trial.decided.moved_bytes
+
+
+def shares_in(tilings: Iterable[object]) -> set[str]:
+    return {one for tiling in tilings for one in re.findall(r"\(([\d:]*:\d+)\)", str(tiling))}
+
+
+def planned(network: str, batch: int, topology: str) -> Plan:
     write_model(build(network, batch=batch), Path("m.onnx"))
-    return api.plan(Path("m.onnx"), topology=str(topology), out=Path("p"), effort="quick", memory=memory).plan
-
-
-def seconds_on_one(network: str, batch: int, kind: str) -> float:
-    """Of a network's step on one device of a kind."""
-    write_model(build(network, batch=batch), Path("m.onnx"))
-    plan = api.plan(Path("m.onnx"), topology=str(machine(kind)), out=Path("one")).plan
-    assert plan.estimate is not None
-    return plan.estimate.estimated_seconds
+    return api.plan(Path("m.onnx"), topology=topology, out=Path("p"), effort="quick").plan
 
 
 def test_a_fast_device_gets_twice_the_part_of_a_slow_one_and_the_run_is_right() -> None:
-    alone = seconds_on_one("mlp-2x128", 256, FAST)
-    plan = planned("mlp-2x128", 256, machine("", FAST, ""))
+    plan = planned("mlp-2x128", 256, machine((SLOW, Kind(20, "480KiB"), SLOW)))
     assert plan.estimate is not None
-    assert plan.estimate.estimated_seconds <= 1.05 * alone / 2  # all three are worth two of it
     assert plan.slowest_share < 1.2  # an even share would be half as long again on the fast one
-    [shares] = {found for tiling in plan.tilings.values() for found in re.findall(r"\(([\d:]*:\d+)\)", str(tiling))}
+    [shares] = shares_in(plan.tilings.values())
     assert [int(share) for share in shares.split(":")] == [1 + (device == 1) for device in plan.estimate.devices]
-    found = api.run(Path("p"), steps=2, verify=True)
-    assert found.verified
-    assert found.moved_bytes == plan.moved_bytes
+    limits = [480 << 10 if device == 1 else 1 << 30 for device in plan.estimate.devices]
+    assert [api.memory(Path("p"), worker=worker).limit_bytes for worker in range(3)] == limits
+    run = api.run(Path("p"), steps=2, verify=True)
+    assert run.verified
+    assert run.moved_bytes == plan.moved_bytes
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_one_fast_device_and_two_slow_ones_take_the_time_of_the_ideal_proportional_split(network: str) -> None:
+    graph = NETWORKS[network]()
+    plan = found(graph, SLOW, FAST, SLOW)
+    assert plan.seconds <= 1.05 * ideal_seconds(graph, SLOW, FAST, SLOW)
+    assert plan.shares == {"1:1:2"}
+    assert_runs(graph, plan)
+
+
+@pytest.mark.parametrize(
+    ("network", "large", "small"), [("mlp", 420, 340), ("lenet-5", 1700, 860), ("gpt", 4000, 2100)]
+)
+def test_four_kinds_of_two_memories_take_that_time_within_the_memory_of_each(
+    network: str, large: int, small: int
+) -> None:
+    graph = NETWORKS[network]()
+    kinds = (Kind(40, f"{large}KiB"), Kind(30, f"{large}KiB"), Kind(20, f"{small}KiB"), Kind(10, f"{small}KiB"))
+    plan = found(graph, *kinds)
+    assert plan.seconds <= 1.05 * ideal_seconds(graph, *kinds)
+    assert plan.shares == {"4:3:2:1"}
+    assert sum(plan.peaks) / 4 > small << 10, "in even parts it would not fit"
+    assert all(peak <= limit for peak, limit in zip(plan.peaks, plan.limits, strict=True))
+    assert_runs(graph, plan)
+
+
+def test_a_fast_device_with_little_memory_holds_less_and_still_computes_more() -> None:
+    graph = NETWORKS["mlp"]()
+    plan = found(graph, SLOW, Kind(20, "300KiB"), SLOW)
+    assert min(plan.limits) == 300 << 10 < max(found(graph, SLOW, FAST, SLOW).peaks)
+    assert all(peak <= limit for peak, limit in zip(plan.peaks, plan.limits, strict=True))
+    assert plan.seconds <= 1.1 * ideal_seconds(graph, SLOW, FAST, SLOW)
+    decided = plan.trial.decided
+    held = Residence(decided.graph, decided.ops, plan.limits).of(decided)
+    assert 0 < held.max() <= sum(plan.limits), "what fits is never refused by what it is worth"
+    assert_runs(graph, plan)
 
 
 def test_two_of_each_kind_are_parted_by_one_cut() -> None:
-    plan = planned("mlp-2x128", 256, machine(FAST, "", FAST, ""))
-    assert plan.cuts == (2, 2)
-    assert plan.estimate is not None
+    plan = found(NETWORKS["mlp"](), FAST, SLOW, FAST, SLOW)
+    assert plan.trial.decided.cuts == (2, 2)
     assert sorted(plan.estimate.devices[:2]) == [0, 2]
-    assert api.run(Path("p"), steps=1, verify=True).verified
-
-
-@pytest.mark.slow
-def test_each_worker_fits_its_own_device() -> None:
-    free = planned("mlp-2x128", 256, machine(f"{FAST}, memory: 1GiB", "", ""))
-    small = int(0.9 * max(free.peak_bytes))
-    Path("p").rename("free")
-    plan = planned("mlp-2x128", 256, machine(f"{FAST}, memory: {small}B", "", ""))
-    assert plan.estimate is not None
-    fast = plan.estimate.devices.index(0)
-    assert plan.peak_bytes[fast] <= small
-    assert [api.memory(Path("p"), worker=worker).limit_bytes for worker in range(3)] == [
-        small if worker == fast else 1 << 30 for worker in range(3)
-    ]
-    assert api.run(Path("p"), steps=1, verify=True).verified

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.algebra.tiling import Tiling
+from planner.artifacts.asked import ByWorker
 from planner.cost.priced import PricedTables, payable
 from planner.cost.residence import Residence
 from planner.partition.workspace import ELEMENTWISE
@@ -112,7 +113,8 @@ class _Within:
 
     def __init__(self, first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal) -> None:
         self._decided, self._ask, self._limits = first.decided, ask, limits
-        self._residence = Residence(first.decided.graph, first.decided.ops)
+        own = limits if isinstance(limits, ByWorker) else ()
+        self._residence = Residence(first.decided.graph, first.decided.ops, own)
         self._goal = replace(goal, highest_price=payable(goal.highest_price, self._residence, len(limits)))
         self.least = self._residence.least(ELEMENTWISE)
         self._is_large = judged_by_residence(first.decided)
