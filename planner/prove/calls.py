@@ -17,7 +17,7 @@ from planner.graph.model import DType, Graph
 from planner.prove.claims import Claim
 from planner.prove.expression import Num, UnprovenError
 from planner.prove.functions import FunctionProof, Template, Value, kind_of, read_function
-from planner.prove.matching import Literal
+from planner.prove.pairing import Literal
 from planner.prove.placing import Spot
 from planner.prove.whole import Known, Whole
 

@@ -20,11 +20,14 @@ from planner.prove import index
 from planner.prove.claims import Claim, Partial, Symbol
 from planner.prove.expression import Acc, At, Described, Expr, Num, Read, UnprovenError
 from planner.prove.index import Lin, Space
-from planner.prove.matching import Literal, Matching, moved, summed
+from planner.prove.matching import Matching, moved, summed
+from planner.prove.pairing import Literal
 from planner.prove.placing import MismatchError, Moved, Moves, Placed, Spot
 from planner.prove.rules import by_rule
 from planner.prove.whole import Known, Whole, described, local_view
 from planner.tdl.node_view import NodeView
+
+_CONCAT = ("", "Concat")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,7 @@ class FunctionProof:
         self._graph = graph
         self._whole = whole
         self._ops = list(ops)
+        self._joining = [one for one in ops if (one.described_op.op.domain, one.described_op.op.op_type) == _CONCAT]
         self._done: set[tuple[str, int]] = set()
         self._constants = {name: value for name, value in graph.constants.items() if value is not None}
         self._values: dict[str, Value] = {
@@ -225,10 +229,9 @@ class FunctionProof:
 
     def _joined_alone(self, value: Value, dtype: DType) -> Value:
         """Also what a Concat makes of which this is all that is here: a copy, and copies are not read as nodes."""
-        for known in self._ops:
-            op = known.described_op.op
+        for known in self._joining:
             model = known.outputs[0]
-            if (op.domain, op.op_type) != ("", "Concat") or model is None or known.makes[0] in value.claims:
+            if model is None or known.makes[0] in value.claims:
                 continue
             if not value.claims.keys().isdisjoint(known.reads):
                 view = NodeView(

@@ -197,23 +197,21 @@ def placed(
     """
     multiples: dict[tuple[Factors, int], None] = {}
     open_ones = list(dict.fromkeys((read, _movement(lin, multiples)) for read, lin in equations))
+    open_ones = [(read, tuple(one for one in factors if rooms[one[0]])) for read, factors in open_ones]
     known = {variable for variable, room in rooms.items() if not room} | set(still)
     solved: list[tuple[int, Fraction | int, Read | None, Factors]] = []
     checked: list[tuple[Read | None, Factors]] = []
-    for most in (1, 1, 1, len(rooms) + 1):
-        rests = []
-        for read, factors in open_ones:
-            unknown = sorted((-abs(factor), variable, factor) for variable, factor in factors if variable not in known)
-            factors = tuple((variable, factor) for variable, factor in factors if rooms[variable])
-            if len(unknown) > most:
-                rests.append((read, factors))
-            elif unknown:
-                _, variable, factor = unknown[0]
-                known.update(one for _, one, _ in unknown)
-                solved.append((variable, factor, read, tuple(one for one in factors if one[0] != variable)))
-            else:
-                checked.append((read, factors))
-        open_ones = rests
+    while open_ones:
+        # One that leaves several variables open decides the one with the largest factor, and the others stay.
+        unknowns = [[one for one in factors if one[0] not in known] for _, factors in open_ones]
+        number = min(range(len(open_ones)), key=lambda place: len(unknowns[place]))
+        unknown, (read, factors) = unknowns[number], open_ones.pop(number)
+        if not unknown:
+            checked.append((read, factors))
+            continue
+        variable, factor = min(unknown, key=lambda one: (-abs(one[1]), one[0]))
+        known.update(one for one, _ in unknown)
+        solved.append((variable, factor, read, tuple(one for one in factors if one[0] != variable)))
     solved += [(variable, 1, read, ()) for read, variable in suggested if variable in offsets and variable not in known]
     lo = tuple(offsets.get(variable) for variable in outputs)
     return Placed(

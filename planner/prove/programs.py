@@ -15,7 +15,7 @@ from planner.artifacts.program import Buffer, Fetch, Piece, Program, Segment, St
 from planner.prove.calls import Array, Calls, is_at
 from planner.prove.claims import Claim, Partial, Symbol
 from planner.prove.expression import Num
-from planner.prove.matching import Literal
+from planner.prove.pairing import Literal
 from planner.prove.result import Fault, Proof
 from planner.prove.whole import Whole, held
 

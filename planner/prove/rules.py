@@ -19,7 +19,7 @@ from planner.algebra.tiling import Reducer
 from planner.graph.model import Graph, Shape
 from planner.prove.claims import Claim, Partial, Symbol
 from planner.prove.expression import Num
-from planner.prove.matching import Literal
+from planner.prove.pairing import Literal
 from planner.prove.whole import Known
 from planner.prove.whole import held as holding
 from planner.tdl.expr import VarKind

@@ -17,7 +17,7 @@ from planner.graph.model import DType, Graph, Op, Shape, Tensor, TensorAttribute
 from planner.graph.traits import RANDOM
 from planner.prove.claims import Symbol
 from planner.prove.expression import ARITHMETIC, Described, Joins, Num
-from planner.prove.matching import Literal
+from planner.prove.pairing import Literal
 from planner.tdl.bind import BoundOp
 from planner.tdl.builder import Description
 from planner.tdl.descriptions import Descriptions
