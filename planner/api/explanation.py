@@ -163,7 +163,7 @@ def _why(plan: Opened, answers: Answers, subject: str, runners_up: int) -> Why |
 
 def _apart(plan: Opened) -> tuple[Cause, ...]:
     """Equal ops beside each other that have no owners."""
-    return planned_apart(plan.form.graph, plan.decided, plan.folder.plan)
+    return planned_apart(plan.form, plan.decided, plan.folder.plan)
 
 
 def _in_place_rows(model: Graph, form: Canonical) -> Iterator[InPlaceRow]:

@@ -13,7 +13,7 @@ from planner.graph.decompositions import planned_graph
 from planner.graph.deliveries import SharedDelivery, with_deliveries
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import Canonical, canonical
-from planner.graph.rewriting.lanes import with_lanes
+from planner.graph.rewriting.lanes import lanes_of, marked
 from planner.graph.rewriting.recomputation import Activations, recomputed
 
 
@@ -99,7 +99,7 @@ def _form(form: Form, model: Graph, where: Path) -> Canonical:
         raise ModelError(f"{where}: {error.what}, and the plan computes something again for it") from None
     strangers = [name for name in again.tensors if name not in known]
     _refuse_misfits(where, [f"{name!r}, which is computed again, is no activation" for name in strangers])
-    return replace(found, graph=recomputed(found.graph, again.tensors))
+    return replace(found, graph=recomputed(found.graph, again.tensors), lanes=None)
 
 
 def _canonical_form(form: Form, model: Graph, where: Path) -> Canonical:
@@ -108,7 +108,11 @@ def _canonical_form(form: Form, model: Graph, where: Path) -> Canonical:
     found = canonical(model, form.kept)
     differing = sorted(form.in_place.items() ^ found.in_place.items())
     _refuse_misfits(where, [f"tensor {name!r} is not read in place as {held!r} everywhere" for name, held in differing])
-    return replace(found, graph=with_lanes(found.graph, form.owned))
+    if not form.owned:
+        return found
+    lanes = lanes_of(found.graph)
+    owned = [one for one in lanes if one.name in form.owned]
+    return replace(found, graph=marked(found.graph, owned), lanes=lanes)
 
 
 def _check_deliveries(deliveries: Sequence[SharedDelivery], graph: Graph, where: Path) -> None:

@@ -19,6 +19,7 @@ from planner.artifacts.plan import Plan
 from planner.cost.by_op import costed, op_cost
 from planner.cost.tables import CostTables
 from planner.graph.model import Graph, Op, Role
+from planner.graph.rewriting.canonical import Canonical
 from planner.graph.rewriting.lanes import Lanes, lanes_of, marked
 from planner.planning.bodies import decide_with_bodies, with_gap_of
 from planner.progress import in_part
@@ -100,21 +101,21 @@ def _worth_owners(graph: Graph, plan: Decided, ask: SearchRequest) -> list[Lanes
     return [lanes for lanes, saved in found if saved > least]
 
 
-def planned_apart(graph: Graph, decided: Decided, plan: Plan) -> tuple[Cause, ...]:
+def planned_apart(form: Canonical, decided: Decided, plan: Plan) -> tuple[Cause, ...]:
     """Equal ops beside each other that cost something and have no owners; the dearest first.
 
     Args:
-        graph: in its canonical form.
+        form: of the model, with lanes if they were looked for.
         decided: the plan of it.
         plan: the same, with what it was asked for.
 
     Returns:
         By lanes the first op of each; what the ops cost; and why they have no owners.
     """
-    tables = CostTables(plan.rates)
+    graph, tables = form.graph, CostTables(plan.rates)
     rules = Rules(plan.asked.pins, plan.asked.forbidden, names=frozenset(graph.tensors))
     found = []
-    for lanes in lanes_of(graph):
+    for lanes in lanes_of(graph) if form.lanes is None else form.lanes:
         if lanes.name in plan.owned:
             continue
         cost, saved = _cost_and_saved(lanes, graph, decided, tables, is_free=not plan.asked.partitioned_inputs)

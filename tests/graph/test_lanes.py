@@ -15,7 +15,7 @@ from planner.algebra.lane import Lane
 from planner.graph.model import Graph, Op, lanes_of_tensors
 from planner.graph.rewriting import lanes
 from planner.graph.rewriting.canonical import canonical
-from planner.graph.rewriting.lanes import lanes_of, with_lanes
+from planner.graph.rewriting.lanes import lanes_of, marked
 from planner.zoo import build
 from respelled import networks
 
@@ -78,9 +78,9 @@ def _hold_apart(graph: Graph) -> None:
                 others = {other.name for other in ops if other is not op}
                 assert others.isdisjoint(_before(graph, op))
                 assert all(lane_of.setdefault(name, lane) == lane for name in op.outputs)
-    marked = with_lanes(graph, [found.name for found in lanes_of(graph)])
-    assert marked.lanes.keys() == seen
-    assert all(lane.count > lane.number >= 0 for lane in lanes_of_tensors(marked).values())
+    told = marked(graph, lanes_of(graph))
+    assert told.lanes.keys() == seen
+    assert all(lane.count > lane.number >= 0 for lane in lanes_of_tensors(told).values())
 
 
 def _before(graph: Graph, op: Op) -> set[str]:
@@ -112,9 +112,9 @@ def test_a_loop_over_matrices_has_lanes(read: Read) -> None:
     (found,) = lanes_of(graph)
     assert (found.count, found.operands) == (3, (("x0", "x1", "x2"), ("w0", "w1", "w2")))
     assert [ops[0].outputs[0] for ops in found.ops] == ["a0", "b0", "c0", "d0", "e0", "f0", "y0", "z0"]
-    marked = with_lanes(graph, [found.name])
-    assert marked.lanes[found.ops[1][2].name] == Lane(2, 3)
-    assert lanes_of_tensors(marked)["x1"] == Lane(1, 3)
+    told = marked(graph, [found])
+    assert told.lanes[found.ops[1][2].name] == Lane(2, 3)
+    assert lanes_of_tensors(told)["x1"] == Lane(1, 3)
 
 
 def test_lanes_that_read_each_other_are_none(read: Read) -> None:
@@ -136,11 +136,6 @@ def test_a_single_product_is_no_lane(read: Read) -> None:
         }"""
     )
     assert lanes_of(canonical(graph).graph) == ()
-
-
-def test_other_names_mark_nothing(read: Read) -> None:
-    graph = canonical(newton_schulz(read, 2)).graph
-    assert not with_lanes(graph, ["no such lanes"]).lanes
 
 
 def test_a_tensor_that_two_lanes_read_is_no_operand_of_its_own(read: Read) -> None:

@@ -18,9 +18,10 @@ from planner.algebra.tiling import Only, Replicate, Tiling
 from planner.commands import main as cli
 from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
-from planner.graph.model import DType, lanes_of_tensors
+from planner.graph.model import DType, Graph, lanes_of_tensors
+from planner.graph.rewriting import lanes as lanes_of_a_graph
 from planner.graph.rewriting.canonical import canonical
-from planner.graph.rewriting.lanes import lanes_of, with_lanes
+from planner.graph.rewriting.lanes import lanes_of, marked
 from planner.graph.to_onnx import write_model
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.owners import decide_with_owners, even, is_even, owned_in
@@ -109,8 +110,8 @@ def test_no_hand_plan_with_owners_costs_less(spelling: str) -> None:
     graph = canonical(mixture(spelling, SMALL)).graph
     found = decide_with_owners(graph, STANDARD, SearchRequest(4, effort="quick"))
     tables = CostTables()
-    marked = with_lanes(graph, [lanes.name for lanes in lanes_of(graph)])
-    plain = decide_with_bodies(marked, STANDARD, SearchRequest(4, strategy="data"))
+    told = marked(graph, lanes_of(graph))
+    plain = decide_with_bodies(told, STANDARD, SearchRequest(4, strategy="data"))
     tilings, strategies = dict(plain.tilings), dict(plain.strategies)
     owner = Tiling((Only(0),) * len(plain.cuts), plain.cuts)
     for bound in plain.ops:
@@ -118,7 +119,7 @@ def test_no_hand_plan_with_owners_costs_less(spelling: str) -> None:
             own = bound.lane.owned(owner)
             assert own is not None
             strategies[bound.op.name] = replace(strategies[bound.op.name], tiling=own)
-    for name, lane in lanes_of_tensors(marked).items():
+    for name, lane in lanes_of_tensors(told).items():
         tilings[name] = lane.owned(owner) or owner
     by_hand = costed(plain.graph, plain.ops, replace(plain, tilings=tilings, strategies=strategies), tables)
     assert is_even(by_hand)
@@ -128,10 +129,10 @@ def test_no_hand_plan_with_owners_costs_less(spelling: str) -> None:
 def test_lanes_in_unequal_plans_are_made_alike() -> None:
     """One lane of four is divided among all: the charges of the others take for granted that it is not."""
     graph = canonical(momentum(4, 48, is_loop=True)).graph
-    marked = with_lanes(graph, [lanes.name for lanes in lanes_of(graph)])
-    found = decide_with_bodies(marked, STANDARD, SearchRequest(4, effort="quick"))
+    told = marked(graph, lanes_of(graph))
+    found = decide_with_bodies(told, STANDARD, SearchRequest(4, effort="quick"))
     assert is_even(found)
-    name = next(name for name, lane in marked.lanes.items() if lane.number == 3)
+    name = next(name for name, lane in told.lanes.items() if lane.number == 3)
     assert has_owners(found.strategies[name].tiling)
     all_do_it = Tiling((Replicate(), Replicate()), (2, 2))
     changed = {**found.strategies, name: replace(found.strategies[name], tiling=all_do_it)}
@@ -169,6 +170,24 @@ def beside(rows: int, rank: int, other: int = 0) -> onnx.ModelProto:
         makes.append(f"float[{other},{other}] z")
     text = f"m ({', '.join(reads)}) => ({', '.join(makes)}) {{ {' '.join(lines)} }}"
     return onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> {text}')
+
+
+def test_explaining_a_plan_with_owners_looks_for_equal_ops_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_model(momentum(4, 48, is_loop=True), tmp_path / "step.onnx")
+    made = api.plan(tmp_path / "step.onnx", gpus=4, out=tmp_path / "plan", effort="quick", models=False)
+    assert made.plan.owned
+    looked = []
+
+    class Counted(lanes_of_a_graph._Finder):
+        def __init__(self, graph: Graph) -> None:
+            looked.append(graph.name)
+            super().__init__(graph)
+
+    monkeypatch.setattr(lanes_of_a_graph, "_Finder", Counted)
+    api.explain(tmp_path / "plan")
+    assert len(looked) == 1
 
 
 @pytest.mark.parametrize(

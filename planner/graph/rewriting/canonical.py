@@ -29,6 +29,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.graph.model import Graph, Op, Shape
+from planner.graph.rewriting.lanes import Lanes
 from planner.graph.rewriting.products import Product, product_of, written
 from planner.graph.traits import BROADCASTING, RESHAPES, VIEWS
 
@@ -41,6 +42,8 @@ class Canonical:
     in_place: Mapping[str, str]
     """By tensor that the canonical form has no more: the tensor of it that holds its elements, turned, repeated or in
     another shape. Who read the one reads, or makes, the other in its place."""
+    lanes: tuple[Lanes, ...] | None = None
+    """Equal ops beside each other in ``graph`` (``lanes_of``); None: nobody has looked for them."""
 
 
 def canonical(graph: Graph, kept: Collection[str] = ()) -> Canonical:

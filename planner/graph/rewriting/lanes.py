@@ -13,7 +13,7 @@ A graph whose ops are marked as lanes' (``Graph.lanes``) offers that to the sear
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Final, TypeAlias
@@ -296,16 +296,6 @@ class _Growth:
             self._beside[name] for own in ops for name in own[0].inputs if name in self._beside and name not in made
         )
         return Lanes(tuple(ops), tuple(operands))
-
-
-def with_lanes(graph: Graph, names: Collection[str]) -> Graph:
-    """The graph with lanes marked that are told by their names: see ``marked``.
-
-    Args:
-        graph: is left as it is.
-        names: of the lanes (``Lanes.name``) that are marked; what is no name of lanes is passed over.
-    """
-    return marked(graph, [lanes for lanes in (lanes_of(graph) if names else ()) if lanes.name in names])
 
 
 def marked(graph: Graph, chosen: Iterable[Lanes]) -> Graph:
