@@ -60,6 +60,11 @@ class DType(enum.Enum):
         return "float" in self.value
 
     @property
+    def is_half(self) -> bool:
+        """Whether it is a float of 16 bits."""
+        return self in (DType.FLOAT16, DType.BFLOAT16)
+
+    @property
     def carrier(self) -> DType:
         """The dtype that holds its elements between segments: itself, or bytes for what ONNX packs into parts of one.
 

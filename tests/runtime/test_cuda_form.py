@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import ModelProto, NodeProto, TensorProto, helper
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from planner.errors import UsageError
 from planner.graph.model import DType, Graph, Op, Tensor
@@ -101,6 +101,68 @@ def test_what_is_expanded_gives_the_same_numbers(model: ModelProto, expanded: st
         np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
 
 
+def convolution(x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], **attributes: Any) -> ModelProto:
+    shapes = [("x", T.FLOAT, x), ("w", T.FLOAT, w)], [("y", T.FLOAT, y)]
+    return one("Conv", *shapes, kernel_shape=w[2:], **attributes)
+
+
+def reduction(op_type: str, shape: tuple[int, ...], axes: tuple[int, ...], keepdims: int, as_node: bool) -> ModelProto:
+    made = [1 if dim in axes else size for dim, size in enumerate(shape) if keepdims or dim not in axes]
+    stated = numpy_helper.from_array(np.array(axes), "axes")
+    nodes = [helper.make_node("Constant", [], ["axes"], value=stated)] if as_node else []
+    nodes.append(helper.make_node(op_type, ["x", "axes"], ["y"], keepdims=keepdims))
+    model = model_of(nodes, [("x", T.FLOAT, shape)], [("y", T.FLOAT, tuple(made))])
+    model.graph.initializer.extend([] if as_node else [stated])
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "slow"),
+    [
+        # What the gradient of a filter is; 3 x 3, with stride 2, with dilation 2, 1 x 1, each channel its own.
+        (convolution((3, 4, 9, 9), (5, 4, 9, 9), (3, 5, 3, 3), pads=[1] * 4), "Conv"),
+        (convolution((3, 4, 9, 9), (5, 4, 5, 5), (3, 5, 3, 3), pads=[1] * 4, dilations=[2, 2]), "Conv"),
+        (convolution((3, 2, 9, 9), (5, 2, 9, 9), (3, 5, 3, 3), pads=[2] * 4, strides=[2, 2]), "Conv"),
+        (convolution((6, 2, 8, 7), (4, 2, 8, 7), (6, 4, 1, 1)), "Conv"),
+        (convolution((1, 8, 9, 9), (12, 2, 9, 9), (1, 12, 3, 3), pads=[1] * 4, group=4), "Conv"),
+        (reduction("ReduceSum", (64, 3, 7, 17), (0, 2, 3), 0, as_node=True), "ReduceSum"),
+        (reduction("ReduceSum", (64, 3, 7, 17), (1, 3), 1, as_node=True), "none is left but between others"),
+        (reduction("ReduceMean", (512, 32), (1,), 1, as_node=False), "ReduceMean"),
+        (reduction("ReduceSum", (131072,), (0,), 0, as_node=True), "ReduceSum"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_slow_is_written_in_faster_ops(model: ModelProto, slow: str) -> None:
+    form = cuda_form(model)
+    assert not lacking(form)
+    made = {node.op_type for node in form.model.graph.node}
+    assert made & {"Gemm", "MatMul"}
+    assert slow not in made
+    np.testing.assert_allclose(numbers(form.model)[0], numbers(model)[0], rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        convolution((3, 4, 9, 9), (5, 4, 3, 3), (3, 5, 9, 9), pads=[1] * 4),
+        convolution((2, 3, 8, 8), (5, 3, 4, 4), (2, 5, 2, 2), strides=[4, 4]),  # patches share nothing
+        reduction("ReduceSum", (64, 64), (0,), 0, as_node=True),
+        reduction("ReduceSum", (16, 64, 64), (1,), 0, as_node=True),
+    ],
+    ids=["filter", "patches", "small", "between others"],
+)
+def test_what_is_not_slow_stays(model: ModelProto) -> None:
+    assert [node.op_type for node in cuda_form(model).model.graph.node] == [node.op_type for node in model.graph.node]
+
+
+def test_a_stretched_scale_is_multiplied_apart() -> None:
+    model = one("RMSNormalization", [X, ("scale", T.FLOAT, (4, 1))], [Y])
+    model.opset_import[0].version = 23
+    form = cuda_form(model)
+    assert form.model.graph.node[-1].op_type == "Mul"
+    np.testing.assert_allclose(numbers(form.model)[0], numbers(model)[0], rtol=1e-6)
+
+
 def test_names_of_what_is_expanded_are_of_nobody_else() -> None:
     nodes = [
         helper.make_node("Mean", ["x", "v"], ["m"]),
@@ -141,6 +203,7 @@ def behind_a_past(kind: int) -> ModelProto:
         (behind_a_past(T.FLOAT), ""),
         (behind_a_past(T.FLOAT16), "widened"),
         (one("ReduceSumSquare", [X], [Y], noop_with_empty_axes=1), "expanded"),
+        (one("LpPool", [X], [("y", T.FLOAT, (3, 4, 3))], kernel_shape=[2], strides=[2], ceil_mode=1), "on_cpu"),
         (one("SimplifiedLayerNormalization", [X, ("scale", T.FLOAT, (5,))], [Y]), ""),
     ],
     ids=lambda value: value.graph.node[0].op_type if isinstance(value, ModelProto) else value or "as it is",

@@ -1,10 +1,14 @@
 """Single ops on a GPU against the CPU: ONNX's own cases and those of the descriptions.
 
-    python tests/tools/gpu_ops.py [--shard 0/16] [--dtype bfloat16] [--only NAME ...] [--without OPERATOR ...]
+    python tests/tools/gpu_ops.py [--jobs 4] [--shard 0/16] [--dtype bfloat16] [--only NAME ...]
+        [--without OPERATOR ...]
 
 Each op's model is brought into the form that ONNX Runtime's CUDA provider takes (``cuda_form``), run on the GPU as a
 segment is, bound to device memory on a stream of its own, and held against the same model on the CPU. Prints one JSON
 object: how many cases were run, and those that are refused, fail or give other numbers. Needs a GPU.
+
+Without --shard the cases are done by processes that follow each other, each with about 100: a process keeps all of its
+sessions (see ``_KEPT``), which fill a GPU otherwise. One that crashes is named with the last case that it finished.
 """
 
 from __future__ import annotations
@@ -12,9 +16,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +39,7 @@ from planner.runtime.engine.gpu.devices import require_cuda
 from planner.verify.cases.examples import all_cases, execute_case
 from planner.verify.execute import ExecutionError
 
+_SHARDS: Final = 21
 _KEPT: Final[list[Any]] = []
 """Sessions and their streams: ONNX Runtime crashes where either is given back before the process ends."""
 
@@ -150,17 +157,42 @@ def difference(found: np.ndarray, wanted: np.ndarray, is_rounded: bool) -> str:
     return f"{int((~is_close).sum())} of {other.size}: {one[place]} for {other[place]}"
 
 
+def in_processes(arguments: list[str], jobs: int) -> dict[str, Any]:
+    """What all shards tell, together."""
+
+    def told(number: int) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, __file__, "--shard", f"{number}/{_SHARDS}", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    total: dict[str, Any] = {"crashed": {}}
+    with ThreadPoolExecutor(jobs) as pool:
+        for number, done in enumerate(pool.map(told, range(_SHARDS))):
+            if done.returncode:
+                total["crashed"][f"{number}/{_SHARDS}"] = done.stderr.strip().rpartition("\n")[2]
+                continue
+            for key, value in json.loads(done.stdout.strip().rpartition("\n")[2]).items():
+                total[key] = {**total.get(key, {}), **value} if isinstance(value, dict) else total.get(key, 0) + value
+    return total
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--shard", default="0/1", help="which of how many parts of the cases")
+    parser.add_argument("--shard", help="which of how many parts of the cases, in this process")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--device", type=int, default=0)
     parser.add_argument("--dtype", choices=["float16", "bfloat16"], help="of the operands of the descriptions' cases")
     parser.add_argument("--only", nargs="+", help="cases by name")
     parser.add_argument("--without", nargs="+", default=[], help="operators that are left out")
     options = parser.parse_args()
+    cupy, _ = require_cuda([options.device])
+    if options.shard is None:
+        passed = [f"--{key}={value}" for key, value in (("device", options.device), ("dtype", options.dtype)) if value]
+        passed += ["--without", *options.without] if options.without else []
+        passed += ["--only", *options.only] if options.only else []
+        print(json.dumps(in_processes(passed, options.jobs)))
+        return
     number, count = map(int, options.shard.split("/"))
     warnings.simplefilter("ignore")
-    cupy, _ = require_cuda([options.device])
     cupy.cuda.Device(options.device).use()
     told: dict[str, Any] = {"run": 0, "not on CPUs": 0, "drawn": 0, "failed": {}, "other numbers": {}}
     for index, (name, model, arrays) in enumerate(cases()):

@@ -1,14 +1,31 @@
-"""Operators that CUDA has no kernel for and ONNX's specification no ops, in others; operands all have one dtype."""
+"""Operators in others for CUDA: those without a kernel, where ONNX's specification has no ops for them, and those whose
+kernel is slow. Operands all have one dtype.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
+from itertools import islice, product
+from typing import Final
+
 import numpy as np
 
+from planner.graph.attributes import integer, integers
 from planner.graph.decompositions.parts.normalization import batch_normalization
 from planner.graph.decompositions.parts.softmax import axis_of
 from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.emitter import Emitter
 from planner.graph.model import DType, Op
+
+_OF_PRODUCTS: Final = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32)
+_LEAST_ELEMENTS: Final = 1 << 14
+"""Of a sum that becomes a product: below, a kernel's launch is what takes time."""
+_LEAST_ONES, _MOST_ONES = 16, 1 << 16
+"""Elements of a vector of ones."""
+_MOST_WINDOWS: Final = 64
+"""A filter of 7 x 7 has 49."""
+_LEAST_ROWS: Final = 64
 
 trained_batch_normalization = stands_for("BatchNormalization", purpose=Purpose.CUDA)(batch_normalization.function)
 
@@ -55,3 +72,146 @@ def hardmax(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     places = emitter.constant(np.arange(shape[axis]).reshape(-1, *(1 for _ in shape[axis + 1 :])), "places")
     is_first = emitter.each("Equal", "is_first", places, largest, dtype=DType.BOOL)
     return (emitter.cast(is_first, emitter.dtype(x), "hardmax"),)
+
+
+@stands_for("RMSNormalization", purpose=Purpose.CUDA, is_better=True)
+def scaled_apart(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
+    """A normalization by ones, times its scale: where that is stretched CUDA's kernel gives wrong numbers."""
+    x, scale = op.inputs
+    shape = emitter.shape(x)
+    normalised = shape[axis_of(emitter, op, -1) :]
+    if emitter.shape(scale) == normalised:
+        return None
+    ones = emitter.constant(np.ones(normalised, emitter.dtype(scale).array_dtype), "ones")
+    normal = emitter.one(op.op_type, [x, ones], shape, emitter.dtype(scale), attributes=dict(op.attributes))
+    return (emitter.mul(normal, scale),)
+
+
+@stands_for("ReduceMean", "ReduceSum", purpose=Purpose.CUDA, is_better=True)
+def sums(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
+    """A sum over leading or trailing dims as a product with ones, which reads its operand faster.
+
+    Of 16-bit floats a mean stays, whose sum may be too large, and a sum that takes several products: what is between
+    would be rounded.
+    """
+    x = op.inputs[0]
+    shape, rank = emitter.shape(x), emitter.rank(x)
+    axes = emitter.value(op.inputs[1]) if op.inputs[1:] else op.attribute("axes")
+    if axes is None or emitter.dtype(x) not in _OF_PRODUCTS or math.prod(shape) < _LEAST_ELEMENTS:
+        return None
+    dims = sorted({int(axis) % rank for axis in np.asarray(axes)})
+    rows = math.prod(shape[dim] for dim in dims)
+    takes_one = op.op_type == "ReduceSum" and len(_runs(dims)) == 1 and rows <= _MOST_ONES
+    if (emitter.dtype(x).is_half and not takes_one) or (0 not in dims and rank - 1 not in dims):
+        return None
+    total = _summed(emitter, x, dims)
+    if op.op_type == "ReduceMean":
+        total = emitter.scale(total, 1 / rows, "mean")
+    keeps = integer(op, "keepdims", 1) == 1
+    made = [1 if dim in dims else shape[dim] for dim in range(rank) if keeps or dim not in dims]
+    return (emitter.reshape(total, made),)
+
+
+def _runs(dims: Sequence[int]) -> list[range]:
+    """Sorted dims, those that lie beside each other together."""
+    found: list[range] = []
+    for dim in dims:
+        if found and found[-1].stop == dim:
+            found[-1] = range(found[-1].start, dim + 1)
+        else:
+            found.append(range(dim, dim + 1))
+    return found
+
+
+def _summed(emitter: Emitter, x: str, dims: Sequence[int]) -> str:
+    """The sums over some dims, which are gone."""
+    for run in reversed(_runs(dims)):
+        shape = emitter.shape(x)
+        before, after = shape[: run.start], shape[run.stop :]
+        outer, rows, inner = (math.prod(part) for part in (before, shape[run.start : run.stop], after))
+        step = next(size for size in range(min(rows, _MOST_ONES), 0, -1) if rows % size == 0)
+        if (outer != 1 and inner != 1) or step < min(rows, _LEAST_ONES):
+            x = emitter.reduce_sum(x, run)  # between other dims, or of so many rows that no product takes
+            continue
+        for size in (step, rows // step):
+            rows //= size
+            ones = np.ones(size, emitter.dtype(x).array_dtype)
+            if size != 1 and inner == 1:
+                x = emitter.reshape(x, (outer * rows, size))
+                x = emitter.matmul(x, emitter.constant(ones[:, None], "ones"), "sums")
+            elif size != 1:
+                x = emitter.reshape(x, (size, rows * inner))
+                x = emitter.matmul(emitter.constant(ones[None], "ones"), x, "sums")
+        x = emitter.reshape(x, (*before, *after))
+    return x
+
+
+@stands_for("Conv", purpose=Purpose.CUDA, is_better=True)
+def filter_gradient(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
+    """A convolution of few windows with a kernel of more elements than they are: a product for each.
+
+    Such is the gradient of a filter, whose kernel is an image. All windows overlap, so that what one product reads the
+    others read as well. cuDNN takes up to 140 times as long, and refuses some in float16 (docs/gpu-results.md).
+    """
+    x, w = op.inputs[:2]
+    is_plain = len(op.inputs) == 2 and op.attribute("auto_pad") in (None, "NOTSET")
+    if not is_plain or emitter.dtype(x) not in _OF_PRODUCTS:
+        return None
+    samples, _, *sizes = emitter.shape(x)
+    kernels, channels, *kernel = emitter.shape(w)
+    rank, group = len(kernel), integer(op, "group", 1)
+    strides, dilations = (integers(op, name, (1,) * rank) for name in ("strides", "dilations"))
+    pads = integers(op, "pads", (0,) * (2 * rank))
+    padded = [sum(width) for width in zip(sizes, pads[:rank], pads[rank:], strict=True)]
+    spans = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]
+    windows = [(size - span) // stride + 1 for size, span, stride in zip(padded, spans, strides, strict=True)]
+    overlap = all((count - 1) * stride < span for count, stride, span in zip(windows, strides, spans, strict=True))
+    if not overlap or math.prod(windows) > min(math.prod(kernel) - 1, _MOST_WINDOWS) or (group != 1 and samples != 1):
+        return None
+    x = emitter.pad(x, (0, 0, *pads[:rank]), (0, 0, *pads[rank:]))
+    # Elements that lie a dilation apart are brought together once, so that a window is a box.
+    phases = {
+        phase: emitter.every(
+            emitter.slice(x, (0, 0, *phase), emitter.shape(x)),
+            {2 + dim: step for dim, step in enumerate(dilations) if step != 1},
+        )
+        for phase in product(*(range(min(step, (count - 1) * stride + 1))
+                               for step, count, stride in zip(dilations, windows, strides, strict=True)))
+    }  # fmt: skip
+
+    def boxes() -> Iterator[str]:
+        for window in product(*map(range, windows)):
+            starts = [index * stride for index, stride in zip(window, strides, strict=True)]
+            first = [start // step for start, step in zip(starts, dilations, strict=True)]
+            ends = [start + size for start, size in zip(first, kernel, strict=True)]
+            phase = tuple(start % step for start, step in zip(starts, dilations, strict=True))
+            yield emitter.slice(phases[phase], (0, 0, *first), (samples, channels * group, *ends))
+
+    made = _products(emitter, boxes(), samples, w) if group == 1 else _by_channel(emitter, boxes(), w, group)
+    return (emitter.reshape(emitter.concat(made, 2), (samples, kernels, *windows)),)
+
+
+def _products(emitter: Emitter, boxes: Iterator[str], samples: int, w: str) -> list[str]:
+    """[samples, kernels, boxes]: boxes [samples, channels, kernel] times kernels [kernels, channels, kernel]."""
+    kernels, inner = emitter.shape(w)[0], math.prod(emitter.shape(w)[1:])
+    right = emitter.reshape(w, (kernels, inner))
+    at_once = max(1, _LEAST_ROWS // samples)  # a product of few rows is slow
+    found = []
+    # A box is read before the next is made, so that few of them are there at a time.
+    while rows := [emitter.reshape(box, (samples, inner)) for box in islice(boxes, at_once)]:
+        left, made = emitter.concat(rows, 0), (len(rows) * samples, kernels)
+        sums = emitter.one("Gemm", [left, right], made, emitter.dtype(w), attributes={"transB": 1})
+        found.append(emitter.transpose(emitter.reshape(sums, (len(rows), samples, kernels)), (1, 2, 0)))
+    return found
+
+
+def _by_channel(emitter: Emitter, boxes: Iterator[str], w: str, group: int) -> list[str]:
+    """``_products`` of one sample, where each group has kernels of its own: the elements' products, and their sums."""
+    kernels, inner, dtype = emitter.shape(w)[0], math.prod(emitter.shape(w)[1:]), emitter.dtype(w)
+    right = emitter.reshape(emitter.cast(w, DType.FLOAT32), (group, kernels // group, inner))
+    found = []
+    for box in boxes:
+        left = emitter.reshape(emitter.cast(box, DType.FLOAT32), (group, 1, inner))
+        sums = _summed(emitter, emitter.mul(left, right), [2])
+        found.append(emitter.reshape(emitter.cast(sums, dtype), (1, kernels, 1)))
+    return found

@@ -33,7 +33,7 @@ class Purpose(enum.Enum):
     UPDATE = "update"
     """Optimizers of ai.onnx.preview.training, which no runtime executes. Writer: ``Builder``."""
     CUDA = "cuda"
-    """Operators that CUDA has no kernel for. Writer: ``Emitter``."""
+    """Operators that CUDA has no kernel for, or a slow one (``is_better``). Writer: ``Emitter``."""
 
 
 @dataclass(frozen=True, slots=True)

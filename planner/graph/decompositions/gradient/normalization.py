@@ -58,8 +58,7 @@ def group_normalization(emit: Builder, op: Op) -> tuple[str, ...]:
     apart = _by_group(shape, (shape[0], integer(op, "num_groups", 1)))
     if apart is None:
         raise refuse(op, f"{integer(op, 'num_groups', 1)} groups of {shape[1]} channels")
-    halves = (DType.FLOAT16, DType.BFLOAT16)
-    wide = emit.cast(x, DType.FLOAT32) if integer(op, "stash_type", 1) == 1 and dtype in halves else x
+    wide = emit.cast(x, DType.FLOAT32) if integer(op, "stash_type", 1) == 1 and dtype.is_half else x
     grouped = emit.reshape(wide, apart, "grouped")
     normal = normalised(emit, grouped, range(2, len(apart)), number(op, "epsilon", 1e-5))
     normal = emit.reshape(emit.cast(normal, dtype), shape, "normal")

@@ -15,13 +15,11 @@ from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.emitter import Emitter
 from planner.graph.model import DType, Op
 
-_HALVES = (DType.FLOAT16, DType.BFLOAT16)
-
 
 def _widened(emitter: Emitter, op: Op) -> str:
     """The first operand in the precision that it is normalised in (``stash_type`` 1: at least float32)."""
     x = op.inputs[0]
-    if op.attribute("stash_type", 1) == 1 and emitter.dtype(x) in _HALVES:
+    if op.attribute("stash_type", 1) == 1 and emitter.dtype(x).is_half:
         return emitter.cast(x, DType.FLOAT32, "wide")
     return x
 

@@ -18,8 +18,6 @@ import numpy as np
 from planner.graph.emitter import Emitter
 from planner.graph.model import DType, Shape
 
-_NARROW = (DType.FLOAT16, DType.BFLOAT16)
-
 
 def by_head(emitter: Emitter, x: str, heads: int, part: str) -> str:
     """[batch, positions, heads * size] as [batch, heads, positions, size]; what has four dims has that form."""
@@ -111,7 +109,7 @@ def weighted_sum(
     dtype, last = emitter.dtype(v), emitter.rank(scores) - 1
     if len(emitter.shape(scores)) == 5:
         v = emitter.reshape(v, (*emitter.shape(v)[:2], 1, keys, size), "v.groups")
-    wide = wide or (DType.FLOAT32 if emitter.dtype(scores) in _NARROW else emitter.dtype(scores))
+    wide = wide or (DType.FLOAT32 if emitter.dtype(scores).is_half else emitter.dtype(scores))
     scores = emitter.cast(scores, wide, "scores.wide")
     top = emitter.reduce("ReduceMax", scores, (last,), "max")
     if sink:

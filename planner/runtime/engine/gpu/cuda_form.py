@@ -7,7 +7,8 @@ An op without a CUDA kernel that works (``cuda_kernels.py``) is changed, in this
     - expanded: into the ops that the operator's specification gives for it, or ``graph/decompositions/cuda.py``
     - otherwise it runs on the CPU: ONNX Runtime copies what it reads to the host, and what it makes back
 
-What was done is told with the model, since it costs time.
+What was done is told with the model, since it costs time. Before that, an op whose kernel is slow is written in others
+that are not (``Decomposition.is_better``).
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import onnx
-from onnx import ModelProto, NodeProto, TensorProto, defs, helper, inliner
+from onnx import ModelProto, NodeProto, TensorProto, defs, helper, inliner, numpy_helper
 
-from planner.graph.decompositions.registry import Purpose, decomposition
+from planner.graph.decompositions.registry import Purpose, decomposition, decompositions
 from planner.graph.emitter import Emitter
 from planner.graph.model import Op, Tensor, TensorAttribute
 from planner.graph.protos import dtype_of, op_of, op_to_node
@@ -77,6 +78,7 @@ def cuda_form(model: ModelProto) -> CudaForm:
         model: of standard operators and those of ``com.microsoft``, without local functions. Is left as it is.
     """
     opsets = {"" if one.domain == "ai.onnx" else one.domain: one.version for one in model.opset_import}
+    model = _with_better(model, opsets)
     widened: set[str] = set()
     expanded: set[str] = set()
     on_cpu: set[str] = set()
@@ -119,6 +121,18 @@ def cuda_form(model: ModelProto) -> CudaForm:
     model, has_constants = _with_made_constants(model)
     is_literal = has_constants or bool(on_cpu)
     return CudaForm(model, frozenset(widened), frozenset(expanded), frozenset(on_cpu), is_literal)
+
+
+def _with_better(model: ModelProto, opsets: Mapping[str, int]) -> ModelProto:
+    """The model with what is slow written in other ops."""
+    better = {name for name, one in decompositions(Purpose.CUDA).items() if one.is_better}
+    if not any(node.op_type in better for node in model.graph.node):
+        return model
+    inferred = onnx.shape_inference.infer_shapes(model)
+    changer = _Changer(model, inferred, kinds_of(inferred), opsets)
+    changed = [changer.expanded(node) if node.op_type in better else None for node in model.graph.node]
+    nodes = [part for node, parts in zip(model.graph.node, changed, strict=True) for part in parts or [node]]
+    return with_nodes(model, nodes)
 
 
 def _with_made_constants(model: ModelProto) -> tuple[ModelProto, bool]:
@@ -232,6 +246,9 @@ class _Changer:
             for value in (*graph.input, *graph.value_info, *graph.output)
             if value.type.tensor_type.HasField("shape")
         } | {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+        made = {node.output[0]: node.attribute[0].t for node in graph.node if node.op_type == "Constant"}
+        given = {one.name: one for one in graph.initializer} | made
+        self._values = {name: numpy_helper.to_array(one) for name, one in given.items() if one.data_type}
         dtypes = {name: dtype_of(kinds[name]) for name in shapes.keys() & kinds.keys()}
         self._tensors = {name: Tensor(name, shapes[name], dtype) for name, dtype in dtypes.items() if dtype is not None}
 
@@ -282,7 +299,7 @@ class _Changer:
         if found is None or not all(name in self._tensors for name in op.inputs if name):
             return None
         prefix = self._widening.prefix(f"{next(filter(None, op.outputs))}/")
-        emitter = Emitter(prefix, self._tensors, {}, self._opsets[""])
+        emitter = Emitter(prefix, self._tensors, self._values, self._opsets[""])
         made = found(emitter, op)
         if made is None:
             return None

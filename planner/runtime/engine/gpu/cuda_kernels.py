@@ -113,6 +113,10 @@ def fails_when_run(node: NodeProto, kinds: Mapping[str, int]) -> bool:
             return has_scores or (any(node.input[4:6]) and first in (TensorProto.FLOAT16, TensorProto.BFLOAT16))
         case "DequantizeLinear":
             return _number(attributes, "block_size") > 0 and first in (TensorProto.INT8, TensorProto.UINT8)
+        case "QuantizeLinear":
+            return _number(attributes, "block_size") > 0
+        case "LpPool":
+            return _number(attributes, "ceil_mode") == 1
         case "FusedConv":
             return "activation" in attributes and attributes["activation"].s != b"Relu"
         case "ReduceSumSquare" | "ReduceL1" | "ReduceL2" | "ReduceLogSum" | "ReduceLogSumExp":
