@@ -238,6 +238,11 @@ class Plan(Decision):
         return self.table_seconds if self.estimate is None else self.estimate.estimated_seconds
 
     @property
+    def program_peak_bytes(self) -> tuple[int, ...]:
+        """``peak_bytes`` of a program that was made; () where none was."""
+        return self.peak_bytes if self.has_program else ()
+
+    @property
     def iteration_spaces(self) -> Mapping[str, IterationSpace]:
         """By op; ``strategies`` are for people."""
         return {name: strategy.iteration_space for name, strategy in self.strategies.items()}

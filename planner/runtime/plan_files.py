@@ -87,7 +87,7 @@ def load_plan(directory: Path, progress: Progress = silent, *, own: int | None =
         kept,
         tuple(map(folder.worker, range(folder.plan.workers))),
         folder.plan.model_digest,
-        folder.plan.peak_bytes if folder.plan.has_program else (),
+        folder.plan.program_peak_bytes,
         folder.plan.estimate,
         data,
         folder.source,
@@ -162,7 +162,7 @@ def check_stated(folder: PlanFolder, program: Program) -> None:
     Raises:
         ModelError: with all findings.
     """
-    stated = folder.plan.peak_bytes if folder.plan.has_program else ()
+    stated = folder.plan.program_peak_bytes
     if stated and len(stated) != len(program.peak_bytes):
         raise ModelError(
             f"{folder.path}: the plan states the memory of {len(stated)} workers, and has {len(program.workers)}"
