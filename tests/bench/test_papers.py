@@ -9,6 +9,7 @@ import numpy as np
 import placement
 import pytest
 import soybean_figures
+import strategies
 import swapping
 from paper_row import Row, Verdict, close, slower
 
@@ -27,6 +28,16 @@ def machine(flop_per_s: float, bytes_per_s: float) -> Topology:
     """Four devices whose memory takes no time."""
     device = Device(1 << 30, ((DType.FLOAT32, flop_per_s),), float("inf"))
     return Topology("four", device, (Level("bus", 4, bytes_per_s),))
+
+
+def test_cost_and_moved_bytes_of_a_strategy_stand_under_their_heads() -> None:
+    (cost,) = strategies.costs(strategies.Model.of("mlp-2x1024", 7), 2, ("data",))
+    assert cost.plan is not None
+    cells = dict(zip(strategies.HEADS, strategies.shown(cost, 1.0), strict=True))
+    assert cost.plan.excess_bytes > 0, "seven samples on two workers"
+    assert cells["moved MB"] == f"{cost.plan.moved_bytes / 1e6:.1f}"
+    assert cells["cost, MB"] == f"{(cost.plan.moved_bytes + cost.plan.excess_bytes) / 1e6:.1f}"
+    assert cells["cost, MB"] != cells["moved MB"]
 
 
 def test_layers_are_on_workers_in_turn() -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from planner.planning.objective import LITERATURE
 from typed_lines import typing_environment
 
 ROOT = Path(__file__).parents[2]
@@ -70,6 +71,12 @@ def test_every_block_does_what_the_page_says(tmp_path: Path) -> None:
     assert "never" not in made
     shutil.rmtree(folder / "pinned")
     executed(IN_PYTHON, folder, environment)
+
+
+def test_as_many_strategies_are_compared_as_the_page_says() -> None:
+    (said,) = re.findall(r"data parallelism and (\w+) other strategies", TEXT)
+    assert "data" in LITERATURE
+    assert said == {18: "eighteen", 19: "nineteen", 20: "twenty"}[len(LITERATURE) - 1]
 
 
 def test_the_page_goes_the_whole_way() -> None:

@@ -74,6 +74,8 @@ def test_idle_devices_are_explained(tmp_path: Path) -> None:
     write_model(zoo.build("lenet-5", batch=32), tmp_path / "lenet.onnx")
     planned = api.plan(tmp_path / "lenet.onnx", gpus=4, strategy="layer-wise", out=tmp_path / "plan")
     assert "conv1" in str(api.explain(planned.directory, subject="conv1"))
+    api.report(planned.directory, output=tmp_path / "plan.html")
+    assert "conv1" in (tmp_path / "plan.html").read_text()
 
 
 def test_vgg_on_four_devices() -> None:
