@@ -27,18 +27,7 @@ from planner.prove.result import Proof
 from planner.prove.whole import described
 from planner.tdl.node_view import NodeView
 from planner.zoo import mlp
-from prove_mutants import KINDS, Case, changes_a_value, mutants
-
-HALO = """<ir_version: 10, opset_import: ["": 21]>
-net (float[2,4,8,8] x, float[4,4,3,3] w, float[4] b, float[256,6] v) => (float[2,6] y, float[4] m) {
-  axes = Constant <value = int64[3] {0, 2, 3}> ()
-  h = Conv <pads = [1, 1, 1, 1]> (x, w, b)
-  r = Relu(h)
-  m = ReduceMean <keepdims = 0> (r, axes)
-  f = Flatten(r)
-  y = MatMul(f, v)
-}"""
-"""A convolution with a halo where it is cut along its height, a mean, and a product whose sum is split."""
+from prove_mutants import HALO, HALO_PINS, KINDS, Case, changes_a_value, mutants
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +35,7 @@ def halo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of its plan on 3 workers, cut along the height."""
     folder = tmp_path_factory.mktemp("halo")
     onnx.save(onnx.parser.parse_model(HALO), folder / "net.onnx")
-    pins = {"x": "S(2)", "r": "S(2)", "w": "R"}
-    return api.plan(folder / "net.onnx", gpus=3, effort="quick", pin=pins, out=folder / "plan").directory
+    return api.plan(folder / "net.onnx", gpus=3, effort="quick", pin=HALO_PINS, out=folder / "plan").directory
 
 
 @pytest.fixture(scope="module")

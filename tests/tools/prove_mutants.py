@@ -71,6 +71,18 @@ net (float[4,4,9,9] x, float[4,1,1] b) => (float[4,4,9,9] p, float[4,4,4,4] q, f
 }"""
 """Windows with padding, inside, and cut short; a bound that is absent; rows that are equal."""
 
+HALO = """<ir_version: 10, opset_import: ["": 21]>
+net (float[2,4,8,8] x, float[4,4,3,3] w, float[4] b, float[256,6] v) => (float[2,6] y, float[4] m) {
+  axes = Constant <value = int64[3] {0, 2, 3}> ()
+  h = Conv <pads = [1, 1, 1, 1]> (x, w, b)
+  r = Relu(h)
+  m = ReduceMean <keepdims = 0> (r, axes)
+  f = Flatten(r)
+  y = MatMul(f, v)
+}"""
+"""A convolution with a halo where it is cut along its height, a mean, and a product whose sum is split."""
+HALO_PINS = {"x": "S(2)", "r": "S(2)", "w": "R"}
+
 Change = Callable[[LoadedPlan, np.random.Generator], LoadedPlan | None]
 """From a plan to a mutant; None where the plan has no place for it."""
 
@@ -419,15 +431,17 @@ def main(count: int, seed: int = 20) -> None:
     draw = np.random.default_rng(seed)
     cases = []
     with tempfile.TemporaryDirectory() as scratch:
-        for name in ("mlp-3x12", "cnn-2x4-6", "lenet-5", "gpt-1x16-2h", "pooled"):
+        by_hand = {"pooled": (POOLED, {}), "halo": (HALO, HALO_PINS)}
+        for name in ("mlp-3x12", "cnn-2x4-6", "lenet-5", "gpt-1x16-2h", *by_hand):
+            text, pins = by_hand.get(name, ("", {}))
             file = Path(scratch) / f"{name}.onnx"
-            if name == "pooled":
-                onnx.save(onnx.parser.parse_model(POOLED), file)
+            if text:
+                onnx.save(onnx.parser.parse_model(text), file)
             else:
                 write_model(build(name, batch=4), file)
             for gpus in (2, 3, 4):
-                folder = api.plan(file, gpus=gpus, effort="quick", out=Path(scratch) / f"{name}.{gpus}").directory
-                cases.append(Case.of(folder))
+                out = Path(scratch) / f"{name}.{gpus}"
+                cases.append(Case.of(api.plan(file, gpus=gpus, effort="quick", pin=pins, out=out).directory))
         told: Counter[tuple[str, str]] = Counter()
         streams = [mutants(case, draw) for case in cases]
         for number in range(count):
