@@ -263,14 +263,15 @@ def _changed_body(loaded: LoadedPlan, draw: np.random.Generator) -> LoadedPlan |
 
 def _changed_node(change: Callable[[onnx.NodeProto, np.random.Generator], bool]) -> Change:
     def made(loaded: LoadedPlan, draw: np.random.Generator) -> LoadedPlan | None:
-        number = int(draw.integers(len(loaded.models)))
-        model = loaded.models[number]
-        name = sorted(model.bodies)[draw.integers(len(model.bodies))]
-        body = deepcopy(model.bodies[name])
-        if not any(change(body.node[place], draw) for place in draw.permutation(len(body.node))):
-            return None
-        changed = replace(model, bodies={**model.bodies, name: body})
-        return replace(loaded, models=(*loaded.models[:number], changed, *loaded.models[number + 1 :]))
+        places = [(number, name) for number, model in enumerate(loaded.models) for name in sorted(model.bodies)]
+        for place in draw.permutation(len(places)):
+            number, name = places[place]
+            model = loaded.models[number]
+            body = deepcopy(model.bodies[name])
+            if any(change(body.node[one], draw) for one in draw.permutation(len(body.node))):
+                changed = replace(model, bodies={**model.bodies, name: body})
+                return replace(loaded, models=(*loaded.models[:number], changed, *loaded.models[number + 1 :]))
+        return None
 
     return made
 
@@ -291,10 +292,12 @@ def _padded_otherwise(node: onnx.NodeProto, draw: np.random.Generator) -> bool:
     for attribute in node.attribute:
         if attribute.name == "pads":
             half = len(attribute.ints) // 2
-            dim = int(draw.integers(half))
-            first, last = attribute.ints[dim], attribute.ints[dim + half]
-            attribute.ints[dim], attribute.ints[dim + half] = last, first
-            return bool(first != last)
+            uneven = [dim for dim in range(half) if attribute.ints[dim] != attribute.ints[dim + half]]
+            if uneven:
+                dim = uneven[draw.integers(len(uneven))]
+                pads = attribute.ints[dim], attribute.ints[dim + half]
+                attribute.ints[dim + half], attribute.ints[dim] = pads
+                return True
     return False
 
 
