@@ -107,6 +107,7 @@ class Prices:
             self._most, self._best = lower, self._here
         self._add_times()
         if not self._times:
+            self.settled = int(self.settled or not is_better)
             return
         self._tries = 0 if is_better else self._tries + 1
         if self._way == _NEAR:

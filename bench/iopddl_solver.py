@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import process_time
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 from iopddl_branch import Branching
@@ -23,13 +23,17 @@ from iopddl_prices import Prices
 from numpy.typing import NDArray
 
 from planner.errors import InfeasibleError
-from planner.search.bound.dual import Dual, Floats
+from planner.search.bound.dual import Dual, Floats, Pair
+from planner.search.bound.grouped import GroupedDual
 from planner.search.exact.eliminate import Factor, minimise
 
 _FIRST_CAP: Final = 10**15
 """Stands for impossible until there is a plan; sums of it are exact in floating point. No dearer plan is found."""
-_PASSES: Final = 2
-"""Forward and back, between two changes of prices."""
+_PASSES: Final = 5
+_MOST_PASSES: Final = 30
+_LITTLE_GAIN: Final = 1.5e-4
+"""Forward and back, between two changes of prices: more than the fewest while each raises the bound by more than this
+share. Prices that are judged before passes have settled at them take a course of their own."""
 _SHARE_OF_PLANS: Final = 0.5
 """Of the time of passes, for plans."""
 _LITTLE: Final = 0.01
@@ -54,9 +58,13 @@ _SHARES_OF_PRICES: Final = (0.0, 0.5, 1.0, 1.5)
 _ENTRIES_OF_BLOCK: Final = 1 << 16
 _SECONDS_OF_BLOCKS: Final = 3.0
 """For each time that plans are looked for."""
-_EXACT_GAIN: Final = 1e-4
-"""Share by which a bound is to be better for its being computed exactly, but for late ones."""
-_LATE: Final = 0.6
+_MOST_DESCENTS: Final = 60
+_LEAST_WEIGHT: Final = 0.1
+"""Of the highest price, what a unit above the limit costs at first."""
+_ROUNDING: Final = 1e-9
+_SHARE_OF_EXACT: Final = 0.2
+"""Of the time of passes, for bounds computed exactly; and once in the end."""
+_LATE: Final = 0.4
 _LAST_ROUNDS: Final = 5
 """From this share of the time on, and in the last rounds, plans are looked for even if prices have not settled."""
 _MOST_SCALE_BITS: Final = 20
@@ -70,6 +78,10 @@ _SUM_BITS: Final = 60
 
 
 Numbers = TypeVar("Numbers", Ints, Floats)
+
+
+_Passed: TypeAlias = tuple[float, Floats, tuple[Floats, Floats]]
+"""A bound in floating point, the prices there, and what tables had given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +158,6 @@ class Memory:
         """By variable what it takes, shape [rows, values]."""
         return {number: np.stack([row[2] for row in rows]) for number, rows in enumerate(self.rows) if rows}
 
-    def fitting(self) -> dict[int, NDArray[np.bool_]]:
-        """By variable that takes memory, which values are within the limit where all others take their least."""
-        return {
-            number: np.logical_and.reduce([own <= self.spare[begin:end].min() for begin, end, own in rows])
-            for number, rows in enumerate(self.rows)
-            if rows
-        }
-
     def may_be(self, kept: Sequence[Ints]) -> list[NDArray[np.bool_]] | None:
         """By variable which of these values may be in a plan of these values; None where there is no plan."""
         is_kept = np.zeros(int(self._starts[-1]), dtype=np.bool_)
@@ -183,6 +187,14 @@ class Memory:
     def split(self, flat: Numbers) -> list[Numbers]:
         """By variable."""
         return np.split(flat, self._starts[1:-1])
+
+    def taken_at(self, time: int) -> list[tuple[int, Ints]]:
+        """Of each variable that takes memory at a time: its number, and what by value."""
+        rows = np.flatnonzero((self._begin <= time) & (time < self._end)).tolist()
+        return [
+            (int(self._variable[row]), self._taken[self._first[row] :][: self.sizes[self._variable[row]]])
+            for row in rows
+        ]
 
     def taken(self, values: Sequence[int]) -> Ints:
         """By time what values take, shape [times]."""
@@ -274,7 +286,9 @@ def solve(instance: Instance, until: float, most_rounds: int = sys.maxsize) -> S
         _refuse_too_much(memory)
         left = merged.left()
         usages = {left[number]: taken for number, taken in memory.usages().items()}
-        merged.drop(usages, {left[number]: fits for number, fits in memory.fitting().items()})
+        fits = memory.may_be([np.arange(size) for size in memory.sizes])
+        assert fits is not None, "what is taken at least was looked at"
+        merged.drop(usages, dict(zip(left, fits, strict=True)))
         memory = Memory(merged, instance)
     _refuse_too_much(memory)
     search = _Search(merged, memory, until)
@@ -297,64 +311,85 @@ class _Search:
             for other, table in merged.near[node].items()
             if number[node] < number[other]
         ]
+        self._ends = np.array([(one, other) for one, other, _ in self._pairs], dtype=np.int64).reshape(-1, 2)
+        self._width = np.array([table.shape[1] for *_, table in self._pairs], dtype=np.int64)
+        lengths = np.array([table.size for *_, table in self._pairs], dtype=np.int64)
+        self._entry = np.cumsum(lengths) - lengths
+        self._entries = np.concatenate([*(table.ravel() for *_, table in self._pairs), np.zeros(0, dtype=np.int64)])
         self._search = Prices(memory.spare, max(1, memory.limit))
         self._prices = self._search.by_time()
         self._chance = np.random.default_rng(0)
         self.best: list[int] | None = None
-        self.cost = _FIRST_CAP
+        self.cost = self._capped = _FIRST_CAP
         self.lower = 0
-        self._cap(_FIRST_CAP)
-
-    def _cap(self, cap: int) -> None:
-        """What costs more than the best plan need not be told from what costs as much; and begins the bound anew."""
-        self._capped = cap
-        tables = [(one, other, np.minimum(table, cap).astype(np.float64)) for one, other, table in self._pairs]
-        self._floats = [np.minimum(own, cap).astype(np.float64) for own in self._own]
-        before = getattr(self, "_dual", None)
-        self._dual = Dual(self._floats, tables)
-        if before is not None:
-            for pair, old in zip(self._dual.pairs, before.pairs, strict=True):
-                pair.to_first, pair.to_second = old.to_first, old.to_second
+        self._peaks: dict[int, int] = {}
+        self._at_peaks: dict[int, tuple[Ints, Floats]] = {}
+        self._exact, self._spent, self._proofs = -np.inf, 0.0, 0
+        tables = [(one, other, np.minimum(table, _FIRST_CAP).astype(np.float64)) for one, other, table in self._pairs]
+        self._floats = [np.minimum(own, _FIRST_CAP).astype(np.float64) for own in self._own]
+        self._dual = GroupedDual(self._floats, tables)
+        self._highest: _Passed = (-np.inf, self._prices, self._dual.given())
         self._near: list[list[tuple[int, Floats]]] = [[] for _ in self._own]
         for one, other, table in tables:
             self._near[one].append((other, table))
             self._near[other].append((one, table.T))
+
+    def _cap(self, cap: int) -> None:
+        """What costs more than the best plan need not be told from what costs as much."""
+        self._capped = cap
+        for own in self._floats:
+            np.minimum(own, cap, out=own)
+        self._dual.cut_off(cap)
 
     def run(self, most_rounds: int) -> None:
         """Passes and prices until the time is spent or a plan is proven best.
 
         Plans are looked for once prices have settled: at the first ones proposals are far from plans.
         """
-        exact, looked, passed, branched = -np.inf, 0.0, 0.0, 0
+        looked, passed, branched = 0.0, 0.0, 0
         begun_with = process_time()
         late = begun_with + _LATE * (self._until - begun_with)
         for number in range(most_rounds):
-            if number and (process_time() >= self._until or self.lower >= self.cost):
+            if number and (
+                process_time() >= self._until - self._spent / max(1, self._proofs) or self.lower >= self.cost
+            ):
                 break
             begun = process_time()
             values, lower = self._guess()
+            if lower > self._highest[0]:
+                self._highest = lower, self._prices, self._dual.given()
             is_late = begun > late or most_rounds - number < _LAST_ROUNDS
-            if lower > exact + abs(exact) * (0 if is_late else _EXACT_GAIN) or number == 0:
-                exact = lower
-                self.lower = max(self.lower, min(self.cost, self._exact_lower()))
             passed += process_time() - begun
+            if self._spent <= passed * _SHARE_OF_EXACT:
+                self._prove()
             if (self._search.settled or is_late) and looked < passed * _SHARE_OF_PLANS:
                 begun = process_time()
-                self._look_for_plans(values)
+                held = self._prices, self._dual.given()
+                _, self._prices, given = self._highest
+                self._dual.give(given)
+                self._look_for_plans(self._rounded(self._guess()[0]))
+                self._prices = held[0]
+                self._dual.give(held[1])
                 if self.cost - self.lower > self.cost * _MOST_GAP_TO_BRANCH:
                     self._improve_blocks(min(self._until, process_time() + _SECONDS_OF_BLOCKS))
                 looked += process_time() - begun
+            if self._search.settled > branched:
+                self._prove()
             is_near = self.cost - self.lower <= self.cost * _MOST_GAP_TO_BRANCH or number + 1 == most_rounds
             if (self._search.settled > branched or number + 1 == most_rounds) and looked and is_near:
                 branched, now = self._search.settled, process_time()
                 self._branch(min(self._until, now + max(3, now - begun_with)))  # at most half of the time
             self._search.propose(self._cost_of(values), self._memory.taken(values))
-            self._search.change(lower, float(self.cost if self.best is not None else max(1.0, lower, exact)))
+            self._search.change(lower, max(1.0, self._highest[0]))
             self._prices = self._search.by_time()
+        self._prove()
 
     def _cost_of(self, values: Sequence[int]) -> int:
+        chosen = np.array(values, dtype=np.int64)
+        entries = self._entries[self._entry + chosen[self._ends[:, 0]] * self._width + chosen[self._ends[:, 1]]]
         cost = sum(int(own[value]) for own, value in zip(self._own, values, strict=True))
-        return cost + sum(int(table[values[one], values[other]]) for one, other, table in self._pairs)
+        pairs: list[int] = entries.tolist()
+        return cost + sum(pairs)  # beyond 64 bits where pairs are impossible
 
     def _guess(self) -> tuple[list[int], float]:
         """Values that look cheap at the prices, and the bound there in floating point."""
@@ -362,10 +397,12 @@ class _Search:
         priced = self._memory.split(self._memory.priced(self._prices))
         self._dual.reprice([own + more for own, more in zip(self._floats, priced, strict=True)])
         values: list[int] = []
-        for _ in range(_PASSES):
+        for number in range(_MOST_PASSES):
+            before = self._dual.lower
             values = self._dual.forward()
             self._dual.backward()
-            if process_time() > self._until:
+            is_little = self._dual.lower - before <= _LITTLE_GAIN * abs(self._dual.lower - worth)
+            if (number >= _PASSES and is_little) or process_time() > self._until:
                 break
         return values, self._dual.lower - worth
 
@@ -392,6 +429,39 @@ class _Search:
             return 0, 0, np.zeros(0, dtype=np.int64)
         finer = _PAID_BITS - bits - paid
         return 1 << bits, finer, np.rint(self._prices * (1 << bits) * (1 << finer)).astype(np.int64)
+
+    def _rounded(self, proposed: list[int]) -> list[int]:
+        """What is proposed, or what the instance's own order of variables gives, whichever is cheaper at the prices.
+
+        In that, each has its best value given those before it and what the others have given it.
+        """
+        rest = [own.copy() for own in self._dual.own]
+        later: list[list[Pair]] = [[] for _ in rest]
+        for pair in self._dual.pairs:
+            rest[pair.first] += pair.to_first
+            rest[pair.second] += pair.to_second
+            later[pair.first].append(pair)
+        values = []
+        for variable, costs in enumerate(rest):
+            values.append(int(costs.argmin()))
+            for pair in later[variable]:
+                rest[pair.second] += pair.table[values[-1]] - pair.to_second
+        return min(proposed, values, key=self._dual.cost)
+
+    def _prove(self) -> None:
+        """Computes the highest bound of passes exactly, if it is above that of before."""
+        lower, prices, given = self._highest
+        if lower <= self._exact or self.lower >= self.cost:
+            return
+        begun = process_time()
+        now = self._prices, self._dual.given()
+        self._exact, self._prices = lower, prices
+        self._dual.give(given)
+        self.lower = max(self.lower, min(self.cost, self._exact_lower()))
+        self._prices = now[0]
+        self._dual.give(now[1])
+        self._spent += process_time() - begun
+        self._proofs += 1
 
     def _exact_lower(self) -> int:
         """The bound of what the passes have given and of the prices, both rounded to parts of a power of two.
@@ -558,19 +628,44 @@ class _Search:
         return block
 
     def _look_at(self, proposed: Sequence[int]) -> None:
-        """Puts values within the limit, improves them, and keeps them if they are a better plan."""
+        """Puts values within the limit, improves them, and keeps them if they are a better plan.
+
+        What is above the limit costs, at the times where it has been the most: more each time that this is too little.
+        """
         values = list(proposed)
-        taken = self._memory.taken(values)
-        weight = float(self._prices.max(initial=0)) or 1e-3
-        for _ in range(40):
-            if (taken <= self._memory.spare).all() or process_time() > self._until:
+        highest = float(self._prices.max(initial=0)) or 1e-3
+        weights: dict[int, float] = {}
+        is_improved, queue = False, list(range(len(values)))
+        for _ in range(_MOST_DESCENTS):
+            over: Floats = (self._memory.taken(values) - self._memory.spare).astype(np.float64)
+            worst = int(over.argmax()) if len(over) else 0
+            is_within = not len(over) or over[worst] <= 0
+            if (is_within and is_improved) or process_time() > self._until:
                 break
-            self._descend(values, taken, weight)
-            weight *= 3
-        if (taken > self._memory.spare).any():
+            if not is_within and worst not in self._peaks:
+                self._add_peak(worst)
+            peaks = np.array(list(self._peaks), dtype=np.int64)
+            above = over[peaks] > 0
+            for time in peaks[above].tolist():
+                least = max(float(self._prices[time]), _LEAST_WEIGHT * highest)
+                weights[time] = 2 * weights[time] if time in weights else least
+            is_improved = is_within
+            by_peak = np.array([np.inf if is_within else weights.get(time, highest) for time in self._peaks])
+            if is_within:
+                queue = list(range(len(values)))
+            self._descend(values, queue, over[peaks], by_peak)
+            queue = [variable for variable, (at, _) in self._at_peaks.items() if above[at].any()]
+        else:
             return
-        self._descend(values, taken, np.inf)
-        self._take(values)
+        if is_within:
+            self._take(values)
+
+    def _add_peak(self, time: int) -> None:
+        """Takes note of what is taken at a time."""
+        for variable, own in self._memory.taken_at(time):
+            at, before = self._at_peaks.get(variable, (np.zeros(0, dtype=np.int64), np.zeros((0, len(own)))))
+            self._at_peaks[variable] = np.append(at, len(self._peaks)), np.vstack([before, own])
+        self._peaks[time] = len(self._peaks)
 
     def _take(self, values: list[int]) -> None:
         """Keeps values within the limit if they are a better plan."""
@@ -580,16 +675,16 @@ class _Search:
             if cost + 1 < self._capped // 2:
                 self._cap(cost + 1)
 
-    def _descend(self, values: list[int], taken: Ints, weight: float) -> None:
-        """Changes single variables while that is cheaper; ``values`` and ``taken`` change.
+    def _descend(self, values: list[int], queue: list[int], over: Floats, weights: Floats) -> None:
+        """Changes single variables while that is cheaper; ``values``, ``queue`` and ``over`` change.
 
         Args:
             values: of the variables.
-            taken: by time.
-            weight: what a unit above the limit costs; infinite: there is none, and none comes.
+            queue: variables to look at; their neighbours are where they change.
+            over: by peak what is taken above the limit.
+            weights: by peak what a unit above the limit costs; infinite: no more of it comes.
         """
-        rows = self._memory.rows
-        queue = list(range(len(values)))
+        is_hard = len(weights) > 0 and weights[0] == np.inf
         waiting = set(queue)
         steps = 0
         while queue and steps < 20 * len(values):
@@ -603,44 +698,22 @@ class _Search:
             for other, table in self._near[variable]:
                 costs += table[:, values[other]]
             costs -= costs[now]
-            if not rows[variable]:
-                chosen = int(costs.argmin())
-                if costs[chosen] >= 0:
-                    continue
-            else:
-                found = self._within(variable, now, costs, taken, weight)
-                if found is None:
-                    continue
-                chosen = found
-                for begin, end, own in rows[variable]:
-                    taken[begin:end] += own[chosen] - own[now]
+            at = self._at_peaks.get(variable)
+            if at is not None:
+                peaks, taken = at
+                excess = np.maximum((over[peaks] - taken[:, now])[:, None] + taken, 0)
+                if is_hard:
+                    costs[(excess > excess[:, now : now + 1]).any(axis=0)] = np.inf
+                else:
+                    more = weights[peaks] @ excess
+                    costs += more - more[now]
+            chosen = int(costs.argmin())
+            if costs[chosen] >= -_ROUNDING:
+                continue
+            if at is not None:
+                over[peaks] += taken[:, chosen] - taken[:, now]
             values[variable] = chosen
             for other, _ in self._near[variable]:
                 if other not in waiting:
                     waiting.add(other)
                     queue.append(other)
-
-    def _within(self, variable: int, now: int, costs: Floats, taken: Ints, weight: float) -> int | None:
-        """A value that is better than the present one, what it takes counted."""
-        rows = self._memory.rows[variable]
-        first, last = min(row[0] for row in rows), max(row[1] for row in rows)
-        over = taken[first:last] - self._memory.spare[first:last]
-        before = int(np.maximum(over, 0).sum())
-        best, least = None, -1e-9
-        for value in np.argsort(costs, kind="stable").tolist():
-            if value == now:
-                continue
-            if before == 0 and costs[value] >= least:
-                break
-            change = over.copy()
-            for begin, end, own in rows:
-                change[begin - first : end - first] += own[value] - own[now]
-            excess = int(np.maximum(change, 0).sum())
-            if weight == np.inf:
-                if excess == 0:
-                    return int(value)
-                continue
-            total = float(costs[value]) + weight * (excess - before)
-            if total < least:
-                best, least = int(value), total
-        return best
