@@ -37,6 +37,10 @@ class BoundLimits:
     """A round that closes a smaller share of the gap is the last."""
     exact_entries: int = 1 << 25
     """Exact elimination begins when no bucket is larger than this."""
+    near_entries: int = 4_000_000_000
+    """Entries that passes read over what is near where the best plan costs more than the bound, at last."""
+    region_entries: int = 500_000_000
+    """Entries that are read while a region is branched on."""
 
 
 NORMAL_BOUND = BoundLimits()
@@ -50,6 +54,8 @@ THOROUGH_BOUND = BoundLimits(
     large_rounds=60,
     enough=0.0,
     least_gain=1 / 1000,
+    near_entries=20_000_000_000,
+    region_entries=2_000_000_000,
 )
 """Where a bound takes minutes, too."""
 
@@ -116,6 +122,24 @@ EXACT_AT_ONCE = 1 << 20
 """Entries of a bucket up to which a core is eliminated without a pass. Doubled, more cores need no pass."""
 BOUND_PASSES = 10
 """Passes between two looks at what they brought. Doubled, fewer looks."""
+SHARE_ABOVE = 1 / 256
+"""Share of a gap: a variable where a plan costs as much more than the bound is a place to look at. Doubled, fewer."""
+SHARE_OF_REGION = 1 / 64
+"""The same for a region to be around it. Doubled, fewer regions."""
+NEAR_REACH = 12
+"""Pairs between such a variable and the last ones that are passed over with it. Doubled, about all of a large core."""
+NEAR_PASSES = 200
+"""Passes over these, at most. Doubled, up to twice the time."""
+ENTRIES_OF_A_CALL = 1 << 12
+"""Entries that are read in about the time in which a pass begins with a pair. Doubled, less work is done."""
+REGION_REACH = 10
+"""Pairs between the middle of a region and its last variables. Doubled, larger and slower regions."""
+REGION_LOOK = 3
+"""Pairs between two such variables of one region. Doubled, fewer and larger regions."""
+REGION_PASSES = 10
+"""Passes over each part of a region. Doubled, fewer parts, which are bounded better."""
+SHARE_NEAR = 1 / 50
+"""Share of a gap: a value above the bound by no more looks good. Doubled, more parts at once."""
 ROUNDING = (1e-9, 1e-3)
 """By how much a sum of floats may be off that stands for an integer: a share of its size, and bytes besides."""
 

@@ -8,7 +8,9 @@ The joint problem has tables that are too large to be eliminated exactly on most
    (``planner.search.bound.coarse``), and the cheapest assignment of these is made a plan: of each group one value, by
    passes over the values of these groups alone, and of each variable that or what it is in the best plan known;
 3. values with which no plan can be better than the best one known are taken out of the core;
-4. what is left is eliminated exactly as soon as its tables are small enough. Then the gap is 0.
+4. what is left is eliminated exactly as soon as its tables are small enough. Then the gap is 0;
+5. where passes end above it, few variables around the places where the best plan costs more than the bound are
+   branched on (``planner.search.bound.regions``).
 
 A bound holds for the search's own problem: these cuts, these candidates, one tiling for what is tied.
 """
@@ -25,6 +27,7 @@ from planner.cost.tables import Candidates
 from planner.progress import Progress, silent
 from planner.search.bound.coarse import begin_coarsely
 from planner.search.bound.core import Core, core_entries, rounding_error
+from planner.search.bound.regions import raise_in_regions
 from planner.search.effort import BOUND_PASSES, CORE_ENTRIES, EXACT_AT_ONCE, NORMAL_BOUND, BoundLimits
 from planner.search.exact.choices import Choices
 from planner.search.exact.order import find_order
@@ -106,8 +109,9 @@ def certify(
     lower = 0
 
     def so_far() -> int:
-        """The bound where the search is to end."""
-        stop.leaves_out("more rounds of the bound")
+        """The bound that is known, also where the search is to end."""
+        if stop.is_due():
+            stop.leaves_out("more rounds of the bound")
         known = core.constant + _rounded_up(dual.lower) if np.isfinite(dual.lower) else 0
         return min(max(lower, known), incumbent.best.cost)
 
@@ -149,7 +153,10 @@ def certify(
         missing = incumbent.best.cost - lower
         if lower - before < limits.least_gain * missing or (is_coarse and missing <= limits.enough * lower):
             break
-    return lower
+    if incumbent.best.cost - lower > limits.enough * lower:
+        progress("bounding all plans, where the best one costs more", cost=incumbent.best.cost, lower=max(lower, 0))
+        raise_in_regions(dual, core.values(incumbent.best), incumbent.best.cost - lower, limits, stop)
+    return so_far()
 
 
 def _rounded_up(value: float) -> int:

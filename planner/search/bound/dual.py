@@ -9,8 +9,8 @@ and say of every value of a variable what an assignment with it costs at least.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -32,6 +32,11 @@ class Pair:
     """Shape [values of first, values of second]."""
     to_first: Floats
     to_second: Floats
+
+    def rest(self) -> Floats:
+        """What is left of the table."""
+        rest: Floats = self.table - self.to_first[:, None] - self.to_second
+        return rest
 
     def rest_for_second(self) -> Floats:
         """The least of what is left of the table, by value of the second variable."""
@@ -134,12 +139,23 @@ class Dual:
                 pair.to_first = _least(pair.table - pair.to_second, axis=1)
         self.lower = max(self.lower, lower)
 
-    def at_least(self) -> list[Floats]:
-        """For every variable and value what an assignment with that value costs at least."""
+    def with_given(self) -> list[Floats]:
+        """By variable and value its own cost and what its pairs have given to it."""
         found = [costs.copy() for costs in self.own]
         for pair in self.pairs:
             found[pair.first] += pair.to_first
             found[pair.second] += pair.to_second
+        return found
+
+    def bound(self) -> float:
+        """What every assignment costs at least, by what is given now; after a pass backward ``lower`` is as high."""
+        return sum(
+            float(costs.min()) for costs in (*self.with_given(), *[pair.rest_for_first() for pair in self.pairs])
+        )
+
+    def at_least(self) -> list[Floats]:
+        """For every variable and value what an assignment with that value costs at least."""
+        found = self.with_given()
         rests = [(pair, pair.rest_for_first(), pair.rest_for_second()) for pair in self.pairs]
         bound = sum(float(costs.min()) for costs in found) + sum(float(rest.min()) for _, rest, _ in rests)
         for costs in found:
@@ -176,6 +192,42 @@ class Dual:
             other.pairs.append(Pair(pair.first, pair.second, table, pair.to_first[first], pair.to_second[second]))
         other._order()
         return other
+
+    def where(self, variable: int, values: NDArray[np.int64]) -> Dual:
+        """The sum of these values of one variable only, what is given as it is; this one stays what it is."""
+        other = Dual(self.own, [])
+        other.pairs = [
+            replace(pair, to_first=pair.to_first.copy(), to_second=pair.to_second.copy()) for pair in self.pairs
+        ]
+        other.keep([values if one == variable else np.arange(len(costs)) for one, costs in enumerate(self.own)])
+        return other
+
+    def pairs_within(self, members: Collection[int]) -> list[Pair]:
+        """The pairs both of whose variables are among these."""
+        inside = set(members)
+        return [pair for pair in self.pairs if pair.first in inside and pair.second in inside]
+
+    def within(self, members: Collection[int]) -> Dual:
+        """The sum of some variables, with what the pairs around have given to them; this one stays what it is.
+
+        By how much it costs more than its bound at least, this one does, too.
+
+        Args:
+            members: their numbers; theirs are these places in the part, in ascending order.
+        """
+        given = self.with_given()
+        number = {variable: place for place, variable in enumerate(sorted(members))}
+        inside = self.pairs_within(members)
+        for pair in inside:
+            given[pair.first] = given[pair.first] - pair.to_first
+            given[pair.second] = given[pair.second] - pair.to_second
+        part = Dual([given[variable] for variable in number], [])
+        part.pairs = [
+            Pair(number[pair.first], number[pair.second], pair.table, pair.to_first.copy(), pair.to_second.copy())
+            for pair in inside
+        ]
+        part._order()
+        return part
 
     def cost(self, values: Sequence[int]) -> float:
         """What an assignment costs."""
