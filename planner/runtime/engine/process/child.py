@@ -143,7 +143,9 @@ def _on_gpus(executor: Executor) -> dict[str, Any] | None:
 
 
 def _refusal(error: TofuError) -> dict[str, Any]:
-    return {"error": {"kind": type(error).__name__, "what": error.what, "facts": error.facts, "hint": error.hint}}
+    # Of a kind that the engine adds, the one of everybody that it is a case of: that is what is raised again.
+    kind = next(one.__name__ for one in type(error).__mro__ if one.__module__ == TofuError.__module__)
+    return {"error": {"kind": kind, "what": error.what, "facts": error.facts, "hint": error.hint}}
 
 
 def _listen(lines: TextIO, requests: queue.SimpleQueue[dict[str, Any]]) -> None:
