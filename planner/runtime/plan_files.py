@@ -197,3 +197,7 @@ def _worker_model(path: Path, seen: dict[Hashable, Any]) -> WorkerModel:
         return read_worker_model(ModelProto.FromString(read_regular(path)), seen)
     except DecodeError:
         raise ModelError(f"{path} is not an ONNX model") from None
+    except IsADirectoryError as error:
+        raise ModelError(
+            f"{path} cannot be read: {error.strerror}", hint="name the worker models, one by one"
+        ) from None

@@ -276,6 +276,8 @@ def test_a_plan_is_proven_from_files_that_lie_anywhere(planned: Path, tmp_path: 
     assert not api.prove(whole=planned / "model.onnx", parts=parts).is_proven  # it is not the model as it is
     with pytest.raises(ModelError, match="do not belong together"):
         api.prove(whole=planned / "model.onnx", parts=parts[:1], program=tmp_path / "form.json")
+    with pytest.raises(ModelError, match="cannot be read: Is a directory"):
+        api.prove(whole=planned / "model.onnx", parts=[planned])
 
 
 def test_worker_models_that_no_plan_made_are_proven(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -155,6 +155,18 @@ def test_what_is_not_slow_stays(model: ModelProto) -> None:
     assert [node.op_type for node in cuda_form(model).model.graph.node] == [node.op_type for node in model.graph.node]
 
 
+@pytest.mark.parametrize("samples", [0, "N"])
+def test_a_batch_that_is_empty_or_unknown_stays(samples: Any) -> None:
+    model = convolution((samples, 4, 9, 9), (5, 4, 9, 9), (samples, 5, 3, 3), pads=[1] * 4)
+    assert [node.op_type for node in cuda_form(model).model.graph.node] == ["Conv"]
+
+
+def test_axes_that_a_caller_may_change_are_no_constant() -> None:
+    model = reduction("ReduceSum", (200, 200), (0,), 1, as_node=False)
+    model.graph.input.append(helper.make_tensor_value_info("axes", T.INT64, (1,)))
+    assert [node.op_type for node in cuda_form(model).model.graph.node] == ["ReduceSum"]
+
+
 def test_a_stretched_scale_is_multiplied_apart() -> None:
     model = one("RMSNormalization", [X, ("scale", T.FLOAT, (4, 1))], [Y])
     model.opset_import[0].version = 23

@@ -166,7 +166,8 @@ def filter_gradient(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     spans = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]
     windows = [(size - span) // stride + 1 for size, span, stride in zip(padded, spans, strides, strict=True)]
     overlap = all((count - 1) * stride < span for count, stride, span in zip(windows, strides, spans, strict=True))
-    if not overlap or math.prod(windows) > min(math.prod(kernel) - 1, _MOST_WINDOWS) or (group != 1 and samples != 1):
+    is_few = 1 <= math.prod(windows) <= min(math.prod(kernel) - 1, _MOST_WINDOWS) and min(samples, *windows) > 0
+    if not (overlap and is_few) or (group != 1 and samples != 1):
         return None
     x = emitter.pad(x, (0, 0, *pads[:rank]), (0, 0, *pads[rank:]))
     # Elements that lie a dilation apart are brought together once, so that a window is a box.

@@ -247,7 +247,8 @@ class _Changer:
             if value.type.tensor_type.HasField("shape")
         } | {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
         made = {node.output[0]: node.attribute[0].t for node in graph.node if node.op_type == "Constant"}
-        given = {one.name: one for one in graph.initializer} | made
+        bound = {value.name for value in graph.input}
+        given = {one.name: one for one in graph.initializer if one.name not in bound} | made
         self._values = {name: numpy_helper.to_array(one) for name, one in given.items() if one.data_type}
         dtypes = {name: dtype_of(kinds[name]) for name in shapes.keys() & kinds.keys()}
         self._tensors = {name: Tensor(name, shapes[name], dtype) for name, dtype in dtypes.items() if dtype is not None}
