@@ -19,6 +19,8 @@ from planner.graph.emitter import Emitter
 from planner.graph.model import DType, Op
 
 _OF_PRODUCTS: Final = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32)
+_LEAST_OPSET: Final = 13
+"""From here on pads and axes are inputs, as they are written here; worker models have no older one."""
 _LEAST_ELEMENTS: Final = 1 << 14
 """Of a sum that becomes a product: below, a kernel's launch is what takes time."""
 _LEAST_ONES, _MOST_ONES = 16, 1 << 16
@@ -63,7 +65,7 @@ def tan(emitter: Emitter, op: Op) -> tuple[str, ...]:
 @stands_for("Hardmax", purpose=Purpose.CUDA)
 def hardmax(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """1 where the first largest element along the axis is, 0 elsewhere; before opset 13 along several dims at once."""
-    if emitter.opset < 13:
+    if emitter.opset < _LEAST_OPSET:
         return None
     (x,) = op.inputs
     shape, axis = emitter.shape(x), axis_of(emitter, op, -1)
@@ -97,7 +99,8 @@ def sums(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     x = op.inputs[0]
     shape, rank = emitter.shape(x), emitter.rank(x)
     axes = emitter.value(op.inputs[1]) if op.inputs[1:] else op.attribute("axes")
-    if axes is None or emitter.dtype(x) not in _OF_PRODUCTS or math.prod(shape) < _LEAST_ELEMENTS:
+    is_plain = emitter.opset >= _LEAST_OPSET and axes is not None and emitter.dtype(x) in _OF_PRODUCTS
+    if not is_plain or math.prod(shape) < _LEAST_ELEMENTS:
         return None
     dims = sorted({int(axis) % rank for axis in np.asarray(axes)})
     rows = math.prod(shape[dim] for dim in dims)
@@ -154,7 +157,7 @@ def filter_gradient(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     others read as well. cuDNN takes up to 140 times as long, and refuses some in float16 (docs/gpu-results.md).
     """
     x, w = op.inputs[:2]
-    is_plain = len(op.inputs) == 2 and op.attribute("auto_pad") in (None, "NOTSET")
+    is_plain = emitter.opset >= _LEAST_OPSET and len(op.inputs) == 2 and op.attribute("auto_pad") in (None, "NOTSET")
     if not is_plain or emitter.dtype(x) not in _OF_PRODUCTS:
         return None
     samples, _, *sizes = emitter.shape(x)
