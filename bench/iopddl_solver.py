@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import process_time
 from typing import Final, TypeAlias, TypeVar
@@ -364,12 +365,8 @@ class _Search:
                 self._prove()
             if (self._search.settled or is_late) and looked < passed * _SHARE_OF_PLANS:
                 begun = process_time()
-                held = self._prices, self._dual.given()
-                _, self._prices, given = self._highest
-                self._dual.give(given)
-                self._look_for_plans(self._rounded(self._guess()[0]))
-                self._prices = held[0]
-                self._dual.give(held[1])
+                with self._at_the_highest():
+                    self._look_for_plans(self._rounded(self._guess()[0]))
                 if self.cost - self.lower > self.cost * _MOST_GAP_TO_BRANCH:
                     self._improve_blocks(min(self._until, process_time() + _SECONDS_OF_BLOCKS))
                 looked += process_time() - begun
@@ -435,11 +432,9 @@ class _Search:
 
         In that, each has its best value given those before it and what the others have given it.
         """
-        rest = [own.copy() for own in self._dual.own]
+        rest = self._dual.with_given()
         later: list[list[Pair]] = [[] for _ in rest]
         for pair in self._dual.pairs:
-            rest[pair.first] += pair.to_first
-            rest[pair.second] += pair.to_second
             later[pair.first].append(pair)
         values = []
         for variable, costs in enumerate(rest):
@@ -448,18 +443,25 @@ class _Search:
                 rest[pair.second] += pair.table[values[-1]] - pair.to_second
         return min(proposed, values, key=self._dual.cost)
 
+    @contextmanager
+    def _at_the_highest(self) -> Iterator[None]:
+        """With the prices of the highest bound, and what tables had given there; then with those of before again."""
+        held = self._prices, self._dual.given()
+        _, self._prices, given = self._highest
+        self._dual.give(given)
+        yield
+        self._prices = held[0]
+        self._dual.give(held[1])
+
     def _prove(self) -> None:
         """Computes the highest bound of passes exactly, if it is above that of before."""
-        lower, prices, given = self._highest
+        lower = self._highest[0]
         if lower <= self._exact or self.lower >= self.cost:
             return
         begun = process_time()
-        now = self._prices, self._dual.given()
-        self._exact, self._prices = lower, prices
-        self._dual.give(given)
-        self.lower = max(self.lower, min(self.cost, self._exact_lower()))
-        self._prices = now[0]
-        self._dual.give(now[1])
+        self._exact = lower
+        with self._at_the_highest():
+            self.lower = max(self.lower, min(self.cost, self._exact_lower()))
         self._spent += process_time() - begun
         self._proofs += 1
 

@@ -3,24 +3,28 @@
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.search.bound.dual import Dual
-from random_sums import Sum, all_values, cost, sums
+from planner.search.bound.grouped import GroupedDual
+from random_sums import Sum, all_values, cost, given_bound, sums
 
 PASSES = 6
 NEAR = 1e-6
 
 
+@pytest.mark.parametrize("kind", [Dual, GroupedDual])
 @given(sums(most_variables=5, below=20))
-def test_the_bound_rises_and_stays_below_every_assignment(problem: Sum) -> None:
-    dual = Dual(*problem)
+def test_the_bound_rises_stays_below_every_assignment_and_is_what_was_given(kind: type[Dual], problem: Sum) -> None:
+    dual = kind(*problem)
     best = min(cost(problem, values) for values in all_values(problem))
     before = -np.inf
     for _ in range(PASSES):
         assert cost(problem, tuple(dual.forward())) >= best
         dual.backward()
+        assert abs(given_bound(dual) - dual.lower) < NEAR
         assert before <= dual.lower <= best + NEAR
         before = dual.lower
 

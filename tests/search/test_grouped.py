@@ -6,34 +6,10 @@ from hypothesis import strategies as st
 
 from planner.search.bound.dual import Dual
 from planner.search.bound.grouped import GroupedDual
-from random_sums import Sum, all_values, cost, sums
+from random_sums import Sum, all_values, cost, given_bound, sums
 
 PASSES = 6
 NEAR = 1e-6
-
-
-def given_bound(dual: Dual) -> float:
-    """The sum of minima that what tables have given amounts to, added up table by table."""
-    total = [costs.copy() for costs in dual.own]
-    rest = 0.0
-    for pair in dual.pairs:
-        total[pair.first] += pair.to_first
-        total[pair.second] += pair.to_second
-        rest += float((pair.table - pair.to_first[:, None] - pair.to_second).min())
-    return rest + sum(float(costs.min()) for costs in total)
-
-
-@given(sums(most_variables=5, below=20))
-def test_the_bound_rises_stays_below_every_assignment_and_is_what_was_given(problem: Sum) -> None:
-    dual = GroupedDual(*problem)
-    best = min(cost(problem, values) for values in all_values(problem))
-    before = -np.inf
-    for _ in range(PASSES):
-        assert cost(problem, tuple(dual.forward())) >= best
-        dual.backward()
-        assert abs(given_bound(dual) - dual.lower) < NEAR
-        assert before <= dual.lower <= best + NEAR
-        before = dual.lower
 
 
 def test_a_tree_is_closed_as_by_one_variable_after_the_other() -> None:

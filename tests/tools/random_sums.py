@@ -7,6 +7,8 @@ import itertools
 import numpy as np
 from hypothesis import strategies as st
 
+from planner.search.bound.dual import Dual
+
 Table = np.ndarray
 Sum = tuple[list[Table], list[tuple[int, int, Table]]]
 
@@ -33,3 +35,14 @@ def cost(problem: Sum, values: tuple[int, ...]) -> float:
 
 def all_values(problem: Sum) -> list[tuple[int, ...]]:
     return list(itertools.product(*(range(len(costs)) for costs in problem[0])))
+
+
+def given_bound(dual: Dual) -> float:
+    """The sum of minima that what tables have given amounts to, added up table by table."""
+    total = [costs.copy() for costs in dual.own]
+    rest = 0.0
+    for pair in dual.pairs:
+        total[pair.first] += pair.to_first
+        total[pair.second] += pair.to_second
+        rest += float((pair.table - pair.to_first[:, None] - pair.to_second).min())
+    return rest + sum(float(costs.min()) for costs in total)
