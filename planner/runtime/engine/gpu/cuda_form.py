@@ -131,6 +131,8 @@ def _with_better(model: ModelProto, opsets: Mapping[str, int]) -> ModelProto:
     inferred = onnx.shape_inference.infer_shapes(model)
     changer = _Changer(model, inferred, kinds_of(inferred), opsets)
     changed = [changer.expanded(node) if node.op_type in better else None for node in model.graph.node]
+    if not any(changed):
+        return model
     nodes = [part for node, parts in zip(model.graph.node, changed, strict=True) for part in parts or [node]]
     return with_nodes(model, nodes)
 
