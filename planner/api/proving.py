@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 from planner.api.arguments import path_of, takes, texts_of
@@ -17,7 +17,7 @@ from planner.artifacts.program import Program
 from planner.artifacts.worker_model import WorkerModel
 from planner.collection import without_collection
 from planner.descriptions import in_force
-from planner.errors import ModelError, UsageError
+from planner.errors import ModelError, UsageError, did_you_mean
 from planner.graph.data_folder import without_data_folder
 from planner.graph.model import Graph
 from planner.graph.to_onnx import to_model
@@ -66,15 +66,18 @@ def prove(options: ProveOptions) -> ProveResult:  # noqa: D417 - those are the f
             assert proof.is_proven, proof.fault
     """
     if options.whole is None:
+        if options.parts or options.program is not None:
+            stray = "--parts" if options.parts else "--program"
+            raise UsageError(f"{stray} needs --whole", hint="give the model that was divided with --whole")
         return _of_plan(options)
-    if options.directory is not None or options.model is not None or not options.parts:
+    if options.model is not None:
+        raise UsageError("--model is of a plan's folder, and --whole takes its place", hint="give one of the two")
+    if options.directory is not None or not options.parts:
         raise UsageError("--whole takes the place of a plan's folder", hint="give the worker models with --parts")
     return _of_parts(options, Path(options.whole))
 
 
 def _of_plan(options: ProveOptions) -> ProveResult:
-    if options.parts or options.program is not None:
-        raise UsageError("--parts and --program are of a model elsewhere", hint="name it with --whole")
     where = require_plan(path_of(options.directory))
     options.progress("reading the plan")
     plan = opened(where, path_of(options.opdefs), as_planned=False)
@@ -107,11 +110,21 @@ def _descriptions(options: ProveOptions) -> Descriptions:
 
 
 def _stated_form(file: Path | None) -> tuple[Form, Collection[str] | None]:
-    """What a file says was made of a model, and the names of the ops that were divided; None: of all."""
+    """What a file says was made of a model, and the names of the ops that were divided; None: of all.
+
+    Raises:
+        UsageError: the file cannot be read, or has members that neither say that nor are of a ``plan.json``, which is
+            known by its ``schema_version``.
+    """
     if file is None:
         return Form(), None
     try:
         data = read_json(file)
+        members, known = data.members(), (*(one.name for one in fields(Form)), "strategies")
+        for name in members if "schema_version" not in members else ():
+            if name not in known:
+                hint = did_you_mean(name, known) or f"members are {', '.join(known)}"
+                raise UsageError(f"{file}: there is no member {name!r}", hint=hint)
         strategies = data.get("strategies")
         return Form.from_json(data), None if strategies is None else strategies.members().keys()
     except JsonError as error:

@@ -41,8 +41,12 @@ class Form:
             kept=() if kept is None else kept.texts(),
             recomputed=None if again is None else Recomputed.from_json(again),
             owned={} if owned is None else {name: count.integer() for name, count in owned.members().items()},
-            deliveries=tuple(
-                SharedDelivery(one["name"].text(), one["tensor"].text(), one["readers"].texts())
-                for one in ([] if deliveries is None else deliveries.values())
-            ),
+            deliveries=() if deliveries is None else tuple(map(_delivery, deliveries.values())),
         )
+
+
+def _delivery(data: Value) -> SharedDelivery:
+    name = data["name"]
+    if not name.text():
+        raise name.fault("is empty")
+    return SharedDelivery(name.text(), data["tensor"].text(), data["readers"].texts())

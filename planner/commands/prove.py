@@ -31,17 +31,16 @@ def prove(directory: tuple[Path, ...], json_wanted: bool, **options: Any) -> int
       tofu prove plan --json
       tofu prove --whole model.onnx --parts worker*.onnx --program form.json
     """
-    from planner.artifacts.place import require_plan
+    from planner import api
     from planner.errors import UsageError
 
     asked = given(ProveOptions, options)
-    if options["whole"] is not None:  # a shell writes worker*.onnx out, and the option takes the first of them
+    if options["parts"]:  # a shell writes worker*.onnx out, and the option takes the first of them
         asked["parts"] = (*options["parts"], *directory)
     elif len(directory) > 1:
         raise UsageError("one plan is proven at a time", facts=tuple(map(str, directory)))
     else:
-        asked["directory"] = require_plan(directory[0] if directory else None)
-    from planner import api
+        asked["directory"] = directory[0] if directory else None
 
     result = show(lambda line: api.prove(progress=line, **asked), json_wanted)
     return EXIT_DONE if result.is_proven else EXIT_NO

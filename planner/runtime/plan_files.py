@@ -195,6 +195,8 @@ def _worker_models(paths: Sequence[Path], progress: Progress) -> Iterator[Worker
 def _worker_model(path: Path, seen: dict[Hashable, Any]) -> WorkerModel:
     try:
         return read_worker_model(ModelProto.FromString(read_regular(path)), seen)
+    except ModelError as error:
+        raise ModelError(f"{path}: {error.what}", facts=error.facts, hint=error.hint) from None
     except DecodeError:
         raise ModelError(f"{path} is not an ONNX model") from None
     except IsADirectoryError as error:

@@ -18,7 +18,7 @@ from planner.algebra.region import Region
 from planner.artifacts.program import Arena, Fetch, Piece, Segment, Source, Step, WorkerProgram
 from planner.artifacts.worker_model import WorkerModel, WorkerModels
 from planner.commands.main import main
-from planner.errors import ModelError
+from planner.errors import ModelError, UsageError
 from planner.graph.to_onnx import write_model
 from planner.runtime.engine.core.check import check_programs
 from planner.runtime.plan_files import LoadedPlan, load_plan
@@ -278,6 +278,23 @@ def test_a_plan_is_proven_from_files_that_lie_anywhere(planned: Path, tmp_path: 
         api.prove(whole=planned / "model.onnx", parts=parts[:1], program=tmp_path / "form.json")
     with pytest.raises(ModelError, match="cannot be read: Is a directory"):
         api.prove(whole=planned / "model.onnx", parts=[planned])
+    with pytest.raises(ModelError, match=r"/model.onnx: model 'gpt-1x16-2h' is no worker model"):
+        api.prove(whole=planned / "model.onnx", parts=[planned / "model.onnx"])
+
+
+@pytest.mark.parametrize(
+    ("form", "wrong"),
+    [
+        ('{"keptt": []}', r"form.json: there is no member 'keptt'"),
+        ('{"tilings": {}}', r"form.json: there is no member 'tilings'"),
+        ('{"deliveries": [{"name": "", "tensor": "x", "readers": []}]}', r"form.json.*deliveries\[0\].name is empty"),
+    ],
+)
+def test_a_form_that_says_what_nobody_reads_is_refused(form: str, wrong: str, planned: Path, tmp_path: Path) -> None:
+    (tmp_path / "form.json").write_text(form)
+    parts = [planned / f"worker{worker}.onnx" for worker in (0, 1)]
+    with pytest.raises(UsageError, match=wrong):
+        api.prove(whole=planned / "model.onnx", parts=parts, program=tmp_path / "form.json")
 
 
 def test_worker_models_that_no_plan_made_are_proven(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -297,11 +314,22 @@ def test_worker_models_that_no_plan_made_are_proven(tmp_path: Path, capsys: pyte
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["prove --whole net.onnx", "prove plan --parts worker0.onnx", "prove plan other", "prove --whole a --parts b"],
+    ("line", "told"),
+    [
+        ("--whole net.onnx", "--whole takes the place of a plan's folder"),
+        ("plan --parts worker0.onnx", "--parts needs --whole"),
+        ("--parts worker0.onnx worker1.onnx", "--parts needs --whole"),
+        ("--program form.json", "--program needs --whole"),
+        ("--whole net.onnx --parts worker0.onnx --model net.onnx", "--model is of a plan's folder"),
+        ("plan other", "one plan is proven at a time"),
+        ("--whole a --parts b", "no such file"),
+    ],
 )
-def test_a_model_elsewhere_stands_in_the_place_of_a_plan(line: str) -> None:
-    assert main(line.split()) == 2
+def test_a_model_elsewhere_stands_in_the_place_of_a_plan(
+    line: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["prove", *line.split()]) == 2
+    assert told in capsys.readouterr().err
 
 
 JOINED = """0: d = d[0:2, 0:2]

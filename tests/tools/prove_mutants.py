@@ -3,7 +3,8 @@
 ``mutants`` draws them from a program; a proof must not call any of them equal that changes a value. Run as a script it
 plans small networks, draws many, proves each, executes those that were called equal and one in ten of all, and prints
 by kind how many were called wrong, not proven and equal, and of those executed how many were *mistaken* (called equal,
-and change a value) and how many *harmless* (called wrong, and change none on these numbers)::
+and change a value) and how many *harmless* (called wrong, and change none on these numbers). Sums so far go to stderr
+every 50 mutants; what is interrupted prints its table so far::
 
     python tests/tools/prove_mutants.py 10000 [SEED]
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -446,28 +447,45 @@ def main(count: int, seed: int = 20) -> None:
                 out = Path(scratch) / f"{name}.{gpus}"
                 cases.append(Case.of(api.plan(file, gpus=gpus, effort="quick", pin=pins, out=out).directory))
         told: Counter[tuple[str, str]] = Counter()
-        streams = [mutants(case, draw) for case in cases]
-        for number in range(count):
-            case, stream = cases[number % len(cases)], streams[number % len(cases)]
-            kind, mutant = next(stream)
-            proof = case.proof(mutant)
-            is_wrong = proof is None or (proof.fault is not None and proof.fault.is_counterexample)
-            is_equal = proof is not None and proof.is_proven
-            told[kind, "equal" if is_equal else "wrong" if is_wrong else "not proven"] += 1
-            if is_equal or number % 10 == 0:
-                is_other = changes_a_value(case, mutant)
-                told[kind, "executed"] += 1
-                told[kind, "mistaken"] += is_equal and is_other
-                told[kind, "harmless"] += is_wrong and not is_other
-                if is_equal and is_other:
-                    print("MISTAKEN", kind, number, flush=True)
-                if is_wrong and not is_other and proof is not None:
-                    print("HARMLESS", kind, number, proof.fault, flush=True)
-    columns = ("wrong", "not proven", "equal", "executed", "mistaken", "harmless")
-    print(f"{'kind':32}", *(f"{one:>10}" for one in columns))
+        try:
+            _judge(cases, count, draw, told)
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+    print(f"{'kind':32}", *(f"{one:>10}" for one in COLUMNS))
     for kind in KINDS:
-        print(f"{kind:32}", *(f"{told[kind, one]:10}" for one in columns))
-    print(f"{'all':32}", *(f"{sum(told[kind, one] for kind in KINDS):10}" for one in columns))
+        print(f"{kind:32}", *(f"{told[kind, one]:10}" for one in COLUMNS))
+    print(f"{'all':32}", *(f"{_total(told, one):10}" for one in COLUMNS))
+
+
+COLUMNS = ("wrong", "not proven", "equal", "executed", "mistaken", "harmless")
+
+
+def _total(told: Counter[tuple[str, str]], column: str) -> int:
+    return sum(told[kind, column] for kind in KINDS)
+
+
+def _judge(cases: Sequence[Case], count: int, draw: np.random.Generator, told: Counter[tuple[str, str]]) -> None:
+    """Draws, proves and executes mutants, and counts what is told of them by kind and column."""
+    streams = [mutants(case, draw) for case in cases]
+    for number in range(count):
+        case, stream = cases[number % len(cases)], streams[number % len(cases)]
+        kind, mutant = next(stream)
+        proof = case.proof(mutant)
+        is_wrong = proof is None or (proof.fault is not None and proof.fault.is_counterexample)
+        is_equal = proof is not None and proof.is_proven
+        told[kind, "equal" if is_equal else "wrong" if is_wrong else "not proven"] += 1
+        if is_equal or number % 10 == 0:
+            is_other = changes_a_value(case, mutant)
+            told[kind, "executed"] += 1
+            told[kind, "mistaken"] += is_equal and is_other
+            told[kind, "harmless"] += is_wrong and not is_other
+            if is_equal and is_other:
+                print("MISTAKEN", kind, number, flush=True)
+            if is_wrong and not is_other and proof is not None:
+                print("HARMLESS", kind, number, proof.fault, flush=True)
+        if (number + 1) % 50 == 0:
+            told_so_far = ", ".join(f"{_total(told, column)} {column}" for column in COLUMNS)
+            print(f"{number + 1} of {count}: {told_so_far}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
