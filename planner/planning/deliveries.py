@@ -14,7 +14,9 @@ are tried:
 
 The plan of the least cost is taken, the one with less sharing of equal ones. A delivery stays only if it saves
 bytes, for it holds memory from its first reader to its last. The bound of a plan that was searched is that of its
-search: these readers may share deliveries, and each of all others has its own.
+search: these readers may share deliveries, and each of all others has its own. Where readers leave a delivery that
+others keep, a plan may cost less than that bound: they were offered it together. With much effort the plan's own
+deliveries are then bounded, each offered to its readers.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from planner.graph.deliveries import SharedDelivery, with_deliveries
 from planner.graph.model import Graph
 from planner.planning.bodies import counted_again
 from planner.planning.paid_again import Brought, Names, Payer, Saving, paid_for_twice, savings, slots_of
+from planner.search.bound.certify import BOUND
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.repeats.unrolled import find_copies
@@ -54,10 +57,9 @@ def shared(decided: Decided, descriptions: Descriptions, ask: SearchRequest) -> 
     """
     tables = ask.tables
     again = replace(ask, incumbent=decided, is_needed=False)
-    paying = paid_for_twice(decided, tables)
+    paying, schedule, searches = paid_for_twice(decided, tables), schedule_of(ask.effort), [decided]
     best = with_savings(decided, savings(decided, paying), descriptions, tables)
-    seconds, bounding, entries = decided.search_seconds, decided.bound_seconds, decided.eliminated_entries
-    for deliveries in _worth_searching(decided, paying, schedule_of(ask.effort)):
+    for deliveries in _worth_searching(decided, paying, schedule):
         if ask.stop.leaves_out(_SHARED):
             break
         graph = with_deliveries(decided.graph, deliveries)
@@ -70,9 +72,47 @@ def shared(decided: Decided, descriptions: Descriptions, ask: SearchRequest) -> 
                 ask.stop.leaves_out(_SHARED)
                 break
             best = _better(best, _without_idle(decided, found, deliveries, descriptions, tables), found)
-            seconds, bounding = seconds + found.search_seconds, bounding + found.bound_seconds
-            entries += found.eliminated_entries
-    return replace(best, search_seconds=seconds, bound_seconds=bounding, eliminated_entries=entries)
+            searches.append(found)
+    if schedule.bounds_what_is_shared:
+        best, more = _bounded(decided, best, descriptions, ask)
+        searches += more
+    return replace(
+        best,
+        search_seconds=sum(one.search_seconds for one in searches),
+        bound_seconds=sum(one.bound_seconds for one in searches),
+        eliminated_entries=sum(one.eliminated_entries for one in searches),
+    )
+
+
+def _bounded(
+    decided: Decided, best: Decided, descriptions: Descriptions, ask: SearchRequest
+) -> tuple[Decided, list[Decided]]:
+    """A plan that shares deliveries, with a gap: each of them is offered to its readers, and all else is free again.
+
+    Args:
+        decided: a plan in which every reader has its own delivery.
+        best: the plan; one that shares nothing, or has a gap, is left as it is.
+        descriptions: of the model's operators.
+        ask: what the plan was asked for.
+
+    Returns:
+        The plan, or a better one that the bound led to, without a gap where a bound would be too much work; and the
+        searches that were made.
+    """
+    searches: list[Decided] = []
+    # The cost falls from one round to the next: a plan that costs no less is among those that were bounded.
+    while best.deliveries and best.certified_gap is None and not ask.stop.leaves_out(BOUND):
+        ask.progress("bounding plans that share these deliveries", cost=best.cost)
+        try:
+            found = decide(best.graph, best.ops, replace(ask, begun=best, incumbent=None, is_needed=False))
+        except StoppedError:
+            ask.stop.leaves_out(BOUND)
+            break
+        searches.append(found)
+        if found.certified_gap is None:
+            break
+        best = _better(best, _without_idle(decided, found, best.deliveries, descriptions, ask.tables), found)
+    return best, searches
 
 
 def _worth_searching(

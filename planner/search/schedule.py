@@ -34,6 +34,8 @@ class Schedule:
     """Readers of every tensor of an unrolled network are offered shared deliveries."""
     offers_all: bool = False
     """Readers of every tensor of any network are offered shared deliveries."""
+    bounds_what_is_shared: bool = False
+    """A plan whose shared deliveries are others than those of a bound is bounded with its own."""
 
 
 FIRST: tuple[Move, ...] = (Grow(freely), Grow(likely))
@@ -54,6 +56,7 @@ THOROUGH = Schedule(
     least_paid_again=0.0,
     offers_all_copies=True,
     offers_all=True,
+    bounds_what_is_shared=True,
 )
 """The same, and a bound where that takes minutes, too."""
 

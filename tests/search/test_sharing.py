@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from fast_suite import chosen, spread
+from integer_programme import least_of_all
 from planner import opdefs
 from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import UNCUT, Replicate, Tiling
@@ -16,6 +17,7 @@ from planner.cost.tables import CostTables, Request
 from planner.graph.deliveries import is_delivery
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.partition.build import partition
+from planner.planning import deliveries
 from planner.planning.deliveries import shared
 from planner.planning.paid_again import paid_for_twice, savings
 from planner.search.decide import decide
@@ -251,6 +253,26 @@ def test_what_is_searched_is_no_dearer_than_what_is_shared_as_it_is() -> None:
     assert moved(searched) < moved(quick) < moved(plain)
     assert quick.certified_gap is None
     assert searched.certified_gap == 0
+
+
+@pytest.mark.parametrize("wide", [8, 64])
+@pytest.mark.parametrize("shape", [(8, 8), (6, 10)], ids=str)
+def test_what_is_shared_is_bounded_as_an_integer_programme_finds(
+    shape: tuple[int, int], wide: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plans that share deliveries which no search was offered, so that the bound is of these deliveries alone."""
+    monkeypatch.setattr(deliveries, "_worth_searching", lambda *_: iter(()))
+    sharing = 0
+    for kinds in [("rows", "rows"), ("rows", "rows", "columns"), ("rows", "columns", "columns")]:
+        plain, found = planned(products(shape, *kinds, wide=wide), 4, effort="thorough", partitioned_inputs=True)
+        if found.deliveries:
+            sharing += 1
+            problem = Problem(found.graph, found.ops, 4, True, True, True)
+            assert found.certified_gap is not None
+            assert (
+                found.cost / (1 + found.certified_gap) <= least_of_all(problem, found.cuts) <= found.cost < plain.cost
+            )
+    assert sharing
 
 
 def test_time_steps_share_what_they_read_of_a_weight() -> None:
