@@ -109,7 +109,7 @@ Read: TypeAlias = Callable[[int, At, "float | None"], Expr]
 """From a slot, indices and a fill to what is read."""
 
 
-ARITHMETIC = frozenset(("+", "-", "*", "/", "Add", "Sub", "Mul", "Div", "Sum", "Neg", "Identity", "value"))
+ARITHMETIC = frozenset(("+", "-", "*", "/", "Add", "Sub", "Mul", "Div", "Sum", "Neg", "Identity"))
 """Functions of descriptions that are known by their names."""
 
 
@@ -152,8 +152,6 @@ class Described:
     node: NodeView
     tag: Callable[[str], Hashable]
     """What tells a function of the description from others: its name, and what of the op it may depend on."""
-    counts: float | None
-    """ConstantOfShape's value."""
     is_float: bool
 
     def at(self, where: Sequence[Lin], read: Read, space: Space) -> Expr:
@@ -206,8 +204,6 @@ class Described:
                 return scaled(1.0 / arguments[1].value, arguments[0])
             case "/" | "Div":
                 return App(("Div", self.is_float), tuple(arguments))
-            case "value" if self.counts is not None:
-                return Num(self.counts)
         return App(self.tag(function), tuple(arguments))
 
     def _index(self, one: tdl.Index, names: dict[str, Lin], read: Read, space: Space) -> Lin | Acc | None:

@@ -25,28 +25,6 @@ from planner.tdl.expr import Access, Apply, Match, OpaqueResult, subvalues
 from planner.tdl.node_view import NodeView
 
 _BY_RULE_ALONE = "by its local rule alone"
-_POSITIONLESS = {
-    "AveragePool": (),
-    "LpPool": ("p",),
-    "Dropout": (),
-    "Cast": ("saturate", "round_mode"),
-    "CastLike": ("saturate", "round_mode"),
-}
-"""Ops whose local op is not the op itself, and whose functions know no place: what of their attributes counts.
-
-A pool's divisor, or what its last window has, knows none only while no window leaves the input (``_is_inside``).
-"""
-
-
-def _is_inside(node: NodeView) -> bool:
-    """Whether no window of a pool has padding, or is cut short at a border; so for an op without windows."""
-    kernel, sizes, outputs = node.attribute("kernel_shape", ()), node.input_shapes[0], node.output_shapes[0]
-    ones = (1,) * len(kernel)
-    if not kernel or sizes is None or outputs is None or any(node.attribute("pads", ())):
-        return not kernel
-    steps = zip(node.attribute("strides", ones), node.attribute("dilations", ones), strict=True)
-    windows = zip(kernel, steps, sizes[2:], outputs[2:], strict=True)
-    return all((many - 1) * by + (k - 1) * apart < size for k, (by, apart), size, many in windows)
 
 
 def _said(op: Op) -> Hashable:
@@ -200,20 +178,12 @@ def described(node: NodeView, description: Description) -> tuple[Described | Non
             axis = int(node.attribute("axis")) % node.output_rank()
             sizes = [shape[axis] for shape in node.input_shapes if shape is not None]
             return Joins(axis, tuple((sum(sizes[:n]), size) for n, size in enumerate(sizes)))
-        if op.op_type in _POSITIONLESS and not op.domain and _is_inside(node):
-            counted = tuple(op.attribute(name) for name in _POSITIONLESS[op.op_type])
-            return function, dtypes, counted
         if description.local is not None or op.op_type in RANDOM:
             return _BY_RULE_ALONE, object()
         return function, op.domain, op.op_type, _said(op), there, unread, dtypes
 
-    value = op.attribute("value")
-    counts: float | None = None
-    if op.op_type == "ConstantOfShape" and not op.domain:
-        array = value.array if isinstance(value, TensorAttribute) else np.zeros(1, np.float32)
-        counts = float(array.reshape(-1)[0])
     return tuple(
-        Described(output, node, tag, counts, dtype is not None and dtype.is_float) if there else None
+        Described(output, node, tag, dtype is not None and dtype.is_float) if there else None
         for output, there, dtype in zip(outputs, present, node.output_dtypes, strict=False)
     )
 
