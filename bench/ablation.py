@@ -26,6 +26,7 @@ become. Limits lie between what every plan takes at least and what the plan with
     steps     the plan without a limit, with ops in steps
     prices    plans at prices of memory
     mixing    a plan that fits with parts of one that is cheaper
+    blocks    blocks of a plan that fits, over what variables are in those that were tried
     last      ops in steps of the leanest plan that was found
     each      deliveries shared one by one; without, as many as have room, by halving
 """
@@ -196,7 +197,7 @@ class Bench:
         return f"| {name} | {effort_name}, {len(pairs)} plans | " + " | ".join(cells) + " |"
 
 
-WAYS = ("steps", "prices", "mixing", "last", "each")
+WAYS = ("steps", "prices", "mixing", "blocks", "last", "each")
 """To keep to a limit on memory, in the order in which they are gone, then where deliveries are shared."""
 
 
@@ -208,7 +209,7 @@ def _ways(off: frozenset[str], used: set[str]) -> Iterator[None]:
         off: these.
         used: where it is noted which others were gone, so that plans without them can be others.
     """
-    by_prices, mix, in_steps = at_prices, _Within._mix, fitted_by_steps
+    by_prices, mix, improve, in_steps = at_prices, _Within._mix, _Within._improve, fitted_by_steps
 
     def prices(first: Any, *given: Any) -> Any:
         used.add("prices")
@@ -218,6 +219,11 @@ def _ways(off: frozenset[str], used: set[str]) -> Iterator[None]:
         used.add("mixing")
         if "mixing" not in off:
             mix(*given)
+
+    def improving(*given: Any) -> None:
+        used.add("blocks")
+        if "blocks" not in off:
+            improve(*given)
 
     def stepped(trial: Trial, *given: Any) -> Trial | None:
         name = "last" if trial.is_lean else "steps"
@@ -233,6 +239,7 @@ def _ways(off: frozenset[str], used: set[str]) -> Iterator[None]:
         mock.patch.object(room, "judged_by_residence", halved),
         mock.patch.object(fit, "at_prices", prices),
         mock.patch.object(_Within, "_mix", mixing),
+        mock.patch.object(_Within, "_improve", improving),
         mock.patch.object(fit, "fitted_by_steps", stepped),
     ):
         yield

@@ -3,7 +3,8 @@
 1. The plan without a limit as it is; then, up to 2,000 ops, with some of its ops in steps, which moves no byte more.
    A strategy that looks at memory is asked again (``distcnn``: its grid depends on M), with data spread.
 2. Plans at prices of memory (``planner.search.memory``), each judged by its lean program (``planner.partition``), above
-   2,000 ops by what lies there op by op; the cheapest that fits is mixed with cheaper ones that do not.
+   2,000 ops by what lies there op by op; the cheapest that fits is mixed with cheaper ones that do not, and then, up
+   to 2,000 ops, solved exactly in blocks.
 3. The leanest of all these with ops in steps.
 4. Else it is refused, with what takes the room. What no plan can keep to is refused before (``least_memory``).
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,15 +25,19 @@ from planner.cost.priced import PricedTables, payable
 from planner.cost.residence import Residence
 from planner.partition.workspace import ELEMENTWISE
 from planner.planning.goal import Goal
+from planner.planning.limit.blocks import improve_blocks
 from planner.planning.limit.in_steps import fitted_by_steps
 from planner.planning.limit.mixing import exchanged, mixed, parts_of
 from planner.planning.limit.refusal import does_not_fit
 from planner.planning.limit.trial import MOST_TIGHTENED, Trial, judged_by_residence, trial_of
 from planner.progress import silent
 from planner.search.decide import decide
+from planner.search.decided import Decided
 from planner.search.effort import FEWEST_TRIALS, MOST_TRIALS
 from planner.search.literature.methods import METHODS
 from planner.search.memory.limit import Measured, Prices, at_prices
+from planner.search.model.problem import Problem
+from planner.search.repeats.shortened import in_order
 from planner.search.request import SearchRequest
 from planner.stop import StoppedError
 from planner.units import format_bytes
@@ -40,6 +46,12 @@ _MOST_OPS_TRIED = 60_000
 """Ops of all plans that are searched for at prices, about: of a large graph fewer are."""
 _MOST_MIXED = 3
 """Cheaper plans with which the best one is mixed at most."""
+_MOST_OPS_OF_BLOCKS = 100_000
+"""Ops of all graphs of which a block is solved, about."""
+_MOST_PROGRAMS_OF_BLOCKS = 8
+"""Plans with other blocks whose programs are made at most: near the limit it takes long to place buffers."""
+_PRICE_IN_A_BLOCK = Fraction(1, 2)
+"""Of the prices at which the best plan was found: there blocks are solved, and where memory has no price."""
 _DOING = "planning within the limit on memory"
 
 
@@ -145,6 +157,8 @@ class _Within:
             with contextlib.suppress(StoppedError):
                 for over in cheaper[: 1 if self._is_large else _MOST_MIXED]:
                     self._mix(over, self._best() or best, prices)
+                if not self._is_large:
+                    self._improve(self._best() or best, prices)
         best = self._best()
         assert best is not None, "there is one that fits"
         return best
@@ -212,3 +226,28 @@ class _Within:
         if len(parts) > 1:
             self._ask.progress(f"mixing a plan that fits with a cheaper one: they differ in {len(parts)} parts")
             mixed(parts, is_fitting)
+
+    def _improve(self, best: Measured[Trial], prices: Prices) -> None:
+        """Solves blocks of the best plan exactly."""
+        ask, plain, tables = self._ask, self._decided, self._goal.tables
+        graph, ops = in_order(plain.graph, plain.ops)
+        less = {moment: price * _PRICE_IN_A_BLOCK for moment, price in prices.items()}
+        problems = [
+            Problem(graph, ops, len(self._limits), ask.partitioned_inputs, True, True, tables=one)
+            for one in (tables, PricedTables(tables, self._residence, less))
+        ]
+
+        programs = 0
+
+        def take(plan: Decided) -> bool:
+            nonlocal programs
+            self._end_if_due()
+            if self._exceeding(self._residence.of(plan)) > 0 or programs == _MOST_PROGRAMS_OF_BLOCKS:
+                return False
+            programs += 1
+            return self._measured(trial_of(plan, ask.tables, lean=True)) is self._best()
+
+        ask.progress(f"{_DOING}: blocks of a plan that fits")
+        plans = [one.plan.decided for one in self._known.values()]
+        most = _MOST_OPS_OF_BLOCKS // len(ops)
+        improve_blocks(best.plan.decided, plans, problems, most, take, self._end_if_due)

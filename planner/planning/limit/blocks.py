@@ -1,0 +1,105 @@
+"""Blocks of a plan that fits are solved exactly, each variable being what it is in one of the plans that were tried.
+
+Prices of memory are the same all over the graph, and lead to the corners of a hull; where two plans differ in one part
+that hangs together, mixing them part by part (``planner.planning.limit.mixing``) has no choice. Within a block, all
+other variables being as they are, memory may cost less than that, or nothing: so what the limit leaves is used up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from planner.algebra.tiling import Tiling
+from planner.artifacts.plan import OpStrategy
+from planner.errors import InfeasibleError
+from planner.search.decided import Decided
+from planner.search.effort import MOVE_ENTRIES
+from planner.search.exact.choices import Choices
+from planner.search.model.problem import Problem
+from planner.search.model.unsplit import unsplit
+
+
+def improve_blocks(
+    best: Decided,
+    plans: Sequence[Decided],
+    problems: Sequence[Problem],
+    most_blocks: int,
+    take: Callable[[Decided], bool],
+    check: Callable[[], None],
+) -> None:
+    """Looks for cheaper plans, block by block.
+
+    Args:
+        best: the plan that is made better.
+        plans: what a variable is in one of these, it may be.
+        problems: of the graph; the first with tables of what is to be small, the others with prices of memory besides.
+        most_blocks: that are solved.
+        take: told of plans that are cheaper by the first one's tables; whether one fits, and is the best now.
+        check: called between parts of the work; what it raises ends it.
+    """
+    plain = problems[0]
+    different = zip(*(_tilings(plain, plan) for plan in plans), strict=True)
+    offered = [plain.intern(tuple(dict.fromkeys(tilings))) for tilings in different]
+    own = tuple(_tilings(plain, best))
+    cost = plain.cost(own)
+    for block in itertools.islice(blocks(plain, [len(candidates) > 1 for candidates in offered]), most_blocks):
+        for problem in problems:
+            choices = Choices.of(
+                [offered[one] if one in block else plain.intern((tiling,)) for one, tiling in enumerate(own)]
+            )
+            with contextlib.suppress(InfeasibleError):  # too entangled
+                found, _ = problem.solve(choices, MOVE_ENTRIES, check)
+                less = plain.cost(found)
+                if less < cost and take(_changed(plain, best, found)):
+                    own, cost = found, less
+
+
+def blocks(problem: Problem, is_free: Sequence[bool]) -> Iterator[frozenset[int]]:
+    """The half of the free variables of a problem that is nearest to each of them; no block twice.
+
+    Args:
+        problem: which variables have a table together.
+        is_free: by variable whether it has a choice; ways lead through such ones only.
+    """
+    near: dict[int, dict[int, None]] = {}
+    for link in problem.links:
+        if is_free[link.tensor] and is_free[link.op]:
+            near.setdefault(link.tensor, {})[link.op] = None
+            near.setdefault(link.op, {})[link.tensor] = None
+    most = (sum(is_free) + 1) // 2
+    known: set[frozenset[int]] = set()
+    for variable in itertools.compress(range(len(is_free)), is_free):
+        reached = {variable: None}
+        for one in (queue := [variable]):
+            for other in near.get(one, ()):
+                if other not in reached and len(reached) < most:
+                    reached[other] = None
+                    queue.append(other)
+        block = frozenset(reached)
+        if block not in known:
+            known.add(block)
+            yield block
+
+
+def _tilings(problem: Problem, plan: Decided) -> list[Tiling]:
+    """What each variable is in a plan."""
+    of_number = {problem.variable_of_tensor[name]: tiling for name, tiling in plan.tilings.items()}
+    of_number |= {problem.variable_of_op[name]: strategy.tiling for name, strategy in plan.strategies.items()}
+    return [of_number[variable.number] for variable in problem.variables]
+
+
+def _changed(problem: Problem, plan: Decided, tilings: Sequence[Tiling]) -> Decided:
+    """The plan in which each variable is this."""
+    stuck = unsplit(problem, tilings)
+    return replace(
+        plan,
+        tilings={name: tilings[problem.variable_of_tensor[name]] for name in plan.tilings},
+        strategies={
+            name: OpStrategy(tilings[problem.variable_of_op[name]], strategy.variables)
+            for name, strategy in plan.strategies.items()
+        },
+        unsplit=tuple(name for name in plan.strategies if problem.variable_of_op[name] in stuck),
+    )
