@@ -297,10 +297,10 @@ class FunctionProof:
 
     def _by_rule(self, number: int, outputs: Mapping[str, Claim]) -> int:
         """How many nodes from here are an op's local rule, word by word; what they make is then known."""
-        for known in self._ops:
-            if not known.is_by_rule:
-                continue
-            found = by_rule(self._graph, number, known, self._values_of(), list(outputs.values()))
+        ruled = [known for known in self._ops if known.is_by_rule]
+        values = self._values_of() if ruled else {}
+        for known in ruled:
+            found = by_rule(self._graph, number, known, values, list(outputs.values()))
             if found is not None:
                 count, claims = found
                 self._is_movable = False

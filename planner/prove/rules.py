@@ -52,17 +52,22 @@ def by_rule(
         return None
     first = graph.ops[number]
     tensors = {name for name in first.inputs if name}
+    wanted = {
+        slot: symbol
+        for slot in described_op.read_slots
+        if (symbol := known.reads[slot]) is not None and not isinstance(symbol, Num | Literal)
+    }
+    read = [claims for name in tensors if isinstance(claims := values.get(name), Mapping)]
+    if not any(symbol in claims for symbol in wanted.values() for claims in read):
+        return None
     candidates = {
         slot: [
-            (name, claims[known.reads[slot]])
+            (name, claims[symbol])
             for name, claims in values.items()
-            if isinstance(claims, Mapping) and known.reads[slot] in claims
+            if isinstance(claims, Mapping) and symbol in claims
         ]
-        for slot in described_op.read_slots
-        if known.reads[slot] is not None and not isinstance(known.reads[slot], Num | Literal)
+        for slot, symbol in wanted.items()
     }
-    if not any(name in tensors for names in candidates.values() for name, _ in names):
-        return None
     chosen = []
     for names in candidates.values():
         sure = [one for one in names if one[1].partial is None and None not in one[1].lo]
