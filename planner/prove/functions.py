@@ -259,7 +259,7 @@ class FunctionProof:
             space = Space()
             mine = [space.variable(size) for size in own.shape]
             try:
-                local = _element(own, mine, space, frozenset({symbol}), self._whole)
+                local = _element(own, mine, space, (symbol,), self._whole)
             except UnprovenError:
                 continue
             for rule in (moved, summed):
@@ -284,8 +284,7 @@ class FunctionProof:
         sizes = known.described_op.node.output_shapes[place]
         assert sizes is not None, "an output that is there has a shape"
         theirs = [space.variable(size) for size in sizes]
-        prefer = frozenset(one for one in known.reads if one is not None)
-        local = _element(own, mine, space, prefer, self._whole)
+        local = _element(own, mine, space, known.reads, self._whole)
         wanted = model.at(theirs, _reader(known), space)
         hint = output if output is not None and output.tensor == symbol and own.shape else None
         floats = {one for one in known.described_op.node.input_dtypes if one is not None and one.is_float}
@@ -332,14 +331,16 @@ def _reader(known: Known) -> Read:
     return read
 
 
-def _element(own: Value, at: Sequence[Lin], space: Space, prefer: frozenset[Symbol], whole: Whole) -> Expr:
+def _element(
+    own: Value, at: Sequence[Lin], space: Space, prefer: Sequence[Symbol | Num | Literal | None], whole: Whole
+) -> Expr:
     """The element of an array that a node makes, in tensors of the model.
 
     Args:
         own: the array.
         at: which element.
         space: of the variables.
-        prefer: by which of its claims what is read is told, where it has several.
+        prefer: by which of its claims what is read is told, where it has several: the slot's own, then the first.
         whole: says how large tensors are.
     """
     assert own.made is not None, "a node makes it"
@@ -348,13 +349,21 @@ def _element(own: Value, at: Sequence[Lin], space: Space, prefer: frozenset[Symb
         value = own.reads[slot]
         if value is None:
             raise UnprovenError("an array of which nothing is known is read")
-        return _read(value, where, fill, space, prefer, whole)
+        # A part of a tensor may be a part of two that an op reads: x, and a Slice of x.
+        return _read(value, where, fill, space, (*prefer[slot : slot + 1], *prefer), whole)
 
     return own.made.at(at, read, space)
 
 
-def _read(value: Value, at: At, fill: float | None, space: Space, prefer: frozenset[Symbol], whole: Whole) -> Expr:
-    chosen = [claim for symbol, claim in value.claims.items() if symbol in prefer]
+def _read(
+    value: Value,
+    at: At,
+    fill: float | None,
+    space: Space,
+    prefer: Sequence[Symbol | Num | Literal | None],
+    whole: Whole,
+) -> Expr:
+    chosen = [value.claims[symbol] for symbol in prefer if symbol in value.claims]
     if not chosen and value.claims and value.constant is None:
         chosen = [list(value.claims.values())[-1]]
     if chosen:

@@ -133,7 +133,10 @@ class Matching:
     def _place_literals(
         self, found: Found, pairs: Sequence[tuple[int, int]], rooms: Mapping[int, int], offsets: dict[int, int]
     ) -> None:
-        """Finds the part of a constant that a worker has by its elements, where nothing else tells the place."""
+        """Finds the part of a constant that a worker has by its elements, where nothing else tells the place.
+
+        A constant may repeat itself, as the filters of windows do: a place is one where other equations hold, too.
+        """
         by = {two: index.plus(_variable(one), index.number(offsets.get(two, 0))) for one, two in pairs}
         ours = {two: one for one, two in pairs}
         for local, model in found.literals:
@@ -142,8 +145,13 @@ class Matching:
             if len(unknown) != 1:
                 continue
             [two] = unknown
+            others = [one for one in found.equations if two in one[1].variables and one[1].variables <= {*offsets, two}]
             for place in range(min(rooms[two], _MOST_TRIED) + 1):
                 by[two] = index.plus(_variable(ours[two]), index.number(place))
+                if not all(
+                    index.equal(mine, index.replaced(its, by, self._space), self._space) for mine, its in others
+                ):
+                    continue
                 try:
                     self._check_literal(local, model, by)
                 except MismatchError:

@@ -153,6 +153,32 @@ def test_a_body_that_computes_something_else_is_not_proven(name: str, tmp_path: 
     assert not proof.is_proven
 
 
+RIGHT = {
+    "filters that repeat, cut by channels": (
+        """(float[2,4,4,4] x, float[4,8192] v) => (float[2,8,3,3] y, float[4,8192] z) {
+          w = Constant <value = float[8,1,2,2] {1,0,0,0,0,1,0,0,1,0,0,0,0,1,0,0,1,0,0,0,0,1,0,0,1,0,0,0,0,1,0,0}> ()
+          c = Conv <group = 4> (x, w)  y = Relu(c)  z = Relu(v) }""",
+        {"x": "S(1)", "y": "S(1)"},
+    ),
+    "a tensor and a part of it, read by one op": (
+        """(float[4,8] x, float[4,8192] v) => (float[4,8] y, float[4,8192] z) {
+          a = Constant <value = int64[1] {7}> ()  b = Constant <value = int64[1] {8}> ()
+          d = Constant <value = int64[1] {1}> ()  r = Relu(x)  s = Slice(r, a, b, d)  y = Sub(s, r)
+          z = Relu(v) }""",
+        {"x": "S(0)", "y": "S(0)"},
+    ),
+}
+"""Models with their pins, of which a part looks like another; the long input has room for segments of several ops."""
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_plan_whose_parts_look_alike_is_proven(name: str, tmp_path: Path) -> None:
+    model, pins = RIGHT[name]
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 21]> net {model}'), tmp_path / "net.onnx")
+    proof = api.prove(api.plan(tmp_path / "net.onnx", gpus=2, pin=pins, out=tmp_path / "plan").directory)
+    assert proof.is_proven, proof.fault
+
+
 def test_a_part_that_is_told_by_a_constant_which_repeats_is_not_called_wrong(tmp_path: Path) -> None:
     """The worker's rows are right: they are equal to the first ones."""
     rows = "Constant <value = float[4,2] {1, 2, 3, 4, 1, 2, 3, 4}> ()"
