@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from planner.errors import InfeasibleError
 from planner.search.bound.dual import Dual, Floats
-from planner.search.bound.regions import above
 from planner.search.exact.eliminate import Factor, minimise
 
 _MOST_ENTRIES: Final = 1 << 20
@@ -31,8 +30,8 @@ _ENOUGH: Final = 0.02
 """Share of values, and of what is open; where less goes by one look, what is left is solved or branched on."""
 _MOST_LOOKS: Final = 12
 _MOST_PROPOSALS: Final = 60
-_MOST_EXACT: Final = 1 << 52
-"""Integers of this size and differences of two are exact in floating point."""
+_MOST_EXACT: Final = 1 << 50
+"""Integers of this size and some sums of them are exact in floating point."""
 _MOST_PAID: Final = 1 << 61
 """At prices in their finer parts, for as much as the limit."""
 _FAR: Final = 2.0
@@ -76,7 +75,7 @@ class _Part:
     kept: list[Ints]
     prices: Ints
     worth: int
-    lower: float
+    lower: int
     """What a plan of these values costs at least, scaled."""
 
 
@@ -184,7 +183,7 @@ class Branching:
                 self._open.append(part)
         if not self._open:
             return self._cost
-        return min(self._cost, int(-(-min(part.lower for part in self._open) // self._scale)))
+        return min(self._cost, -(-min(part.lower for part in self._open) // self._scale))
 
     def _narrow(self, part: _Part, until: float) -> bool:
         """Drops values; returns whether there may be a better plan yet, and which one is not known."""
@@ -196,13 +195,13 @@ class Branching:
                 values = part.dual.forward()
                 part.dual.backward()
             proposed = self._look_at(part, values)
-            costs = _at_least(part.dual)
-            bound = max(float(own.min()) for own in costs) - part.worth
+            bound, more = _reduced(part.dual)
+            bound -= part.worth
             gained, part.lower = bound - part.lower, max(part.lower, bound)
             may_be = self._limit.may_be(part.kept)
             if bound > self._most() or may_be is None:
                 return False
-            masks = [(own - part.worth <= self._most()) & fits for own, fits in zip(costs, may_be, strict=True)]
+            masks = [(own <= self._most() - bound) & fits for own, fits in zip(more, may_be, strict=True)]
             if not all(mask.any() for mask in masks):
                 return False
             before = sum(map(len, part.kept))
@@ -239,12 +238,15 @@ class Branching:
         """Sets the variable around which what a pass proposes costs the most above the bound."""
         values = part.dual.forward()
         part.dual.backward()
-        excess = above(part.dual, values)
-        excess[[len(own) == 1 for own in part.kept]] = -1
-        variable = int(excess.argmax())
-        costs = part.dual.at_least()[variable]
-        first = int(costs.argmin())
-        others = np.delete(np.arange(len(costs)), first)
+        _, more = _reduced(part.dual)
+        above = np.zeros(len(values))
+        for pair in part.dual.pairs:
+            rest = pair.table - pair.to_first[:, None] - pair.to_second
+            above[[pair.first, pair.second]] += rest[values[pair.first], values[pair.second]] - rest.min()
+        above[[len(own) == 1 for own in part.kept]] = -1
+        variable = int(above.argmax())
+        first = int(more[variable].argmin())
+        others = np.delete(np.arange(len(more[variable])), first)
         for chosen in (others, np.array([first])):
             masks = [np.arange(len(own)) for own in part.kept]
             masks[variable] = chosen
@@ -254,16 +256,25 @@ class Branching:
             self._open.append(_Part(dual, kept, part.prices, part.worth, part.lower))
 
 
-def _at_least(dual: Dual) -> list[Floats]:
-    """By variable and value what a plan with it costs at least, by what is given, which is rounded to integers.
+def _reduced(dual: Dual) -> tuple[int, list[Floats]]:
+    """The bound, and by value how much more than that a plan with it costs at least; what is given is rounded.
 
-    Where numbers are too large to be exact, nothing is said.
+    Where numbers are too large to be exact, there is no bound.
     """
-    sizes = [float(np.abs(costs).max()) for costs in dual.own]
+    found = [costs.copy() for costs in dual.own]
     for pair in dual.pairs:
         pair.to_first, pair.to_second = np.rint(pair.to_first), np.rint(pair.to_second)
-        sizes[pair.first] += float(np.abs(pair.to_first).max())
-        sizes[pair.second] += float(np.abs(pair.to_second).max())
-    if max(sizes) > _MOST_EXACT:
-        return [np.full(len(costs), -np.inf) for costs in dual.own]
-    return dual.at_least()
+        found[pair.first] += pair.to_first
+        found[pair.second] += pair.to_second
+    given = [given for pair in dual.pairs for given in (pair.to_first, pair.to_second)]
+    if max(float(np.abs(costs).max()) for costs in (*found, *given)) > _MOST_EXACT:
+        return -_MOST_PAID, found
+    bound = sum(int(costs.min()) for costs in found)
+    more = [costs - costs.min() for costs in found]
+    for pair in dual.pairs:
+        for_first, for_second = pair.rest_for_first(), pair.rest_for_second()
+        least = for_first.min()
+        bound += int(least)
+        more[pair.first] += for_first - least
+        more[pair.second] += for_second - least
+    return bound, more

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from math import fsum
 from typing import TypeAlias
 
 import numpy as np
@@ -150,16 +149,15 @@ class Dual:
 
     def bound(self) -> float:
         """What every assignment costs at least, by what is given now; after a pass backward ``lower`` is as high."""
-        return fsum(costs.min() for costs in (*self.with_given(), *[pair.rest_for_first() for pair in self.pairs]))
+        return sum(
+            float(costs.min()) for costs in (*self.with_given(), *[pair.rest_for_first() for pair in self.pairs])
+        )
 
     def at_least(self) -> list[Floats]:
-        """For every variable and value what an assignment with that value costs at least.
-
-        Of integers the size of which adds up to less than 2^52 for each variable, this is exact.
-        """
+        """For every variable and value what an assignment with that value costs at least."""
         found = self.with_given()
         rests = [(pair, pair.rest_for_first(), pair.rest_for_second()) for pair in self.pairs]
-        bound = fsum(costs.min() for costs in (*found, *[rest for _, rest, _ in rests]))
+        bound = sum(float(costs.min()) for costs in found) + sum(float(rest.min()) for _, rest, _ in rests)
         for costs in found:
             costs += bound - costs.min()
         for pair, for_first, for_second in rests:

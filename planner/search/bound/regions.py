@@ -49,14 +49,14 @@ def raise_in_regions(dual: Dual, values: Sequence[int], missing: float, limits: 
         stop: asked between passes whether the search is to end.
     """
     near = neighbours(dual)
-    heavy = np.flatnonzero(above(dual, values) > missing * SHARE_ABOVE).tolist()
+    heavy = np.flatnonzero(_above(dual, values) > missing * SHARE_ABOVE).tolist()
     _pass_over(dual, _grown(heavy, near, NEAR_REACH), limits.near_entries, stop)
-    excess = above(dual, values)
-    heavy = np.flatnonzero(excess > missing * SHARE_OF_REGION).tolist()
+    above = _above(dual, values)
+    heavy = np.flatnonzero(above > missing * SHARE_OF_REGION).tolist()
     # A region adds to what is given now, which may bound a little less than an earlier pass has.
     dual.lower = dual.bound()
     gained = 0.0
-    for region in regions(excess, heavy, near):
+    for region in regions(above, heavy, near):
         gained += narrowed_down(dual.within(region), missing - gained, limits.region_entries, stop)
     dual.lower += gained
 
@@ -70,7 +70,7 @@ def neighbours(dual: Dual) -> Neighbours:
     return near
 
 
-def above(dual: Dual, values: Sequence[int]) -> Floats:
+def _above(dual: Dual, values: Sequence[int]) -> Floats:
     """By variable how much more than the bound its values cost there; of a pair half at each of both."""
     found: Floats = np.array(
         [costs[value] - costs.min() for costs, value in zip(dual.with_given(), values, strict=True)]
@@ -101,14 +101,14 @@ def _grown(members: Iterable[int], near: Neighbours, reach: int) -> list[int]:
     return sorted(found)
 
 
-def regions(excess: Floats, heavy: Sequence[int], near: Neighbours) -> list[list[int]]:
+def regions(above: Floats, heavy: Sequence[int], near: Neighbours) -> list[list[int]]:
     """Regions, none over a variable of another one.
 
     Each is around the middle of some variables that are near each other, those of the dearest ones first. What hangs on
     a region by one pair is in no loop of it, and is left out.
 
     Args:
-        excess: by variable how much more than the bound the best plan costs there.
+        above: by variable how much more than the bound the best plan costs there.
         heavy: the variables where that is much.
         near: by variable those that it has a pair with.
     """
@@ -122,7 +122,7 @@ def regions(excess: Floats, heavy: Sequence[int], near: Neighbours) -> list[list
             together.append(place)
     found: list[list[int]] = []
     free = [set(others) for others in near]
-    for place in sorted(together, key=lambda one: (-float(excess[sorted(one)].sum()), min(one))):
+    for place in sorted(together, key=lambda one: (-float(above[sorted(one)].sum()), min(one))):
         around = [_region(middle, free) for middle in _middles(place, near)]
         smallest = min(filter(None, around), key=len, default=[])
         if smallest:
