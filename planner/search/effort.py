@@ -33,6 +33,8 @@ class BoundLimits:
     """Rounds over all values of a core of more than ``large_entries``."""
     enough: float = 1e-3
     """Share of the bound: a smaller gap need not be closed, where there were ``coarse_rounds``."""
+    joins_rounds: bool = False
+    """The cheapest assignment of each round is joined into the plan, too, which costs some searches from then on."""
     least_gain: float = 1 / 25
     """A round that closes a smaller share of the gap is the last."""
     exact_entries: int = 1 << 25
@@ -53,6 +55,7 @@ THOROUGH_BOUND = BoundLimits(
     large_entries=0,
     large_rounds=60,
     enough=0.0,
+    joins_rounds=True,
     least_gain=1 / 1000,
     near_entries=20_000_000_000,
     region_entries=2_000_000_000,

@@ -65,7 +65,7 @@ def test_many_certified_plans(graph: Graph, cuts: tuple[int, ...]) -> None:
 def test_a_bound_of_little_effort_holds_as_well(graph: Graph, cuts: tuple[int, ...], is_coarse: bool) -> None:
     few = 1_000_000
     limits = BoundLimits(rounds=1, exact_entries=1, near_entries=few, region_entries=few)
-    check(graph, cuts, replace(limits, large_entries=0, large_rounds=2) if is_coarse else limits)
+    check(graph, cuts, replace(limits, large_entries=0, large_rounds=2, joins_rounds=True) if is_coarse else limits)
 
 
 def test_a_problem_that_is_too_large_gets_no_bound_and_keeps_its_plan() -> None:

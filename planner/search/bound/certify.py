@@ -6,8 +6,9 @@ The joint problem has tables that are too large to be eliminated exactly on most
 2. the core is bounded from below by passes (``planner.search.bound.dual``), whose proposals may be better plans. In
    large cores and entangled graphs, and with much effort, they begin on fewer values
    (``planner.search.bound.coarse``), and the cheapest assignment of these is made a plan: of each group one value, by
-   passes over the values of these groups alone, and of each variable that or what it is in the best plan known. So is
-   the cheapest assignment that each round of passes over all values proposes, though it need be no plan;
+   passes over the values of these groups alone, and of each variable that or what it is in the best plan known. So is,
+   with much effort, the cheapest assignment that each round of passes over all values proposes, though it need be no
+   plan;
 3. values with which no plan can be better than the best one known are taken out of the core;
 4. what is left is eliminated exactly as soon as its tables are small enough. Then the gap is 0;
 5. where passes end above it, few variables around the places where the best plan costs more than the bound are
@@ -144,7 +145,7 @@ def certify(
             if core.constant + proposed[-1][0] < incumbent.best.cost - 0.5:
                 look_at(core.original(guess))
             dual.backward()
-        if is_coarse:  # elsewhere plans hardly gain by it
+        if limits.joins_rounds:
             incumbent.join(core.tilings(core.original(min(proposed)[1])))
         before, lower = lower, max(lower, core.constant + _rounded_up(dual.lower))
         if lower >= incumbent.best.cost or not core.take_out(dual, incumbent.best):
