@@ -49,15 +49,6 @@ _TIMES_OF_PRICES: Final = (1.0, 1.02, 1.1, 1.5)
 _TRIES_TO_FUSE: Final = 8
 _MOST_ENTRIES: Final = 1 << 18
 """Of a table on the way to the cheapest mixture of two plans."""
-_FIRST_BLOCK: Final = 10
-_MOST_BLOCK: Final = 60
-"""Variables that are solved together with all others fixed."""
-_GROWTH_OF_BLOCK: Final = 1.02
-"""By this blocks grow where one was solved; where tables would be too large they shrink five times so."""
-_SHARES_OF_PRICES: Final = (0.0, 0.5, 1.0, 1.5)
-"""What of its prices memory costs there."""
-_ENTRIES_OF_BLOCK: Final = 1 << 16
-_SECONDS_OF_BLOCKS: Final = 3.0
 """For each time that plans are looked for."""
 _MOST_DESCENTS: Final = 60
 _LEAST_WEIGHT: Final = 0.1
@@ -367,8 +358,6 @@ class _Search:
                 begun = process_time()
                 with self._at_the_highest():
                     self._look_for_plans(self._rounded(self._guess()[0]))
-                if self.cost - self.lower > self.cost * _MOST_GAP_TO_BRANCH:
-                    self._improve_blocks(min(self._until, process_time() + _SECONDS_OF_BLOCKS))
                 looked += process_time() - begun
             if self._search.settled > branched:
                 self._prove()
@@ -559,75 +548,6 @@ class _Search:
                 continue
             return [int(choice[value]) for choice, value in zip(choices, solution.values.tolist(), strict=True)]
         return list(plan)
-
-    def _improve_blocks(self, until: float) -> None:
-        """Solves connected variables of the best plan exactly, all others fixed, memory at a share of its prices.
-
-        Blocks and shares are drawn, at most one block a variable; what is not within the limit is not taken.
-        """
-        if self.best is None:
-            return
-        values, taken, size = list(self.best), self._memory.taken(self.best), float(_FIRST_BLOCK)
-        priced = self._memory.split(self._memory.priced(self._prices))
-        joined = [variable for variable, near in enumerate(self._near) if near]
-        for first in self._chance.permutation(joined).tolist():
-            if process_time() > until:
-                break
-            block = self._block(first, int(size))
-            share = self._chance.choice(_SHARES_OF_PRICES)
-            singles, pairs = self._factors(block, values)
-            limited = [
-                Factor(one.variables, one.table + np.rint(share * priced[variable]).astype(np.int64))
-                for one, variable in zip(singles, block, strict=True)
-            ]
-            try:
-                sizes = [len(self._own[variable]) for variable in block]
-                found = minimise(sizes, limited + pairs, _ENTRIES_OF_BLOCK).values
-            except InfeasibleError:
-                size = max(2, size / _GROWTH_OF_BLOCK**5)
-                continue
-            size = min(_MOST_BLOCK, size * _GROWTH_OF_BLOCK)
-            before = np.array([values[variable] for variable in block])
-            costs = [
-                sum(int(one.table[tuple(some[list(one.variables)])]) for one in singles + pairs)
-                for some in (before, found)
-            ]
-            if costs[1] >= costs[0]:
-                continue
-            changed = taken.copy()
-            for variable, old, new in zip(block, before.tolist(), found.tolist(), strict=True):
-                for begin, end, own in self._memory.rows[variable]:
-                    changed[begin:end] += own[new] - own[old]
-            if (changed <= self._memory.spare).all():
-                taken = changed
-                for variable, new in zip(block, found.tolist(), strict=True):
-                    values[variable] = new
-        self._take(values)
-
-    def _factors(self, block: dict[int, int], values: Sequence[int]) -> tuple[list[Factor], list[Factor]]:
-        """What the values of a block cost, those of all other variables fixed: of each one, and of pairs."""
-        singles, pairs = [], []
-        for variable, place in block.items():
-            costs = self._floats[variable].copy()
-            for other, table in self._near[variable]:
-                if other not in block:
-                    costs += table[:, values[other]]
-                elif variable < other:
-                    pairs.append(Factor((place, block[other]), table.astype(np.int64)))
-            singles.append(Factor((place,), costs.astype(np.int64)))
-        return singles, pairs
-
-    def _block(self, variable: int, size: int) -> dict[int, int]:
-        """Variables connected with one, and their places among them; which of those near are drawn."""
-        block, reached = {variable: 0}, [other for other, _ in self._near[variable]]
-        while reached and len(block) < size:
-            place = int(self._chance.integers(len(reached)))
-            reached[place], reached[-1] = reached[-1], reached[place]
-            found = reached.pop()
-            if found not in block:
-                block[found] = len(block)
-                reached += [other for other, _ in self._near[found] if other not in block]
-        return block
 
     def _look_at(self, proposed: Sequence[int]) -> None:
         """Puts values within the limit, improves them, and keeps them if they are a better plan.
