@@ -49,7 +49,6 @@ _TIMES_OF_PRICES: Final = (1.0, 1.02, 1.1, 1.5)
 _TRIES_TO_FUSE: Final = 8
 _MOST_ENTRIES: Final = 1 << 18
 """Of a table on the way to the cheapest mixture of two plans."""
-"""For each time that plans are looked for."""
 _MOST_DESCENTS: Final = 60
 _LEAST_WEIGHT: Final = 0.1
 """Of the highest price, what a unit above the limit costs at first."""
