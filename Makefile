@@ -9,7 +9,9 @@ EXPORTS := $(VENV)/.exports-installed
 DEMO := build/demo
 MODEL := tests/models/resnet50.raw.onnx
 # Each worker begins with a half of the tests in their order, so that what a module plans once is planned once.
-PYTEST_OPTIONS ?= -n 2 --dist worksteal --dearest 10
+PYTEST_OPTIONS ?= -n 2 --dist worksteal --dearest 10 --most-seconds $(MOST_SECONDS)
+# Of the processor, that tests may take, as tests/tools/dearest.py counts; 0: any. `.ci/run` states a number.
+MOST_SECONDS ?= 0
 # Models of the zoo whose plans must not come to cost more; `make check-costs CHECK_OPTIONS=--update` accepts what they cost.
 GATED := mlp-5x300 mlp-4x8192 cnn-5x2048-6 lenet-5 alexnet gpt-2x1024 rnn-1-1k
 CHECK_OPTIONS ?=

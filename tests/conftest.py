@@ -32,6 +32,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--dearest", type=int, default=0, metavar="N", help="print which N tests take the processor longest"
     )
+    parser.addoption(
+        "--most-seconds", type=float, default=0, metavar="N", help="fail where the tests take more of the processor"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -104,3 +106,14 @@ def test_no_test_passes_because_its_loops_did_not_run() -> None:
 )
 def test_such_loops_are_found(body: str, passes: bool) -> None:
     assert empty_perhaps(f"ALL = (1, 2)\n\n\ndef test_it():\n    {body}\n") == ([] if passes else ["test_it"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("most", "status"), [("0.0001", 1), ("1000", 0)])
+def test_a_run_that_takes_too_much_of_the_processor_fails(most: str, status: int) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--most-seconds", most]
+    done = subprocess.run(
+        [*command, TESTS / "test_units.py"], cwd=TESTS.parent, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == status, done.stdout
+    assert f"seconds of the processor, of {most} that they may take" in done.stdout
