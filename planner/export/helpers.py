@@ -72,16 +72,14 @@ def max_pool_indices(x, kernel, strides, edges, dilations):
     return tuple(jnp.take_along_axis(taken(array), chosen, axis=0)[0] for array in (values, numbers))
 ''',
         "average_pool": '''
-def average_pool(x, kernel, strides, edges, counts_padding):
+def average_pool(x, kernel, strides, edges, dilations, counts_padding):
     """The mean of each window; padding counts as elements, or it does not."""
-    sizes = ((1, 1, *kernel), (1, 1, *strides), ((0, 0), (0, 0), *edges))
+    sizes, pads = ((1, 1, *kernel), (1, 1, *strides)), ((0, 0), (0, 0), *edges)
+    gaps = ((1,) * x.ndim, (1, 1, *dilations))
     zero = jnp.array(0, x.dtype)
-    ones = jnp.ones((1, 1, *x.shape[2:]), x.dtype)
-    if counts_padding:
-        ones, sizes_of_ones = jnp.pad(ones, sizes[2], constant_values=1), (*sizes[:2], "VALID")
-    else:
-        sizes_of_ones = sizes
-    return lax.reduce_window(x, zero, lax.add, *sizes) / lax.reduce_window(ones, zero, lax.add, *sizes_of_ones)
+    ones = jnp.pad(jnp.ones((1, 1, *x.shape[2:]), x.dtype), pads, constant_values=1 if counts_padding else 0)
+    counts = lax.reduce_window(ones, zero, lax.add, *sizes, "VALID", *gaps)
+    return lax.reduce_window(x, zero, lax.add, *sizes, pads, *gaps) / counts
 ''',
         "layer_normalization": '''
 def layer_normalization(x, scale, bias, axis, epsilon):

@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.algebra.region import Region, index_space
 from planner.artifacts.plan import Plan
-from planner.export.emitters import Form, InexpressibleError, Operand, emitted, literal
+from planner.export.emitters import Form, InexpressibleError, Operand, emitted, is_exported, literal
 from planner.export.held import Held
 from planner.export.movement import collectives_between
 from planner.export.movement_text import Text, array_dtype, written_movement
@@ -83,6 +83,10 @@ class OpWriter:
             InexpressibleError: it cannot be written.
         """
         op, strategy = described.op, self._plan.strategies[described.op.name]
+        for name in filter(None, (*op.inputs, *op.outputs)):
+            dtype = self._graph.tensors[name].dtype
+            if not is_exported(dtype):
+                raise InexpressibleError(f"{op.op_type}: {dtype.value}, which JAX does not compute as ONNX does")
         division = Division.of(described, strategy.tiling)
         text = Text()
         needed, local_ops = self._needed(described, division)
@@ -120,10 +124,13 @@ class OpWriter:
                 if name not in self._copied
             ]
         results = [position for position, name in enumerate(op.outputs) if name in used]
-        computed = self._computed(text, described, division, local_ops, operands, held, results)
-        returned = []
-        for position, expression in zip(results, computed, strict=True):
-            returned.append(self._home(text, described, division, position, expression))
+        filled = [position for position in results if 0 not in self._graph.tensors[op.outputs[position]].shape]
+        computed = self._computed(text, described, division, local_ops, operands, held, filled) if filled else []
+        home = {
+            position: self._home(text, described, division, position, expression)
+            for position, expression in zip(filled, computed, strict=True)
+        }
+        returned = [home.get(position) or self._zeros(op.outputs[position]) for position in results]
         return OpText(
             op.name,
             op.op_type,
@@ -137,6 +144,10 @@ class OpWriter:
             text.moved_bytes,
             frozenset(text.helpers),
         )
+
+    def _zeros(self, name: str) -> str:
+        """A tensor without elements."""
+        return f"jnp.zeros({self.owned(name).frame}, {array_dtype(self._graph.tensors[name].dtype)})"
 
     def _needed(self, described: BoundOp, division: Division) -> tuple[dict[int, Held], tuple[LocalOp, ...]]:
         """What workers need of each input, and their different local ops.
@@ -241,7 +252,7 @@ class OpWriter:
     def _local(
         self, text: Text, op: str, local: LocalOp, operands: Mapping[str, Operand], dtypes: Mapping[str, DType]
     ) -> tuple[list[str], list[str]]:
-        """A local op's lines, and the expressions of its results."""
+        """A local op's lines, and the expressions of its results; "" of a part without elements."""
         known = {**operands, **{key: self._literal(f"{op}.{key}", value) for key, value in local.constants.items()}}
         lines: list[str] = []
         for number, node in enumerate(local.nodes):
@@ -266,7 +277,7 @@ class OpWriter:
             labels = [inner_name(name) if name else "_" for name in node.outputs]
             lines.append(f"{', '.join(labels)} = {', '.join(values)}")
             known.update({name: Operand(label) for name, label in zip(node.outputs, labels, strict=True) if name})
-        return lines, [known[name].text for name in dtypes]
+        return lines, [known[name].text if name in known else "" for name in dtypes]
 
     def _switched(
         self,
@@ -325,6 +336,7 @@ class OpWriter:
                 shape = one.regions[worker].shape
                 pads = tuple((0, whole - size) for size, whole in zip(shape, one.frame, strict=True))
                 is_whole = scalar[f"out{position}"] or not any(after for _, after in pads)
+                value = value or f"jnp.zeros({shape}, {array_dtype(dtypes[f'out{position}'])})"
                 widened.append(value if is_whole else f"jnp.pad({value}, {pads})")
             text.lines.append(f"    return {_tuple(widened)}")
         names = [f"made{position or ''}" for position in made]

@@ -232,7 +232,7 @@ def try_case(case: OnnxCase, descriptions: Descriptions, *, workers: int = WORKE
     if differences(case, stock):
         return CaseOutcome(case.name, Stock.DIFFERS)
     error: TofuError | None = None
-    for names in _constants_to_try(case):
+    for names in constants_to_try(case):
         try:
             planned = _plan(with_constants(case, names), descriptions, workers)
         except TofuError as refused:
@@ -244,7 +244,7 @@ def try_case(case: OnnxCase, descriptions: Descriptions, *, workers: int = WORKE
     return CaseOutcome(case.name, Stock.PASSES, refusal=refusal, error="" if refusal else str(error))
 
 
-def _constants_to_try(case: OnnxCase) -> Iterator[tuple[str, ...]]:
+def constants_to_try(case: OnnxCase) -> Iterator[tuple[str, ...]]:
     """No input as a constant; one; all parameters but the operator's first input; all."""
     yield ()
     if not case.has_only_tensors:

@@ -66,6 +66,30 @@ SMALL: Final[dict[str, tuple[str, int, dict[str, str]]]] = {
         _HEAD + """g (float[3, 100] x) => (float[3, 4] y, int64[3, 4] i)
         <int64[1] k = {4}> { y, i = TopK <largest = 0> (x, k) }""", 3, {"x": "S(1)"},
     ),
+    "rare forms": (
+        _HEAD + """g (float[8] x, float[2, 2, 6, 6] z) => (float[8, 6] y, float[2, 2, 4, 4] p, float[2, 2, 4, 4] q,
+                float[2, 2, 6, 6] l1, float[2, 2, 6, 6] l2, float[2, 2, 6, 6] squares, float[2, 2, 6, 6] logs,
+                int32[8, 1] total, int32[8] lengths, float[8, 0] e, float[8, 6] f, float[8, 6] back, float[8, 0] first)
+        <float zero = {0}, int64[8] ids = {0, -1, 5, -6, 6, -7, 3, -2}, int64 depth = {6}, float[2] values = {2, 5},
+         int64[2] sizes = {0, 6}, int64[1] last = {1}, int64[1] start = {-1}, int64[1] end = {-9}, int64[1] step = {-1},
+         int64[0] none = {}> {
+            nought = Mul (x, zero)  c = Cast <to = 7> (nought)  i = Add (c, ids)
+            y = OneHot (i, depth, values)
+            p = AveragePool <kernel_shape = [2, 2], dilations = [2, 2]> (z)
+            q = AveragePool <kernel_shape = [3, 3], dilations = [2, 2], pads = [1, 1, 1, 1], count_include_pad = 1> (z)
+            l1 = ReduceL1 <noop_with_empty_axes = 1> (z)
+            l2 = ReduceL2 <noop_with_empty_axes = 1> (z)
+            squares = ReduceSumSquare <noop_with_empty_axes = 1> (z)
+            positive = Exp (z)
+            logs = ReduceLogSum <noop_with_empty_axes = 1> (positive)
+            w = Cast <to = 6> (y)
+            total = ReduceL1 (w, last)
+            lengths = ReduceMean <keepdims = 0> (w, last)
+            e, f = Split <axis = 1> (y, sizes)
+            back = Slice (y, start, end, last, step)
+            first = Gather <axis = 1> (y, none)
+        }""", 2, {"y": "S(1)"},
+    ),
 }  # fmt: skip
 """Of one op or two: their text, on how many workers, and what is pinned."""
 _OF_ATTENTION: Final = '<ir_version: 10, opset_import: ["" : 23, "com.microsoft" : 1]> '

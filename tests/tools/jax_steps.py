@@ -61,6 +61,7 @@ def main(directory: Path, file: Path, iterations: int, scale: float) -> None:
             state, results = exported.step(state, data)
             for name, array in {**{following[key]: one for key, one in state.items()}, **results}.items():
                 mine, want = np.asarray(exported.whole(name, array)), expected[name]
+                assert mine.dtype == want.dtype, f"{name} is of {mine.dtype}, not {want.dtype}"
                 mine = mine.reshape(want.shape)
                 if want.size == 0:
                     continue

@@ -9,6 +9,6 @@ import planner.export.emitters.normalised
 import planner.export.emitters.products
 import planner.export.emitters.reductions
 import planner.export.emitters.windows  # noqa: F401  each registers its own
-from planner.export.emitters.registry import Form, InexpressibleError, Operand, emitted, is_known, literal
+from planner.export.emitters.registry import Form, InexpressibleError, Operand, emitted, is_exported, literal
 
-__all__ = ["Form", "InexpressibleError", "Operand", "emitted", "is_known", "literal"]
+__all__ = ["Form", "InexpressibleError", "Operand", "emitted", "is_exported", "literal"]

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.export.emitters.registry import Emitter, Form, emitter
+from planner.export.emitters.registry import Emitter, Form, emitter, is_exported
 from planner.graph.protos import dtype_of
 
 _CALLED: Final = MappingProxyType(
@@ -66,7 +66,8 @@ def power(form: Form) -> str:
     """The result has the dtype of the base."""
     exponent = form.operands[1]
     assert exponent is not None, "Pow has an exponent"
-    if exponent.known is not None and exponent.known.size == 1 and float(exponent.known.reshape(())) == 2.0:
+    if exponent.known is not None and exponent.known.ndim == 0 and float(exponent.known) == 2.0:
+        form.read.add(1)
         return f"jnp.square({form[0]})"
     return f"jnp.power({form[0]}, {form[1]}).astype({form[0]}.dtype)"
 
@@ -113,7 +114,8 @@ def cast(form: Form) -> str:
     if form.node.op_type == "CastLike":
         return f"{form[0]}.astype({form[1]}.dtype)"
     dtype = dtype_of(form.integer("to"))
-    if dtype is None:
+    form.read.update(("saturate", "round_mode"))  # of narrow floats, which are refused
+    if dtype is None or not is_exported(dtype):
         raise form.refuse("a dtype that JAX does not have")
     return f"{form[0]}.astype(jnp.{'bool_' if dtype.value == 'bool' else dtype.value})"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from planner.export.emitters.registry import Form, emitter, literal, per_axes, tensor_attribute
+from planner.graph.protos import dtype_of
 
 
 @emitter("Reshape")
@@ -53,8 +54,8 @@ def expand(form: Form) -> str:
     """Broadcast, either way."""
     shape = form.integers(1)
     operand = form.operands[0]
-    if operand is not None and operand.known is not None and operand.known.size == 1:
-        return f"jnp.full({shape}, {operand.text})"
+    if operand is not None and operand.known is not None and operand.known.size == 1 >= operand.known.ndim:
+        return f"jnp.full({shape}, {form[0]})"
     return f"jnp.broadcast_to({form[0]}, jnp.broadcast_shapes({form[0]}.shape, {shape}))"
 
 
@@ -71,20 +72,6 @@ def concat(form: Form) -> str:
     return f"jnp.concatenate(({texts}{',' if len(form.operands) == 1 else ''}), axis={form.integer('axis')})"
 
 
-@emitter("Split")
-def split(form: Form) -> tuple[str, ...]:
-    """Into parts of stated sizes, or equal ones."""
-    axis, count = form.integer("axis"), len(form.node.outputs)
-    sizes = form.integers(1) if form.has(1) else form.listed("split")
-    if sizes is None:
-        return tuple(f"jnp.array_split({form[0]}, {count}, axis={axis})[{number}]" for number in range(count))
-    ends = np.cumsum(sizes)
-    return tuple(
-        f"lax.slice_in_dim({form[0]}, {int(end) - size}, {int(end)}, axis={axis})"
-        for end, size in zip(ends, sizes, strict=True)
-    )
-
-
 _END = 1 << 31
 
 
@@ -99,7 +86,7 @@ def slice_of(form: Form) -> str:
     along = {}
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         stop = "" if abs(end) >= _END else str(end)
-        along[axis] = f"{start or ''}:{stop}" + (f":{step}" if step != 1 else "")
+        along[axis] = f"{start or '' if step > 0 else start}:{stop}" + (f":{step}" if step != 1 else "")
     return f"{form[0]}[{', '.join(along.get(dim, ':') for dim in range(max(along) + 1))}]"
 
 
@@ -112,7 +99,7 @@ def pad(form: Form) -> str:
     if form.has(3):
         raise form.refuse("axes")
     half = len(pads) // 2
-    value = form[2] if form.has(2) else repr(form.number("value", 0.0)) if form.attribute("value") else "0"
+    value = f"jnp.reshape({form[2]}, ())" if form.has(2) else repr(form.number("value", 0.0))
     edges = tuple((pads[dim], pads[dim + half], 0) for dim in range(half))
     return f"lax.pad({form[0]}, jnp.array({value}, {form[0]}.dtype), {edges})"
 
@@ -151,6 +138,7 @@ def trilu(form: Form) -> str:
 @emitter("EyeLike")
 def eye_like(form: Form) -> str:
     """Ones on a diagonal."""
-    dtype = form.dtypes[0] if form.dtypes else None
+    stated = form.integer("dtype")
+    dtype = dtype_of(stated) if stated else form.dtypes[0] if form.dtypes else None
     name = f"{form[0]}.dtype" if dtype is None else f"jnp.{dtype.value}"
     return f"jnp.eye(*{form[0]}.shape, k={form.integer('k')}, dtype={name})"

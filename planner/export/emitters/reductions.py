@@ -27,13 +27,13 @@ _FUNCTIONS: Final = MappingProxyType(
 @emitter(*_FUNCTIONS)
 def reduce(form: Form) -> str:
     """Over some axes, or all."""
-    axes = per_axes(form)
-    if not axes and form.integer("noop_with_empty_axes"):
-        return form[0]
-    said = f"axis={axes or None}, keepdims={bool(form.integer('keepdims', 1))}"
-    if form.node.op_type in ("ReduceSum", "ReduceProd") and form.dtypes and form.dtypes[0] not in (None, DType.FLOAT32):
-        said += f", dtype={form[0]}.dtype"
-    return _FUNCTIONS[form.node.op_type].format(form[0], said)
+    is_noop = form.integer("noop_with_empty_axes")
+    axes = per_axes(form) or (() if is_noop else None)
+    said = f"axis={axes}, keepdims={bool(form.integer('keepdims', 1))}"
+    text = _FUNCTIONS[form.node.op_type].format(form[0], said)
+    dtype = form.dtypes[0] if form.dtypes else None
+    # JAX widens sums of integers, and makes floats of their means and roots.
+    return text if dtype in (None, DType.FLOAT32) else f"{text}.astype({form[0]}.dtype)"
 
 
 @emitter("ArgMax", "ArgMin")
@@ -47,9 +47,8 @@ def arg(form: Form) -> str:
 
 @emitter("TopK")
 def top_k(form: Form) -> str:
-    """The first in rank, and where they stand."""
-    if not form.integer("sorted", 1):
-        raise form.refuse("sorted is 0")
+    """The first in rank, and where they stand; without ``sorted`` any order is right."""
+    form.read.add("sorted")
     is_largest = bool(form.integer("largest", 1))
     return f"{form.needs('top_k')}({form[0]}, {form.integers(1)[0]}, {form.integer('axis', -1)}, {is_largest})"
 

@@ -38,14 +38,18 @@ class Form:
     """Of the outputs, where they are known."""
     helpers: set[str] = field(default_factory=set)
     """Names of helper functions that the text uses (``planner.export.helpers``)."""
+    read: set[str | int] = field(default_factory=set)
+    """Attributes and inputs, by position, that the emitter has looked at."""
 
     def __getitem__(self, position: int) -> str:
+        self.read.add(position)
         operand = self.operands[position]
         assert operand is not None, f"input {position} of {self.node.op_type} is there"
         return operand.text
 
     def has(self, position: int) -> bool:
         """Whether an optional input is there."""
+        self.read.add(position)
         return position < len(self.operands) and self.operands[position] is not None
 
     def known(self, position: int) -> np.ndarray:
@@ -54,7 +58,7 @@ class Form:
         Raises:
             InexpressibleError: it is none.
         """
-        operand = self.operands[position]
+        operand = self.operands[position] if self.has(position) else None
         if operand is None or operand.known is None:
             raise InexpressibleError(f"{self.node.op_type}: input {position} is no constant")
         return operand.known
@@ -65,6 +69,7 @@ class Form:
 
     def attribute(self, name: str, default: Attribute | None = None) -> Attribute | None:
         """An attribute, or the default."""
+        self.read.add(name)
         return self.node.attributes.get(name, default)
 
     def integer(self, name: str, default: int = 0) -> int:
@@ -94,6 +99,11 @@ class Form:
         return InexpressibleError(f"{self.node.op_type}: {why}")
 
 
+def is_exported(dtype: DType) -> bool:
+    """Whether arrays of a dtype may stand in JAX: XLA rounds narrow floats otherwise, and holds no packed integers."""
+    return dtype.item_bytes > 1 or dtype in (DType.INT8, DType.UINT8, DType.BOOL)
+
+
 Emitter: TypeAlias = Callable[[Form], "str | Sequence[str]"]
 _EMITTERS: dict[str, Emitter] = {}
 
@@ -110,23 +120,23 @@ def emitter(*op_types: str) -> Callable[[Emitter], Emitter]:
     return register
 
 
-def is_known(op_type: str, domain: str = "") -> bool:
-    """Whether an operator has an emitter."""
-    return not domain and op_type in _EMITTERS
-
-
 def emitted(form: Form) -> tuple[str, ...]:
     """The expressions of an op's outputs; a single one may be a tuple of all.
 
     Raises:
-        InexpressibleError: the operator has no emitter, or none for this form.
+        InexpressibleError: the operator has no emitter, or none for this form: the text would leave out an attribute
+            or an input that the emitter does not read.
     """
     node = form.node
-    if not is_known(node.op_type, node.domain):
+    if node.domain or node.op_type not in _EMITTERS:
         name = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
         raise InexpressibleError(f"operator {name} has no form in JAX")
-    found = _EMITTERS[node.op_type](form)
-    return (found,) if isinstance(found, str) else tuple(found)
+    text = _EMITTERS[node.op_type](form)
+    unread = [name for name in sorted(node.attributes) if name not in form.read]
+    unread += [f"input {n}" for n, operand in enumerate(form.operands) if operand is not None and n not in form.read]
+    if unread:
+        raise form.refuse(f"{', '.join(unread)}")
+    return (text,) if isinstance(text, str) else tuple(text)
 
 
 MOST_ELEMENTS: Final = 256

@@ -25,6 +25,9 @@ def _rank(form: Form) -> int:
     kernel = form.listed("kernel_shape")
     if kernel is None:
         raise form.refuse("no kernel_shape")
+    for name in ("ceil_mode", "storage_order"):
+        if form.integer(name):
+            raise form.refuse(name)
     return len(kernel)
 
 
@@ -62,8 +65,6 @@ def conv_transpose(form: Form) -> str:
 def max_pool(form: Form) -> str:
     """The largest of each window."""
     rank = _rank(form)
-    if form.integer("ceil_mode") or form.integer("storage_order"):
-        raise form.refuse("ceil_mode or storage_order")
     has_indices = len(form.node.outputs) > 1 and bool(form.node.outputs[1])
     return (
         f"{form.needs('max_pool_indices' if has_indices else 'max_pool')}({form[0]}, {form.listed('kernel_shape')}, "
@@ -75,11 +76,9 @@ def max_pool(form: Form) -> str:
 def average_pool(form: Form) -> str:
     """The mean of each window, with or without the padding."""
     rank = _rank(form)
-    if form.integer("ceil_mode"):
-        raise form.refuse("ceil_mode")
     return (
         f"{form.needs('average_pool')}({form[0]}, {form.listed('kernel_shape')}, {_per_dim(form, 'strides', rank)}, "
-        f"{_edges(form, rank)}, {bool(form.integer('count_include_pad'))})"
+        f"{_edges(form, rank)}, {_per_dim(form, 'dilations', rank)}, {bool(form.integer('count_include_pad'))})"
     )
 
 
