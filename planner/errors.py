@@ -21,6 +21,7 @@ from __future__ import annotations
 import difflib
 import math
 import resource
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
@@ -140,8 +141,21 @@ def out_of_memory(error: BaseException) -> InfeasibleError:
     )
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``did you mean 'x'?`` for the nearest of the known names, or "" where none is near."""
+def repeated(names: Iterable[str]) -> list[str]:
+    """The names that stand more than once, in their order."""
+    return [name for name, count in Counter(names).items() if count > 1]
+
+
+def did_you_mean(name: str, known: Iterable[str], before: int = 0) -> str:
+    """``did you mean 'x'?`` for the nearest of the known names, or "" where none is near.
+
+    Args:
+        name: the unknown one.
+        known: those there are.
+        before: findings of the same error. Behind ``MOST_SHOWN`` nobody reads the advice, which is slow to find.
+    """
+    if before >= MOST_SHOWN:
+        return ""
     by_folded = {candidate.casefold(): candidate for candidate in sorted(known)}
     near = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
     return f"did you mean {by_folded[near[0]]!r}?" if near else ""

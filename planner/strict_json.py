@@ -30,6 +30,8 @@ _KINDS: Final = {dict: "an object", list: "a list", str: "a text", bool: "true o
 _LONGEST: Final = 60
 _MOST_BYTES: Final = 2**29
 """Of a file."""
+_LARGEST: Final = 2**64
+"""Of whole numbers: no bytes, steps or sizes are larger, and arithmetic of floats takes each."""
 
 
 class JsonError(ValueError):
@@ -88,6 +90,8 @@ class Value:
         """A whole number."""
         if not isinstance(self.value, int) or isinstance(self.value, bool):
             self._stands("a whole number")
+        if abs(self.value) >= _LARGEST:
+            self._stands("a number of at most 64 bits")
         return self.value
 
     def integers(self) -> tuple[int, ...]:
@@ -108,7 +112,8 @@ class Value:
     def number(self) -> float:
         """A finite number that is not negative."""
         value = self.value
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        most = _LARGEST if isinstance(value, int) else math.inf
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < most:
             self._stands("a finite number that is not negative")
         return value
 

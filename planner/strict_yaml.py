@@ -116,7 +116,7 @@ class Reader:
             if name in known:
                 fields[name] = value
             else:
-                advice = did_you_mean(name, known) or f"known are {', '.join(known)}"
+                advice = did_you_mean(name, known, len(self.findings)) or f"known are {', '.join(known)}"
                 self.found(key, f"{where}: unknown key {shown(name)}; {advice}")
         for name in required:
             if name not in first_lines:

@@ -282,3 +282,14 @@ def test_no_damage_is_a_crash(cut: int, drop: int, put: str) -> None:
 def test_did_you_mean_nothing_near() -> None:
     assert did_you_mean("zzz", ("name", "device")) == ""
     assert did_you_mean("Name", ("name", "device")) == "did you mean 'name'?"
+
+
+def test_advice_is_for_findings_that_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error shows twenty findings; the search for a near name is slow."""
+    searches: list[str] = []
+    monkeypatch.setattr("difflib.get_close_matches", lambda name, *_, **__: searches.append(name) or [])
+    keys = "".join(f"key{number}: 1\n" for number in range(3_000))
+    with pytest.raises(UsageError) as caught:
+        parse_topology(GOOD + keys, "boxes.yaml")
+    assert len(caught.value.facts) == 3_000
+    assert len(searches) == 20

@@ -85,7 +85,7 @@ def test_a_plan_for_other_workers_than_are_there(planned: Path) -> None:
     edited(
         planned,
         "plan.json",
-        lambda data: data.update(cuts=[10**12], tilings={}, iteration_spaces={}),
+        lambda data: data.update(workers=10**12, cuts=[10**12], tilings={}, strategies={}, iteration_spaces={}),
     )
     with pytest.raises(ModelError, match="the plan is for 1000000000000 workers, and not these are there"):
         open_folder(planned)

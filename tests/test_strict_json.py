@@ -51,12 +51,14 @@ def test_what_is_no_json(text: str | bytes, said: str) -> None:
         (lambda whole: whole["n"].count(), "n is a number (-1), not a whole number of at least 0"),
         (lambda whole: whole["n"].number(), "n is a number (-1), not a finite number that is not negative"),
         (lambda whole: whole["f"].integer(), "f is a number (1.5), not a whole number"),
+        (lambda whole: whole["h"].count(), f"h is a number ({10**58}…), not a number of at most 64 bits"),
+        (lambda whole: whole["h"].number(), f"h is a number ({10**58}…), not a finite number that is not negative"),
         (lambda whole: whole["o"]["x"], "o is null, not an object"),
         (lambda whole: whole.values(), "it is an object, not a list"),
     ],
 )
 def test_what_stands_in_the_wrong_place(read: Callable[[Value], object], said: str) -> None:
-    whole = parse_json('{"a": {"b.c": ["x", true]}, "n": -1, "f": 1.5, "o": null}')
+    whole = parse_json('{"a": {"b.c": ["x", true]}, "n": -1, "f": 1.5, "o": null, "h": 1%s}' % ("0" * 400))
     with pytest.raises(JsonError) as caught:
         read(whole)
     assert str(caught.value) == said

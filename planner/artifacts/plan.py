@@ -284,7 +284,14 @@ class Plan(Decision):
             ModelError: it is not a plan, or one of another version.
         """
         try:
-            return _plan(parse_json(text))
+            data = parse_json(text)
+            plan = _plan(data)
+            record = json.loads(plan.to_json())
+            # What is derived (workers, the texts of strategies) must be what the other members say.
+            for key, member in data.members().items():
+                if member.value is not None and (key not in record or record[key] != member.value):
+                    raise member.fault("does not agree with the plan's other members")
+            return plan
         except JsonError as error:
             raise ModelError(
                 f"{source} cannot be read: {error}", hint="plan the model again with `tofu plan`"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Final
 
-from planner.errors import UsageError
+from planner.errors import UsageError, repeated
 from planner.graph.check import check_graph
 from planner.graph.dependence import computed_from, leading_to
 from planner.graph.gradient_products import GradientProducts, gradient_products
@@ -372,16 +372,17 @@ def with_state(graph: Graph, pairs: Sequence[tuple[str, str]]) -> Graph:
         UsageError: a name that is no input or output, a tensor in two pairs, or a pair of unequal shape or dtype.
     """
     facts: list[str] = []
+    inputs, outputs = set(graph.inputs), set(graph.outputs)
     for kind, names, known in (
-        ("an input", [current for current, _ in pairs], graph.inputs),
-        ("an output", [following for _, following in pairs], graph.outputs),
+        ("an input", [current for current, _ in pairs], inputs),
+        ("an output", [following for _, following in pairs], outputs),
     ):
         facts.extend(f"{name!r} is not {kind} of the model" for name in dict.fromkeys(names) if name not in known)
-        facts.extend(f"{name!r} is in two pairs" for name in dict.fromkeys(names) if names.count(name) > 1)
+        facts.extend(f"{name!r} is in two pairs" for name in repeated(names))
     for current, following in pairs:
-        if current not in graph.inputs or following not in graph.outputs:
+        if current not in inputs or following not in outputs:
             continue
-        if following in graph.inputs:
+        if following in inputs:
             facts.append(f"{following!r} is an input itself, and no op makes it: let an Identity do so")
         left, right = graph.tensors[current], graph.tensors[following]
         if (left.shape, left.dtype) != (right.shape, right.dtype):

@@ -377,7 +377,8 @@ def _read_link(reader: Reader, node: yaml.Node, where: str, ends: dict[int | str
             one = reader.text(end, f"{where}.between")
         if one is not None and one not in ends:
             what = f"there is no device {one}" if isinstance(one, int) else f"there is no switch {shown(one)}"
-            advice = "" if isinstance(one, int) else did_you_mean(one, [name for name in ends if isinstance(name, str)])
+            switches = [name for name in ends if isinstance(name, str)]
+            advice = "" if isinstance(one, int) else did_you_mean(one, switches, len(reader.findings))
             reader.found(end, f"{where}.between: {what}" + (f"; {advice}" if advice else ""))
         elif one is not None:
             found.append(ends[one])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -199,6 +201,31 @@ def test_a_changed_plan_is_refused(planned: Planned, tmp_path: Path, capsys: pyt
     (copy / "plan.json").write_text((copy / "plan.json").read_text().replace("S(0)", "S(1)"))
     assert cli.main(["diff", str(plan), str(copy)]) == 2
     assert "do not belong together" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "says"),
+    [
+        ("workers", 3, "workers does not agree with the plan's other members"),
+        ("moved_bytes", 10**400, "not a number of at most 64 bits"),
+        ("strategies", {}, "strategies does not agree with the plan's other members"),
+        ("colour", "red", "colour does not agree with the plan's other members"),
+    ],
+)
+def test_members_of_a_plan_agree(
+    member: str, value: object, says: str, planned: Planned, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Under a digest that was written anew: nothing but the members themselves shows that one was changed."""
+    plan, copy = mlp(planned), tmp_path / "copy"
+    shutil.copytree(plan, copy)
+    manifest = json.loads((copy / "manifest.json").read_text())
+    edited = json.dumps({**json.loads((plan / "plan.json").read_text()), member: value})
+    (copy / "plan.json").write_text(edited)
+    stated = hashlib.sha256((plan / "plan.json").read_bytes()).hexdigest()
+    fresh = json.dumps(manifest).replace(stated, hashlib.sha256(edited.encode()).hexdigest())
+    (copy / "manifest.json").write_text(fresh)
+    assert cli.main(["diff", str(plan), str(copy)]) == 2
+    assert says in capsys.readouterr().err
 
 
 def test_one_form_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:

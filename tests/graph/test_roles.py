@@ -263,3 +263,11 @@ def test_pairs_that_are_given_are_used_and_checked(read: Read, parse: Parse) -> 
         "'W' is in two pairs",
         "'W' is [4, 4] of float32, but 'loss' is [] of float32",
     )
+
+
+def test_many_pairs_that_are_none(read: Read) -> None:
+    """A pass over each: by comparing every name with every other they would take an hour."""
+    names = [(f"s{number}", f"n{number}") for number in range(100_000)]
+    with pytest.raises(UsageError) as raised:
+        read(step("", "", ""), state_pairs=[*names, ("W", "loss"), ("W", "loss")])
+    assert len(raised.value.facts) == 200_004

@@ -109,6 +109,7 @@ def test_what_does_not_belong_is_refused(plan_of: Planner, tmp_path: Path) -> No
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["tiles"]["w2"] = manifest["tiles"]["w2"][:-1]
     del manifest["tiles"]["w3"]
+    del manifest["digest"]
     (folder / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(ModelError, match="cannot be resumed from") as caught:
         run_with(plan, more)
@@ -211,10 +212,23 @@ def test_a_manifest_that_somebody_edited(
     file = tmp_path / "step-00000001" / "manifest.json"
     manifest = json.loads(file.read_text())
     edit(manifest)
+    del manifest["digest"]
     file.write_text(json.dumps(manifest))
     with pytest.raises(ModelError) as caught:
         run_with(plan, RunOptions(steps=2, checkpoint_dir=tmp_path, resume=True))
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("member", ["step", "seed"])
+def test_a_manifest_is_under_a_digest(member: str, plan_of: Planner, tmp_path: Path) -> None:
+    plan = plan_of(GRAPH, 2)
+    run_with(plan, RunOptions(steps=1, checkpoint_dir=tmp_path))
+    file = tmp_path / "step-00000001" / "manifest.json"
+    manifest = json.loads(file.read_text())
+    manifest[member] += 11
+    file.write_text(json.dumps(manifest))
+    with pytest.raises(ModelError, match=r"manifest\.json is not the file that was written: its digest differs"):
+        run_with(plan, RunOptions(steps=20, checkpoint_dir=tmp_path, resume=True))
 
 
 def test_a_place_for_checkpoints_is_tried_before_the_work(plan_of: Planner, tmp_path: Path) -> None:

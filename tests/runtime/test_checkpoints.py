@@ -83,7 +83,7 @@ def test_a_manifest_that_does_not_describe_its_states(training: Any, folder: Pat
     for number in (1, 2, 3):
         file = folder / f"step-0000000{number}" / "manifest.json"
         manifest = json.loads(file.read_text())
-        del manifest["tensors"]
+        del manifest["tensors"], manifest["digest"]
         if number in wrong:
             manifest["tensors"] = wrong[number]
         file.write_text(json.dumps(manifest))

@@ -5,7 +5,7 @@
         ...
         manifest.json     written last: step, seed, digests of the model and of every file, which region of which state
                           each tile is, their types and shapes; and how many rows or files were gone through, in
-                          which order
+                          which order; and a digest of all that
 
 A checkpoint is written beside its name, synced and then renamed, so it is there as a whole or not at all. It belongs to
 a model and not to a plan: a run on another number of workers, or by another plan, takes each of its tiles from the
@@ -23,6 +23,7 @@ from typing import Any, Final
 import numpy as np
 
 from planner.algebra.region import Region
+from planner.artifacts.plan import digest
 from planner.artifacts.program import WorkerProgram
 from planner.errors import ModelError
 from planner.graph.model import DType, Graph, StatePair, Tensor
@@ -133,6 +134,7 @@ def write_checkpoint(
             },
             "tiles": tiles,
         }
+        manifest["digest"] = _digest(manifest)
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     return target
 
@@ -196,6 +198,8 @@ class Checkpoint:
             self.model_digest = manifest["model_digest"].text()
             passed = manifest.get("data")
             self.data = None if passed is None else Passed.read(passed)
+            stated = manifest.get("digest")  # earlier manifests have none
+            is_changed = stated is not None and stated.text() != _digest(manifest.value)
             files = {name: digest.text() for name, digest in manifest["files"].members().items()}
             self._tiles = {
                 name: tuple(_stored(entry) for entry in entries.values())
@@ -217,7 +221,7 @@ class Checkpoint:
         """The states, by name."""
         if graph is not None:
             self.tensors = {pair.current: graph.tensors[pair.current] for pair in graph.state}
-        self._check(files)
+        self._check(files, is_changed)
 
     def holds(self, name: str) -> bool:
         """See ``TileSource.holds``."""
@@ -263,13 +267,13 @@ class Checkpoint:
 
         return read_npz(self._path / file, wanted)
 
-    def _check(self, files: Mapping[str, str]) -> None:
-        faults = []
-        for name, digest in files.items():
+    def _check(self, files: Mapping[str, str], is_changed: bool) -> None:
+        faults = [f"{MANIFEST} is not the file that was written: its digest differs"] if is_changed else []
+        for name, stated in files.items():
             path = self._path / name
             if Path(name).name != name or not path.is_file():
                 faults.append(f"{name} is missing")
-            elif digest_of(path) != digest:
+            elif digest_of(path) != stated:
                 faults.append(f"{name} is not the file that was written: its digest differs")
         wanted = self.tensors.keys()
         faults += [f"state {name!r} is not in it" for name in sorted(wanted - self._tiles.keys())]
@@ -288,6 +292,12 @@ def _covers(tiles: Sequence[StoredTile], tensor: Tensor, files: Mapping[str, str
             return False
         missing = tuple(rest for part in missing for rest in part.subtract(tile.region))
     return not missing
+
+
+def _digest(manifest: Mapping[str, Any]) -> str:
+    """The sha256 of a manifest's members, but for the digest."""
+    members = {key: value for key, value in manifest.items() if key != "digest"}
+    return digest(json.dumps(members, sort_keys=True).encode())
 
 
 def _stated(data: Passed) -> dict[str, int]:

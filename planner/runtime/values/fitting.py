@@ -11,9 +11,9 @@ from planner.graph.model import Shape, Tensor
 from planner.graph.protos import numpy_dtype
 
 
-def unknown(key: str, name: str, known: Sequence[str]) -> str:
-    """An array that is of no input, with the one that is near."""
-    return "; ".join(filter(None, (f"{key}: no input has this name", did_you_mean(name, known))))
+def unknown(key: str, name: str, known: Sequence[str], before: int) -> str:
+    """An array that is of no input, with the one that is near; ``before``: findings that stand before it."""
+    return "; ".join(filter(None, (f"{key}: no input has this name", did_you_mean(name, known, before))))
 
 
 def misfit(array: np.ndarray, tensor: Tensor) -> str:

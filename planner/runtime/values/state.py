@@ -301,7 +301,7 @@ def _inputs_meant(graph: Graph, arrays: Mapping[str, np.ndarray], source: str) -
                 data = data_inputs(graph)
                 more = f" and {len(data) - _NAMED} more" if len(data) > _NAMED else ""
                 about_names = f"the data inputs are: {', '.join(data[:_NAMED])}{more}"
-                findings.append(unknown(key, name, graph.inputs))
+                findings.append(unknown(key, name, graph.inputs, len(findings)))
             continue
         if name in found:
             findings.append(f"{key}: input {name} is given twice")

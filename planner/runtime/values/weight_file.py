@@ -51,13 +51,14 @@ class WeightFile:
     def _check(self, declared: Mapping[str, StoredTensor | np.ndarray]) -> Collection[str]:
         """Refuses tensors that do not fit the model; all of them are wanted."""
         graph = self._graph
-        known = [*graph.inputs, *(name for name, value in graph.constants.items() if value is None)]
+        unread = (name for name, value in graph.constants.items() if value is None)
+        known = dict.fromkeys([*graph.inputs, *unread])
         findings = []
         for name, found in declared.items():
             if name in graph.constants and graph.constants[name] is not None:
                 findings.append(f"{name}: is a constant whose value the plan holds")
             elif name not in known:
-                findings.append(unknown(name, name, known))
+                findings.append(unknown(name, name, list(known), len(findings)))
             elif isinstance(found, StoredTensor):
                 tensor = graph.tensors[name]
                 if (found.dtype, found.shape) != (tensor.dtype, tensor.shape):

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.errors import ModelError, UnsupportedError, UsageError
+from planner.errors import ModelError, UnsupportedError, UsageError, repeated
 from planner.graph.builder import Builder
 from planner.graph.check import check_graph
 from planner.graph.model import DType, Graph, StatePair
@@ -205,8 +205,7 @@ def _check(graph: Graph, pairs: Sequence[tuple[str, str]]) -> None:
                 f"but {gradient!r} is {list(graph.tensors[gradient].shape)}"
             )
     for position in (0, 1):
-        names = [pair[position] for pair in pairs]
-        facts.extend(f"{name!r} is in two pairs" for name in dict.fromkeys(names) if names.count(name) > 1)
+        facts.extend(f"{name!r} is in two pairs" for name in repeated(pair[position] for pair in pairs))
     if facts:
         raise UsageError("these cannot be paired as parameter and gradient", facts=tuple(facts))
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from onnx import GraphProto, ModelProto, StringStringEntryProto, TensorProto, ValueInfoProto, helper
 
-from planner.errors import ModelError, UnsupportedError
+from planner.errors import ModelError, UnsupportedError, repeated
 from planner.graph.model import Graph
 from planner.graph.protos import dtype_of
 from planner.graph.reading.from_onnx import graph_from_proto
@@ -109,7 +109,7 @@ def _combined(model: ModelProto) -> tuple[ModelProto, list[tuple[str, str]]]:
     faults += [f"{current!r} becomes {following!r}, which nothing makes" for current, following in pairs
                if following not in made]  # fmt: skip
     names = [current for current, _ in pairs]
-    faults += [f"{name!r} is updated twice" for name in dict.fromkeys(names) if names.count(name) > 1]
+    faults += [f"{name!r} is updated twice" for name in repeated(names)]
     if faults:
         raise ModelError("the bindings of the training information do not hold", facts=tuple(faults))
     graph.input.extend(_as_input(initializers[name]) for name in names if name not in inputs)
