@@ -30,7 +30,7 @@ from planner.prove.result import Fault, Proof
 from planner.prove.whole import Whole
 from planner.results import ProveResult
 from planner.runtime.check_model import check_against_model
-from planner.runtime.engine.core.check import InconsistentError, check_programs
+from planner.runtime.engine.core.check import InconsistentError, check_overwriting, check_programs
 from planner.runtime.plan_files import check_stated, read_parts, read_workers
 from planner.strict_json import JsonError, read_json
 from planner.tdl.descriptions import Descriptions
@@ -140,7 +140,7 @@ def _proof(model: Graph, whole: Whole, models: Sequence[WorkerModel], program: P
         models: of the workers.
         program: what they are together.
     """
-    fault = _refused(lambda: check_against_model(model, program, "the proof")) or _inconsistent(whole, program)
+    fault = _refused(lambda: check_against_model(model, program, "the proof")) or _inconsistent(whole, program, models)
     if fault is not None:
         return Proof(len(program.outputs), 0, 0, 0, fault)
     return follow(Calls(whole), program, [WorkerFile(one.bodies, one.constants) for one in models])
@@ -177,10 +177,12 @@ def _of_another_file(plan: Opened, options: ProveOptions) -> Fault | None:
     return Fault(None, "", MODEL, "", holds, f"{file} as it is read, of sha256 {digest(read)}", False)
 
 
-def _inconsistent(whole: Whole, program: Program) -> Fault | None:
+def _inconsistent(whole: Whole, program: Program, models: Sequence[WorkerModel]) -> Fault | None:
     """What is wrong with names, boxes, order, waits or places in memory: the first finding."""
     try:
         check_programs(program.workers, program.state)
+        for model in models:
+            check_overwriting(model.program, model.bodies)
     except InconsistentError as error:
         first = error.findings[0]
         return fault_at(whole, program, first.worker, first.step, first.buffer, first.what, "a program in order")

@@ -15,7 +15,6 @@ Time is counted in half ops: op number n happens at 2n + 1, and the fetches of a
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -23,6 +22,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.artifacts.in_place import Flow, FlowNode
 from planner.counted import counted
 from planner.graph.model import Graph
 from planner.graph.rewriting.recomputation import computed_before
@@ -257,31 +257,22 @@ def _holding(graph: Graph, lowered: Lowered, runs: Sequence[_Run], kinds: Kinds,
         for name in taken:
             until[name] = max(until.get(name, 0), 2 * run.start)
     stop = runs[-1].stop if runs else 0
-    # An op may be the last to read the state that its result is written over; a fetch may not, for others read the
-    # state while it writes. Hence the half op more where the next state is made (odd times).
-    over = {
-        pair.following: pair.current
-        for pair, is_over in zip(graph.state, kinds.is_over[kinds.of[worker]], strict=True)
-        if is_over
-        and pair.following in filled
-        and pair.current not in filled
-        and until.get(pair.current, 0) < filled[pair.following] + filled[pair.following] % 2
-    }
-    states = set(over.values())
-    readers: dict[str, list[int]] = {name: [] for name in states}
-    for op, works in works_of.items():
-        for work in works:
-            if not states.isdisjoint(work.reads):
-                for name in states.intersection(work.reads):
-                    readers[name].append(op)
+    nodes = [(op, node) for op, works in works_of.items() for work in works for node in work.nodes]
+    flow = Flow([FlowNode("" if node.domain else node.op_type, node.inputs, node.outputs) for _, node in nodes])
+    over: dict[str, str] = {}
     behind = np.full(stop, -1, np.int64)
-    for following, current in over.items():
-        op, is_made = divmod(filled[following], 2)
-        if is_made:
-            last = _last_apart(op, [reader for reader in readers[current] if reader < op], works_of, filled)
-        else:
-            last = until.get(current, 0) // 2
-        behind[op] = max(behind[op], last)
+    for pair, is_over in zip(graph.state, kinds.is_over[kinds.of[worker]], strict=True):
+        now, then = pair.current, pair.following
+        op, is_made = divmod(filled.get(then, -1), 2)
+        if not is_over or op < 0 or now in filled:
+            continue
+        # A fetch may not write over what it reads, nor over what others read meanwhile.
+        apart = {nodes[number][0] for number in flow.apart(now, then)} if is_made else {until.get(now, 0) // 2}
+        if op not in apart and until.get(now, 0) < filled[then] + is_made:
+            over[then] = now
+            for other in apart:
+                first, last = sorted((op, other))
+                behind[last] = max(behind[last], first)
     until.update(dict.fromkeys(lowered.collected[worker], 2 * stop + 1))
     names = sorted(sorted(filled), key=filled.__getitem__)
     return _Holding(
@@ -291,24 +282,3 @@ def _holding(graph: Graph, lowered: Lowered, runs: Sequence[_Run], kinds: Kinds,
         behind,
         sum(buffer.size_bytes for name, buffer in buffers.items() if name not in filled),
     )
-
-
-def _last_apart(
-    op: int, earlier: Sequence[int], works_of: Mapping[int, Sequence[LocalWork]], filled: Mapping[str, int]
-) -> int:
-    """The last of some ops before ``op`` on which that one does not depend; -1 if there is none."""
-    waiting = [-op]
-    """Ops on which it depends, negated: the last one is taken first."""
-    for other in sorted(earlier, reverse=True):
-        while waiting and -waiting[0] > other:
-            taken = heapq.heappop(waiting)
-            while waiting and waiting[0] == taken:
-                heapq.heappop(waiting)
-            for work in works_of.get(-taken, ()):
-                for name in work.reads:
-                    time = filled.get(name, 0)
-                    if time & 1 and time >> 1 < -taken:  # nodes of one op read what others of it make
-                        heapq.heappush(waiting, -(time >> 1))
-        if not waiting or -waiting[0] != other:
-            return other
-    return -1

@@ -14,16 +14,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
 from onnx import FunctionProto
 
+from planner.artifacts.in_place import overwriting
 from planner.artifacts.program import Arena, Program, Segment, WorkerProgram
 from planner.artifacts.waits import LastReads, last_reads, levels, writers
 from planner.counted import counted
 from planner.graph.model import StatePair
 from planner.partition.packing import Packed, Span, best_fit, least_bytes
-from planner.partition.workspace import is_in_place_body
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,18 +119,6 @@ def live_spans(program: WorkerProgram, level: Sequence[Sequence[int]], reads: Se
     return spans
 
 
-def overwriting(bodies: Mapping[str, FunctionProto]) -> Callable[[str, int, int], bool]:
-    """Tells of a function, the position of an input and that of an output whether the output may lie where the input
-    lies; many segments ask it of one function.
-    """
-
-    @cache
-    def is_over(function: str, source: int, target: int) -> bool:
-        return is_in_place_body(bodies[function], source, target)
-
-    return is_over
-
-
 def in_place(
     program: WorkerProgram,
     state: Sequence[StatePair],
@@ -141,8 +128,8 @@ def in_place(
 ) -> dict[str, str]:
     """Next states that may be written over their states: by the next state's buffer, the state's.
 
-    Legal if everything that reads the state is done, or is the very segment that makes the next state, by element-wise
-    nodes on whose results the next state depends.
+    Legal if all that reads the state is done, or is the very segment that makes the next state and may write over
+    what it reads (``planner.artifacts.in_place``).
     """
     ready = writers(program)
     here, elsewhere = reads[program.worker].here, reads[program.worker].elsewhere

@@ -1,7 +1,7 @@
 """What lies inside of a segment: tensors that only its own nodes see.
 
 The runtime that executes a segment allocates them; this file says how many bytes they are at most, by their liveness
-in the order of the nodes, and which results of a segment may be written over one of its inputs.
+in the order of the nodes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from planner.graph.traits import COPYING, SLICING, VIEWS
 ELEMENTWISE: Final = frozenset(
     {"Add", "Sub", "Mul", "Div", "Neg", "Sqrt", "Identity", "Abs", "Exp", "Tanh", "Relu", "Sigmoid", "Reciprocal"}
 )
-"""Operators that may write over an input: each element of a result depends on the same element of it alone."""
+"""Operators whose result the runtime writes over an input that nobody needs any more."""
 
 
 def workspace_bytes(
@@ -65,39 +65,6 @@ def workspace_bytes(
 
 MOVING: Final = COPYING | VIEWS | SLICING
 """Operators whose results a runtime may never store."""
-
-
-def is_in_place_body(body: FunctionProto, source: int, target: int) -> bool:
-    """True if an output may be written where an input lies.
-
-    That is so if the output is the result of an element-wise node, and every node that reads the input is that one or
-    one on which it depends: whatever the order in which nodes run, the input has been read when the output is
-    written, but for the very elements that are being replaced. A node that reads what only moves the input's elements
-    (its transpose, a reshape) reads the input, too: a runtime makes views of them, and joins them with their readers.
-
-    Args:
-        body: the function; input and output have equal shapes.
-        source: position of the input.
-        target: position of the output.
-    """
-    name, result = body.input[source], body.output[target]
-    maker = {output: node for node in body.node for output in node.output}
-    if result not in maker or maker[result].op_type not in ELEMENTWISE or name in body.output:
-        return False
-    before: set[int] = set()
-    waiting = [result]
-    while waiting:
-        node = maker.get(waiting.pop())
-        if node is not None and id(node) not in before:
-            before.add(id(node))
-            waiting.extend(node.input)
-    # The same protobuf objects as in ``maker``, so that identity is theirs.
-    nodes = {id(node): node for node in maker.values()}
-    moved = {name}
-    for node in body.node:
-        if node.op_type in MOVING and not moved.isdisjoint(node.input):
-            moved.update(node.output)
-    return all(number in before for number, node in nodes.items() if not moved.isdisjoint(node.input))
 
 
 def _sizes(

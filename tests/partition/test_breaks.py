@@ -7,12 +7,13 @@ import pytest
 
 from fast_suite import spread
 from planner import opdefs
+from planner.artifacts.in_place import overwriting
 from planner.artifacts.program import Segment
 from planner.artifacts.waits import last_reads, levels
 from planner.graph.model import Graph
 from planner.partition import breaks
 from planner.partition.build import partition
-from planner.partition.memory import in_place, live_spans, overwriting
+from planner.partition.memory import in_place, live_spans
 from planner.partition.packing import least_bytes
 from planner.partition.segments import Partitioned
 from planner.search.decided import Decided

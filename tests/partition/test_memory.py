@@ -8,20 +8,21 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from onnx import helper
+from onnx import NodeProto, helper
 
 from planner import opdefs
-from planner.artifacts.program import WorkerProgram
+from planner.artifacts.in_place import overwriting
+from planner.artifacts.program import Segment, WorkerProgram
 from planner.artifacts.waits import data_waits, joined_waits, last_local_reads, last_reads, levels, stuck, writers
 from planner.artifacts.worker_model import make_body
 from planner.errors import ModelError
-from planner.graph.model import DType
+from planner.graph.model import DType, Graph, Op, StatePair, Tensor
 from planner.partition.build import partition, unplaced
 from planner.partition.memory import live_spans
 from planner.partition.packing import ALIGNMENT, Span, best_fit, least_bytes
 from planner.partition.segments import Partitioned
-from planner.partition.workspace import is_in_place_body, workspace_bytes
-from planner.runtime.engine.core.check import check_programs
+from planner.partition.workspace import workspace_bytes
+from planner.runtime.engine.core.check import check_overwriting, check_programs
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.model.problem import Problem
@@ -194,22 +195,28 @@ def test_a_layout_is_refused_if_two_buffers_meet_in_place_and_time() -> None:
     assert 0 < sum(refused) < len(refused)
 
 
+def is_over(nodes: Sequence[NodeProto], *, reads: Sequence[str], makes: Sequence[str]) -> bool:
+    """Whether the first that a function makes may lie over the first that it reads."""
+    return overwriting({"f": make_body("f", reads, makes, nodes, 21)})("f", 0, 0)
+
+
 def test_writing_over_an_input_is_legal_where_nothing_else_reads_it() -> None:
     node = helper.make_node
-    update = make_body(
-        "f", ["w", "g"], ["next"], [node("Mul", ["g", "rate"], ["u"]), node("Sub", ["w", "u"], ["next"])], 21
+    update = [node("Mul", ["g", "rate"], ["u"]), node("Sub", ["w", "u"], ["next"])]
+    assert is_over(update, reads=["w", "g"], makes=["next"])
+    decayed = [node("Mul", ["w", "g"], ["u"]), node("Sub", ["w", "u"], ["next"])]
+    assert is_over(decayed, reads=["w", "g"], makes=["next"])
+    read_elsewhere = [node("Sub", ["w", "g"], ["next"]), node("MatMul", ["w", "g"], ["y"])]
+    assert not is_over(read_elsewhere, reads=["w", "g"], makes=["next", "y"]), "the product may run after the update"
+    assert not is_over([node("MatMul", ["w", "g"], ["next"])], reads=["w", "g"], makes=["next"])
+    foreign = [node("Sub", ["w", "g"], ["next"], domain="mine")]
+    assert not is_over(foreign, reads=["w", "g"], makes=["next"]), "another's Sub may do anything"
+    assert not is_over([node("Neg", ["g"], ["next"])], reads=["w", "g"], makes=["next", "w"]), "w is handed out"
+    inside = helper.make_graph(
+        [node("MatMul", ["w", "g"], ["in"])], "inside", [], [helper.make_empty_tensor_value_info("in")]
     )
-    assert is_in_place_body(update, 0, 0)
-    decayed = make_body(
-        "f", ["w", "g"], ["next"], [node("Mul", ["w", "g"], ["u"]), node("Sub", ["w", "u"], ["next"])], 21
-    )
-    assert is_in_place_body(decayed, 0, 0)
-    read_elsewhere = make_body(
-        "f", ["w", "g"], ["next", "y"], [node("Sub", ["w", "g"], ["next"]), node("MatMul", ["w", "g"], ["y"])], 21
-    )
-    assert not is_in_place_body(read_elsewhere, 0, 0), "the product may run after the update"
-    product = make_body("f", ["w", "g"], ["next"], [node("MatMul", ["w", "g"], ["next"])], 21)
-    assert not is_in_place_body(product, 0, 0)
+    chosen = node("If", ["c"], ["y"], then_branch=inside, else_branch=inside)
+    assert not is_over([node("Sub", ["w", "g"], ["next"]), chosen], reads=["w", "g", "c"], makes=["next", "y"])
 
 
 def test_the_workspace_of_a_body_is_what_lives_inside_at_once() -> None:
@@ -238,15 +245,52 @@ def test_the_order_of_steps_rises() -> None:
         assert np.all(np.diff(worker) > 0)
 
 
-def test_a_transpose_that_is_read_elsewhere_is_read_from_the_input() -> None:
-    """A runtime joins it with the product, which then reads the weight itself, after the update perhaps."""
-    node = helper.make_node
-    linear = [
-        node("Transpose", ["w"], ["v"], perm=[1, 0]),
-        node("MatMul", ["x", "v"], ["y"]),
-        node("MatMul", ["y", "x"], ["u"]),
-        node("Sub", ["w", "u"], ["next"]),
-    ]
-    assert is_in_place_body(make_body("f", ["w", "x"], ["next"], linear, 21), 0, 0)
-    backward = node("MatMul", ["y", "v"], ["dx"])
-    assert not is_in_place_body(make_body("f", ["w", "x"], ["next", "dx"], [*linear, backward], 21), 0, 0)
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("MatMul", "Add"), ("MatMul", "Identity"), ("Gemm", "Tanh"), ("Softmax", "Neg"), ("Sigmoid", "Mul")],
+)
+def test_a_state_is_updated_in_a_segment_behind_what_reads_it_otherwise(
+    plan_state: Callable[..., Partitioned], first: str, second: str
+) -> None:
+    """Else the runtime makes one kernel of both, which writes while it reads."""
+    found = plan_state(first, second)
+    (worker,) = found.program.workers
+    assert worker.arena is not None
+    assert next(step.ops for step in worker.steps if isinstance(step, Segment)) == ("first",)
+    assert worker.arena.offsets["h"] == worker.arena.offsets["next"]
+    check_overwriting(worker, found.bodies)
+
+
+def test_a_state_stays_where_what_makes_the_next_reads_it_otherwise(plan_state: Callable[..., Partitioned]) -> None:
+    """And where somebody lays the next one over it all the same, that is refused."""
+    found = plan_state("Neg", "MatMul")
+    (worker,) = found.program.workers
+    assert worker.arena is not None
+    assert worker.arena.offsets["h"] != worker.arena.offsets["next"]
+    check_overwriting(worker, found.bodies)
+    trial = moved(worker, "next", worker.arena.offsets["h"])
+    check_programs([trial], found.program.state)
+    with pytest.raises(ModelError, match="inconsistent") as caught:
+        check_overwriting(trial, found.bodies)
+    assert "writes 'next' over 'h' while it reads that" in caught.value.facts[0]
+
+
+@pytest.fixture
+def plan_state() -> Callable[..., Partitioned]:
+    """A state that two ops lead to the next, beside a larger product, on one worker."""
+
+    def make(first: str, second: str) -> Partitioned:
+        shapes = {name: Tensor(name, (16, 16), DType.FLOAT32) for name in ("h", "a", "b", "m", "next")}
+        shapes |= {name: Tensor(name, (256, 256), DType.FLOAT32) for name in ("u", "v", "z")}
+        beside = {"MatMul": "h", "Gemm": "h", "Mul": "h", "Add": "b"}
+        ops = (
+            Op("first", first, ("h", "a") if first in beside else ("h",), ("m",)),
+            Op("second", second, ("m", beside[second]) if second in beside else ("m",), ("next",)),
+            Op("large", "MatMul", ("u", "v"), ("z",)),
+        )
+        given, made = ("h", "a", "b", "u", "v"), ("next", "z")
+        graph = Graph("cell", shapes, ops, given, made, {}, state=(StatePair("h", "next"),))
+        bound = opdefs.standard().bind_all(graph)
+        return partition(graph, bound, decide(graph, bound, SearchRequest(1)))
+
+    return make

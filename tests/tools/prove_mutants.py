@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,7 +35,7 @@ from planner.prove.programs import WorkerFile
 from planner.prove.programs import prove as follow
 from planner.prove.result import Proof
 from planner.prove.whole import Whole
-from planner.runtime.engine.core.check import check_programs
+from planner.runtime.engine.core.check import check_overwriting, check_programs
 from planner.runtime.plan_files import LoadedPlan, load_plan
 
 
@@ -57,6 +57,8 @@ class Case:
         one = self.loaded if loaded is None else loaded
         try:
             check_programs(one.program.workers, one.program.state)
+            for model in one.models:
+                check_overwriting(model.program, model.bodies)
         except ModelError:
             return None
         return follow(self.calls, one.program, [WorkerFile(model.bodies, model.constants) for model in one.models])
@@ -83,6 +85,16 @@ net (float[2,4,8,8] x, float[4,4,3,3] w, float[4] b, float[256,6] v) => (float[2
 }"""
 """A convolution with a halo where it is cut along its height, a mean, and a product whose sum is split."""
 HALO_PINS = {"x": "S(2)", "r": "S(2)", "w": "R"}
+
+CELLS = """<ir_version: 10, opset_import: ["": 21]>
+net (float[8,8] s, float[8,8] h, float[8,8] v, float[8,8] a, float[8] b)
+  => (float[8,8] s_next, float[8,8] h_next, float[8,8] v_next) {
+  s_next = MatMul(s, a)
+  m = MatMul(h, a)  c = Add(m, b)  h_next = Tanh(c)
+  g = Sigmoid(v)  v_next = Mul(v, g)
+}"""
+"""States that their updates read otherwise than element by element, or twice."""
+CELL_STATES = {one: f"{one}_next" for one in "shv"}
 
 Change = Callable[[LoadedPlan, np.random.Generator], LoadedPlan | None]
 """From a plan to a mutant; None where the plan has no place for it."""
@@ -356,6 +368,26 @@ def _place_moved(loaded: LoadedPlan, draw: np.random.Generator) -> LoadedPlan | 
     return None if one == two else _with_worker(loaded, replace(worker, arena=replace(worker.arena, offsets=offsets)))
 
 
+def _state_written_over(loaded: LoadedPlan, draw: np.random.Generator) -> LoadedPlan | None:
+    """A next state lies over its state, which its own segment reads."""
+    places = [
+        (worker, pair.current, pair.following)
+        for worker in loaded.program.workers
+        for pair in loaded.program.state
+        if worker.arena is not None
+        for step in worker.steps
+        if isinstance(step, Segment) and pair.current in step.inputs and pair.following in step.outputs
+        if worker.buffers[pair.current].region == worker.buffers[pair.following].region
+        if worker.arena.offsets[pair.current] != worker.arena.offsets[pair.following]
+    ]
+    if not places:
+        return None
+    worker, now, then = places[draw.integers(len(places))]
+    assert worker.arena is not None
+    offsets = {**worker.arena.offsets, then: worker.arena.offsets[now]}
+    return _with_worker(loaded, replace(worker, arena=replace(worker.arena, offsets=offsets)))
+
+
 def _buffers_swapped(kind: str) -> Change:
     def made(loaded: LoadedPlan, draw: np.random.Generator) -> LoadedPlan | None:
         """Two tiles that are loaded, or collected, change places: their tensors do."""
@@ -403,6 +435,7 @@ KINDS: dict[str, Change] = {
     "step left out": _step_left_out,
     "steps swapped": _steps_swapped,
     "place in the arena": _place_moved,
+    "arena of a state that is no element-wise update": _state_written_over,
     "inputs or states swapped": _buffers_swapped("loaded"),
     "results or next states swapped": _buffers_swapped("collected"),
 }
@@ -428,6 +461,14 @@ def changes_a_value(case: Case, mutant: LoadedPlan) -> bool:
         return True
 
 
+def paired(file: Path, states: Mapping[str, str]) -> Path | None:
+    """A file of state pairs; None where there are none."""
+    if not states:
+        return None
+    file.write_text("".join(f"{now}: {then}\n" for now, then in states.items()))
+    return file
+
+
 def main(count: int, seed: int = 20) -> None:
     """Draws mutants of small networks, and prints what became of each kind."""
     from planner.zoo import build
@@ -435,9 +476,9 @@ def main(count: int, seed: int = 20) -> None:
     draw = np.random.default_rng(seed)
     cases = []
     with tempfile.TemporaryDirectory() as scratch:
-        by_hand = {"pooled": (POOLED, {}), "halo": (HALO, HALO_PINS)}
+        by_hand = {"pooled": (POOLED, {}, {}), "halo": (HALO, HALO_PINS, {}), "cells": (CELLS, {}, CELL_STATES)}
         for name in ("mlp-3x12", "cnn-2x4-6", "lenet-5", "gpt-1x16-2h", *by_hand):
-            text, pins = by_hand.get(name, ("", {}))
+            text, pins, states = by_hand.get(name, ("", {}, {}))
             file = Path(scratch) / f"{name}.onnx"
             if text:
                 onnx.save(onnx.parser.parse_model(text), file)
@@ -445,16 +486,18 @@ def main(count: int, seed: int = 20) -> None:
                 write_model(build(name, batch=4), file)
             for gpus in (2, 3, 4):
                 out = Path(scratch) / f"{name}.{gpus}"
-                cases.append(Case.of(api.plan(file, gpus=gpus, effort="quick", pin=pins, out=out).directory))
+                pairs = paired(Path(scratch) / f"{name}.yaml", states)
+                plan = api.plan(file, gpus=gpus, effort="quick", pin=pins, state=pairs, out=out)
+                cases.append(Case.of(plan.directory))
         told: Counter[tuple[str, str]] = Counter()
         try:
             _judge(cases, count, draw, told)
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
-    print(f"{'kind':32}", *(f"{one:>10}" for one in COLUMNS))
+    print(f"{'kind':48}", *(f"{one:>10}" for one in COLUMNS))
     for kind in KINDS:
-        print(f"{kind:32}", *(f"{told[kind, one]:10}" for one in COLUMNS))
-    print(f"{'all':32}", *(f"{_total(told, one):10}" for one in COLUMNS))
+        print(f"{kind:48}", *(f"{told[kind, one]:10}" for one in COLUMNS))
+    print(f"{'all':48}", *(f"{_total(told, one):10}" for one in COLUMNS))
 
 
 COLUMNS = ("wrong", "not proven", "equal", "executed", "mistaken", "harmless")

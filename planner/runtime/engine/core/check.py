@@ -8,11 +8,14 @@ refused, never started.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from onnx import FunctionProto
+
 from planner.algebra.region import Region, tile
+from planner.artifacts.in_place import overwriting
 from planner.artifacts.program import Arena, Fetch, Segment, Step, WorkerProgram
 from planner.artifacts.waits import Waits, data_waits, joined_waits, last_local_reads, needs, outputs_of, stuck, writers
 from planner.errors import ModelError
@@ -80,6 +83,33 @@ def check_programs(programs: Sequence[WorkerProgram], state: Sequence[StatePair]
     if findings:
         raise InconsistentError(findings)
     return waits
+
+
+def check_overwriting(program: WorkerProgram, bodies: Mapping[str, FunctionProto]) -> None:
+    """Refuses a worker with a segment that writes over what it reads, unless ``planner.artifacts.in_place`` allows it.
+
+    Args:
+        program: the worker's; one that ``check_programs`` accepts.
+        bodies: of its segments, by function.
+
+    Raises:
+        InconsistentError: with all such segments.
+    """
+    findings: list[Finding] = []
+    is_over = overwriting(bodies)
+    for step in program.steps if program.arena is not None else ():
+        if isinstance(step, Segment):
+            at: dict[int, list[int]] = {}
+            for slot, name in enumerate(step.inputs):
+                at.setdefault(program.arena.offsets[name], []).append(slot)
+            findings.extend(
+                Finding(program.worker, f"writes {name!r} over {step.inputs[slot]!r} while it reads that", step, name)
+                for target, name in enumerate(step.outputs)
+                for slot in at.get(program.arena.offsets[name], ())
+                if not is_over(step.function, slot, target)
+            )
+    if findings:
+        raise InconsistentError(findings)
 
 
 def _check_worker(
@@ -180,6 +210,8 @@ def _check_arena(program: WorkerProgram, arena: Arena, state: Sequence[StatePair
     after = len(program.steps) + 1
     collected, resident = set(program.collected), {*program.loaded, *program.fixed}
     replaced = {(pair.current, pair.following) for pair in state}
+    computing = {number for number, step in enumerate(program.steps, start=1) if isinstance(step, Segment)}
+    """Steps that may write over what they read (``check_overwriting``); a fetch may not."""
 
     def is_in_place(one: str, two: str) -> bool:
         return (
@@ -188,7 +220,7 @@ def _check_arena(program: WorkerProgram, arena: Arena, state: Sequence[StatePair
             and two in collected
             and arena.offsets[one] == arena.offsets[two]
             and program.buffers[one].region == program.buffers[two].region
-            and read.get(one, 0) <= ready.get(two, after)
+            and read.get(one, 0) < ready.get(two, after) + (ready.get(two) in computing)
         )
 
     since = {name: ready.get(name, after) for name in program.buffers}

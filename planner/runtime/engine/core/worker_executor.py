@@ -17,7 +17,7 @@ from planner.artifacts.worker_model import WorkerModel
 from planner.errors import WorkerError
 from planner.graph.model import StatePair
 from planner.runtime.engine.core.backend import Backend
-from planner.runtime.engine.core.check import describe
+from planner.runtime.engine.core.check import check_overwriting, describe
 from planner.runtime.engine.core.exchange import IDLE, Exchange
 from planner.runtime.engine.core.peers import Peers
 from planner.runtime.engine.core.together import launches
@@ -58,6 +58,7 @@ class WorkerExecutor:
         locate: finds what the worker's fetches read on others; None: in the backend's memory.
 
     Raises:
+        ModelError: a segment writes over what it reads.
         WorkerError: a segment's session cannot be made.
     """
 
@@ -73,6 +74,7 @@ class WorkerExecutor:
         peers: Peers,
         locate: Locate | None = None,
     ) -> None:
+        check_overwriting(model.program, model.bodies)
         self.worker = model.program.worker
         self.program = model.program
         self._programs, self._exchange, self._backend, self._peers = programs, exchange, backend, peers
