@@ -14,7 +14,7 @@ from planner.graph.model import Role, Shape
 from planner.machine.device_profile import DeviceProfile
 from planner.prove.result import Fault
 from planner.reasons import Cause, Kept, Summary, Why
-from planner.records import Above0, Positive
+from planner.records import Above0, Positive, Several
 from planner.search.effort import EffortName
 from planner.search.user_rules.prices import ForbidPrice, PinPrice
 from planner.short_repr import ShortRepr
@@ -108,6 +108,17 @@ class GradResult(ShortRepr):
         return dict(self.left_out) or None
 
 
+@dataclass(frozen=True, slots=True)
+class MicroBatches:
+    """What moves in a step of several micro-batches, and when."""
+
+    count: Several
+    moved_bytes: int
+    """For all of them, forward and backward."""
+    update_bytes: int
+    """Once a step: gradients, as they are summed, and weights."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class PlanResult(ShortRepr):
     """A plan that was found and written."""
@@ -117,7 +128,7 @@ class PlanResult(ShortRepr):
         "*plan -iteration_spaces -warnings steps=plan.stepped plan.slowest_share objective found_by simulated_seconds? "
         "*beside warnings left_out? another_effort directory has_models? search_seconds total_seconds part_seconds ops "
         "fetches segments functions arena_bytes workspace_bytes collectives values=value_by_input? prices? "
-        "summary?"
+        "micro_batches? summary?"
     )
 
     plan: Plan
@@ -145,6 +156,8 @@ class PlanResult(ShortRepr):
     """Of every pin and prohibition."""
     values: tuple[tuple[str, str], ...] = ()
     """Inputs that became constants, and of what value."""
+    micro_batches: MicroBatches | None = None
+    """None of a step of one batch."""
     objective: Literal["bytes", "time"] = "bytes"
     """What the plan was to have the least of: cost in bytes, or time."""
     found_by: str = "tofu"

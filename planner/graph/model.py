@@ -112,6 +112,11 @@ class Tensor:
         return count
 
     @property
+    def is_number(self) -> bool:
+        """Whether it is one number in floating point: a loss, say."""
+        return self.elements == 1 and self.dtype.is_float
+
+    @property
     def size_bytes(self) -> int:
         return self.elements * self.dtype.item_bytes
 

@@ -7,6 +7,7 @@ has fields for, so the reader consumes them and the writer writes them anew.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -33,6 +34,8 @@ DATA_FOLDER: Final = "tofu.data_folder"
 path, and the model there that names them, with its digest; a note, and not simply believed (``data_folder.py``)."""
 VALUES: Final = "tofu.values"
 """Inputs that were given a value before the model was planned: ``{"sr": "16000"}``; a note."""
+MICRO_BATCHES: Final = "tofu.micro_batches"
+"""How many of them make a step; what each has of its own is named ``NAME.micro1``, ``NAME.micro2``, ...; a note."""
 
 _STRUCTURAL: Final = frozenset({STATE, FOLDED, UNLOADED, UNLOADED_INITIAL})
 
@@ -48,6 +51,11 @@ def _parsed(metadata: Mapping[str, str], key: str) -> object:
     except (ValueError, RecursionError):
         raise ModelError(f"metadata {key} is not JSON") from None
     return value
+
+
+def of_micro_batch(name: str) -> bool:
+    """Whether a tensor or op is one micro-batch's own (see ``MICRO_BATCHES``)."""
+    return re.search(r"\.micro[1-9]", name) is not None
 
 
 def names_of(metadata: Mapping[str, str], key: str) -> frozenset[str]:

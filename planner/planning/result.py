@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from planner.artifacts.plan import Plan
 from planner.artifacts.program import Fetch, Segment
+from planner.graph.notes import MICRO_BATCHES, of_micro_batch
 from planner.graph.reading.values import values_of
 from planner.partition.collectives import collectives, counted
 from planner.partition.segments import Partitioned
@@ -15,7 +18,7 @@ from planner.planning.folder import Destination
 from planner.planning.machines import simulated_seconds
 from planner.planning.session import Planned, Session
 from planner.planning.why.summary import summary_of
-from planner.results import Beside, PlanResult
+from planner.results import Beside, MicroBatches, PlanResult
 from planner.spent import Spent
 
 
@@ -52,6 +55,7 @@ def result_of(
         **(_of_program(planned.trial.partitioned) if plan.has_program else {}),
         prices=planned.prices,
         values=values_of(session.whole.notes),
+        micro_batches=_micro_batches(session.whole.notes, plan),
         objective=request.objective,
         found_by=decided.strategy,
         beside=beside,
@@ -60,6 +64,13 @@ def result_of(
         summary=summary_of(session, planned, plan, beside, destination.directory),
         another_effort=another_effort(decided, request.effort, request.stop, shares=request.shares and request.is_free),
     )
+
+
+def _micro_batches(notes: Mapping[str, str], plan: Plan) -> MicroBatches | None:
+    """What they move; the file's note is not simply believed."""
+    count = notes.get(MICRO_BATCHES, "")
+    moved = sum(amount for name, amount in plan.tensor_bytes.items() if of_micro_batch(name))
+    return MicroBatches(int(count), moved, plan.moved_bytes - moved) if re.fullmatch("[0-9]{1,9}", count) else None
 
 
 def _simulated(session: Session, planned: Planned) -> float | None:

@@ -11,7 +11,7 @@ from planner.report.console import ReportConsole
 from planner.report.estimate import beside_facts, source_facts
 from planner.report.facts import counted, cuts_text, gap, restrictions, slowest, table_facts, undescribed
 from planner.report.simulated import simulated_text
-from planner.results import AnotherEffort, PlanResult
+from planner.results import AnotherEffort, MicroBatches, PlanResult
 from planner.search.user_rules.prices import Price
 from planner.units import binary, format_bytes, format_ratio, format_seconds
 
@@ -27,6 +27,7 @@ def plan(result: PlanResult, file: TextIO) -> None:
         console.print()
     console.print_paragraphs(
         [
+            *_micro_batches(result.micro_batches),
             ("objective", _objective(result)),
             *slowest(found),
             gap(found),
@@ -105,6 +106,14 @@ def and_more(names: Sequence[str]) -> str:
 def constant_inputs(values: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Inputs that became constants."""
     return [("constant inputs", ", ".join(f"{name} = {value}" for name, value in values))] if values else []
+
+
+def _micro_batches(found: MicroBatches | None) -> list[tuple[str, str]]:
+    """What moves for them, and what once a step."""
+    if found is None:
+        return []
+    moved, update = format_bytes(found.moved_bytes), format_bytes(found.update_bytes)
+    return [("micro-batches", f"{found.count:,}, which move {moved} in all; the update moves {update} once")]
 
 
 def _memory(way: Outlook) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from planner.errors import UsageError
 from planner.graph.model import Graph, Op
+from planner.graph.notes import MICRO_BATCHES
 from planner.runtime.values.samples import Labels, stated_labels
 
 
@@ -69,6 +70,7 @@ def accuracy_of(graph: Graph) -> Accuracy:
         raise UsageError(
             f"--metric accuracy: {'several results fit' if found else 'no result fits'} the model's labels",
             facts=(f"labels: {known}", *(f"result {name}: {list(graph.tensors[name].shape)}" for name in results)),
+            hint="a step of several micro-batches gives the loss alone" if MICRO_BATCHES in graph.notes else "",
         )
     return fitting[0]
 

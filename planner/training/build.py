@@ -16,7 +16,7 @@ from planner.graph.builder import Builder
 from planner.graph.check import check_graph
 from planner.graph.model import DType, Graph, Op, StatePair
 from planner.training import rules
-from planner.training.batch.change import with_batch
+from planner.training.batch.change import samples_of_inputs, with_batch
 from planner.training.gradients.autodiff import backward
 from planner.training.gradients.dropout import DropoutMode, with_dropout
 from planner.training.gradients.expand import expanded
@@ -26,6 +26,7 @@ from planner.training.parameters.infer import Parameters, Verdict
 from planner.training.parameters.per_sample import decided
 from planner.training.update.label_options import settled
 from planner.training.update.losses import OUTPUT_PREFIX, LossOptions, loss_function
+from planner.training.update.micro_batches import samples_dims, unchanged
 from planner.training.update.optimizers import Hyper, optimizer_function
 from planner.training.update.precision import Precision, opset_of, with_precision
 from planner.training.update.updates import Schedule, Updates
@@ -111,6 +112,7 @@ def build_training_graph(
     forward = replace(forward, folded=(forward.folded | parameters.inferred_frozen()) - set(candidates))
     if batch is not None:
         forward = with_batch(forward, batch, frozenset(candidates))
+    placed = samples_of_inputs(forward)
     forward = with_dropout(forward, dropout)
     forward = with_precision(forward, precision, candidates)
     rule_table = rules.standard()
@@ -131,6 +133,10 @@ def build_training_graph(
         saved=lowered.saved,
         ready=updates.ready,
     )
+    dims = samples_dims(placed, {name: builder.shape(name) for name in scalar_loss.targets})
+    builder, made = updates.in_micro_batches(dims, forward.outputs, lowered.updates, scalar_loss.value)
+    following = {name: made[after] for name, after in lowered.updates.items()}
+    results = [name for name in forward.outputs if name in made]
     updates.finish()
     states = updates.parameters
     if not states:
@@ -143,7 +149,7 @@ def build_training_graph(
         )
     order = {name: index for index, name in enumerate(forward.constants)}
     states.sort(key=lambda pair: order[pair[0]])
-    kept = [*states, *lowered.updates.items()]
+    kept = [*states, *following.items()]
     samples: dict[str, Mapping[str, object]] = {
         **{name: sample_of(forward, name) for name in forward.inputs},
         **scalar_loss.targets,
@@ -155,17 +161,18 @@ def build_training_graph(
     initial.update((name, forward.constants[name]) for name, _ in kept)
     for name, _ in kept:
         builder.take(name)
-    pairs = [*states, *updates.memories, *lowered.updates.items()]
-    state = tuple(StatePair(current, builder.output(following, f"{current}.next")) for current, following in pairs)
-    own = scalar_loss.value  # the model's own loss may have the name already
-    shown = own if own == "loss" and own in forward.outputs else builder.output(own, "loss")
+    pairs = [*states, *updates.memories, *following.items()]
+    state = tuple(StatePair(current, builder.output(after, f"{current}.next")) for current, after in pairs)
+    # The model's own loss may have the name already.
+    own = made[scalar_loss.value]
+    shown = "loss" if scalar_loss.value == "loss" and "loss" in results else builder.output(own, "loss")
     result = builder.finish(
         inputs=(*forward.inputs, *scalar_loss.targets, rate, *(pair.current for pair in state)),
-        outputs=tuple(dict.fromkeys((shown, *forward.outputs, *(pair.following for pair in state)))),
+        outputs=tuple(dict.fromkeys((shown, *results, *(pair.following for pair in state)))),
         state=state,
-        initial={**forward.initial, **initial},
+        initial={**unchanged(forward, builder), **initial},
         opset=max(OPSET, forward.opset, opset_of(precision)),
-        notes={**forward.notes, INPUTS: json.dumps(samples)},
+        notes={**forward.notes, **schedule.notes, INPUTS: json.dumps(samples)},
     )
     check_graph(result)
     return result

@@ -7,8 +7,8 @@ Only what the weights prove to be repeated is tied: ops that read the same state
 from there, tensor by tensor and op by op. Steps share all their weights, and each hands on to the next. Ops that read
 weights of their own are never tied. Where one of two such ops needs what the other has made, they are no steps but
 layers, which share some other weight, such as that of their norms, and nothing is tied; nor are parts of a network that
-have the same weights and lie one beside the other. An activation is never tied to its gradient. The first and the last
-step, which begin and end otherwise, may stay apart.
+have the same weights and lie one beside the other, but for the micro-batches of a step. An activation is never tied to
+its gradient. The first and the last step, which begin and end otherwise, may stay apart.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 
 from planner.graph.deliveries import is_delivery
 from planner.graph.model import Graph, Role
+from planner.graph.notes import MICRO_BATCHES
 from planner.graph.repeats import numbered
 from planner.search.effort import FEWEST_COPIES
 from planner.tdl.bind import BoundOp
@@ -48,12 +49,12 @@ def find_copies(graph: Graph, ops: Sequence[BoundOp]) -> Copies:
     seeds = _seeds(graph, ops, weights)
     if not seeds:
         return Copies({}, {})
-    closure = _Closure(graph, ops, weights)
+    closure, has_batches = _Closure(graph, ops, weights), MICRO_BATCHES in graph.notes
     for numbers in seeds:
         if not closure.are_tied(numbers):
             larger = closure.with_tied(numbers)
             tied = [others for others in seeds if larger.are_tied(others) and not closure.are_tied(others)]
-            if not larger.is_contradicted and any(map(larger.are_handed_on, tied)):
+            if not larger.is_contradicted and (has_batches or any(map(larger.are_handed_on, tied))):
                 closure = larger
     return Copies(closure.tied_tensors(), closure.tied_ops())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -13,9 +14,11 @@ from planner.graph.builder import Builder
 from planner.graph.check import check_graph
 from planner.graph.model import DType, Graph, StatePair
 from planner.strict_json import JsonError, parse_json
+from planner.training.batch.change import samples_of_inputs
 from planner.training.build import INPUTS, sample_of
 from planner.training.gradients.older_opsets import OPSET
 from planner.training.parameters.infer import is_float_tensor
+from planner.training.update.micro_batches import samples_dims, unchanged
 from planner.training.update.optimizers import Hyper, optimizer_function
 from planner.training.update.updates import Schedule, Updates
 
@@ -156,12 +159,17 @@ def with_optimizer(
     updates = Updates(builder, graph, optimizer_function(optimizer), hyper, schedule, rate)
     for parameter, gradient in pairs:
         updates.ready(parameter, gradient)
+    replaced = {gradient for _, gradient in pairs} | {pair.following for pair in running}
+    carried = {pair.current: pair.following for pair in running}
+    data = tuple(name for name in graph.inputs if name not in {*carried, *dict(pairs)})
+    dims = samples_dims(samples_of_inputs(replace(graph, inputs=data)), {})
+    builder, made = updates.in_micro_batches(dims, graph.outputs, carried)
+    results = [name for name in graph.outputs if name in made and name not in replaced]
     updates.finish()
     trained = {parameter for parameter, _ in updates.parameters}
     held = trained | {pair.current for pair in running}
-    gradients = {gradient for _, gradient in pairs}
     initial: dict[str, np.ndarray | None] = {
-        **graph.initial, rate: np.array(learning_rate, np.float32), **updates.initial,
+        **unchanged(graph, builder), rate: np.array(learning_rate, np.float32), **updates.initial,
     }  # fmt: skip
     # Exporters hold parameters as initializers. A state is an input: the initializer becomes its first value.
     for name in sorted(held & graph.constants.keys()):
@@ -179,14 +187,13 @@ def with_optimizer(
     if INPUTS in graph.notes:
         samples.update(_samples(graph.notes[INPUTS]))
     kept = [name for name in graph.inputs if name not in held]
-    replaced = gradients | {pair.following for pair in running}
     result = builder.finish(
         inputs=(*kept, rate, *(pair.current for pair in state)),
-        outputs=(*(name for name in graph.outputs if name not in replaced), *(pair.following for pair in state)),
+        outputs=(*results, *(pair.following for pair in state)),
         state=state,
         initial=initial,
         opset=max(OPSET, graph.opset),
-        notes={**graph.notes, INPUTS: json.dumps(samples)},
+        notes={**graph.notes, **schedule.notes, INPUTS: json.dumps(samples)},
     )
     check_graph(result)
     return result

@@ -31,6 +31,7 @@ from planner.training.update.precision import Precision
 from planner.training.update.updates import Schedule
 
 _SHOWN: Final = 5
+_OWN: Final = "each micro-batch has its own"
 _WHICH_OPTIMIZER: Final = f"write --optimizer NAME: {', '.join(OPTIMIZERS)}"
 
 
@@ -163,6 +164,7 @@ def _from_forward(path: Path, opened: Opened, wishes: Wishes) -> Made:
         step, graph, parameters = _built(opened, only(graph, target), target, wishes, options)
         others = [name for name in opened.graph.outputs if name != target]
         left_out = (*left_out, *(LeftOut(name, one_line(error)) for name in others))
+    left_out += tuple(LeftOut(name, _OWN) for name in graph.outputs if name not in step.outputs)
     warnings = (*_fixed_data(opened), *export_warnings(graph, parameters, opened.exporter))
     if wishes.dropout is None:
         warnings += tuple(attention_kept(graph))

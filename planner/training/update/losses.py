@@ -36,7 +36,7 @@ class LossOptions:
     tokens: str | None = None
     """The input of tokens, for ``shift``; None: as ``next_token`` finds."""
     apart: bool = False
-    """Whether the gradient of a weighted mean is left undivided, for the weights are summed over micro-batches."""
+    """Whether a weighted mean is left undivided, for the weights are summed over micro-batches."""
 
     @property
     def stated(self) -> bool:
@@ -57,15 +57,15 @@ class Loss:
     """A loss in a graph."""
 
     value: str
-    """The scalar."""
+    """The scalar; times ``weight``, where there is one."""
     gradient: str
-    """The gradient of the scalar with respect to the model's output; times ``weight``, where there is one."""
+    """The gradient of the scalar with respect to the model's output."""
     targets: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """New data inputs that it compares with, and how sample data of each is drawn (see ``build.INPUTS``)."""
     own_targets: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """The same of inputs that the model has already."""
     weight: str | None = None
-    """What the gradient has yet to be divided by: a scalar, to be summed as gradients are. None: nothing."""
+    """What scalar and gradient have yet to be divided by: a scalar, to be summed as they are. None: nothing."""
 
 
 LossFunction: TypeAlias = Callable[[Builder, str, LossOptions], Loss]
@@ -184,10 +184,10 @@ def _weighted(
         with builder.scope("loss.backward"):
             gradient = gradient_by(beside.per_position(None, "mean"))
         return Loss(value, gradient, labels.targets, labels.own_targets)
+    # All by the number of positions, so that sums of 16 bits do not overflow.
     with builder.scope("loss"):
-        value = beside.mean_or_zero()
+        value = builder.scale(beside.sum(), 1.0 / beside.positions)
     with builder.scope("loss.backward"):
-        # Both by the number of positions, so that sums of 16 bits do not overflow.
         gradient = gradient_by(beside.equal_share())
         weight = builder.scale(beside.total_weight(), 1.0 / beside.positions, "weight")
     return Loss(value, gradient, labels.targets, labels.own_targets, weight)

@@ -7,7 +7,7 @@ Plain updates stand right after their gradient, which then need not be kept. Wha
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,9 @@ import numpy as np
 from planner.errors import UsageError
 from planner.graph.builder import Builder
 from planner.graph.model import DType, Graph, Tensor
+from planner.graph.notes import MICRO_BATCHES
 from planner.graph.protos import numpy_dtype
+from planner.training.update.micro_batches import repeated
 from planner.training.update.optimizers import Counter, Hyper, Optimizer, Update
 
 FIRST_SCALE: Final = 65536.0
@@ -34,7 +36,7 @@ class Schedule:
     clip_norm: float | None = None
     """Gradients are scaled down to this norm, taken over all of them together; None: they are not."""
     accumulate: int = 1
-    """How many runs of the graph, each on a micro-batch, make one step."""
+    """How many micro-batches make one step."""
     loss_scale: float | None = None
     """The loss is multiplied by this before it is differentiated, the gradients divided; None: 1."""
     dynamic_scale: bool = False
@@ -54,6 +56,11 @@ class Schedule:
             raise UsageError(f"gradients of {self.accumulate} micro-batches cannot be accumulated")
 
     @property
+    def notes(self) -> Mapping[str, str]:
+        """The notes of a step of several micro-batches."""
+        return {MICRO_BATCHES: str(self.accumulate)} if self.accumulate > 1 else {}
+
+    @property
     def waits(self) -> bool:
         """Whether updates have to wait for the last gradient."""
         return self.clip_norm is not None or self.accumulate > 1 or self.dynamic_scale
@@ -69,8 +76,8 @@ class Updates:
         hyper: its numbers.
         schedule: when it steps.
         rate: the learning rate, a scalar.
-        weight: of a loss that is a weighted mean, what its gradients have yet to be divided by, over all micro-batches
-            of a step together; None: each micro-batch counts alike.
+        weight: of a loss that is a weighted mean, what it and its gradients have yet to be divided by, over all
+            micro-batches of a step together; None: each micro-batch counts alike.
     """
 
     def __init__(
@@ -118,15 +125,46 @@ class Updates:
         else:
             self._update(parameter, self._unscaled(parameter, gradient), None)
 
+    def in_micro_batches(
+        self, dims: Mapping[str, int], outputs: Sequence[str], carried: Mapping[str, str], loss: str = ""
+    ) -> tuple[Builder, Mapping[str, str]]:
+        """All gradients of one micro-batch are there: from here on they are the sums of all.
+
+        Args:
+            dims: see ``micro_batches.samples_dims``.
+            outputs: of numbers the mean is taken, and others, which each micro-batch has of its own, are left out.
+            carried: see ``micro_batches.repeated``.
+            loss: a result that is divided by the weight of all, if it has one.
+
+        Returns:
+            The builder that is gone on with, and by result, ``loss`` and what is carried the tensor that it is there.
+        """
+        batches, before = self._schedule.accumulate, self._emit
+        if batches == 1:
+            return before, {name: name for name in (*outputs, *carried.values(), loss)}
+        sums = {gradient: before.dtype(parameter) for parameter, gradient in self._waiting}
+        apart = {*sums, *carried.values()}
+        means = [name for name in outputs if name not in apart and before.tensor(name).is_number]
+        sums |= {name: before.dtype(name) for name in (*means, loss, self._weight) if name}
+        self._emit, made = repeated(before, batches, dims, sums, carried)
+        self._counter = Counter(self._emit)
+        self._waiting = [(parameter, made[gradient]) for parameter, gradient in self._waiting]
+        averaged = {name: self._emit.scale(made[name], 1.0 / batches) for name in (*means, loss) if name}
+        if self._weight is not None:
+            self._weight = made[self._weight]
+            averaged[loss] = self._emit.div(made[loss], self._weight)
+        for name in means:
+            self._emit.rename(averaged[name], name)
+        for parameter, total in self._waiting:
+            self._emit.rename(total, f"{parameter}.grad")
+        return self._emit, {**{name: made[name] for name in carried.values()}, **averaged}
+
     def finish(self) -> None:
         """The last gradient is there."""
         gate: str | None = None
-        gradients = dict(self._waiting)
-        if self._schedule.accumulate > 1 and gradients:
-            gate, gradients = self._accumulated(gradients)
-        gradients = {name: self._unscaled(name, gradient) for name, gradient in gradients.items()}
+        gradients = {name: self._unscaled(name, gradient) for name, gradient in self._waiting}
         if self._scale is not None and gradients:
-            gate = self._next_scale(self._finite(gradients), gate)
+            gate = self._next_scale(self._finite(gradients))
         if self._schedule.clip_norm is not None and gradients:
             gradients = self._clipped(gradients, self._schedule.clip_norm)
         for parameter, gradient in gradients.items():
@@ -177,29 +215,6 @@ class Updates:
                 return found
             return emit.div(found, emit.cast(self._scale, emit.dtype(found)), "unscaled")
 
-    def _accumulated(self, gradients: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-        """Whether this run ends a step, and the sums of the gradients since the last one."""
-        emit = self._emit
-        count = emit.declare("micro_batches", (), DType.INT64)
-        with emit.scope("optimizer"):
-            seen = emit.add(count, emit.scalar(1, count), "seen")
-            due = emit.compare("Equal", seen, emit.scalar(self._schedule.accumulate, count), "due")
-            self._remember(count, emit.where(due, emit.scalar(0, count), seen, "micro_batches"), np.zeros((), np.int64))
-        if self._weight is not None:
-            held = emit.declare("accumulated_weight", (), emit.dtype(self._weight))
-            with emit.scope("optimizer"):
-                self._weight = emit.add(held, self._weight, "weight")
-                kept = emit.where(due, emit.scalar(0.0, held), self._weight, "accumulated_weight")
-            self._remember(held, kept, np.zeros((), numpy_dtype(emit.dtype(held))))
-        sums: dict[str, str] = {}
-        for parameter, gradient in gradients.items():
-            buffer = emit.declare(f"{parameter}.accumulated", emit.shape(parameter), emit.dtype(parameter))
-            with emit.scope(f"{parameter}.update"):
-                sums[parameter] = emit.add(buffer, emit.cast(gradient, emit.dtype(parameter)), "accumulated")
-                kept = emit.where(due, emit.scalar(0.0, buffer), sums[parameter], "kept")
-            self._remember(buffer, kept, self._zeros(parameter, buffer))
-        return due, sums
-
     def _finite(self, gradients: Mapping[str, str]) -> str:
         """Whether no gradient holds an infinity or NaN: 0 times a finite number is 0, and NaN spreads."""
         emit = self._emit
@@ -218,8 +233,8 @@ class Updates:
             total = self._emit.add(total, part)
         return total
 
-    def _next_scale(self, finite: str, due: str | None) -> str:
-        """The scale's next value; whether the optimizer steps."""
+    def _next_scale(self, finite: str) -> str:
+        """The scale's next value; the optimizer steps where all is finite."""
         emit, scale = self._emit, self._scale
         assert scale is not None, "asked for with a dynamic scale only"
         good = emit.declare("loss_scale.good_steps", (), DType.INT64)
@@ -230,15 +245,10 @@ class Updates:
             next_scale = emit.where(finite, larger, emit.scale(scale, _BACKOFF), "loss_scale")
             zero = emit.scalar(0, good)
             next_good = emit.where(finite, emit.where(grows, zero, seen), zero, "good_steps")
-            gate = finite
-            if due is not None:
-                gate = emit.compare("And", due, finite, "steps")
-                next_scale = emit.where(due, next_scale, scale, "loss_scale")
-                next_good = emit.where(due, next_good, good, "good_steps")
         first = FIRST_SCALE if self._schedule.loss_scale is None else self._schedule.loss_scale
         self._remember(scale, next_scale, np.array(first, np.float32))
         self._remember(good, next_good, np.zeros((), np.int64))
-        return gate
+        return finite
 
     def _clipped(self, gradients: Mapping[str, str], most: float) -> dict[str, str]:
         """All gradients times min(1, most / (norm + 1e-6)), norm² = ΣΣ g² (PyTorch ``clip_grad_norm_``)."""

@@ -81,13 +81,6 @@ class Labelled:
             return emit.scale(emit.reduce_sum(picked, range(emit.rank(picked))), -1.0 / self.positions)
         return self.emit.div(self.sum(), self.total_weight(), "mean")
 
-    def mean_or_zero(self) -> str:
-        """The weighted mean of the values; 0 where every label is ignored."""
-        emit, total = self.emit, self.total_weight()
-        zero, one = emit.scalar(0.0, total), emit.scalar(1.0, total)
-        divisor = emit.where(emit.compare("Equal", total, zero, "none_counts"), one, total, "divisor")
-        return emit.div(self.sum(), divisor, "mean")
-
     def per_position(self, dy: str | None, reduction: str) -> str | None:
         """The gradient of each position's value: a scalar, or broadcast along the classes; None for 1.
 
