@@ -64,8 +64,8 @@ def run(options: RunningOptions) -> RunResult:  # noqa: D417 - those are the fie
         seed: of all that is drawn.
         patience: seconds that the workers may go on without a finished step.
         metric: ``accuracy``: the share of a step's labels that the model gets right, before its update.
-        eval_inputs: held-out data, a file or a folder as for ``inputs``, of which loss and metric are told after each
-            epoch and after the last step, as in training.
+        eval_inputs: held-out data, a file or a folder as for ``inputs``, of which loss and metric of the model as it
+            infers are told after each epoch and after the last step.
         log: a file that gets a line for each step, ``.jsonl`` or ``.csv``.
         allow_nan: go on where a loss or a state is not finite.
         opdefs: with ``verify``, a file of descriptions whose operators in NumPy are the reference.

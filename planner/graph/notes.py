@@ -36,6 +36,8 @@ VALUES: Final = "tofu.values"
 """Inputs that were given a value before the model was planned: ``{"sr": "16000"}``; a note."""
 MICRO_BATCHES: Final = "tofu.micro_batches"
 """How many of them make a step; what each has of its own is named ``NAME.micro1``, ``NAME.micro2``, ...; a note."""
+TRAINING: Final = "tofu.training"
+"""No key, but the input of a training step that says whether it trains; where it is false, the model infers."""
 
 _STRUCTURAL: Final = frozenset({STATE, FOLDED, UNLOADED, UNLOADED_INITIAL})
 

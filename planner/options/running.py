@@ -98,7 +98,7 @@ class RunningOptions:
         "Also tell the share of labels that the model gets right.", default=None
     )
     eval_inputs: AnyPath | None = option(
-        "Held-out data: their loss and metric after each epoch and after the last step, as in training.",
+        "Held-out data: loss and metric of the model as it infers, after each epoch and the last step.",
         default=None,
         metavar="FILE.npz|DIR",
     )

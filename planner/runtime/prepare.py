@@ -16,6 +16,7 @@ import numpy as np
 from planner.errors import UsageError
 from planner.graph.data_folder import Followed
 from planner.graph.model import Graph
+from planner.graph.notes import TRAINING
 from planner.runtime.accuracy import Accuracy, accuracy_of
 from planner.runtime.chosen_engine import agreed, check_choice, started
 from planner.runtime.engine.core.interface import Engine
@@ -223,6 +224,10 @@ def _held_out(start: Start, stack: contextlib.ExitStack) -> HeldOut | None:
     states = {pair.current for pair in graph.state} & fixed.keys()
     if states:
         raise UsageError(f"{path} holds more than data", facts=tuple(f"{name} is state" for name in sorted(states)))
+    how = "the step runs as it trains"
+    if TRAINING in graph.inputs:
+        fixed[TRAINING], how = np.array(False), "no Dropout drops, and BatchNormalization takes its running statistics"
+    options.notice(f"note: on held-out data {how}")
     feed = stack.enter_context(Feed(OneBatch(fixed) if batches is None else batches))
     if line := feed.batches.told(is_shuffled=False):
         options.notice(f"note: {line}")

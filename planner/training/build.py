@@ -15,6 +15,7 @@ from planner.graph.attributes import axis_of
 from planner.graph.builder import Builder
 from planner.graph.check import check_graph
 from planner.graph.model import DType, Graph, Op, StatePair
+from planner.graph.notes import TRAINING
 from planner.training import rules
 from planner.training.batch.change import samples_of_inputs, with_batch
 from planner.training.gradients.autodiff import backward
@@ -56,6 +57,7 @@ def build_training_graph(
     schedule: Schedule = Schedule(),
     loss_options: LossOptions = LossOptions(),
     precision: Precision = "float32",
+    switched: bool = False,
     parameters: Parameters | None = None,
 ) -> Graph:
     """The graph of one training step, in standard operators.
@@ -78,6 +80,8 @@ def build_training_graph(
         loss_options: class weights and the like; of logits of rank 3 or more also in which dim the classes lie, where
             the ops that make them do not tell (see ``class_axis``).
         precision: "float16" or "bfloat16": the model computes in that, from float32 parameters (see ``precision``).
+        switched: whether a data input ``notes.TRAINING`` says that the step trains, where that makes a difference: if
+            it is false, the model infers, so that its loss is that of held-out data; the next state is of no use then.
         parameters: what is trained; None: as ``per_sample.decided`` finds.
 
     Returns:
@@ -120,7 +124,9 @@ def build_training_graph(
     candidates = tuple(name for name in candidates if name in forward.constants)
 
     builder = Builder(forward)
-    lowered = lower(builder, forward.ops, batch_statistics=batchnorm == "train")
+    training = builder.declare(TRAINING, (), DType.BOOL) if switched else None
+    lowered = lower(builder, forward.ops, batch_statistics=batchnorm == "train", training=training)
+    switches = [training] if training and any(training in op.inputs for op in builder.ops) else []
     scalar_loss = make_loss(builder, target, loss_options)
     rate = builder.declare("learning_rate", (), DType.FLOAT32)
     updates = Updates(builder, forward, step, hyper, schedule, rate, scalar_loss.weight)
@@ -155,9 +161,11 @@ def build_training_graph(
         **scalar_loss.targets,
         **scalar_loss.own_targets,
         rate: {"value": learning_rate},
+        **{name: {"value": 1} for name in switches},
         **updates.samples,
     }
     initial: dict[str, np.ndarray | None] = {rate: np.array(learning_rate, np.float32), **updates.initial}
+    initial.update((name, np.array(True)) for name in switches)
     initial.update((name, forward.constants[name]) for name, _ in kept)
     for name, _ in kept:
         builder.take(name)
@@ -167,7 +175,7 @@ def build_training_graph(
     own = made[scalar_loss.value]
     shown = "loss" if scalar_loss.value == "loss" and "loss" in results else builder.output(own, "loss")
     result = builder.finish(
-        inputs=(*forward.inputs, *scalar_loss.targets, rate, *(pair.current for pair in state)),
+        inputs=(*forward.inputs, *scalar_loss.targets, rate, *switches, *(pair.current for pair in state)),
         outputs=tuple(dict.fromkeys((shown, *results, *(pair.following for pair in state)))),
         state=state,
         initial={**unchanged(forward, builder), **initial},

@@ -25,8 +25,9 @@ class ByBatch:
 
 
 def normalised_by_batch(
-    writer: Writer, x: str, scale: str, bias: str, running: Sequence[str], *, epsilon: float, momentum: float
-) -> ByBatch:
+    writer: Writer, x: str, scale: str, bias: str, running: Sequence[str], *, epsilon: float, momentum: float,
+    training: str | None = None,
+) -> ByBatch:  # fmt: skip
     """For y = scale (x - mean)/√(var + epsilon) + bias with the batch's own mean and variance, per channel.
 
     The variance is taken in two passes, Σ(x - mean)²/n: Σx²/n - mean² cancels. The running statistics follow ONNX:
@@ -42,14 +43,17 @@ def normalised_by_batch(
         running: mean and variance before, [channels].
         epsilon: added to the variance.
         momentum: how much of the running statistics stays.
+        training: a boolean scalar; where it is false, the running statistics are taken, and stay. None: true.
     """
     shape, dtype = writer.shape(x), writer.dtype(x)
     over = [dim for dim in range(len(shape)) if dim != 1]
     share = shape[1] / math.prod(shape)
     mean = writer.scale(writer.reduce_sum(x, over, hint="sum"), share, "mean")
+    mean = writer.where(training, mean, writer.cast(running[0], dtype), "taken") if training else mean
     centred = writer.sub(x, per_channel(writer, mean, len(shape)), "centred")
     square = writer.mul(centred, centred, "square")
     variance = writer.scale(writer.reduce_sum(square, over, hint="sum_of_squares"), share, "variance")
+    variance = writer.where(training, variance, writer.cast(running[1], dtype), "taken") if training else variance
     deviation = writer.unary("Sqrt", writer.add(variance, writer.scalar(epsilon, x)), "deviation")
     scale, bias = writer.cast(scale, dtype), writer.cast(bias, dtype)
     slope = per_channel(writer, writer.div(scale, deviation, "slope"), len(shape))

@@ -43,18 +43,20 @@ def dropout(draw: Draw, op: Op) -> tuple[str, ...]:
     given = op.inputs[1] if len(op.inputs) > 1 else ""
     known = emitter.value(given) if given else np.array(0.5, np.float32)
     if known is None:
-        ratio = emitter.cast(given, DType.FLOAT32, "ratio")
-        mask = emitter.each("GreaterOrEqual", "mask", draw.uniform(shape), ratio, dtype=DType.BOOL)
-        one = emitter.scalar(1.0, DType.FLOAT32, "one")
-        factor = emitter.cast(emitter.each("Div", "factor32", one, emitter.each("Sub", "kept", one, ratio)), dtype,
+        ratio = emitter.cast(given, DType.FLOAT64, "ratio")
+        least = emitter.each("Ceil", "ceil", emitter.each("Mul", "all", ratio, emitter.scalar(2.0**32, ratio, "count")))
+        most = emitter.scalar(2.0**32 - 1, ratio, "most")
+        least = emitter.cast(emitter.each("Min", "least", least, most), DType.UINT32, "threshold")
+        one = emitter.scalar(1.0, ratio, "one")
+        factor = emitter.cast(emitter.each("Div", "factor64", one, emitter.each("Sub", "kept", one, ratio)), dtype,
                               "factor")  # fmt: skip
     else:
         share = float(known.item())
         # Of 2^32 numbers those below the threshold are dropped; compared as integers, so that no rounding decides.
         threshold = min(math.ceil(share * 2**32), 2**32 - 1)
         least = emitter.scalar(threshold, DType.UINT32, "threshold")
-        mask = emitter.each("GreaterOrEqual", "mask", draw.bits(shape), least, dtype=DType.BOOL)
         factor = emitter.scalar(1 / (1 - share) if share < 1 else 0.0, dtype, "factor")
+    mask = emitter.each("GreaterOrEqual", "mask", draw.bits(shape), least, dtype=DType.BOOL)
     scaled = emitter.each("Mul", "scaled", x, factor)
     zero = emitter.scalar(0.0, dtype, "zero")
     return (emitter.each("Where", "result", mask, scaled, zero), mask)

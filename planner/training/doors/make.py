@@ -183,7 +183,7 @@ def _built(
         graph, loss=wishes.loss, optimizer=wishes.optimizer, learning_rate=wishes.learning_rate,
         hyper=wishes.hyper or Hyper(), schedule=wishes.schedule, loss_options=options,
         batchnorm=wishes.batchnorm, dropout=wishes.dropout, batch=wishes.batch, output=wishes.output,
-        precision=wishes.precision, parameters=parameters,
+        precision=wishes.precision, switched=True, parameters=parameters,
     )  # fmt: skip
     return step, graph, parameters
 

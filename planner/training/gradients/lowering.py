@@ -34,13 +34,15 @@ class Lowered:
     """Running statistics and what replaces them after the step."""
 
 
-def lower(builder: Builder, ops: tuple[Op, ...], *, batch_statistics: bool) -> Lowered:
+def lower(builder: Builder, ops: tuple[Op, ...], *, batch_statistics: bool, training: str | None = None) -> Lowered:
     """Emit the forward ops of a training step.
 
     Args:
         builder: of the forward graph.
         ops: of the forward graph.
         batch_statistics: whether BatchNormalization normalises by its batch; else by its running statistics.
+        training: a boolean scalar; where it is false, BatchNormalization normalises by its running statistics all the
+            same, and Dropout drops nothing. None: true.
 
     Raises:
         UnsupportedError: forms that cannot be part of a training step, a BatchNormalization of mixed dtypes: all of
@@ -52,7 +54,9 @@ def lower(builder: Builder, ops: tuple[Op, ...], *, batch_statistics: bool) -> L
     for op in ops:
         with builder.scope(op.name):
             try:
-                lower_op(builder, op, batch_statistics=batch_statistics, saved=saved, updates=updates)
+                lower_op(
+                    builder, op, batch_statistics=batch_statistics, saved=saved, updates=updates, training=training
+                )
             except UnsupportedError as error:
                 refusals.add(error.what, error.hint)
                 builder.replay(op)
@@ -67,6 +71,7 @@ def lower_op(
     batch_statistics: bool,
     saved: dict[str, Mapping[str, str]],
     updates: dict[str, str],
+    training: str | None = None,
 ) -> None:
     """Emit one forward op; see ``lower``.
 
@@ -75,11 +80,11 @@ def lower_op(
     """
     match op.op_type if not op.domain else "":
         case "BatchNormalization" if batch_statistics:
-            saved[op.name] = _batch_normalization(builder, op, updates)
+            saved[op.name] = _batch_normalization(builder, op, updates, training)
         case "LayerNormalization":
             saved[op.name] = _layer_normalization(builder, op)
         case "Dropout" if _drops(builder, op):
-            saved[op.name] = _dropout(builder, op)
+            saved[op.name] = _dropout(builder, op, training)
         case "DFT":
             op = _with_axis(builder, op)
             builder.replay(op)
@@ -115,9 +120,13 @@ def _drops(builder: Builder, op: Op) -> bool:
     return bool(mode)
 
 
-def _dropout(builder: Builder, op: Op) -> Mapping[str, str]:
-    """The op with its mask, which its backward reads."""
+def _dropout(builder: Builder, op: Op, training: str | None) -> Mapping[str, str]:
+    """The op with its mask, which its backward reads; with ratio 0 where it does not train."""
     y, mask = [*op.outputs, ""][:2]
+    if training is not None:
+        ratio = op.inputs[1] or builder.scalar(0.5, DType.FLOAT32)
+        ratio = builder.where(training, ratio, builder.scalar(0.0, ratio))
+        op = replace(op, inputs=(op.inputs[0], ratio, op.inputs[2]))
     mask = mask or builder.declare(f"{y}.mask", builder.shape(op.inputs[0]), DType.BOOL)
     builder.replay(replace(op, outputs=(y, mask)))
     return {"mask": mask}
@@ -132,14 +141,14 @@ def _mean(builder: Builder, op: Op, axes: tuple[int, ...], *, keepdims: bool) ->
     builder.define(op.outputs[0], builder.scale(total, 1.0 / count))
 
 
-def _batch_normalization(builder: Builder, op: Op, updates: dict[str, str]) -> Mapping[str, str]:
+def _batch_normalization(builder: Builder, op: Op, updates: dict[str, str], training: str | None) -> Mapping[str, str]:
     """By the batch's own statistics; of several ops with the same running ones each follows the one before it."""
     x, scale, bias, *statistics = op.inputs
     if len({builder.dtype(name) for name in (x, scale, bias, *statistics)}) > 1:
         raise refuse(op, "its inputs are of several dtypes")
     made = normalised_by_batch(
         builder, x, scale, bias, [updates.get(name, name) for name in statistics],
-        epsilon=number(op, "epsilon", 1e-5), momentum=number(op, "momentum", 0.9),
+        epsilon=number(op, "epsilon", 1e-5), momentum=number(op, "momentum", 0.9), training=training,
     )  # fmt: skip
     builder.define(op.outputs[0], made.y)
     for position, (running, following) in enumerate(zip(statistics, made.following, strict=True)):
