@@ -55,9 +55,9 @@ def _parsed(metadata: Mapping[str, str], key: str) -> object:
     return value
 
 
-def of_micro_batch(name: str) -> bool:
-    """Whether a tensor or op is one micro-batch's own (see ``MICRO_BATCHES``)."""
-    return re.search(r"\.micro[1-9]", name) is not None
+def without_micro_batch(name: str) -> str:
+    """The name of a tensor or op without that of the micro-batch whose own it is (see ``MICRO_BATCHES``), if it is."""
+    return re.sub(r"\.micro[1-9][0-9]*", "", name)
 
 
 def names_of(metadata: Mapping[str, str], key: str) -> frozenset[str]:

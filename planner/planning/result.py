@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.artifacts.plan import Plan
 from planner.artifacts.program import Fetch, Segment
-from planner.graph.notes import MICRO_BATCHES, of_micro_batch
+from planner.graph.notes import MICRO_BATCHES, without_micro_batch
 from planner.graph.reading.values import values_of
 from planner.partition.collectives import collectives, counted
 from planner.partition.segments import Partitioned
@@ -69,7 +69,7 @@ def result_of(
 def _micro_batches(notes: Mapping[str, str], plan: Plan) -> MicroBatches | None:
     """What they move; the file's note is not simply believed."""
     count = notes.get(MICRO_BATCHES, "")
-    moved = sum(amount for name, amount in plan.tensor_bytes.items() if of_micro_batch(name))
+    moved = sum(amount for name, amount in plan.tensor_bytes.items() if name != without_micro_batch(name))
     return MicroBatches(int(count), moved, plan.moved_bytes - moved) if re.fullmatch("[0-9]{1,9}", count) else None
 
 

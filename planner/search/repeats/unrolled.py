@@ -22,7 +22,7 @@ import numpy as np
 
 from planner.graph.deliveries import is_delivery
 from planner.graph.model import Graph, Role
-from planner.graph.notes import MICRO_BATCHES
+from planner.graph.notes import MICRO_BATCHES, without_micro_batch
 from planner.graph.repeats import numbered
 from planner.search.effort import FEWEST_COPIES
 from planner.tdl.bind import BoundOp
@@ -46,15 +46,15 @@ def find_copies(graph: Graph, ops: Sequence[BoundOp]) -> Copies:
         ops: its ops with their descriptions.
     """
     weights = _weights(graph, ops)
-    seeds = _seeds(graph, ops, weights)
-    if not seeds:
+    batches, seeds = _batches(graph, ops), _seeds(graph, ops, weights)
+    if not (batches or seeds):
         return Copies({}, {})
-    closure, has_batches = _Closure(graph, ops, weights), MICRO_BATCHES in graph.notes
-    for numbers in seeds:
+    closure = _Closure(graph, ops, weights)
+    for place, numbers in enumerate([*batches, *seeds]):
         if not closure.are_tied(numbers):
             larger = closure.with_tied(numbers)
             tied = [others for others in seeds if larger.are_tied(others) and not closure.are_tied(others)]
-            if not larger.is_contradicted and (has_batches or any(map(larger.are_handed_on, tied))):
+            if not larger.is_contradicted and (place < len(batches) or any(map(larger.are_handed_on, tied))):
                 closure = larger
     return Copies(closure.tied_tensors(), closure.tied_ops())
 
@@ -99,6 +99,14 @@ def _seeds(graph: Graph, ops: Sequence[BoundOp], weights: Mapping[str, str]) -> 
                 weight = name if name in delivered else weights[name]
                 readers.setdefault((weight, slot, _kind(op)), []).append(number)
     return [numbers for numbers in readers.values() if len(numbers) >= FEWEST_COPIES]
+
+
+def _batches(graph: Graph, ops: Sequence[BoundOp]) -> list[list[int]]:
+    """The ops, by number, that are the same of several micro-batches."""
+    found: dict[tuple[str, Hashable], list[int]] = {}
+    for number, op in enumerate(ops if MICRO_BATCHES in graph.notes else ()):
+        found.setdefault((without_micro_batch(op.op.name), _kind(op)), []).append(number)
+    return [numbers for numbers in found.values() if len(numbers) > 1]
 
 
 def _kind(op: BoundOp) -> Hashable:
