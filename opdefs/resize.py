@@ -69,7 +69,8 @@ def scaling(node: NodeView) -> Scaling:
     by_dim = None
     if scales is not None:
         by_dim = tuple(float(scales[order.index(dim)]) if dim in axes else 1.0 for dim in range(rank))
-    cropped = node.attribute("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
+    where = node.attribute("coordinate_transformation_mode", "half_pixel")
+    cropped, shifts = where == "tf_crop_and_resize", where == "tf_half_pixel_for_nn"
     fitted = node.attribute("keep_aspect_ratio_policy", "stretch") != "stretch"
     repeats: list[int] = []
     steps: list[Steps | None] = []
@@ -83,7 +84,7 @@ def scaling(node: NodeView) -> Scaling:
             before, after = node.size(0, dim), node.output_size(dim)
             ratio = Fraction(by_dim[dim]) if by_dim is not None else Fraction(after, before)
             whole = ratio.denominator == 1 and before * ratio == after
-            repeats.append(int(ratio) if whole and (ratio == 1 or _repeats_evenly(node)) else 0)
+            repeats.append(int(ratio) if whole and ((ratio == 1 and not shifts) or _repeats_evenly(node)) else 0)
             if not repeats[-1]:
                 steps[-1] = _steps(node, before, after, ratio)
     return Scaling(tuple(repeats), tuple(steps), by_dim)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final, Literal
 
@@ -14,8 +14,9 @@ from planner.errors import UnsupportedError, UsageError, did_you_mean
 from planner.graph.attributes import axis_of
 from planner.graph.builder import Builder
 from planner.graph.check import check_graph
-from planner.graph.model import DType, Graph, Op, StatePair
+from planner.graph.model import DType, Graph, StatePair
 from planner.graph.notes import TRAINING
+from planner.graph.traits import COPYING, RESHAPES
 from planner.training import rules
 from planner.training.batch.change import samples_of_inputs, with_batch
 from planner.training.gradients.autodiff import backward
@@ -119,6 +120,7 @@ def build_training_graph(
     placed = samples_of_inputs(forward)
     forward = with_dropout(forward, dropout)
     forward = with_precision(forward, precision, candidates)
+    of_inputs = {name: sample_of(forward, name) for name in forward.inputs}
     rule_table = rules.standard()
     forward = expanded(brought_up(forward), candidates, rule_table)
     candidates = tuple(name for name in candidates if name in forward.constants)
@@ -157,7 +159,7 @@ def build_training_graph(
     states.sort(key=lambda pair: order[pair[0]])
     kept = [*states, *following.items()]
     samples: dict[str, Mapping[str, object]] = {
-        **{name: sample_of(forward, name) for name in forward.inputs},
+        **of_inputs,
         **scalar_loss.targets,
         **scalar_loss.own_targets,
         rate: {"value": learning_rate},
@@ -227,27 +229,41 @@ def chosen_output(forward: Graph, loss: str, output: str | None) -> str:
 
 
 def sample_of(forward: Graph, name: str) -> Mapping[str, object]:
-    """How sample data of an input is drawn: indices within the tables that they are looked up in."""
+    """How sample data of an input is drawn: indices within the tables that they are looked up in, labels of a loss of
+    the model's own, or of a one-hot form, within its classes.
+    """
     dtype = forward.tensors[name].dtype
     if dtype.is_float:
         return {"normal": True}
     if dtype is DType.BOOL:
         return {"booleans": True}
-    bounds = [_classes(forward, op, name) for op in forward.consumers[name]]
-    known = [bound for bound in bounds if bound]
-    return {"integers_below": min(known)} if known else {"integers_below": 2, "assumed": True}
+    bounds = [*_bounds(forward, name)]
+    if not bounds:
+        return {"integers_below": 2, "assumed": True}
+    rule: dict[str, object] = {"integers_below": min(below for below, *_ in bounds)}
+    labels = {ignored for _, is_label, ignored in bounds if is_label}
+    if len(labels) == 1:
+        (ignored,) = labels
+        rule |= {"labels": True} if ignored is None else {"labels": True, "ignored": ignored}
+    return rule
 
 
-def _classes(forward: Graph, op: Op, name: str) -> int:
-    """The size of the table that an op looks up in by a tensor, or of the classes that it compares it with; else 0."""
-    tables = {"Gather": 1, "NegativeLogLikelihoodLoss": 1, "SoftmaxCrossEntropyLoss": 1}
-    if tables.get(op.op_type) is not None and op.inputs[1] == name:
-        shape = forward.tensors[op.inputs[0]].shape
-        return shape[axis_of(op, len(shape), 0)] if op.op_type == "Gather" else shape[1]
-    if op.op_type in ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze") and op.inputs[0] == name:
-        return max((_classes(forward, reader, op.outputs[0]) for reader in forward.consumers[op.outputs[0]]), default=0)
-    if op.op_type == "Equal":
-        # A one-hot form is made with all classes; one number is a certain label (padding), and no bound.
-        others = [forward.constants.get(other) for other in op.inputs if other != name]
-        return max((other.size for other in others if other is not None and other.size > 1), default=0)
-    return 0
+def _bounds(forward: Graph, name: str) -> Iterator[tuple[int, bool, object]]:
+    """By op that looks up by a tensor, or compares it with classes: how many there are; whether it is labels; and the
+    label that is ignored.
+    """
+    for op in forward.consumers[name]:
+        slot = op.inputs.index(name)
+        first, other = forward.tensors[op.inputs[0]].shape, forward.constants.get(op.inputs[slot - 1])
+        match op.op_type, slot:
+            case "Gather", 1:
+                yield first[axis_of(op, len(first), 0)], False, None
+            case "NegativeLogLikelihoodLoss" | "SoftmaxCrossEntropyLoss", 1:
+                yield first[1], True, op.attribute("ignore_index")
+            case "OneHot", 0 if (depth := forward.constants.get(op.inputs[1])) is not None:
+                yield int(depth.item()), True, None
+            case "Equal", _ if other is not None and other.size > 1:
+                # A one-hot form is made with all classes; one number is a certain label (padding), and no bound.
+                yield other.size, np.array_equal(other.ravel(), np.arange(other.size)), None
+            case op_type, 0 if op_type in RESHAPES | COPYING:
+                yield from _bounds(forward, op.outputs[0])

@@ -105,10 +105,12 @@ def limits(graph: Graph, eps: Mapping[str, float]) -> dict[str, float]:
             is_small = dtype.is_float and dtype.item_bytes == 1
             own = float(ml_dtypes.finfo(dtype.array_dtype).eps) if is_small else 0.0  # type: ignore[no-untyped-call]
             coarse[name] = max(before, own, _BYTE_EPS if _may_round(op) else 0.0)
-    return {
-        name: max(min(WHOLE_EPS * epsilon, NOISE_ERROR), _OWN_EPS * coarse.get(name, 0.0))
-        for name, epsilon in eps.items()
-    }
+    return {name: max(far_from(epsilon), _OWN_EPS * coarse.get(name, 0.0)) for name, epsilon in eps.items()}
+
+
+def far_from(epsilon: float) -> float:
+    """The error from which on rounding to this epsilon must say why."""
+    return min(WHOLE_EPS * epsilon, NOISE_ERROR)
 
 
 def _may_round(op: Op) -> bool:

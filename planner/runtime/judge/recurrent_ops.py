@@ -64,7 +64,8 @@ def recurrent(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
             made = cell.step(x[place, rows], *state)
             state = [np.where(alive[:, None], new, old) for new, old in zip(made, state, strict=True)]
             y[place[alive], d, rows[alive]] = state[0][alive]
-        last[:, d] = state
+        # Of an empty sequence the stock runtime makes zeros, whatever it starts from.
+        last[:, d] = np.where(lengths[:, None] > 0, state, 0.0)
     return (y, last[0], last[1])[: 3 if op.op_type == "LSTM" else 2]
 
 

@@ -19,22 +19,27 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from onnx import TensorProto, helper, reference
 
+from planner.errors import ModelError
 from planner.graph.model import Attribute, DType, Graph, Op, TensorAttribute
 from planner.graph.protos import elem_type_of, op_to_node
 from planner.graph.reading.undescribed import qualified
-from planner.graph.traits import RANDOM
+from planner.graph.traits import RANDOM, named
 from planner.runtime.judge.casts import EIGHT_BITS, cast_to_eight_bits
+from planner.runtime.judge.compare import largest
+from planner.runtime.judge.far import far_from
 from planner.runtime.judge.foreign import ForeignOp
 from planner.runtime.judge.kernel_arguments import OtherFormError
 from planner.runtime.judge.precision import own_eps
 from planner.runtime.judge.reference_microsoft import microsoft_kernel
 from planner.runtime.judge.reference_ops import KERNELS
-from planner.runtime.judge.rounding import Rounding
+from planner.runtime.judge.rounding import Rounding, sum_of
 from planner.runtime.judge.whole import passed_on, require_constants
 
 _FLOATS: Final = frozenset(elem_type_of(dtype) for dtype in DType if dtype.is_float)
 _DTYPE_ATTRIBUTES: Final = frozenset({"to", "dtype", "output_dtype"})
 
+_STEPPED: Final = named("Ceil Floor Hardmax Mod Round Shrink Sign ThresholdedRelu")
+"""Ops whose results jump where an operand is rounded."""
 _REFERENCE_DOMAINS: Final = frozenset({"", "ai.onnx.ml"})
 """Those that ONNX's reference evaluator has."""
 
@@ -49,6 +54,8 @@ _PRODUCTS_PER_ELEMENT: Final = 16
 
 ForeignReference: TypeAlias = Callable[..., Any]
 """From the op and its inputs, floating-point ones in float64, to its output or a tuple of its outputs."""
+
+_Look: TypeAlias = Callable[[int, Sequence[np.ndarray | None], Sequence[np.ndarray]], None]
 
 
 class NoReferenceError(Exception):
@@ -99,6 +106,7 @@ class Reference:
         self._references = dict(references or {})
         self._libraries = tuple(libraries)
         self._foreign_ops: dict[int, ForeignOp] = {}
+        self._overflowing = _overflowing(graph)
         self._by_runtime = {number: "" for number, op in enumerate(graph.ops) if self._is_for_runtime(op)}
         """By number of an op that is not evaluated in float64: why the evaluator could not; "" if nobody asked it."""
 
@@ -108,12 +116,15 @@ class Reference:
         foreign = {(self._ops[number].domain, self._ops[number].op_type) for number in self._by_runtime}
         return tuple(sorted(qualified(*key) for key in foreign - self._references.keys()))
 
-    def step(self, values: Mapping[str, np.ndarray], rounding: Rounding | None = None) -> dict[str, np.ndarray]:
+    def step(
+        self, values: Mapping[str, np.ndarray], rounding: Rounding | None = None, looked: _Look | None = None
+    ) -> dict[str, np.ndarray]:
         """All outputs of one step, in float64 where the model has floating point.
 
         Args:
             values: of every input, data and state, in any precision.
             rounding: with it, what ops make is rounded at random to the model's own precision.
+            looked: called with each op's number, operands and results.
 
         Raises:
             NoReferenceError: an op cannot be evaluated in float64.
@@ -124,9 +135,13 @@ class Reference:
             for number, op in enumerate(self._ops):
                 given = [arrays[name] if name else None for name in op.inputs]
                 made = self._evaluate(number, op, given)
+                if looked is not None:
+                    looked(number, given, made)
                 for name, array in zip(op.outputs, made, strict=False):
                     if name:
                         self._check(op, name, array)
+                        if name in self._overflowing:
+                            array = _overflowed(array, self._graph.tensors[name].dtype)
                         if rounding is not None:
                             array = rounding.of(op.op_type, array, own_eps(self._graph, name), given)
                         arrays[name] = array
@@ -135,6 +150,41 @@ class Reference:
                 for name in self._last_use.get(number, ()):
                     arrays.pop(name, None)
         return {name: outputs[name] for name in self._graph.outputs}
+
+    def check_ops(self, values: Mapping[str, np.ndarray]) -> None:
+        """Holds each op's results against the stock runtime's of that op alone.
+
+        Raises:
+            ModelError: an op of which they disagree.
+            NoReferenceError: an op cannot be evaluated in float64.
+        """
+        self.step(values, looked=self._check_op)
+
+    def _check_op(self, number: int, given: Sequence[np.ndarray | None], made: Sequence[np.ndarray]) -> None:
+        op = self._graph.ops[number]
+        if op.op_type in _STEPPED or (number in self._by_runtime and (op.domain, op.op_type) not in self._references):
+            return
+        known = {name: array for name, array in zip(op.inputs, given, strict=True) if array is not None}
+        try:
+            alone = dict(
+                zip(filter(None, op.outputs), ForeignOp(self._graph, op, self._libraries).run(known), strict=True)
+            )
+        except Exception:  # noqa: BLE001 -- what the runtime does not compute alone is compared as part of the whole
+            return
+        floats = [array for array in known.values() if array.dtype == np.float64]
+        for name, array in zip(op.outputs, made, strict=False):
+            if not name or array.dtype != np.float64:
+                continue
+            # A sum, or a difference, is off by its operands' epsilons.
+            scale = max(largest(array), sum_of(op.op_type, array, floats)[1], *map(largest, floats)) or 1.0
+            error, limit = largest(_wide(alone[name]) - array) / scale, far_from(own_eps(self._graph, name))
+            if error > limit:
+                raise ModelError(
+                    f"the stock runtime and the float64 reference disagree, so that nothing can be verified: op "
+                    f"{op.name!r} ({qualified(op.domain, op.op_type)}) makes {name!r} otherwise",
+                    facts=(f"{error:.2e} of the largest element apart, of the same operands (limit {limit:.2e})",),
+                    hint="it is a bug of tofu or of the runtime; please report it with the model",
+                )
 
     def _evaluate(self, number: int, op: Op, inputs: Sequence[np.ndarray | None]) -> Sequence[np.ndarray]:
         if op.op_type in ("Cast", "CastLike") and not op.domain:
@@ -160,10 +210,12 @@ class Reference:
         feeds = {name: array for name, array in zip(op.inputs, inputs, strict=True) if array is not None}
         if number not in self._evaluators:
             self._evaluators[number] = self._evaluator(op, feeds)
-        results = [np.asarray(result) for result in self._evaluators[number].run(None, feeds)]
-        for name, array in zip([name for name in op.outputs if name], results, strict=False):
-            self._check(op, name, array)
-        return results
+        results = iter(self._evaluators[number].run(None, feeds))
+        made = [np.asarray(next(results)) if name else np.empty(0) for name in op.outputs]
+        for name, array in zip(op.outputs, made, strict=True):
+            if name:
+                self._check(op, name, array)
+        return made
 
     def _foreign(self, number: int, op: Op, inputs: Sequence[np.ndarray | None]) -> Sequence[np.ndarray]:
         """By the function that is given for it, else by the runtime in the op's own precision."""
@@ -187,10 +239,18 @@ class Reference:
     def _is_for_runtime(self, op: Op) -> bool:
         """Whether neither NumPy nor ONNX's evaluator is asked, but the runtime, or the function given for the op.
 
-        An operator of others, but those of ONNX Runtime that NumPy has here; graphs inside; places that it chooses.
+        An operator of others, but those of ONNX Runtime that NumPy has here; graphs inside; places and an order that it
+        chooses; results of nothing (a mean of no elements).
         """
+        given = [self._graph.tensors[name] for name in op.inputs if name]
+        if any(tensor.dtype.is_float for tensor in given) and not any(
+            tensor.elements for tensor in given if tensor.dtype.is_float
+        ):
+            return True
         if op.domain not in _REFERENCE_DOMAINS:
             return (op.domain, op.op_type) in self._references or microsoft_kernel(op) is None
+        if not op.domain and op.op_type == "TopK" and not op.attribute("sorted", 1):
+            return True
         # They read at places that the runtime computes in its own precision and rounds: in float64 another element
         # would be the nearest. And ONNX's reference evaluator differs in modes of each of them.
         return op.has_graphs or (not op.domain and op.op_type in ("GridSample", "Resize", "RoiAlign", "Upsample"))
@@ -241,6 +301,20 @@ def _products(graph: Graph, op: Op) -> int:
         case "Gemm":
             return graph.tensors[op.outputs[0]].elements * shapes[0][0 if op.attribute("transA", 0) else 1]
     return 0
+
+
+def _overflowing(graph: Graph) -> frozenset[str]:
+    """The tensors by whose being finite the model decides, as a dynamic loss scale does: all before IsInf and IsNaN."""
+    found: set[str] = set()
+    for op in reversed(graph.ops):
+        if op.op_type in ("IsInf", "IsNaN") or not found.isdisjoint(op.outputs):
+            found.update(name for name in op.inputs if name and graph.tensors[name].dtype.is_float)
+    return frozenset(found)
+
+
+def _overflowed(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """The same, infinite where it is beyond a dtype."""
+    return np.where(np.isinf(array.astype(dtype.array_dtype)), np.copysign(np.inf, array), array)
 
 
 def _last_uses(graph: Graph) -> dict[int, tuple[str, ...]]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from planner.graph.attributes import integer, number
 from planner.graph.model import Op
-from planner.runtime.judge.kernel_arguments import Arrays, given, maybe
+from planner.runtime.judge.kernel_arguments import Arrays, OtherFormError, given, maybe
 
 _FILTER = -10000.0
 """What ONNX Runtime adds to the scores of keys that a mask leaves out, unless it is told otherwise."""
@@ -78,7 +78,10 @@ def turned(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, *, interleaved: 
 
 
 def rotary_embedding(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    """Angles by the position of each element, or by that of the first, from which the others count."""
+    """Angles by the position of each element, or by that of the first, from which the others count.
+
+    ONNX Runtime's kernel takes no notice of ``scale``.
+    """
     x, positions, cosine, sine = (given(inputs, position) for position in range(4))
     size = 2 * cosine.shape[1]
     heads = x.shape[1] if x.ndim == 4 else integer(op, "num_heads", 0) or x.shape[2] // size
@@ -86,17 +89,23 @@ def rotary_embedding(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     if positions.ndim == 1:
         positions = np.broadcast_to(positions[0] + np.arange(split.shape[2]), (split.shape[0], split.shape[2]))
     interleaved = bool(integer(op, "interleaved", 0))
-    made = number(op, "scale", 1.0) * turned(split, cosine[positions], sine[positions], interleaved=interleaved)
+    made = turned(split, cosine[positions], sine[positions], interleaved=interleaved)
     return (made if x.ndim == 4 else side_by_side(made),)
 
 
 def group_query_attention(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    """Sample by sample, for each has its own number of past positions."""
+    """Sample by sample, for each has its own number of past positions.
+
+    Raises:
+        OtherFormError: a window, and padding behind a prompt, of which each of ONNX Runtime's kernels has its own.
+    """
     heads, keys = integer(op, "num_heads", 0), integer(op, "kv_num_heads", 0)
     q, k, v = (by_head(given(inputs, slot), of) for slot, of in ((0, heads), (1, keys), (2, keys)))
     lengths, total = given(inputs, 5).reshape(-1), int(given(inputs, 6).item())
     pasts, positions = (maybe(inputs, 3), maybe(inputs, 4)), q.shape[2]
     starts = np.zeros_like(lengths) if positions == total else lengths + 1 - positions
+    if integer(op, "local_window_size", -1) > 0 and (starts + positions > lengths + 1).any():
+        raise OtherFormError("a window, and samples shorter than the prompt")
     if integer(op, "do_rotary", 0):
         stated = maybe(inputs, 9)
         where = starts[:, None] + np.arange(positions) if stated is None else stated
@@ -114,15 +123,16 @@ def group_query_attention(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
             cache[sample, :, start : start + positions] = new[sample]
         caches.append(cache)
     made = np.empty_like(q)
-    for sample, start in enumerate(starts):
-        made[sample] = _grouped_sample(op, q[sample], caches[0][sample], caches[1][sample], int(start), inputs, sample)
+    for sample, (start, last) in enumerate(zip(starts, lengths, strict=True)):
+        cached = [cache[sample] for cache in caches]
+        made[sample] = _grouped_sample(op, q[sample], *cached, int(start), int(last), inputs, sample)
     return side_by_side(made), caches[0], caches[1]
 
 
 def _grouped_sample(
-    op: Op, q: np.ndarray, k: np.ndarray, v: np.ndarray, start: int, inputs: Arrays, sample: int
+    op: Op, q: np.ndarray, k: np.ndarray, v: np.ndarray, start: int, last: int, inputs: Arrays, sample: int
 ) -> np.ndarray:
-    """What the queries of one sample, [heads, positions, size], have of its keys and values."""
+    """What the queries of one sample, [heads, positions, size], have of its keys and values up to its last one."""
     heads, positions, size = q.shape
     k, v = (np.repeat(cache[:, : start + positions], heads // len(cache), axis=0) for cache in (k, v))
     scores = scale_of(op, size) * (q @ k.swapaxes(-1, -2))
@@ -133,7 +143,7 @@ def _grouped_sample(
     if added is not None:
         scores = scores + added[min(sample, len(added) - 1), :, :, : start + positions]
     own, key = start + np.arange(positions)[:, None], np.arange(start + positions)
-    seen = key <= own
+    seen = key <= np.minimum(own, last)
     if isinstance(window, int) and window > 0:
         seen &= key > own - window
     scores = np.where(seen, scores, -np.inf)

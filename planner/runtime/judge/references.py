@@ -46,6 +46,7 @@ class Judge:
         self.graph = graph
         self._suspicious_from = limits(graph, self.eps)
         self._known_far: set[str] = set()
+        self._has_checked_ops = False
         self._is_random = any(op.op_type in RANDOM for op in graph.ops)
         self.no_reference = ""
         """Why there is no float64 reference; "" if there is one."""
@@ -81,9 +82,17 @@ class Judge:
             step: its number.
             split: all outputs, as the workers made them.
             values: of every input, as they were before the step.
+
+        Raises:
+            ModelError: of an op, the runtime and the reference make different things.
         """
         right, exact = self.whole.step(values), self.exact(values)
         before = {pair.following: values[pair.current] for pair in self.graph.state}
+        if self._reference is not None and exact is not None and not self._has_checked_ops:
+            off = (errors(right[name], exact[name])[0] > limit for name, limit in self._suspicious_from.items())
+            self._has_checked_ops = any(off)
+            if self._has_checked_ops:
+                self._reference.check_ops(values)
         far = () if exact is None else self._far(values, right, exact, before)
         if far:
             assert exact is not None, "it was compared with"

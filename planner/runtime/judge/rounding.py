@@ -73,13 +73,13 @@ class Rounding:
         drawn = 2 * self._rng.random(array.shape) - 1
         rounded = array * (1 + eps * drawn)
         if self._has_partial_sums and op_type in SUMS and array.size:
-            terms, size = _sum(op_type, array, operands)
+            terms, size = sum_of(op_type, array, operands)
             typical = np.hypot(_rms(array), size)
             rounded += max(_PARTIAL_SUMS, np.sqrt(terms)) * eps * typical * drawn
         return np.asarray(rounded)
 
 
-def _sum(op_type: str, array: np.ndarray, operands: Sequence[np.ndarray | None]) -> tuple[float, float]:
+def sum_of(op_type: str, array: np.ndarray, operands: Sequence[np.ndarray | None]) -> tuple[float, float]:
     """How many terms a result of an op sums up, and what such sums come to if their signs are random."""
     given = [operand for operand in operands if operand is not None and operand.dtype == np.float64 and operand.size]
     if (op_type in CONVOLUTIONS or op_type in MATRIX_PRODUCTS) and len(given) >= 2:

@@ -19,6 +19,9 @@ from planner.graph.protos import numpy_dtype
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 from planner.training.rules.bands import Band, along
 
+_HALF_WAY = 1e-6
+"""A place so near the middle of two elements counts as there (ONNX Runtime, measured)."""
+
 
 def interpolation(
     size: int,
@@ -33,7 +36,9 @@ def interpolation(
     antialias: bool = False,
     region: tuple[float, float] = (0.0, 1.0),
 ) -> Band:
-    """The matrix [made, size] of ONNX Resize along one dim, in float64 (ONNX operator Resize, its reference formulas).
+    """The matrix [made, size] of ONNX Resize along one dim (ONNX operator Resize, its reference formulas).
+
+    Places are in float32 and in ONNX Runtime's order, so that the nearest element is the one that it reads.
 
     Args:
         size: of the input.
@@ -50,26 +55,26 @@ def interpolation(
     Raises:
         ValueError: a coordinate transformation that there is not.
     """
-    out = np.arange(made, dtype=np.float64)
+    out, half, last = np.arange(made, dtype=np.float32), np.float32(0.5), np.float32(size - 1)
+    ratio, start, end = np.float32(scale), *np.float32(region)
     match coordinates:
         case "asymmetric":
-            at = out / scale
-        case "half_pixel":
-            at = (out + 0.5) / scale - 0.5
-        case "pytorch_half_pixel":
-            at = (out + 0.5) / scale - 0.5 if made > 1 else np.zeros(made)
+            at = out / ratio
+        case "pytorch_half_pixel" if made == 1:
+            at = 0 * out
+        case "half_pixel" | "pytorch_half_pixel":
+            at = (out + half) / ratio - half
         case "align_corners":
-            at = out * (size - 1) / (made - 1) if made > 1 else np.zeros(made)
+            at = out * last / np.float32(made - 1) if made > 1 else 0 * out
         case "tf_half_pixel_for_nn":
-            at = (out + 0.5) / scale
+            at = (out + half) / ratio
         case "half_pixel_symmetric":
-            adjustment = made / (scale * size)
-            center = size / 2
-            at = center * (1 - adjustment) + (out + 0.5) / scale - 0.5
+            before = np.float32(size / 2) * (1 - np.float32(made) / (ratio * np.float32(size)))
+            at = (float(before) + (out + 0.5).astype(float) / float(ratio) - 0.5).astype(np.float32)
+        case "tf_crop_and_resize" if made > 1:
+            at = start * last + out * (end - start) * last / np.float32(made - 1)
         case "tf_crop_and_resize":
-            start, end = region
-            along = out / (made - 1) if made > 1 else np.full(made, 0.5)
-            at = (start + along * (end - start)) * (size - 1)
+            at = np.float32([0.5 * float(start + end) * float(last)])
         case _:
             raise ValueError(coordinates)
     places, weights = _taps(at, size, scale if antialias else 1.0, mode, rounding, cubic, exclude=exclude)
@@ -90,15 +95,15 @@ def _taps(
         Elements and weights, [places, taps].
     """
     if mode == "nearest":
-        match rounding:
-            case "round_prefer_floor":
-                nearest = np.ceil(at - 0.5)
-            case "round_prefer_ceil":
-                nearest = np.floor(at + 0.5)
-            case "floor":
-                nearest = np.floor(at)
-            case _:
-                nearest = np.ceil(at)
+        below, past = np.floor(at), at - np.floor(at)
+        is_half = np.abs(past - 0.5) < _HALF_WAY
+        is_up = {
+            "floor": np.zeros_like(is_half),
+            "ceil": past > 0,
+            "round_prefer_floor": (past > 0.5) & ~is_half,
+            "round_prefer_ceil": (past > 0.5) | is_half,
+        }
+        nearest = below + is_up[rounding]
         return np.clip(nearest, 0, size - 1).astype(np.int64)[:, None], np.ones((len(at), 1))
     first = np.floor(at)
     ratio = at - first
@@ -154,8 +159,11 @@ def resize(context: Backward) -> Contributions:
         for axis, start, end in zip(axes, bounds, bounds[len(axes) :], strict=False):
             regions[axis] = (start, end)
     dx = context.dy
+    if x_shape == y_shape:
+        return [dx]  # ONNX Runtime copies it, whatever is stated
+    shifts = coordinates == "tf_half_pixel_for_nn" and text(op, "mode", "nearest") == "nearest"
     for dim, (size, made, scale) in enumerate(zip(x_shape, y_shape, scales, strict=True)):
-        if size == made and scale == 1.0 and regions[dim] == (0.0, 1.0):
+        if size == made and scale == 1.0 and regions[dim] == (0.0, 1.0) and not shifts:
             continue
         matrix = interpolation(
             size,

@@ -1,7 +1,7 @@
 """ONNX Runtime's own attentions as weighted sums along keys, and a decoder's cache position by position.
 
-What the runtime does is measured: a position of a cache behind a sample's last is 0, and a sample's prompt begins at
-the first position whatever its length is.
+What the runtime does is measured: a position of a cache behind a sample's last is 0, a sample's prompt begins at the
+first position whatever its length is, and no query of a prompt sees a key behind its sample's length.
 """
 
 from __future__ import annotations
@@ -122,7 +122,8 @@ def group_query_attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
         added = in_groups(emitter, _longer(emitter, op.inputs[10], 3, step.rows, "added"), groups, "added.groups")
         scores = emitter.each("Add", "biased", scores, added)
     scores = where_seen(emitter, scores, _seen(emitter, op, step, groups))
-    y = weighted_sum(emitter, scores, v, sink=_sink(emitter, op, scores, groups))
+    may_see_none = integer(op, "local_window_size", -1) > 0 and _is_in_blocks(emitter, op)
+    y = weighted_sum(emitter, scores, v, sink=_sink(emitter, op, scores, groups), may_see_none=may_see_none)
     caches = (
         name if name in emitter.tensors
         else emitter.one("Identity", (name,), emitter.shape(name), emitter.dtype(name), hint=f"{part}.out")
@@ -175,16 +176,29 @@ def _columns(emitter: Emitter, step: _Step, part: str, *after: int) -> str:
 
 
 def _seen(emitter: Emitter, op: Op, step: _Step, groups: int) -> list[str]:
-    """Which keys a query sees: none behind its own, and those of its window."""
+    """Which keys a query sees: none behind its own or its sample's last, and those of its window."""
     rows, columns = _rows(emitter, step, "rows"), _columns(emitter, step, "columns")
-    masks = [emitter.each("GreaterOrEqual", "is_past", rows, columns, dtype=DType.BOOL)]
+    last = rows
+    if step.is_prompt or not step.starts:
+        lengths = emitter.reshape(op.inputs[5], (emitter.shape(op.inputs[5])[0], 1, 1, 1), "lengths.prompt")
+        last = emitter.each("Min", "rows.last", rows, lengths)
+    masks = [emitter.each("GreaterOrEqual", "is_past", last, columns, dtype=DType.BOOL)]
     window = integer(op, "local_window_size", -1)
+    # Of a query behind the length, one of the runtime's two kernels has the window before the query, one before its
+    # sample's last key.
+    rows = rows if _is_in_blocks(emitter, op) else last
     if window > 0:
         size = emitter.scalar(window, step.dtype, "window")
         first = emitter.each("Sub", "rows.left", rows, size)
         masks.append(emitter.each("Less", "is_near", first, columns, dtype=DType.BOOL))
     # One head of them all: the groups' dim is beside it.
     return [in_groups(emitter, mask, groups, f"{mask.removeprefix(emitter.prefix)}.groups") for mask in masks]
+
+
+def _is_in_blocks(emitter: Emitter, op: Op) -> bool:
+    """Whether ONNX Runtime takes its kernel in blocks (flash attention), of 32 bits and a plain softmax."""
+    is_bent = number(op, "softcap", 0.0) or integer(op, "smooth_softmax", 0) or op.has_input(11)
+    return emitter.dtype(op.inputs[0]) is DType.FLOAT32 and not is_bent
 
 
 def _sink(emitter: Emitter, op: Op, scores: str, groups: int) -> str:
