@@ -164,6 +164,24 @@ def test_resize_of_older_opsets(opset, mode, coordinates, by):
     check_against_runtime(older_model(opset, values, "Resize", operands, **attributes), w)
 
 
+@pytest.mark.parametrize(
+    ("scale", "coordinates", "rounding"),
+    [
+        (2.4, "asymmetric", "floor"),  # as PyTorch exports interpolate(scale_factor=2.4)
+        (2.4, "asymmetric", "round_prefer_ceil"),
+        (0.6, "asymmetric", "ceil"),
+        (1.3, "half_pixel", "floor"),
+        (0.7, "half_pixel_symmetric", "round_prefer_floor"),
+        (1.05, "tf_half_pixel_for_nn", "ceil"),  # copied, for no dim changes its size
+    ],
+)
+def test_the_nearest_element_by_a_scale_of_32_bits(scale, coordinates, rounding):
+    w = random((1, 1, 14, 3)).astype(np.float32)
+    stated = {"mode": "nearest", "coordinate_transformation_mode": coordinates, "nearest_mode": rounding}
+    values = {"w": w, "none": np.zeros(0, np.float32), "s": np.array([1, 1, scale, 1], np.float32)}
+    check_against_runtime(older_model(19, values, "Resize", ["none", "s"], **stated), w)
+
+
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 @pytest.mark.parametrize(("op_type", "opset"), [("Upsample", 9), ("Resize", 10)])
 def test_before_coordinates_could_be_chosen(op_type, opset, mode):

@@ -9,6 +9,7 @@ from onnx import helper
 from drawn import random
 from planner.errors import UnsupportedError, UsageError
 from planner.graph.to_onnx import to_model
+from planner.runtime.values.state import check_inputs
 from planner.training.build import build_training_graph
 from planner.training.update.losses import LossOptions
 
@@ -102,3 +103,49 @@ def test_refused(forward_model):
     with pytest.raises(UsageError, match="no output 'Y'") as raised:
         build_training_graph(forward, loss="output:Y", **settings)
     assert raised.value.hint == "did you mean 'y'?"
+
+
+OWN_LOSSES = {
+    "its own loss": ([node("SoftmaxCrossEntropyLoss", ["y", "t"], ["l"], ignore_index=-100)], -100),
+    "of probabilities": (
+        [node("LogSoftmax", ["y"], ["p"], axis=1), node("NegativeLogLikelihoodLoss", ["p", "t"], ["l"])], None
+    ),
+    "one-hot": (
+        [node("Cast", ["t"], ["i"], to=6), node("OneHot", ["i", "depth", "bits"], ["o"]), node("LogSoftmax", ["y"], ["p"]),
+         node("Mul", ["o", "p"], ["q"]), node("ReduceSum", ["q"], ["l"], keepdims=0)], None
+    ),
+    "compared": (
+        [node("Unsqueeze", ["t", "last"], ["i"]), node("Equal", ["classes", "i"], ["e"]), node("Cast", ["e"], ["o"], to=11),
+         node("Softmax", ["y"], ["p"]), node("Sub", ["o", "p"], ["q"]), node("ReduceSumSquare", ["q"], ["l"], keepdims=0)],
+        None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("nodes", "ignored"), OWN_LOSSES.values(), ids=OWN_LOSSES)
+def test_labels_of_a_loss_of_the_models_own_are_its_classes(nodes, ignored, forward_model):
+    """What picks no class would train nothing: it is refused with its input, its value and the range, before a step."""
+    constants = {
+        "depth": np.array(5), "bits": np.array([0.0, 1.0]), "last": np.array([1]), "classes": np.arange(5)
+    }  # fmt: skip
+    read = {name for one in nodes for name in one.input}
+    forward = forward_model(
+        [node("MatMul", ["x", "w"], ["y"]), *nodes], {"w": random((4, 5), 1)},
+        {"x": random((6, 4), 2), "t": np.arange(6) % 5}, {name: constants[name] for name in constants if name in read},
+        ("l",),
+    )  # fmt: skip
+    step = build_training_graph(
+        forward.graph(), loss="output:l", optimizer="sgd", learning_rate=0.1, parameters=forward.trained()
+    )
+    good = {"t": np.array([0, 4, 1, 2, 3, 0])}
+    assert check_inputs(step, good, source="data").keys() == good.keys()
+    for label in (5, -1, -100, 1 << 40):
+        given = {"t": np.array([0, 4, 1, 2, 3, label])}
+        if label == ignored:
+            assert check_inputs(step, given, source="data")
+            continue
+        beside = "" if ignored is None else f" and the ignored {ignored}"
+        with pytest.raises(UsageError, match="does not fit the model") as caught:
+            check_inputs(step, given, source="data")
+        fault = f"t: 1 of 6 labels are no class, the first of them {label}: classes are 0 to 4{beside}"
+        assert caught.value.facts == (fault,)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from onnx import helper
-from onnx.reference import ReferenceEvaluator
+from onnx import helper, numpy_helper
 
+import stock_runtime
 from drawn import random
 from fast_suite import examples
 from planner.training.rules.linear_maps import interpolation
@@ -188,41 +188,46 @@ def test_einsum(equation, shapes, check_gradients, forward_model):
     check_gradients(forward_model([node("Einsum", [*parameters], ["y"], equation=equation)], parameters))
 
 
-MODES = ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric"]
+MODES = [
+    "half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric", "tf_crop_and_resize"
+]  # fmt: skip
 
 
-@examples(60)
+@examples(80)
 @given(
-    size=st.integers(1, 6),
-    made=st.integers(1, 9),
-    mode=st.sampled_from(["nearest", "linear", "cubic"]),
+    size=st.integers(1, 30),
+    by=st.one_of(st.integers(1, 40), st.integers(2, 30).map(lambda tenths: np.float32(tenths / 10))),
+    mode=st.sampled_from(["nearest", "nearest", "linear", "cubic"]),
     coordinates=st.sampled_from(MODES),
     rounding=st.sampled_from(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]),
     exclude=st.booleans(),
+    region=st.sampled_from([(0.0, 1.0), (0.25, 0.75), (-0.2, 1.2), (0.1, 0.6)]),
 )
-def test_interpolation_is_onnx(size, made, mode, coordinates, rounding, exclude):
-    if mode != "cubic":
-        exclude = False
-    # For a single element the reference takes -0.5, where the operator's text says 0.
-    assume(made > 1 or coordinates != "pytorch_half_pixel")
+def test_interpolation_is_the_runtimes(size, by, mode, coordinates, rounding, exclude, region):
+    """Each output asks for each input: where ONNX Runtime reads, the gradient goes, to the last bit of a scale."""
+    exclude = exclude and mode == "cubic"
+    is_scale, crops = isinstance(by, np.float32), coordinates == "tf_crop_and_resize"
+    made = int(size * by * (np.float32(region[1]) - np.float32(region[0]) if crops else 1)) if is_scale else by
+    assume(made > 0)
     attributes = {"mode": mode, "coordinate_transformation_mode": coordinates, "axes": [1]}
-    if mode == "nearest":
-        attributes["nearest_mode"] = rounding
-    if mode == "cubic":
-        attributes["exclude_outside"] = int(exclude)
+    attributes |= {"nearest_mode": rounding} if mode == "nearest" else {"exclude_outside": int(exclude)}
+    known = {"s": np.array([by], np.float32 if is_scale else np.int64), "r": np.array(region, np.float32)}
+    operands = ["x", "r" if crops else "", *(["s"] if is_scale else ["", "s"])]
     proto = helper.make_model(
         helper.make_graph(
-            [node("Resize", ["x", "", "", "s"], ["y"], **attributes)], "g",
-            [helper.make_tensor_value_info("x", 11, [size, size]), helper.make_tensor_value_info("s", 7, [1])],
-            [helper.make_tensor_value_info("y", 11, None)],
-        ), opset_imports=[helper.make_opsetid("", 21)], ir_version=10,
+            [node("Resize", operands, ["y"], **attributes)], "g",
+            [helper.make_tensor_value_info("x", 1, [size, size])], [helper.make_tensor_value_info("y", 1, None)],
+            [numpy_helper.from_array(value, name) for name, value in known.items()],
+        ), opset_imports=[helper.make_opsetid("", 19)], ir_version=9,
     )  # fmt: skip
-    expected = ReferenceEvaluator(proto).run(None, {"x": np.eye(size), "s": ints(made)})[0].T
-    found = interpolation(size, made, made / size, mode=mode, coordinates=coordinates, rounding=rounding,
-                          cubic=-0.75, exclude=exclude)  # fmt: skip
-    found = written_out(found)
-    if not np.isnan(expected).any():
-        np.testing.assert_allclose(found, expected, atol=1e-5)  # the reference counts in float32
+    expected = stock_runtime.run(proto, {"x": np.eye(size, dtype=np.float32)})["y"].T
+    made = len(expected)
+    assume(made != size)  # it is copied then
+    scale = float(by) if is_scale else made / size
+    bounds = tuple(float(np.float32(bound)) for bound in region) if crops else (0.0, 1.0)
+    found = interpolation(size, made, scale, mode=mode, coordinates=coordinates, rounding=rounding, cubic=-0.75,
+                          exclude=exclude, region=bounds)  # fmt: skip
+    np.testing.assert_allclose(written_out(found), expected, atol=0 if mode == "nearest" else 5e-5)
 
 
 @pytest.mark.parametrize(

@@ -124,3 +124,18 @@ def test_a_step_in_16_bits_is_run_and_verified(network, precision, scale, tmp_pa
         losses.append(result.losses)
     np.testing.assert_allclose(*losses, rtol=2e-3)
     assert losses[0][-1] < losses[0][0]
+
+
+def test_a_step_that_overflows_is_left_out_and_verified(tmp_path, forward_model):
+    """With the first scale, 2^16, gradients of large data are beyond float16: the reference takes the same side."""
+    parameters = {"w": random((6, 5), 1), "b": random((5,), 2)}
+    forward = forward_model([node("Gemm", ["x", "w", "b"], ["y"])], parameters, {"x": random((8, 6), 3)})
+    onnx.save(forward.model(), tmp_path / "m.onnx")
+    api.grad(tmp_path / "m.onnx", loss="softmax_cross_entropy", optimizer="sgd", lr=0.01, precision="float16",
+             loss_scale="dynamic", output=tmp_path / "t.onnx")  # fmt: skip
+    api.plan(tmp_path / "t.onnx", gpus=2, out=tmp_path / "plan")
+    x = (40 * random((8, 6), 3)).astype(read_model(tmp_path / "t.onnx").tensors["x"].dtype.array_dtype)
+    ran = api.run(tmp_path / "plan", inputs={"x": x, "labels": np.arange(8) % 5}, verify=True)
+    assert ran.verified, ran.difference()
+    np.testing.assert_array_equal(ran.results["w.next"], parameters["w"].astype(np.float32))
+    assert ran.results["loss_scale.next"] == 2.0**15

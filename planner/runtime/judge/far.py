@@ -104,7 +104,7 @@ def limits(graph: Graph, eps: Mapping[str, float]) -> dict[str, float]:
             dtype = graph.tensors[name].dtype
             is_small = dtype.is_float and dtype.item_bytes == 1
             own = float(ml_dtypes.finfo(dtype.array_dtype).eps) if is_small else 0.0  # type: ignore[no-untyped-call]
-            coarse[name] = max(before, own, _BYTE_EPS if _may_round(op) else 0.0)
+            coarse[name] = max(before, own, _BYTE_EPS if may_round(op) else 0.0)
     return {name: max(far_from(epsilon), _OWN_EPS * coarse.get(name, 0.0)) for name, epsilon in eps.items()}
 
 
@@ -113,6 +113,7 @@ def far_from(epsilon: float) -> float:
     return min(WHOLE_EPS * epsilon, NOISE_ERROR)
 
 
-def _may_round(op: Op) -> bool:
+def may_round(op: Op) -> bool:
+    """Whether an op says that its operands may be rounded to bytes."""
     level = op.attribute("accuracy_level", 0)
     return isinstance(level, int) and level >= _MAY_ROUND

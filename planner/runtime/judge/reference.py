@@ -26,7 +26,7 @@ from planner.graph.reading.undescribed import qualified
 from planner.graph.traits import RANDOM, named
 from planner.runtime.judge.casts import EIGHT_BITS, cast_to_eight_bits
 from planner.runtime.judge.compare import largest
-from planner.runtime.judge.far import far_from
+from planner.runtime.judge.far import far_from, may_round
 from planner.runtime.judge.foreign import ForeignOp
 from planner.runtime.judge.kernel_arguments import OtherFormError
 from planner.runtime.judge.precision import own_eps
@@ -54,8 +54,6 @@ _PRODUCTS_PER_ELEMENT: Final = 16
 
 ForeignReference: TypeAlias = Callable[..., Any]
 """From the op and its inputs, floating-point ones in float64, to its output or a tuple of its outputs."""
-
-_Look: TypeAlias = Callable[[int, Sequence[np.ndarray | None], Sequence[np.ndarray]], None]
 
 
 class NoReferenceError(Exception):
@@ -117,16 +115,17 @@ class Reference:
         return tuple(sorted(qualified(*key) for key in foreign - self._references.keys()))
 
     def step(
-        self, values: Mapping[str, np.ndarray], rounding: Rounding | None = None, looked: _Look | None = None
+        self, values: Mapping[str, np.ndarray], rounding: Rounding | None = None, *, checks_ops: bool = False
     ) -> dict[str, np.ndarray]:
         """All outputs of one step, in float64 where the model has floating point.
 
         Args:
             values: of every input, data and state, in any precision.
             rounding: with it, what ops make is rounded at random to the model's own precision.
-            looked: called with each op's number, operands and results.
+            checks_ops: each op's results are held against the stock runtime's of that op alone.
 
         Raises:
+            ModelError: an op of which runtime and reference disagree.
             NoReferenceError: an op cannot be evaluated in float64.
         """
         arrays = {**self._constants, **{name: _wide(values[name]) for name in self._graph.inputs}}
@@ -135,13 +134,14 @@ class Reference:
             for number, op in enumerate(self._ops):
                 given = [arrays[name] if name else None for name in op.inputs]
                 made = self._evaluate(number, op, given)
-                if looked is not None:
-                    looked(number, given, made)
+                if checks_ops:
+                    self._check_op(number, given, made)
                 for name, array in zip(op.outputs, made, strict=False):
                     if name:
                         self._check(op, name, array)
                         if name in self._overflowing:
-                            array = _overflowed(array, self._graph.tensors[name].dtype)
+                            is_beyond = np.isinf(array.astype(self._graph.tensors[name].dtype.array_dtype))
+                            array = np.where(is_beyond, np.copysign(np.inf, array), array)
                         if rounding is not None:
                             array = rounding.of(op.op_type, array, own_eps(self._graph, name), given)
                         arrays[name] = array
@@ -151,34 +151,24 @@ class Reference:
                     arrays.pop(name, None)
         return {name: outputs[name] for name in self._graph.outputs}
 
-    def check_ops(self, values: Mapping[str, np.ndarray]) -> None:
-        """Holds each op's results against the stock runtime's of that op alone.
-
-        Raises:
-            ModelError: an op of which they disagree.
-            NoReferenceError: an op cannot be evaluated in float64.
-        """
-        self.step(values, looked=self._check_op)
-
     def _check_op(self, number: int, given: Sequence[np.ndarray | None], made: Sequence[np.ndarray]) -> None:
+        """Refuses to judge by an op of which the runtime makes something else; see ``step``."""
         op = self._graph.ops[number]
-        if op.op_type in _STEPPED or (number in self._by_runtime and (op.domain, op.op_type) not in self._references):
+        rounds = op.op_type in _STEPPED or may_round(op)
+        if rounds or (number in self._by_runtime and (op.domain, op.op_type) not in self._references):
             return
         known = {name: array for name, array in zip(op.inputs, given, strict=True) if array is not None}
+        wanted = [(name, array) for name, array in zip(op.outputs, made, strict=False) if name]
         try:
-            alone = dict(
-                zip(filter(None, op.outputs), ForeignOp(self._graph, op, self._libraries).run(known), strict=True)
-            )
+            alone = ForeignOp(self._graph, op, self._libraries).run(known)
         except Exception:  # noqa: BLE001 -- what the runtime does not compute alone is compared as part of the whole
             return
         floats = [array for array in known.values() if array.dtype == np.float64]
-        for name, array in zip(op.outputs, made, strict=False):
-            if not name or array.dtype != np.float64:
-                continue
+        for (name, array), result in zip(wanted, alone, strict=True):
             # A sum, or a difference, is off by its operands' epsilons.
             scale = max(largest(array), sum_of(op.op_type, array, floats)[1], *map(largest, floats)) or 1.0
-            error, limit = largest(_wide(alone[name]) - array) / scale, far_from(own_eps(self._graph, name))
-            if error > limit:
+            error, limit = largest(_wide(result) - array) / scale, far_from(own_eps(self._graph, name))
+            if array.dtype == np.float64 and error > limit:
                 raise ModelError(
                     f"the stock runtime and the float64 reference disagree, so that nothing can be verified: op "
                     f"{op.name!r} ({qualified(op.domain, op.op_type)}) makes {name!r} otherwise",
@@ -310,11 +300,6 @@ def _overflowing(graph: Graph) -> frozenset[str]:
         if op.op_type in ("IsInf", "IsNaN") or not found.isdisjoint(op.outputs):
             found.update(name for name in op.inputs if name and graph.tensors[name].dtype.is_float)
     return frozenset(found)
-
-
-def _overflowed(array: np.ndarray, dtype: DType) -> np.ndarray:
-    """The same, infinite where it is beyond a dtype."""
-    return np.where(np.isinf(array.astype(dtype.array_dtype)), np.copysign(np.inf, array), array)
 
 
 def _last_uses(graph: Graph) -> dict[int, tuple[str, ...]]:

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from planner.graph.attributes import integer
 from planner.graph.model import Graph
 from planner.graph.traits import RANDOM
 from planner.runtime.judge.compare import FarTensor, Noise, StepComparison, compare_step, errors
@@ -86,13 +87,14 @@ class Judge:
         Raises:
             ModelError: of an op, the runtime and the reference make different things.
         """
-        right, exact = self.whole.step(values), self.exact(values)
+        right, exact = _in_one_order(self.graph, self.whole.step(values)), self.exact(values)
+        exact, split = exact and _in_one_order(self.graph, exact), _in_one_order(self.graph, split)
         before = {pair.following: values[pair.current] for pair in self.graph.state}
         if self._reference is not None and exact is not None and not self._has_checked_ops:
             off = (errors(right[name], exact[name])[0] > limit for name, limit in self._suspicious_from.items())
             self._has_checked_ops = any(off)
             if self._has_checked_ops:
-                self._reference.check_ops(values)
+                self._reference.step(values, checks_ops=True)
         far = () if exact is None else self._far(values, right, exact, before)
         if far:
             assert exact is not None, "it was compared with"
@@ -151,10 +153,22 @@ class Judge:
     def _nudged(self, values: Mapping[str, np.ndarray]) -> Iterator[Mapping[str, np.ndarray]]:
         """Of the whole model; none of one that draws random numbers: it would draw others."""
         for seed in range(0 if self._is_random else RUNS):
-            yield self.whole.step(nudged(values, seed))
+            yield _in_one_order(self.graph, self.whole.step(nudged(values, seed)))
 
     def _exact_samples(self, values: Mapping[str, np.ndarray], count: int) -> Iterator[Mapping[str, np.ndarray]]:
         """Of the reference: results rounded at first, then partial sums, too, as many of each."""
         assert self._reference is not None, "there is a reference"
         for seed in range(count):
-            yield self._reference.step(values, Rounding(seed, has_partial_sums=2 * seed >= count))
+            sample = self._reference.step(values, Rounding(seed, has_partial_sums=2 * seed >= count))
+            yield _in_one_order(self.graph, sample)
+
+
+def _in_one_order(graph: Graph, results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Results, with those of a TopK that leaves their order open by their places, or else by size."""
+    found = dict(results)
+    for op in graph.ops:
+        if op.op_type == "TopK" and not op.domain and not op.attribute("sorted", 1):
+            made, axis = [name for name in reversed(op.outputs) if name in found], integer(op, "axis", -1)
+            order = [np.argsort(found[name], axis=axis) for name in made[:1]]
+            found |= {name: np.take_along_axis(found[name], order[0], axis) for name in made}
+    return found

@@ -122,7 +122,7 @@ def group_query_attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
         added = in_groups(emitter, _longer(emitter, op.inputs[10], 3, step.rows, "added"), groups, "added.groups")
         scores = emitter.each("Add", "biased", scores, added)
     scores = where_seen(emitter, scores, _seen(emitter, op, step, groups))
-    may_see_none = integer(op, "local_window_size", -1) > 0 and _is_in_blocks(emitter, op)
+    may_see_none = integer(op, "local_window_size", -1) > 0 and _is_in_blocks(op)
     y = weighted_sum(emitter, scores, v, sink=_sink(emitter, op, scores, groups), may_see_none=may_see_none)
     caches = (
         name if name in emitter.tensors
@@ -186,7 +186,7 @@ def _seen(emitter: Emitter, op: Op, step: _Step, groups: int) -> list[str]:
     window = integer(op, "local_window_size", -1)
     # Of a query behind the length, one of the runtime's two kernels has the window before the query, one before its
     # sample's last key.
-    rows = rows if _is_in_blocks(emitter, op) else last
+    rows = rows if _is_in_blocks(op) else last
     if window > 0:
         size = emitter.scalar(window, step.dtype, "window")
         first = emitter.each("Sub", "rows.left", rows, size)
@@ -195,10 +195,9 @@ def _seen(emitter: Emitter, op: Op, step: _Step, groups: int) -> list[str]:
     return [in_groups(emitter, mask, groups, f"{mask.removeprefix(emitter.prefix)}.groups") for mask in masks]
 
 
-def _is_in_blocks(emitter: Emitter, op: Op) -> bool:
-    """Whether ONNX Runtime takes its kernel in blocks (flash attention), of 32 bits and a plain softmax."""
-    is_bent = number(op, "softcap", 0.0) or integer(op, "smooth_softmax", 0) or op.has_input(11)
-    return emitter.dtype(op.inputs[0]) is DType.FLOAT32 and not is_bent
+def _is_in_blocks(op: Op) -> bool:
+    """Whether ONNX Runtime takes its kernel in blocks (flash attention), of a plain softmax."""
+    return not (number(op, "softcap", 0.0) or integer(op, "smooth_softmax", 0) or op.has_input(11))
 
 
 def _sink(emitter: Emitter, op: Op, scores: str, groups: int) -> str:
