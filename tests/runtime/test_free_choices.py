@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,8 @@ def test_the_last_state_of_an_empty_sequence(op_type: str, gates: int, direction
         "(float[2, 0] x) => (float[2] y) <int64[1] a = {1}> { y = ReduceMean <keepdims = 0> (x, a) }",
         "(float[2, 0] x) => (float[2] y) <int64[1] a = {1}> { y = ReduceLogSumExp <keepdims = 0> (x, a) }",
         "(float[1, 4, 16] x) => (float[1, 4, 16] y) <int64[1, 4] p = {0, 1, 2, 5}, float[6, 2] c = {1.0, 0.0, 0.5, 0.1,"
-        " 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9}, float[6, 2] s = {0.0, 1.0, 0.5, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1}>"
+        " 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9}, float[6, 2] s = {0.0, 1.0, 0.5, 0.9, 0.8, 0.7, 0.6, 0.5,"
+        " 0.4, 0.3, 0.2, 0.1}>"
         " { y = com.microsoft.RotaryEmbedding <scale = 2.0> (x, p, c, s) }",
     ],
     ids=["unsorted", "unsorted values", "scores", "mean of nothing", "logarithm of nothing", "scale"],
@@ -145,7 +147,7 @@ def test_prompts_shorter_than_their_positions(
         )
 
 
-def test_padded_prompts_cut_by_keys_are_verified(tmp_path) -> None:
+def test_padded_prompts_cut_by_keys_are_verified(tmp_path: Path) -> None:
     graph = read(
         "(float[1, 16, 32] q, float[1, 16, 16] k, float[1, 16, 16] v, int32[1] n) => (float[1, 16, 32] y,"
         " float[1, 2, 16, 8] ck, float[1, 2, 16, 8] cv) <int32 t = {16}>"

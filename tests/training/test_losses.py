@@ -111,13 +111,14 @@ OWN_LOSSES = {
         [node("LogSoftmax", ["y"], ["p"], axis=1), node("NegativeLogLikelihoodLoss", ["p", "t"], ["l"])], None
     ),
     "one-hot": (
-        [node("Cast", ["t"], ["i"], to=6), node("OneHot", ["i", "depth", "bits"], ["o"]), node("LogSoftmax", ["y"], ["p"]),
-         node("Mul", ["o", "p"], ["q"]), node("ReduceSum", ["q"], ["l"], keepdims=0)], None
+        [node("Cast", ["t"], ["i"], to=6), node("OneHot", ["i", "depth", "bits"], ["o"]),
+         node("LogSoftmax", ["y"], ["p"]), node("Mul", ["o", "p"], ["q"]),
+         node("ReduceSum", ["q"], ["l"], keepdims=0)], None
     ),
     "compared": (
-        [node("Unsqueeze", ["t", "last"], ["i"]), node("Equal", ["classes", "i"], ["e"]), node("Cast", ["e"], ["o"], to=11),
-         node("Softmax", ["y"], ["p"]), node("Sub", ["o", "p"], ["q"]), node("ReduceSumSquare", ["q"], ["l"], keepdims=0)],
-        None,
+        [node("Unsqueeze", ["t", "last"], ["i"]), node("Equal", ["classes", "i"], ["e"]),
+         node("Cast", ["e"], ["o"], to=11), node("Softmax", ["y"], ["p"]), node("Sub", ["o", "p"], ["q"]),
+         node("ReduceSumSquare", ["q"], ["l"], keepdims=0)], None
     ),
 }  # fmt: skip
 

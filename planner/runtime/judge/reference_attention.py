@@ -124,8 +124,8 @@ def group_query_attention(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
         caches.append(cache)
     made = np.empty_like(q)
     for sample, (start, last) in enumerate(zip(starts, lengths, strict=True)):
-        cached = [cache[sample] for cache in caches]
-        made[sample] = _grouped_sample(op, q[sample], *cached, int(start), int(last), inputs, sample)
+        k, v = caches[0][sample], caches[1][sample]
+        made[sample] = _grouped_sample(op, q[sample], k, v, int(start), int(last), inputs, sample)
     return side_by_side(made), caches[0], caches[1]
 
 
