@@ -91,8 +91,8 @@ class Judge:
         exact, split = exact and _in_one_order(self.graph, exact), _in_one_order(self.graph, split)
         before = {pair.following: values[pair.current] for pair in self.graph.state}
         if self._reference is not None and exact is not None and not self._has_checked_ops:
-            off = (errors(right[name], exact[name])[0] > limit for name, limit in self._suspicious_from.items())
-            self._has_checked_ops = any(off)
+            strays = (errors(right[name], exact[name])[0] > limit for name, limit in self._suspicious_from.items())
+            self._has_checked_ops = any(strays)
             if self._has_checked_ops:
                 self._reference.step(values, checks_ops=True)
         far = () if exact is None else self._far(values, right, exact, before)

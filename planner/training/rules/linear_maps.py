@@ -56,7 +56,7 @@ def interpolation(
         ValueError: a coordinate transformation that there is not.
     """
     out, half, last = np.arange(made, dtype=np.float32), np.float32(0.5), np.float32(size - 1)
-    ratio, start, end = np.float32(scale), *np.float32(region)
+    ratio, start, end = (np.float32(number) for number in (scale, *region))
     match coordinates:
         case "asymmetric":
             at = out / ratio
@@ -74,7 +74,7 @@ def interpolation(
         case "tf_crop_and_resize" if made > 1:
             at = start * last + out * (end - start) * last / np.float32(made - 1)
         case "tf_crop_and_resize":
-            at = np.float32([0.5 * float(start + end) * float(last)])
+            at = np.full(1, 0.5 * float(start + end) * float(last), np.float32)
         case _:
             raise ValueError(coordinates)
     places, weights = _taps(at, size, scale if antialias else 1.0, mode, rounding, cubic, exclude=exclude)
