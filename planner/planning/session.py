@@ -8,6 +8,7 @@ them, and sources that are near on the machine; and what is known only of the pr
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,7 +17,7 @@ from typing import Any
 from planner.artifacts.plan import Plan, digest
 from planner.artifacts.source_file import SourceFile
 from planner.cost.tables import CostTables
-from planner.errors import InfeasibleError
+from planner.errors import InfeasibleError, TofuError
 from planner.graph.data_folder import data_folder_of, without_data_folder
 from planner.graph.model import Graph
 from planner.graph.rewriting.recomputation import Activations, recomputed
@@ -28,10 +29,10 @@ from planner.planning.bodies import decide_with_bodies
 from planner.planning.canonical_form import canonical_under
 from planner.planning.deliveries import shared
 from planner.planning.goal import Goal, least_cost
-from planner.planning.limit.fit import within
+from planner.planning.limit.fit import fitted_by_others, rooms, within
 from planner.planning.limit.in_steps import all_in_steps, is_in_steps
 from planner.planning.limit.least_memory import EveryPlan, refuse_what_cannot_fit
-from planner.planning.limit.refusal import with_activations_again
+from planner.planning.limit.refusal import does_not_fit, with_activations_again
 from planner.planning.limit.room import shared_where_room
 from planner.planning.limit.trial import Trial, has_many_ops, judged_by_residence, trial_of
 from planner.planning.machines import cuts_on, time_of
@@ -56,7 +57,7 @@ from planner.progress import in_part, without_costs
 from planner.results import Beside
 from planner.search.decided import Decided
 from planner.search.effort import WHOLE_OPS
-from planner.search.literature.methods import CLOSED_FORMS
+from planner.search.literature.methods import CLOSED_FORMS, METHODS
 from planner.search.prepared import Prepared
 from planner.search.request import SearchRequest
 from planner.search.schedule import schedule_of
@@ -211,18 +212,19 @@ class Session:
         times = self._times() if self.request.objective == "time" else None
         return self._chosen(*self._searched(self.request.rules), times, known)
 
-    def by_strategy(self, name: str) -> Decided:
+    def by_strategy(self, name: str, room_bytes: int | None = None) -> Decided:
         """The plan of a strategy of the literature.
 
         Args:
             name: of the strategy.
+            room_bytes: of each worker's memory, for one that looks at it; None: enough.
 
         Raises:
             TofuError: it has none of this model, or none that keeps to the rules.
         """
         told = without_costs(self.request.progress)
         ask = replace(self._ask, strategy=name, effort="normal", progress=told, prepared=self._prepared)
-        return self._search(self.graph, replace(ask, is_needed=False))
+        return self._search(self.graph, replace(ask, is_needed=False, room_bytes=room_bytes))
 
     def _search(self, graph: Graph, ask: SearchRequest) -> Decided:
         source = self.request.source
@@ -299,10 +301,15 @@ class Session:
             if fitting is not None:
                 request.stop.plan_is_there(is_fitting=True)
         request.progress("making a program for each worker", cost=trial.decided.cost, lower=_lower(trial.decided))
-        if self._may_recompute and not self._is_within(trial):
-            trial = self._with_recomputation(trial, plans, fitting, goal)
-        else:
-            trial = self._within_memory(trial, plain, fitting, goal)
+        try:
+            if self._may_recompute and not self._is_within(trial):
+                trial = self._with_recomputation(trial, plans, fitting, goal)
+            else:
+                trial = self._within_memory(trial, plain, fitting, goal)
+        except InfeasibleError as error:
+            if not request.is_free:
+                raise
+            trial = self._by_others(error, goal)
         if times is not None and fitting is not None:
             trial = min(fitting, trial, key=times.seconds)
         kept = self._nearest(self._with_room_used(trial, goal))
@@ -338,6 +345,28 @@ class Session:
             if fitting is None:
                 raise
             return fitting
+
+    def _by_others(self, error: InfeasibleError, goal: Goal) -> Trial:
+        """The plan of a strategy of the literature that fits, where no plan of the search's own was found to.
+
+        Raises:
+            InfeasibleError: none fits; of the plan that lacks the least.
+        """
+        request, limits = self.request, self.request.limits
+        assert limits is not None, "no limit, no refusal"
+        if self._may_recompute:
+            self.take(())
+        names = CLOSED_FORMS if has_many_ops(len(self.graph.ops)) else LITERATURE
+        plans = self._of_the_literature(names)
+        for name in (name for name in names if METHODS[name].looks_at_memory):
+            with contextlib.suppress(TofuError):
+                plans += (trial_of(self.by_strategy(name, room)) for room in rooms(limits))
+        if not plans:
+            raise error
+        found = fitted_by_others(plans, self._ask, limits, goal, may_step=request.op_schedule == "auto")
+        if (lacking := found.lacking_by_program(limits)) > 0:
+            raise error if error.lacking_bytes <= lacking else does_not_fit(found, limits)
+        return found
 
     def _without_owners(self) -> Trial:
         """The plan in which no equal ops beside each other have owners."""

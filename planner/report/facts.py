@@ -49,10 +49,13 @@ def gap(plan: Plan) -> tuple[str, str]:
     what = {"bytes": "of moved bytes and excess", "time": "of time, as the tables of the search add it up"}[plan.gap_of]
     if plan.certified_gap is None:
         return "gap to the optimum", "not computed"
-    text = f"{format_ratio(plan.certified_gap)} {what}, of this graph's spelling"
-    if plan.deliveries:
-        text += " and plans in which these readers may share"
-    return "gap to the optimum", text
+    return "gap to the optimum", f"{format_ratio(plan.certified_gap)} {what}, among {gap_scope(plan)}"
+
+
+def gap_scope(plan: Plan) -> str:
+    """The plans that the gap is to the best of."""
+    other = "other " if plan.deliveries else ""
+    return f"tilings offered for these cuts, without idle workers or {other}shared transfers"
 
 
 def restrictions(plan: Plan) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from planner.artifacts.plan import Decision, OpStrategy
 from planner.collection import without_collection
 from planner.cost.by_op import recomputing
 from planner.cost.priced import PricedTables
-from planner.cost.tables import Candidates
+from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError, ModelError, UsageError
 from planner.graph.model import Graph
 from planner.progress import Progress, with_best, without_costs
@@ -25,6 +25,7 @@ from planner.search.model.cuts import prime_factors
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem, Restriction, SearchVariable
 from planner.search.model.unsplit import unsplit
+from planner.search.moves.at_once import has_other_parts, or_at_once
 from planner.search.moves.grow import Grow
 from planner.search.moves.move import Ground, PlanToBeat, made
 from planner.search.moves.starts import Starts
@@ -109,7 +110,7 @@ def decide(
         stop = Stop() if method is not None and ask.is_needed else ask.stop
         ground = Ground(problem, cuts, narrow, beaten, progress, stop, ask.is_needed, ask.room_bytes)
         if method is None:
-            begun = ask.begun
+            begun = ask.begun if ask.begun is not None and ask.begun.cuts == cuts else None
             if begun is None and beaten is not None and ask.incumbent is not None and ask.incumbent.decided_apart:
                 begun = ask.incumbent  # an entangled graph's plan from nothing takes long, and becomes no better
             if begun is not None:
@@ -119,7 +120,11 @@ def decide(
             if begun is not None and len(cuts) > 1:
                 is_stable = begun is ask.begun and begun.decided_apart > 0  # to see that it is takes long there
                 first = (Grow(_starting(_kept(begun)), improves=not is_stable),)
-            return problem, cuts, made((*first, *schedule.rest), ground, len(first))
+            found = made((*first, *schedule.rest), ground, len(first))
+            is_plain = type(ask.tables) is CostTables and not (ask.held or graph.lanes or ask.tables.shares)
+            if schedule.rest and is_plain and len(ops) <= MANY_OPS and has_other_parts(problem, cuts):
+                return problem, *or_at_once(ground, found)
+            return problem, cuts, found
         return problem, *method.search(ground)
 
     short = None

@@ -6,15 +6,17 @@
    2,000 ops by what lies there op by op; the cheapest that fits is mixed with cheaper ones that do not, and then, up
    to 2,000 ops, solved exactly in blocks.
 3. The leanest of all these with ops in steps.
-4. Else it is refused, with what takes the room. What no plan can keep to is refused before (``least_memory``).
+4. Plans of the literature, as they are and with ops in steps (``fitted_by_others``).
+5. Else it is refused, with what takes the room. What no plan can keep to is refused before (``least_memory``).
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +25,12 @@ from planner.algebra.tiling import Tiling
 from planner.artifacts.asked import ByWorker
 from planner.cost.priced import PricedTables, payable
 from planner.cost.residence import Residence
-from planner.partition.workspace import ELEMENTWISE
 from planner.planning.goal import Goal
 from planner.planning.limit.blocks import improve_blocks
 from planner.planning.limit.in_steps import fitted_by_steps
 from planner.planning.limit.mixing import exchanged, mixed, parts_of
 from planner.planning.limit.refusal import does_not_fit
-from planner.planning.limit.trial import MOST_TIGHTENED, Trial, judged_by_residence, trial_of
+from planner.planning.limit.trial import MOST_TIGHTENED, Trial, inputs_held, judged_by_residence, trial_of
 from planner.progress import silent
 from planner.search.decide import decide
 from planner.search.decided import Decided
@@ -91,9 +92,10 @@ def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal, 
     found = None if judged_by_residence(first.decided) else in_steps(first)
     method = METHODS.get(ask.strategy)
     if found is None and may_step and method is not None and method.looks_at_memory:
-        for_room = replace(ask, room_bytes=min(limits))
-        leaner = trial_of(decide(first.decided.graph, first.decided.ops, for_room), limit_bytes=min(limits))
-        found = leaner if leaner.holds(limits) else in_steps(leaner)
+        graph, ops = first.decided.graph, first.decided.ops
+        leaner = (trial_of(decide(graph, ops, replace(ask, room_bytes=room))) for room in rooms(limits))
+        tried.append(fitted_by_others(leaner, ask, limits, goal, may_step=True))
+        found = tried[-1] if tried[-1].lacking_by_program(limits) <= 0 else None
     if found is None:
         search = _Within(first, ask, limits, goal)
         best = search.run()
@@ -110,25 +112,62 @@ def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal, 
         else:
             found = in_steps(best.plan)
         if found is None:
-            leanest = min((best.plan, *tried), key=lambda trial: trial.lacking_by_program(limits))
-            raise does_not_fit(leanest.partitioned.program, first.decided.graph, limits, search.least.tolist())
+            raise does_not_fit(min((best.plan, *tried), key=lambda trial: trial.lacking_by_program(limits)), limits)
     ask.stop.plan_is_there(is_fitting=True)
     return found
 
 
-class _Within:
-    """A search for the cheapest plan within limits.
+def rooms(limits: Sequence[int]) -> list[int]:
+    """For how many bytes of each worker a strategy that looks at memory makes plans, the most first.
 
-    Attributes:
-        least: what every plan takes at least on all workers together, by op.
+    What a worker takes on a grid is known only about: so plans are made for all that there could be, and for less, too.
     """
+    return [min(limits) * quarters // 4 for quarters in (1 << 20, 4, 3, 2)]
+
+
+def fitted_by_others(
+    trials: Iterable[Trial], ask: SearchRequest, limits: Sequence[int], goal: Goal, *, may_step: bool
+) -> Trial:
+    """The cheapest of these plans that fits, as it is or with ops in steps.
+
+    Args:
+        trials: the plans.
+        ask: what they were asked for.
+        limits: the memory there is, one entry for each worker, in any order.
+        goal: what a plan is to have little of.
+        may_step: ops may run in steps.
+
+    Returns:
+        The plan that lacks the least memory, where none fits.
+    """
+    leanest: Trial | None = None
+
+    def ways(plain: Trial, most: float) -> Iterator[Trial | None]:
+        # No program takes less than what lies there op by op; nor, in steps, than tiles of inputs.
+        if plain.lacking_on_average(sum(limits)) <= most:
+            yield replace(plain, is_lean=True, limit_bytes=min(limits))
+        if may_step and (inputs_held(plain.decided) - sum(limits)) // len(limits) <= most:
+            yield fitted_by_steps(plain, limits, ask.stop)
+
+    different = {(*trial.decided.tilings.values(), *trial.decided.strategies.values()): trial for trial in trials}
+    for plain in sorted(different.values(), key=goal.of):
+        for trial in ways(plain, inf if leanest is None else leanest.lacking_by_program(limits)):
+            known = (one for one in (leanest, trial) if one is not None)
+            leanest = min(known, key=lambda one: one.lacking_by_program(limits))
+            if leanest.lacking_by_program(limits) <= 0:
+                return leanest
+    assert leanest is not None, "there is a plan"
+    return leanest
+
+
+class _Within:
+    """A search for the cheapest plan within limits."""
 
     def __init__(self, first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal) -> None:
         self._decided, self._ask, self._limits = first.decided, ask, limits
         own = limits if isinstance(limits, ByWorker) else ()
         self._residence = Residence(first.decided.graph, first.decided.ops, own)
         self._goal = replace(goal, highest_price=payable(goal.highest_price, self._residence, len(limits)))
-        self.least = self._residence.least(ELEMENTWISE)
         self._is_large = judged_by_residence(first.decided)
         self._room = sum(limits)
         """Residence that a plan may have at most."""
@@ -151,9 +190,9 @@ class _Within:
             best = self._best()
             if best is None:
                 return min(tried, key=lambda plan: (plan.excess_bytes, plan.objective))
-            cheaper = sorted(
-                (plan for plan in tried if plan.objective < best.objective), key=lambda one: -one.objective
-            )
+            cuts = best.plan.decided.cuts
+            cheaper = [one for one in tried if one.objective < best.objective and one.plan.decided.cuts == cuts]
+            cheaper.sort(key=lambda one: -one.objective)
             with contextlib.suppress(StoppedError):
                 for over in cheaper[: 1 if self._is_large else _MOST_MIXED]:
                     self._mix(over, self._best() or best, prices)
@@ -248,6 +287,6 @@ class _Within:
             return self._measured(trial_of(plan, ask.tables, lean=True)) is self._best()
 
         ask.progress(f"{_DOING}: blocks of a plan that fits")
-        plans = [one.plan.decided for one in self._known.values()]
+        plans = [one.plan.decided for one in self._known.values() if one.plan.decided.cuts == best.plan.decided.cuts]
         most = _MOST_OPS_OF_BLOCKS // len(ops)
         improve_blocks(best.plan.decided, plans, problems, most, take, self._end_if_due)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from planner.artifacts.program import Program
+from planner.artifacts.asked import ByWorker
+from planner.cost.residence import Residence
 from planner.errors import InfeasibleError
-from planner.graph.model import Graph
 from planner.graph.purposes import Purpose
 from planner.partition.occupancy import occupancy, tightest
+from planner.partition.workspace import ELEMENTWISE
+from planner.planning.limit.trial import Trial
 from planner.units import binary
 
 _SHOWN_TENSORS = 5
@@ -16,15 +18,16 @@ _MOST_TIMES_WORKERS = 64
 """A refusal suggests at most 64 times as many workers as there are: what each worker holds does not shrink for ever."""
 
 
-def does_not_fit(program: Program, graph: Graph, limits: Sequence[int], least: Sequence[int]) -> InfeasibleError:
+def does_not_fit(leanest: Trial, limits: Sequence[int]) -> InfeasibleError:
     """What takes the room in the plan that lacks the least, and what would do.
 
     Args:
-        program: the plan's, with arenas.
-        graph: that was planned.
+        leanest: the plan.
         limits: the memory there is, one entry for each worker, in any order: who needs more has the larger.
-        least: what every plan takes at least on all workers together, by op.
     """
+    program, graph = leanest.partitioned.program, leanest.decided.graph
+    own = limits if isinstance(limits, ByWorker) else ()
+    least = Residence(graph, leanest.decided.ops, own).least(ELEMENTWISE).tolist()
     peaks = program.peak_bytes
     worker, limit = tightest(peaks, limits)
     found = occupancy(program, graph, worker)

@@ -121,6 +121,12 @@ def fullest(decided: Decided) -> int:
     return int(Residence(decided.graph, decided.ops).of(decided).max(initial=0))
 
 
+def inputs_held(decided: Decided) -> int:
+    """Bytes of all workers' tiles of the graph's inputs, which lie there whatever runs in steps."""
+    tensors = [decided.graph.tensors[name] for name in decided.graph.inputs]
+    return sum(int(decided.tilings[one.name].boxes(one.shape).elements.sum()) * one.dtype.item_bytes for one in tensors)
+
+
 def has_many_ops(ops: int) -> bool:
     """Whether of a graph of so many ops one program is made, of the plan that is kept: others are judged by tables and
     by what lies there op by op, and of the literature only closed forms are planned to compare with.

@@ -11,7 +11,7 @@ from planner.algebra.tiling import coordinates
 from planner.artifacts.asked import Asked
 from planner.reasons import RunnerUp, Why
 from planner.records import plain
-from planner.report.facts import recomputed
+from planner.report.facts import gap_scope, recomputed
 from planner.report.occupancy import SAID
 from planner.report.page.charts import memory_chart, schedule_chart, traffic_chart
 from planner.report.page.facts import Beside, PlanFacts
@@ -115,7 +115,7 @@ def gap(facts: PlanFacts) -> str:
     if plan.certified_gap is None:
         return "no bound was computed; `tofu plan` with --effort normal or thorough has one, where the graph allows"
     what = {"bytes": "moved bytes and excess", "time": "time, as the tables of the search add it up"}[plan.gap_of]
-    return f"at most {format_ratio(plan.certified_gap)} above the least {what} of any plan of this graph's spelling"
+    return f"at most {format_ratio(plan.certified_gap)} above the least {what} among {gap_scope(plan)}"
 
 
 def beside(facts: PlanFacts) -> Markup:
@@ -133,7 +133,7 @@ def beside(facts: PlanFacts) -> Markup:
     ]
     by_time = plan.asked.for_time and estimate is not None
     if plan.certified_gap is not None and plan.gap_of == "bytes" and not by_time:
-        ways.append(Beside("lower bound", round(plan.cost / (1 + plan.certified_gap)), 0, "no plan costs less"))
+        ways.append(Beside("lower bound", round(plan.cost / (1 + plan.certified_gap)), 0, f"of {gap_scope(plan)}"))
     bars = _bars_of_time(ways) if by_time else _bars_of_cost(ways)
     heads: tuple[str, ...] = ("", "", "time", "moves", "excess", "what it is")
     shown: list[tuple[Child, ...]] = []

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from planner.errors import InfeasibleError
 from planner.graph.to_onnx import write_model
 from planner.planning.limit import trial
 from planner.planning.machines import target_of
@@ -30,5 +29,4 @@ def test_a_large_plan_is_held_to_its_program_where_little_lies_there_on_average(
     limit = peak(None) - 1
     monkeypatch.setattr(trial, "WHOLE_OPS", 1)
     monkeypatch.setattr(trial, "_AMPLE", Fraction(2))  # as if all that lies there on average were little
-    with pytest.raises(InfeasibleError, match="no plan was found that fits"):
-        peak(limit)
+    assert peak(limit) <= limit
