@@ -13,13 +13,15 @@ from typing import TypeAlias
 from onnx import FunctionProto
 
 from planner.artifacts.program import Buffer
-from planner.graph.model import DType, Graph
 from planner.prove.claims import Claim
 from planner.prove.expression import Num, UnprovenError
-from planner.prove.functions import FunctionProof, Template, Value, kind_of, read_function
+from planner.prove.functions import FunctionProof, Template, kind_of
 from planner.prove.pairing import Literal
 from planner.prove.placing import Spot
-from planner.prove.whole import Known, Whole
+from planner.prove.reading import Function, read_function
+from planner.prove.values import Value
+from planner.prove.whole import Known, Whole, array_of
+from planner.tdl.builder import MISFITS
 
 _MOST_ALIKE = 64
 """So many calls that are alike but for their places are tried, at most."""
@@ -57,7 +59,7 @@ class Calls:
         self._alike: dict[Hashable, list[Call]] = {}
         """By what is left of a call without its places."""
         self._wirings: dict[tuple[str, ...], tuple[Hashable, dict[Hashable, int]]] = {}
-        self._graphs: dict[Hashable, Graph] = {}
+        self._functions: dict[Hashable, Function] = {}
         self._contents: dict[str, list[FunctionProto]] = {}
 
     def found(
@@ -102,39 +104,53 @@ class Calls:
         ops: Sequence[str],
         read: Sequence[Array],
         made: Sequence[Array],
+        *,
+        every_rule: bool = False,
     ) -> Call:
-        """Node by node."""
-        self.functions += 1
-        types = tuple((buffer.shape, buffer.dtype) for buffer, _ in read)
+        """Node by node; what is not seen by what descriptions say is held against every local rule."""
+        self.functions += not every_rule
         stated = {name: what for name, (_, what) in zip(function.output, made, strict=True) if isinstance(what, Claim)}
         try:
-            graph = self._graph(function, content, types)
-            proof = FunctionProof(graph, self.whole, [self.whole.ops[name] for name in ops])
+            followed = self._function(function, content, read)
+            known = [self.whole.ops[name] for name in ops]
+            proof = FunctionProof(followed, self.whole, known, every_rule=every_rule)
             ends = proof.run(dict(zip(function.input, map(_value, read), strict=True)), stated)
         except UnprovenError as error:
             return Call((None,) * len(made), None, str(error))
+        except (AssertionError, *MISFITS) as error:  # a node that no description expects: somebody else wrote it
+            return Call((None,) * len(made), None, f"function {function.name}: {type(error).__name__}: {error}")
+        tensors = followed.graph.tensors
         held: list[Claim | None] = []
         for name in function.output:
-            same_shape = name in graph.tensors and graph.tensors[name].shape == stated[name].shape
+            same_shape = name in tensors and tensors[name].shape == stated[name].shape
             held.append(ends[name].claims.get(stated[name].tensor) if same_shape else None)
         there = [claim for claim in held if claim is not None]
         spots = tuple([None if claim is None else (claim.lo, claim.partial) for claim in held])
         if len(there) == len(held):
             is_plain = len({*function.input, *function.output}) == len(read) + len(made)
             return Call(spots, template=proof.template(there) if is_plain else None)
+        if not every_rule and any(one.described_op.description.local for one in known):
+            by_rule = self._follow(function, content, ops, read, made, every_rule=True)
+            if None not in by_rule.outputs:
+                return by_rule
         op, reason = None, "it is no part of an op of the model"
         if proof.failures:
-            known, reason = proof.failures[0]
-            op = None if known is None else ops.index(known.described_op.op.name)
+            nearest, reason = proof.failures[0]
+            op = None if nearest is None else ops.index(nearest.described_op.op.name)
         return Call(spots, op, reason)
 
-    def _graph(
-        self, function: FunctionProto, content: Hashable, types: tuple[tuple[tuple[int, ...], DType], ...]
-    ) -> Graph:
-        key = content, types
-        if key not in self._graphs:
-            self._graphs[key] = read_function(function, types, self.whole)
-        return self._graphs[key]
+    def _function(self, function: FunctionProto, content: Hashable, read: Sequence[Array]) -> Function:
+        types = tuple((buffer.shape, buffer.dtype) for buffer, _ in read)
+        held = [None if isinstance(what, Claim) else what for _, what in read]
+        key = content, types, tuple(held)
+        if key not in self._functions:
+            constants = {
+                name: array_of(what, buffer.shape, buffer.dtype)
+                for name, what, (buffer, _) in zip(function.input, held, read, strict=True)
+                if what is not None
+            }
+            self._functions[key] = read_function(function, types, constants, self.whole)
+        return self._functions[key]
 
     def _content(self, function: FunctionProto) -> tuple[str, int]:
         """What tells functions apart: their names do not, in files that others have written."""

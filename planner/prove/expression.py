@@ -13,6 +13,7 @@ from math import isfinite
 from typing import TypeAlias
 
 from planner.algebra.tiling import Reducer
+from planner.graph.model import DType
 from planner.prove import index
 from planner.prove.claims import Partial, Symbol
 from planner.prove.index import Lin, Space
@@ -152,7 +153,7 @@ class Described:
     node: NodeView
     tag: Callable[[str], Hashable]
     """What tells a function of the description from others: its name, and what of the op it may depend on."""
-    is_float: bool
+    dtype: DType
 
     def at(self, where: Sequence[Lin], read: Read, space: Space) -> Expr:
         """The element at an index."""
@@ -200,10 +201,11 @@ class Described:
                 return arguments[0]
             case "*" | "Mul":
                 return _product(arguments)
-            case "/" | "Div" if self.is_float and isinstance(arguments[1], Num) and isfinite(1.0 / arguments[1].value):
-                return scaled(1.0 / arguments[1].value, arguments[0])
             case "/" | "Div":
-                return App(("Div", self.is_float), tuple(arguments))
+                by = arguments[1].value if isinstance(arguments[1], Num) and self.dtype.is_float else 0.0
+                if by and isfinite(1.0 / by):
+                    return scaled(1.0 / by, arguments[0])
+                return App(("Div", self.dtype.is_float), tuple(arguments))
         return App(self.tag(function), tuple(arguments))
 
     def _index(self, one: tdl.Index, names: dict[str, Lin], read: Read, space: Space) -> Lin | Acc | None:

@@ -199,8 +199,6 @@ class Matching:
     def _check_literal(self, local: Acc, model: Acc, by: Mapping[int, Lin]) -> None:
         assert isinstance(local.tensor, Literal), "pairs of literals are kept apart"
         assert isinstance(model.tensor, Literal), "pairs of literals are kept apart"
-        if local.fill is not None or model.fill is not None:
-            raise MismatchError("a constant that is padded")
         lins = [
             (one, index.replaced(two, by, self._space) if isinstance(two, Lin) else two)
             for one, two in zip(local.at, model.at, strict=True)
@@ -223,11 +221,22 @@ class Matching:
             raise MismatchError("a constant is too large to be compared")
         places = dict(zip(used, np.indices(shape, dtype=np.int64), strict=True))
         mine, other = (
-            np.broadcast_to(array[tuple(index.values_at(one, places) for one in at)], shape)
-            for array, at in ((ours, at_ours), (theirs, at_theirs))
+            np.broadcast_to(_elements(array, [index.values_at(one, places) for one in at], fill), shape)
+            for array, fill, at in ((ours, local.fill, at_ours), (theirs, model.fill, at_theirs))
         )
         if mine.dtype != other.dtype or mine.tobytes() != other.tobytes():
             raise MismatchError("a constant has other elements")
+
+
+def _elements(array: np.ndarray, at: Sequence[np.ndarray], fill: float | None) -> np.ndarray:
+    """The elements of a constant at places, and the fill around it."""
+    inside = [(one >= 0) & (one < size) for one, size in zip(at, array.shape, strict=True)]
+    is_in = np.logical_and.reduce(np.broadcast_arrays(*inside)) if inside else np.True_
+    if fill is None and not is_in.all():
+        raise MismatchError("a constant is read beyond its end")
+    found = array[tuple(np.clip(one, 0, size - 1) for one, size in zip(at, array.shape, strict=True))]
+    with np.errstate(all="ignore"):
+        return found if fill is None else np.where(is_in, found, np.array(fill).astype(array.dtype))
 
 
 def _variable(number: int) -> Lin:

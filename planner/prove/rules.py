@@ -12,60 +12,56 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-import numpy as np
-
-from planner.algebra.region import Boxes, Region, index_space
+from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import Reducer
-from planner.graph.model import Graph, Shape
 from planner.prove.claims import Claim, Partial, Symbol
-from planner.prove.expression import Num
+from planner.prove.expression import Num, UnprovenError
 from planner.prove.pairing import Literal
-from planner.prove.whole import Known
+from planner.prove.reading import Function, read_rule
+from planner.prove.whole import Known, Whole
 from planner.prove.whole import held as holding
 from planner.tdl.expr import VarKind
-from planner.tdl.local import LocalNode, LocalOp, NotLocalError
+from planner.tdl.local import NotLocalError
 
 MOST_RANGES: Final = 64
 """So many parts are tried, at most."""
-Held: TypeAlias = "Mapping[Symbol, Claim] | np.ndarray | Num | Literal"
-"""What is known of an array: claims, or its elements."""
+Held: TypeAlias = "Mapping[Symbol, Claim]"
+"""What is known of an array."""
 
 
 def by_rule(
-    graph: Graph,
+    function: Function,
     number: int,
     known: Known,
     values: Mapping[str, Held],
     stated: Sequence[Claim],
+    whole: Whole,
 ) -> tuple[int, dict[str, Claim]] | None:
     """How many nodes from one on are an op's local op, and what they make; None if they are not seen to be.
 
     Args:
-        graph: of the function.
+        function: of the worker.
         number: of the first node.
         known: the op.
-        values: what is known so far, by name: claims, or a constant's array.
+        values: what is known so far of arrays that data may change, by name.
         stated: what the function's outputs are stated to hold.
+        whole: the model.
     """
     described_op = known.described_op
-    if described_op.description.local is None:
+    first = function.graph.ops[number]
+    if described_op.description.local is None or function.known(first):
         return None
-    first = graph.ops[number]
     tensors = {name for name in first.inputs if name}
     wanted = {
         slot: symbol
         for slot in described_op.read_slots
         if (symbol := known.reads[slot]) is not None and not isinstance(symbol, Num | Literal)
     }
-    read = [claims for name in tensors if isinstance(claims := values.get(name), Mapping)]
-    if not any(symbol in claims for symbol in wanted.values() for claims in read):
+    read = [values[name] for name in tensors if name in values]
+    if wanted and not any(symbol in claims for symbol in wanted.values() for claims in read):
         return None
     candidates = {
-        slot: [
-            (name, claims[symbol])
-            for name, claims in values.items()
-            if isinstance(claims, Mapping) and symbol in claims
-        ]
+        slot: [(name, claims[symbol]) for name, claims in values.items() if symbol in claims]
         for slot, symbol in wanted.items()
     }
     chosen = []
@@ -76,36 +72,39 @@ def by_rule(
     for inputs in itertools.islice(itertools.product(*chosen), MOST_RANGES):
         held = dict(zip(candidates, inputs, strict=True))
         for ranges in _ranges(known, held, values, stated):
-            found = _as_ruled(graph, number, known, held, values, ranges)
+            found = _as_ruled(function, number, known, held, ranges, whole)
             if found is not None:
                 return found
     return None
 
 
 def _as_ruled(
-    graph: Graph,
+    function: Function,
     number: int,
     known: Known,
     held: Mapping[int, tuple[str, Claim]],
-    values: Mapping[str, Held],
     ranges: Boxes,
+    whole: Whole,
 ) -> tuple[int, dict[str, Claim]] | None:
     """The same, of one part of the op."""
-    described_op, op = known.described_op, known.described_op.op
+    described_op, op, graph = known.described_op, known.described_op.op, function.graph
     reads = described_op.reads(ranges)
     for slot, (_, claim) in held.items():
         region = reads[slot].boxes.region(0)
         if region.shape != index_space(claim.shape) or not claim.holds(region):
             return None
-    try:
-        part = described_op.part(ranges, reads, 0)
-        local = described_op.local_op(part)
-    except NotLocalError:
+    key = known.kind, ranges.lo.tobytes(), ranges.hi.tobytes()
+    if key not in whole.rules:
+        try:
+            part = described_op.part(ranges, reads, 0)
+            whole.rules[key] = read_rule(known, described_op.local_op(part), part, whole)
+        except (NotLocalError, UnprovenError, AssertionError):  # some are parts that no strategy makes
+            whole.rules[key] = None
+    rule, inputs = whole.rules[key], {f"in{slot}": name for slot, (name, _) in held.items()}
+    found = None if rule is None else _same_nodes(function, number, rule, inputs)
+    if found is None:
         return None
-    inputs = {slot: name for slot, (name, _) in held.items()}
-    names = _same_nodes(graph, number, local, known, part.inputs, inputs, values)
-    if names is None:
-        return None
+    end, names = found
     numbers = [n for n, variable in enumerate(described_op.variables) if variable.kind is VarKind.REDUCTION]
     cut = {
         described_op.variables[n].reducer
@@ -128,7 +127,7 @@ def _as_ruled(
             ):
                 return None
             claims[mine] = Claim(symbol, region.lo if shape else (), shape, partial)
-    return len(_without_fills(local)[0]), claims
+    return end - number, claims
 
 
 def _ranges(
@@ -146,18 +145,17 @@ def _ranges(
                 claim = held[read.slot][1]
                 lo = claim.lo[dim]
                 assert lo is not None, "claims without a place are refused before"
-                found.setdefault(variable, {(lo, lo + claim.shape[dim])})
+                found.setdefault(variable, set()).add((lo, lo + claim.shape[dim]))
     for claim in stated:
         place = known.makes.index(claim.tensor) if claim.tensor in known.makes else None
         if place is not None and not described_op.analysis.steps_of(place):
             numbers = described_op.analysis.outputs[place] or ()
             for variable, first, size in zip(numbers, claim.lo, claim.shape, strict=False):  # a scalar's are none
                 if first is not None:
-                    found.setdefault(variable, {(first, first + size)})
+                    found.setdefault(variable, set()).add((first, first + size))
     seen = {
         (lo, lo + size)
         for value in values.values()
-        if isinstance(value, Mapping)
         for claim in value.values()
         for lo, size in zip(claim.lo, claim.shape, strict=True)
         if lo is not None
@@ -176,22 +174,19 @@ def _ranges(
 
 
 def _same_nodes(
-    graph: Graph,
-    number: int,
-    local: LocalOp,
-    known: Known,
-    regions: Sequence[Region | None],
-    inputs: Mapping[int, str],
-    values: Mapping[str, Held],
-) -> dict[str, str] | None:
-    """What the local op's names are in the function, if its nodes stand there."""
-    names = {f"in{slot}": name for slot, name in inputs.items()}
-    constants = known.described_op.node.constants
-    wanted_nodes, known_arrays = _without_fills(local)
-    nodes = graph.ops[number : number + len(wanted_nodes)]
-    if len(nodes) != len(wanted_nodes):
-        return None
-    for node, wanted in zip(nodes, wanted_nodes, strict=True):
+    function: Function, number: int, rule: Function, inputs: Mapping[str, str]
+) -> tuple[int, dict[str, str]] | None:
+    """Where a rule's nodes end, and what its names are in the function, if they stand there.
+
+    What no data change is compared by value, whichever nodes make it.
+    """
+    names, ops = dict(inputs), function.graph.ops
+    for wanted in itertools.filterfalse(rule.known, rule.graph.ops):
+        while number < len(ops) and function.known(ops[number]):
+            number += 1
+        if number == len(ops):
+            return None
+        node, number = ops[number], number + 1
         is_alike = (node.op_type, node.domain, len(node.inputs), len(node.outputs)) == (
             wanted.op_type,
             wanted.domain,
@@ -201,47 +196,19 @@ def _same_nodes(
         if not is_alike or dict(node.attributes) != dict(wanted.attributes):
             return None
         for mine, label in zip(node.inputs, wanted.inputs, strict=True):
-            if not label or not mine:
-                if label or mine:
-                    return None
-                continue
-            array = known_arrays.get(label)
-            if array is None and label.startswith("in") and label not in names and label[2:].isdigit():
-                slot = int(label[2:])
-                whole, region = constants[slot], regions[slot]
-                if whole is None:
-                    return None
-                array = (
-                    whole if region is None or whole.shape == () else whole[region.within(Region.whole(whole.shape))]
-                )
+            array = rule.derived.value(label) if label and mine else None
             if array is not None:
-                there = values.get(mine)
-                if not _same(there, array, graph.tensors[mine].shape):
+                there = function.derived.value(mine)
+                if there is None or (there.dtype, there.shape) != (array.dtype, array.shape):
                     return None
-            elif names.setdefault(label, mine) != mine:
+                if holding(there) != holding(array):
+                    return None
+            elif bool(mine) != bool(label) or names.setdefault(label, mine) != mine:
                 return None
         for mine, label in zip(node.outputs, wanted.outputs, strict=True):
             if bool(mine) != bool(label) or names.setdefault(label, mine) != mine:
                 return None
-    return names
-
-
-def _without_fills(local: LocalOp) -> tuple[list[LocalNode], dict[str, np.ndarray]]:
-    """The nodes of a local op, and its constants: what spreads a constant out is one, where a function is read."""
-    nodes, arrays = [], dict(local.constants)
-    for node in local.nodes:
-        if node.op_type == "Expand" and all(name in arrays for name in node.inputs):
-            value, shape = (arrays[name] for name in node.inputs)
-            arrays[node.outputs[0]] = np.broadcast_to(value, np.broadcast_shapes(value.shape, tuple(shape.tolist())))
-        else:
-            nodes.append(node)
-    return nodes, arrays
-
-
-def _same(there: Held | None, wanted: np.ndarray, shape: Shape) -> bool:
-    if isinstance(there, np.ndarray):
-        return there.dtype == wanted.dtype and there.shape == wanted.shape and there.tobytes() == wanted.tobytes()
-    return isinstance(there, Num | Literal) and there == holding(wanted) and shape == wanted.shape
+    return number, names
 
 
 def _partial(known: Known, ranges: Boxes, numbers: Sequence[int], reducer: Reducer | None) -> Partial:

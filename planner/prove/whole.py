@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from planner.graph.deliveries import is_delivery
+from planner.graph.fills import is_fill
+from planner.graph.folding.derived import Derived
 from planner.graph.model import DType, Graph, Op, Shape, Tensor, TensorAttribute
 from planner.graph.traits import RANDOM
 from planner.prove.claims import Symbol
@@ -33,24 +36,33 @@ def _said(op: Op) -> Hashable:
 
 
 def held(value: np.ndarray) -> Num | Literal:
-    """What a constant array is: a number where all of its elements are one, else its elements."""
-    if value.size and value.dtype.kind in "fiub" and not value.dtype.metadata:
-        first = value.reshape(-1)[:1]
-        if value.size == 1 or bool(np.all(value.view(_bits(value)) == first.view(_bits(value)))):
-            number = float(first[0])
-            if abs(number) < 2**53 and not (number == 0 and np.signbit(number)):
+    """What a constant array is: a number where all of its elements are one, else its elements.
+
+    One that repeats an element takes its memory, whatever its shape.
+    """
+    first, itemsize = value[(slice(0, 1),) * value.ndim].copy(), value.dtype.itemsize
+    if value.size and not is_fill(value) and itemsize in (1, 2, 4, 8):
+        bits = np.ascontiguousarray(value).reshape(-1).view(f"u{itemsize}")
+        if bool(np.all(bits == bits[0])):
+            value = np.broadcast_to(first.reshape(()), value.shape)
+    if value.size and is_fill(value):
+        if value.dtype.kind in "fiubV" and not value.dtype.metadata:
+            number = float(first.reshape(())[()])
+            is_exact = abs(number) < (2**53 if value.dtype.kind in "iub" else float("inf"))
+            if is_exact and not (number == 0 and np.signbit(number)):
                 return Num(number)
-    elif value.size and value.dtype.kind == "V":
-        first = value.reshape(-1)[:1]
-        if value.size == 1 or bool(np.all(value == first)):
-            return Num(float(first[0]))
-    content = np.ascontiguousarray(value)
-    digest = hashlib.sha256(f"{value.dtype}{value.shape}".encode() + content.tobytes()).hexdigest()
+        content = first
+    else:
+        content = np.ascontiguousarray(value)
+    digest = hashlib.sha256(f"{value.dtype}{value.shape}{content.size}".encode() + content.tobytes()).hexdigest()
     return Literal(digest, value)
 
 
-def _bits(value: np.ndarray) -> str:
-    return f"u{value.dtype.itemsize}" if value.flags.c_contiguous else value.dtype.str
+def array_of(what: Num | Literal, shape: Shape, dtype: DType) -> np.ndarray:
+    """The array that is held so."""
+    if isinstance(what, Literal):
+        return what.array
+    return np.broadcast_to(np.array(what.value).astype(dtype.array_dtype), shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +92,8 @@ class Whole:
         self.graph = graph
         self.descriptions = descriptions
         self._kinds: dict[Hashable, int] = {}
+        self.rules: dict[Hashable, Any] = {}
+        """What local rules say, by kind of op and part, as far as it was read."""
         self._held: dict[int, tuple[np.ndarray, Num | Literal]] = {}
         self._described: dict[int, tuple[Described | None, ...]] = {}
         self._by_rule: dict[int, bool] = {}
@@ -91,8 +105,17 @@ class Whole:
         self.sizes: dict[Symbol, Tensor] = {}
         self.makers = {name: one.op.name for one in ops for name in one.op.outputs}
         made: dict[Hashable, tuple[Symbol | None, ...]] = {}
+        arrays = dict(graph.constants)
+        self._derived = Derived(arrays, graph.opset)
         for described_op in ops:
             known = self._known(described_op, made)
+            op = described_op.op
+            read = list(op.inputs)
+            for slot in described_op.description.shape_only:  # of what it holds nothing matters
+                if slot < len(read) and read[slot] and not self._derived.covers(read[slot]):
+                    tensor, read[slot] = graph.tensors[read[slot]], f"{op.name}\0{slot}"
+                    arrays[read[slot]] = np.broadcast_to(np.zeros((), tensor.dtype.array_dtype), tensor.shape)
+            self._derived.note(replace(op, inputs=tuple(read)), [graph.tensors[name] for name in op.outputs if name])
             self.ops[described_op.op.name] = known
             for name, symbol in zip(described_op.op.outputs, known.makes, strict=True):
                 if name and symbol is not None:
@@ -105,6 +128,10 @@ class Whole:
         if id(value) not in self._held:
             self._held[id(value)] = value, held(value)
         return self._held[id(value)][1]
+
+    def value(self, name: str) -> np.ndarray | None:
+        """What a tensor is that no data change; None of any other, or where it is not worked out."""
+        return self._derived.value(name)
 
     def symbol(self, name: str) -> Symbol:
         """What stands for a tensor."""
@@ -183,7 +210,7 @@ def described(node: NodeView, description: Description) -> tuple[Described | Non
         return function, op.domain, op.op_type, _said(op), there, unread, dtypes
 
     return tuple(
-        Described(output, node, tag, dtype is not None and dtype.is_float) if there else None
+        Described(output, node, tag, dtype) if there and dtype is not None else None
         for output, there, dtype in zip(outputs, present, node.output_dtypes, strict=False)
     )
 

@@ -29,6 +29,7 @@ from planner.api.opened import opened
 from planner.artifacts.program import Fetch, Piece, Segment, Source, WorkerProgram
 from planner.descriptions import in_force
 from planner.errors import ModelError, TofuError
+from planner.graph.model import DType
 from planner.graph.to_onnx import write_model
 from planner.prove.calls import Calls
 from planner.prove.programs import WorkerFile
@@ -341,6 +342,46 @@ def _old_state(loaded: LoadedPlan, draw: np.random.Generator) -> LoadedPlan | No
     return replace(loaded, models=(*loaded.models[:number], changed, *loaded.models[number + 1 :]))
 
 
+def _scaled(loaded: LoadedPlan, draw: np.random.Generator) -> LoadedPlan | None:
+    """What a function reads or makes goes through factors whose product is 1, perhaps out of range between."""
+    places = [
+        (worker.worker, step.function, is_read, position)
+        for worker in loaded.program.workers
+        for step in worker.steps
+        if isinstance(step, Segment)
+        for is_read, names in ((True, step.inputs), (False, step.outputs))
+        for position, name in enumerate(names)
+        if worker.buffers[name].dtype is DType.FLOAT32
+    ]
+    if not places:
+        return None
+    number, name, is_read, position = places[draw.integers(len(places))]
+    model = loaded.models[number]
+    body = deepcopy(model.bodies[name])
+    first, count = int(draw.choice([-120, -96, -60, -12, 12, 60, 96, 120])), int(draw.integers(1, 4))
+    parts = next(n for n in (2, 3, 4) if first * count % n == 0 and abs(first * count // n) <= 120)
+    nodes, value = [], body.input[position] if is_read else body.output[position]
+    before = value if is_read else f"{value}.scaled"
+    for node in body.node:
+        for names in (node.input, node.output):
+            for place, one in enumerate(names):
+                if one == value:
+                    names[place] = f"{value}.scaled"
+    for place, exponent in enumerate([first] * count + [-first * count // parts] * parts):
+        op_type = str(draw.choice(["Mul", "Div"]))
+        factor = np.array(2.0 ** (exponent if op_type == "Mul" else -exponent), np.float32)
+        constant, after = f"{value}.factor{place}", f"{value}.by{place}"
+        nodes.append(onnx.helper.make_node("Constant", [], [constant], value=onnx.numpy_helper.from_array(factor)))
+        nodes.append(onnx.helper.make_node(op_type, [before, constant], [after]))
+        before = after
+    nodes[-1].output[0] = f"{value}.scaled" if is_read else value
+    kept = list(body.node)
+    del body.node[:]
+    body.node.extend([*nodes, *kept] if is_read else [*kept, *nodes])
+    changed = replace(model, bodies={**model.bodies, name: body})
+    return replace(loaded, models=(*loaded.models[:number], changed, *loaded.models[number + 1 :]))
+
+
 def _step_left_out(loaded: LoadedPlan, draw: np.random.Generator) -> LoadedPlan | None:
     worker = loaded.program.workers[draw.integers(len(loaded.program.workers))]
     number = int(draw.integers(len(worker.steps)))
@@ -432,6 +473,7 @@ KINDS: dict[str, Change] = {
     "input in another slot": _changed_node(_other_slots),
     "padding on the wrong side": _changed_node(_padded_otherwise),
     "next state from the old one": _old_state,
+    "constants whose partial products leave float32": _scaled,
     "step left out": _step_left_out,
     "steps swapped": _steps_swapped,
     "place in the arena": _place_moved,

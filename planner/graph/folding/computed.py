@@ -11,6 +11,7 @@ from onnx import NodeProto
 from planner.graph.fills import is_fill
 from planner.graph.folding.evaluate import BOUNDED_BY_INPUTS, FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate, extent
 from planner.graph.folding.known import KnownGraph
+from planner.graph.folding.operands import MOST_DIMS
 from planner.graph.model import Op, Tensor, TensorAttribute
 from planner.graph.protos import dtype_of_array, elem_type_of, numpy_dtype
 
@@ -84,7 +85,7 @@ def _may_compute(op: Op, made: Mapping[str, Tensor | None], known: KnownGraph) -
         return False
     arrays = [array for name in operands if (array := known.values[name]) is not None]
     if op.op_type == "ConstantOfShape" or (op.op_type == "Expand" and is_fill(arrays[0])):
-        return True
+        return arrays[-1].size <= MOST_DIMS
     if any(array.size > MAX_FOLDED_ELEMENTS for array in arrays):
         return False
     if op.op_type in BOUNDED_BY_INPUTS:

@@ -86,10 +86,10 @@ def sizes_for(op: Op, scales: np.ndarray, tensors: Mapping[str, Tensor]) -> Know
     """
     before = tensors[op.inputs[0]].shape
     axes = op.attribute("axes", tuple(range(len(before))))
-    assert isinstance(axes, tuple), "the schema was checked"
     factors = scales.astype(np.float32).ravel()
-    if len(factors) != len(axes):
-        return None
+    places = range(-len(before), len(before))
+    if not isinstance(axes, tuple) or len(factors) != len(axes) or not all(axis in places for axis in axes):
+        return None  # its schema refuses it
     read = [before[axis] for axis in axes if isinstance(axis, int)]
     made = [int(np.float32(size) * scale) for size, scale in zip(read, factors, strict=True)]
     inferred = [int(size * float(scale)) for size, scale in zip(read, factors, strict=True)]

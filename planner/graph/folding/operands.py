@@ -45,6 +45,8 @@ def form_fault(node: NodeProto, rank: int) -> str:
     # As a number of 32 bits, which ONNX makes of it, it would be another axis.
     if abs(stated.get("axis", 0)) > MOST_DIMS:
         return f"its axis is {stated['axis']}, which no tensor has"
+    if stated.get("batch_dims", 0) < 0:
+        return f"its batch_dims is {stated['batch_dims']}, and must not be negative"
     if node.op_type in ("LayerNormalization", "RMSNormalization") and not -rank <= stated.get("axis", -1) < rank:
         return f"its axis is {stated['axis']}, and its input has {rank} dims"
     return ""

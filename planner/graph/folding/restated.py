@@ -83,7 +83,7 @@ def nodes_by_operands(op: Op, known: KnownGraph) -> Nodes | None:
         known: gets the constants that the other ops read.
     """
     form: KnownForm | None = None
-    if op.op_type == "CastLike" and len(op.inputs) == 2:
+    if op.op_type == "CastLike" and op.has_input(1):
         form = cast_for(op, known.tensors)
     elif op.op_type == "Compress" and known.demand(op.inputs[1:]):
         flags = known.values[op.inputs[1]]
@@ -91,14 +91,14 @@ def nodes_by_operands(op: Op, known: KnownGraph) -> Nodes | None:
         form = gather_for(op, flags, known.tensors)
     elif op.op_type == "Mod" and known.written_at >= _FLOATS_FLOORED and _is_floored(op, known):
         form = mod_for(op, known.tensors)
-    elif op.op_type == "Resize" and op.has_input(2):
+    elif op.op_type == "Resize" and op.has_input(0) and op.has_input(2):
         scales = known.values.get(op.inputs[2])
         form = None if scales is None else sizes_for(op, scales, known.tensors)
     return None if form is None else _with_constants(form, known)
 
 
 def _is_floored(op: Op, known: KnownGraph) -> bool:
-    return known.tensors[op.inputs[0]].dtype.is_float and not op.attribute("fmod", 0)
+    return op.has_input(0) and known.tensors[op.inputs[0]].dtype.is_float and not op.attribute("fmod", 0)
 
 
 def full_split_nodes(op: Op, full: Sequence[Tensor], known: KnownGraph) -> Nodes:

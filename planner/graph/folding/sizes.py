@@ -60,7 +60,8 @@ def _resized(before: Shape, known: _Known, attributes: Mapping[str, Any]) -> Sha
     if scales is None or not scales.size:
         return None
     sizes = list(before)
-    for axis, scale in zip(attributes.get("axes", range(len(sizes))), scales.astype(np.float32).ravel(), strict=True):
+    axes = attributes.get("axes") or range(len(sizes))
+    for axis, scale in zip(axes, scales.astype(np.float32).ravel(), strict=True):
         sizes[axis] = int(np.float32(sizes[axis]) * scale)
     return tuple(sizes)
 

@@ -1,0 +1,162 @@
+"""Elements of arrays inside of a worker's function, and of the model's ops, as expressions in tensors of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isclose, prod
+from typing import Any, TypeAlias
+
+import ml_dtypes
+
+from planner.algebra.tiling import Reducer
+from planner.graph.model import DType, Shape
+from planner.prove import index
+from planner.prove.claims import Claim, Place, Symbol
+from planner.prove.expression import Acc, At, Described, Expr, Num, Read, Red, UnprovenError, terms_of
+from planner.prove.index import Lin, Space
+from planner.prove.pairing import Literal
+from planner.prove.whole import Known, Whole, array_of
+
+Reads: TypeAlias = "Sequence[Symbol | Num | Literal | None]"
+"""What an op of the model reads, by slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What is known of an array inside of a function."""
+
+    claims: Mapping[Symbol, Claim]
+    """By tensor of which it holds a part; the last one is that of the latest op."""
+    constant: Num | Literal | None = None
+    made: Described | None = None
+    """By which node it is made."""
+    reads: tuple[Value | None, ...] = ()
+    """Of that node, by slot."""
+    shape: Shape = ()
+
+
+def readings(known: Known) -> list[Reads]:
+    """What an op reads: a constant of one number as that, and then as a part of constants that are not."""
+    numbers = tuple(None if isinstance(one, Literal) else one for one in known.reads)
+    slots = known.described_op.read_slots
+    return [numbers, known.reads] if any(isinstance(known.reads[slot], Literal) for slot in slots) else [numbers]
+
+
+def reader(known: Known) -> Read:
+    """Reads tensors of the model."""
+
+    def read(slot: int, at: At, fill: float | None) -> Expr:
+        what = known.reads[slot]
+        shape = known.described_op.node.input_shapes[slot]
+        assert shape is not None, "what is read is there"
+        assert what is not None, "what is read is there"
+        if isinstance(what, Num) and (fill is None or fill == what.value):
+            return what
+        return Acc(what, at, (0,) * len(shape), shape, shape, fill)
+
+    return read
+
+
+def is_padding(told: Described, known: Known, lo: Place, shape: Shape, fill: Num) -> bool:
+    """Whether all of a part of what an op makes is one number that lies around what it reads."""
+    space = Space()
+    at = [index.plus(space.variable(size), index.number(one or 0)) for one, size in zip(lo, shape, strict=True)]
+    try:
+        found = told.at(at, reader(known), space)
+    except UnprovenError:
+        return False
+    if not isinstance(found, Acc) or found.fill is None or Num(found.fill) != fill:
+        return False
+    reaches = [
+        (index.reach(one, space), n) for one, n in zip(found.at, found.sizes, strict=True) if isinstance(one, Lin)
+    ]
+    return any(high < 0 or low >= size for (low, high), size in reaches)
+
+
+def element(own: Value, at: Sequence[Lin], space: Space, prefer: Reads, whole: Whole) -> Expr:
+    """The element of an array that a node makes, in tensors of the model.
+
+    Args:
+        own: the array.
+        at: which element.
+        space: of the variables.
+        prefer: by which of its claims what is read is told, where it has several: the slot's own, then the first.
+        whole: says how large tensors are.
+    """
+    assert own.made is not None, "a node makes it"
+
+    def read(slot: int, where: At, fill: float | None) -> Expr:
+        value = own.reads[slot]
+        if value is None:
+            raise UnprovenError("an array of which nothing is known is read")
+        # A part of a tensor may be a part of two that an op reads: x, and a Slice of x.
+        dtype = own.made.node.input_dtypes[slot] if own.made else None
+        return _read(value, where, fill, space, (*prefer[slot : slot + 1], *prefer), whole, dtype)
+
+    return own.made.at(at, read, space)
+
+
+def _read(
+    value: Value,
+    at: At,
+    fill: float | None,
+    space: Space,
+    prefer: Reads,
+    whole: Whole,
+    dtype: DType | None,
+) -> Expr:
+    chosen = [value.claims[symbol] for symbol in prefer if symbol in value.claims]
+    if not chosen and value.claims and value.constant is None:
+        chosen = [list(value.claims.values())[-1]]
+    if chosen:
+        return _access(chosen[0], at, fill, whole)
+    as_elements = any(isinstance(one, Literal) for one in prefer) and value.constant not in prefer
+    if value.constant is not None and dtype is not None and as_elements:
+        array = array_of(value.constant, value.shape, dtype)
+        return Acc(Literal("", array), at, (0,) * len(value.shape), value.shape, value.shape, fill)
+    if isinstance(value.constant, Num) and (fill is None or fill == value.constant.value):
+        return value.constant
+    if value.constant is not None:
+        tensor = value.constant if isinstance(value.constant, Literal) else ("filled", value.constant)
+        return Acc(tensor, at, (0,) * len(value.shape), value.shape, value.shape, fill)
+    if value.made is None:
+        raise UnprovenError("an array of which nothing is known is read")
+    inside: list[Lin] = []
+    for one, size in zip(at, value.shape, strict=True):
+        if not isinstance(one, Lin):
+            raise UnprovenError("all of a dim is read of what is no part of a tensor")
+        low, high = index.reach(one, space)
+        if fill is not None and (low < 0 or high >= size):
+            raise UnprovenError("what is no part of a tensor is padded")
+        inside.append(one)
+    found = element(value, inside, space, prefer, whole)
+    _check_factors(found, value.made.dtype, space)
+    return found
+
+
+def _check_factors(found: Expr, dtype: DType, space: Space) -> None:
+    """Refuses an array between two nodes whose constant factors leave its dtype little room for what they scale.
+
+    Factors of the nodes after it are multiplied with them as if nothing had been lost. Half of the exponents, to either
+    side, are left to the data; a sum's factor is looked at alone and times what is summed, unless it makes a mean.
+    """
+    if not dtype.is_float:
+        return
+    limits: Any = ml_dtypes.finfo(dtype.array_dtype)  # type: ignore[no-untyped-call]
+    least, most = float(limits.smallest_normal) ** 0.5, float(limits.max) ** 0.5
+    for factor, term in terms_of(found):
+        summed = term.variables if isinstance(term, Red) and term.reducer is Reducer.SUM else ()
+        count = prod([space.extents[variable] for variable in summed])
+        own = abs(factor * term.value if isinstance(term, Num) else factor)
+        if own != 1 and not isclose(own * count, 1, rel_tol=0.01) and not least <= own <= own * count <= most:
+            raise UnprovenError(f"constant factors of {own:.3g} between nodes, near the ends of {dtype.value}")
+
+
+def _access(claim: Claim, at: At, fill: float | None, whole: Whole) -> Expr:
+    sizes = whole.sizes[claim.tensor].shape
+    moved_at = tuple(
+        index.plus(one, index.number(first)) if isinstance(one, Lin) and first is not None else one
+        for one, first in zip(at, claim.lo, strict=True)
+    )
+    return Acc(claim.tensor, moved_at, claim.lo, claim.shape, sizes, fill, claim.partial, claim.number)

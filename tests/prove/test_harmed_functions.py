@@ -1,0 +1,142 @@
+"""Functions of workers that somebody harmed: of any op a node that is malformed is not proven, and ends no proof."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import onnx
+import pytest
+from onnx import AttributeProto, FunctionProto, NodeProto, helper, numpy_helper
+
+from planner.algebra.region import Region
+from planner.artifacts.program import Buffer
+from planner.descriptions import in_force
+from planner.errors import ModelError
+from planner.graph.protos import op_to_node
+from planner.graph.reading.from_onnx import graph_from_proto
+from planner.prove.calls import Array, Calls
+from planner.prove.claims import Claim
+from planner.prove.whole import Whole
+from planner.verify.cases.examples import Case, all_cases, execute_case
+from prove_by_hand import ByHand, whole_of
+
+NUMBERS = (-100, -1, 0, 7, 2**40)
+
+
+def harmed(node: NodeProto, opset: int) -> Iterator[NodeProto]:
+    """The node with one thing wrong, or perhaps only another: an input or output, an attribute, its type or number."""
+
+    def copy() -> NodeProto:
+        return NodeProto.FromString(node.SerializeToString())
+
+    for place in range(len(node.input)):
+        one = copy()
+        one.input[place] = ""
+        yield one
+        one = copy()
+        del one.input[place:]
+        yield one
+    if len(node.output) > 1:
+        one = copy()
+        one.output[0] = ""
+        yield one
+    is_known = onnx.defs.has(node.op_type, opset, node.domain)
+    known = onnx.defs.get_schema(node.op_type, opset, node.domain).attributes if is_known else ()
+    stated = [attribute.name for attribute in node.attribute]
+    for name in sorted({*stated, *known}):
+        for value in (*NUMBERS, [], [-100], [7, 7], 1.5, "text"):
+            one = copy()
+            kept = [attribute for attribute in one.attribute if attribute.name != name]
+            del one.attribute[:]
+            one.attribute.extend([*kept, helper.make_attribute(name, value, attr_type=_type_of(value))])
+            yield one
+    for name in stated:
+        one = copy()
+        kept = [attribute for attribute in one.attribute if attribute.name != name]
+        del one.attribute[:]
+        one.attribute.extend(kept)
+        yield one
+
+
+def _type_of(value: object) -> int | None:
+    return AttributeProto.INTS if value == [] else None
+
+
+def outlived(case: Case, most: int, draw: np.random.Generator) -> int:
+    """Follows functions of a case's op that are harmed; how many there were."""
+    descriptions = in_force(None, "replicate")[0]
+    graph, _, made = execute_case(case)
+    whole = Whole(graph, descriptions.bind_all(graph), descriptions)
+    [op] = graph.ops
+
+    def buffer(name: str) -> Buffer:
+        tensor = graph.tensors[name]
+        return Buffer(name, name, Region.whole(tensor.shape), tensor.shape, tensor.dtype)
+
+    def claim(name: str) -> Claim:
+        shape = graph.tensors[name].shape
+        return Claim(whole.symbol(name), (0,) * len(shape), shape)
+
+    known = {name: value for name, value in graph.constants.items() if value is not None}
+    constants = [
+        helper.make_node("Constant", [], [name], value=numpy_helper.from_array(np.ascontiguousarray(value)))
+        for name, value in known.items()
+    ]
+    names = [name for name in dict.fromkeys(op.inputs) if name and name not in known]
+    outputs = [name for name, value in made.items() if value.size]
+    read: list[Array] = [(buffer(name), claim(name)) for name in names]
+    stated: list[Array] = [(buffer(name), claim(name)) for name in outputs]
+    nodes = list(harmed(op_to_node(op), graph.opset))
+    opsets = [helper.make_opsetid("", graph.opset), *([helper.make_opsetid(op.domain, 1)] if op.domain else [])]
+    for number in draw.permutation(len(nodes))[:most] if outputs else ():
+        function: FunctionProto = helper.make_function(
+            "tofu.segments", "f", names, outputs, [*constants, nodes[number]], opsets
+        )
+        Calls(whole).found(function, (op.name,), read, stated)
+    return min(most, len(nodes))
+
+
+def test_a_harmed_node_of_any_op_ends_no_proof() -> None:
+    draw = np.random.default_rng(7)
+    cases = [case for case in all_cases() if case.opset >= 13]
+    assert sum(outlived(cases[number], 4, draw) for number in draw.permutation(len(cases))[:12]) > 24
+
+
+@pytest.mark.nightly
+def test_many_harmed_nodes_end_no_proof() -> None:
+    draw = np.random.default_rng()
+    first = {case.op_type: case for case in all_cases() if case.opset >= 13}
+    assert sum(outlived(case, 40, draw) for case in first.values()) > 1000
+
+
+MALFORMED = {
+    "Resize of nothing": "s = Constant <value = float[4] {1, 1, 2, 2}> () n = Resize(, , s)",
+    "Resize along no axis": "s = Constant <value = float[2] {2, 2}> () n = Resize <axes = [2, 9]> (x, , s)",
+    "Resize along a number": "s = Constant <value = float[2] {2, 2}> () n = Resize <axes = 2> (x, , s)",
+    "CastLike of nothing": "n = CastLike(, x)",
+    "CastLike to nothing": "n = CastLike(x, , )",
+    "Compress of nothing": "s = Constant <value = bool[4] {1, 1, 1, 1}> () n = Compress(, s)",
+    "Mod of nothing": "n = Mod(, x)",
+    "a shape of 100": "a = Constant <value = int64[1] {100}> () z = ConstantOfShape <value = int64[1] {1}> (a) "
+    "n = ConstantOfShape(z)",
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_node_is_refused_in_a_model_and_not_proven_in_a_function(name: str) -> None:
+    body = MALFORMED[name]
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 21]> net '
+        f"(float[1,1,4,4] x) => (float[1,1,8,8] y) {{ {body} y = Relu(n) }}"
+    )
+    with pytest.raises(ModelError):
+        graph_from_proto(model, state_pairs=())
+    whole = whole_of("(float[1,1,4,4] x) => (float[1,1,4,4] y) { y = Relu(x) }")
+    text = re.sub(r"\bx\b", "i0", body)
+    made = ByHand.read(
+        whole,
+        f"0: x = x[0:1, 0:1, 0:4, 0:4]\n0: y = y[0:1, 0:1, 0:4, 0:4] by Relu (x) {{ {text} o0 = Relu(n) }}\n0: give y",
+    )
+    assert not made.proof.is_proven
