@@ -9,7 +9,7 @@ import numpy as np
 from planner.errors import DescriptionError
 from planner.opdefs.broadcast import broadcast, normal_axes, normal_axis
 from planner.opdefs.parts import constant_result, input_region, int64, output_shape
-from planner.tdl.builder import NodeView, Opaque, TensorArg, Val, call, op, over
+from planner.tdl.builder import Ix, NodeView, Opaque, TensorArg, Val, call, op, over
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
 
 
@@ -176,10 +176,12 @@ def _padding(node: NodeView, rank: int) -> dict[int, tuple[int, int]]:
     }
 
 
-def _fill(node: NodeView) -> float:
+def _fill(node: NodeView) -> float | None:
+    """What is padded with; None where it is data."""
     if not node.has(2):
         return 0.0
-    return float(node.constant(2).reshape(()).item())
+    known = node.constant_if_known(2)
+    return None if known is None else float(known.reshape(()).item())
 
 
 def pad_local(node: NodeView, part: Part) -> LocalOp:
@@ -188,7 +190,10 @@ def pad_local(node: NodeView, part: Part) -> LocalOp:
         return same_op(node, part)
     reach = part.reach[0]
     if reach is None:
-        return constant_result(node, part, _fill(node))
+        fill = _fill(node)
+        if fill is not None:
+            return constant_result(node, part, fill)
+        return LocalOp((LocalNode("Expand", ("in2", "shape"), ("out0",)),), {"shape": int64(output_shape(node, part))})
     return same_op(node, part, constants={1: int64((*reach[0], *reach[1]))}, drop=(3,))
 
 
@@ -204,8 +209,14 @@ def pad(
     padding = _padding(node, X.rank)
     mode = node.attribute("mode", "constant")
     if mode == "constant":
-        padded = X.padded(_fill(node))
-        return lambda *i: padded[tuple(var - padding.get(dim, (0, 0))[0] for dim, var in enumerate(i))]
+        fill = _fill(node)
+        padded = X.padded(fill or 0.0)
+
+        def element(*i: Ix) -> Val:
+            read = padded[tuple(var - padding.get(dim, (0, 0))[0] for dim, var in enumerate(i))]
+            return read if fill is not None or value is None else call("Pad", read, value[(0,) * value.rank])
+
+        return element
     kept = [dim for dim in range(X.rank) if dim in padding]
     return lambda *i: Opaque(mode)(X[tuple(slice(None) if dim in padding else var for dim, var in enumerate(i))])[
         tuple(i[dim] for dim in kept)
@@ -237,17 +248,16 @@ def trilu_local(node: NodeView, part: Part) -> LocalOp:
     """The diagonal moves with the part's corner."""
     rank = node.output_rank()
     row, column = part.ranges[f"i{rank - 2}"][0], part.ranges[f"i{rank - 1}"][0]
-    diagonal = np.array(_diagonal(node) - column + row, dtype=np.int64)
-    upper = node.attribute("upper", 1)
-    return LocalOp((LocalNode("Trilu", ("in0", "k"), ("out0",), {"upper": upper}),), {"k": diagonal})
-
-
-def _diagonal(node: NodeView) -> int:
-    return int(node.constant(1).reshape(()).item()) if node.has(1) else 0
+    known = node.constant_if_known(1) if node.has(1) else np.array(0)
+    moved = np.array(row - column + (0 if known is None else int(known.reshape(()).item())), dtype=np.int64)
+    trilu = LocalNode("Trilu", ("in0", "k"), ("out0",), {"upper": node.attribute("upper", 1)})
+    if known is not None:
+        return LocalOp((trilu,), {"k": moved})
+    return LocalOp((LocalNode("Add", ("in1", "moved"), ("k",)), trilu), {"moved": moved})
 
 
 @op("Trilu", local=trilu_local)
 def trilu(node: NodeView, X: TensorArg, k: TensorArg | None = None) -> object:
     """The upper or lower triangle of each matrix, the rest 0: a guard on the position, which the local k follows."""
-    _diagonal(node)
-    return lambda *i: call("Trilu", X[i])
+    diagonal = [] if k is None or node.constant_if_known(1) is not None else [k[(0,) * k.rank]]
+    return lambda *i: call("Trilu", X[i], *diagonal)

@@ -16,6 +16,7 @@ from planner.partition.segments import Partitioned
 from planner.progress import Progress
 from planner.regular_file import digest_of
 from planner.results import BuildResult
+from planner.runtime.engine.core.check import check_programs
 from planner.runtime.plan_files import load_plan
 from planner.whole import try_folder
 
@@ -102,7 +103,9 @@ def program_of_folder(plan: Opened, progress: Progress) -> Program:
         TofuError: the models do not belong to the plan, or the program cannot be made (``program_of``).
     """
     if plan.folder.has_models:
-        return load_plan(plan.folder.path, progress).program
+        program = load_plan(plan.folder.path, progress).program
+        check_programs(program.workers, program.state)
+        return program
     return program_of(plan, progress).program
 
 

@@ -356,6 +356,7 @@ class BoundOp:
             outputs=tuple(None if boxes is None else boxes.region(worker) for boxes in made),
             reduction_variables=self.analysis.reduction_variables,
             read_slots=self.read_slots,
+            empty={n: one.boxes.region(worker) for n, one in reads.items() if 0 in (self.node.input_shapes[n] or ())},
         )
 
     def local_op(self, part: Part) -> LocalOp:

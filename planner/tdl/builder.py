@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from planner.errors import DescriptionError
+from planner.graph.attributes import label
 from planner.graph.model import Implied
 from planner.tdl.expr import Number, Output, Var
 from planner.tdl.local import LocalRule
@@ -99,7 +100,7 @@ class Description:
         """Runs the description for one op.
 
         Raises:
-            DescriptionError: naming the description's line; also where the op does not fit the description.
+            DescriptionError: naming the op, or a user's description's line; also where the op does not fit.
         """
         arguments = [
             None if shape is None else TensorArg(slot, len(shape)) for slot, shape in enumerate(node.input_shapes)
@@ -110,15 +111,11 @@ class Description:
             return tuple(self._output(node, position, body) for position, body in enumerate(lambdas))
         except DescriptionError as error:
             raise DescriptionError(
-                f"description of {node.op.op_type} (op {node.op.name}), {self._line(error)}: {error.what}",
-                facts=error.facts,
-                hint=error.hint,
+                f"{self._label(node, error)}: {error.what}", facts=error.facts, hint=error.hint
             ) from error
         except MISFITS as error:
-            raise DescriptionError(
-                f"description of {node.op.op_type} (op {node.op.name}), {self._line(error)}: "
-                f"{type(error).__name__}: {error}"
-            ) from error
+            what = f"{type(error).__name__}: {error}"
+            raise DescriptionError(f"{self._label(node, error)}: {what}") from error
 
     def _output(self, node: NodeView, position: int, body: Callable[..., Val | float]) -> Output:
         present = position < len(node.output_shapes) and node.output_shapes[position] is not None
@@ -129,10 +126,14 @@ class Description:
         steps = tuple(by_name.get(variable.name, 1) for variable in variables) if by_name else ()
         return Output(variables, body_value(body, variables), steps)
 
-    def _line(self, error: BaseException) -> str:
+    def _label(self, node: NodeView, error: BaseException) -> str:
+        """The op, for a misfit of a description of our own is the model's; of a user's, its line."""
+        if self.function.__module__.startswith("planner."):
+            return label(node.op)
         file = inspect.getfile(self.function)
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-        return f"{file}:{frames[-1].lineno if frames else self.function.__code__.co_firstlineno}"
+        line = frames[-1].lineno if frames else self.function.__code__.co_firstlineno
+        return f"description of {node.op.op_type} (op {node.op.name}), {file}:{line}"
 
 
 def op(

@@ -44,6 +44,8 @@ class Part:
     reduction_variables: tuple[str, ...] = ()
     read_slots: tuple[int, ...] = ()
     """Inputs that the description reads; the others only parameterise the op, and have no region."""
+    empty: Mapping[int, Region] = field(default_factory=dict)
+    """By position, its region of an input that has no elements in the whole op (a cache of no positions)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,8 @@ def same_op(
     for slot, value in enumerate(node.constants):
         if value is not None and slot not in part.read_slots:
             replaced.setdefault(slot, value)
+        elif value is not None and slot in part.empty:
+            replaced.setdefault(slot, np.empty(part.empty[slot].shape, value.dtype))
     for slot, name in enumerate(node.op.inputs):
         if name and part.inputs[slot] is None and slot not in replaced and slot not in drop:
             raise NotLocalError(f"input {slot} of {node.op.op_type} is not read by this part, and the op needs it")

@@ -105,7 +105,10 @@ class NodeView:
         """
         value = self.constant_if_known(slot)
         if value is None:
-            raise DescriptionError(f"input {slot} is not a constant")
+            raise DescriptionError(
+                f"its input {slot} ({self.op.inputs[slot]!r}) is data, and a plan needs its value",
+                hint="make it a constant of the model; what an input is fixed to is said with --value",
+            )
         return value
 
     def constant_if_known(self, slot: int) -> np.ndarray | None:

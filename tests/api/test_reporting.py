@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import onnx
 import pytest
 
 import planner
@@ -19,7 +21,7 @@ from planner import api
 from planner.api.occupancy import memory_of_page
 from planner.api.opened import opened
 from planner.artifacts.measured import read_measured
-from planner.artifacts.plan import Plan
+from planner.artifacts.plan import Plan, digest
 from planner.artifacts.waits import levels
 from planner.errors import ModelError, UsageError
 from planner.graph.to_onnx import write_model
@@ -391,3 +393,23 @@ def test_what_was_measured_of_another_plan_is_refused(folder: Path, tmp_path: Pa
     (tmp_path / "plan" / "measured.json").write_text("{}")
     with pytest.raises(ModelError, match=r"measured\.json cannot be read: it lacks 'schema_version'"):
         api.report(tmp_path / "plan", output=tmp_path / "p.html")
+
+
+FAULTS = {"pieces": 2**62, "workers": 99, "region": -1}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_plan_whose_fetches_have_other_numbers_is_refused(name: str, folder: Path, tmp_path: Path) -> None:
+    """As a run refuses it; so by the pages of memory and time, which read the same program."""
+    plan = shutil.copytree(folder, tmp_path / "plan")
+    file, manifest = plan / "worker0.onnx", plan / "manifest.json"
+    model = onnx.load(file)
+    fetch = next(node for node in model.graph.node if node.op_type == "Fetch")
+    (numbers,) = (attribute.ints for attribute in fetch.attribute if attribute.name == name)
+    numbers[-1] = FAULTS[name]
+    onnx.save(model, file)
+    stated = json.loads(manifest.read_text())
+    stated["files"][file.name] = digest(file.read_bytes())
+    manifest.write_text(json.dumps(stated))
+    with pytest.raises(ModelError, match="the partitioned program is inconsistent"):
+        api.report(plan, output=tmp_path / "plan.html")

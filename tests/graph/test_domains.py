@@ -49,6 +49,16 @@ def test_both_names_of_the_default_domain(text: str, of_nodes: str, of_imports: 
     np.testing.assert_array_equal(run(to_model(graph), feeds)["y"], run(onnx.parser.parse_model(text), feeds)["y"])
 
 
+def test_a_file_may_import_it_under_both_names() -> None:
+    """ONNX Runtime takes it so, too."""
+    model = onnx.parser.parse_model(BY_FUNCTION)
+    for imports in (model.opset_import, model.functions[0].opset_import):
+        imports.append(helper.make_opsetid("ai.onnx", 21))
+    model.graph.node[1].domain = "ai.onnx"
+    x = np.ones((2, 3), np.float32)
+    np.testing.assert_array_equal(run(to_model(graph_from_proto(model)), {"x": x})["y"], np.tanh(2 * x))
+
+
 def scaler(*more: onnx.NodeProto) -> ModelProto:
     node = helper.make_node("Scaler", ["x"], ["h"], domain="ai.onnx.ml", offset=[1.0], scale=[2.0])
     x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2, 3]) for name in ("x", "h"))

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+import onnx
 import pytest
+from onnx import defs
 
+from planner import opdefs
 from planner.errors import ModelError
+from planner.graph.folding.operands import WORDS
 from planner.graph.model import Graph
+from stock_runtime import NO_ERRORS, run
 
 Read = Callable[..., Graph]
+Parse = Callable[..., onnx.ModelProto]
 
 CASES = {
     "Gemm (x, w, c)": ("[4, 6] [6, 3] [3]", "[4, 6] [6, 3] [2]", "input 2 is [2], which does not stretch to [4, 3]"),
@@ -132,3 +139,65 @@ def test_what_onnx_itself_fails_at_is_refused(read: Read) -> None:
     )
     with pytest.raises(ModelError, match="contradict what they read"):
         read(text.replace("N", "0").replace("VALUES", ""), state_pairs=())
+
+
+SPELT = {
+    'MaxPool <kernel_shape = [2], auto_pad = "SAME_UPPER"> (x)': ("[1, 2, 6]", "SAME_UPPER", "SAME"),
+    'Conv <auto_pad = "VALID"> (x, w)': ("[1, 3, 8] [4, 3, 1]", "VALID", ""),
+    'DepthToSpace <blocksize = 2, mode = "CRD"> (x)': ("[1, 4, 2, 2]", "CRD", "crd"),
+    'LSTM <hidden_size = 5, direction = "reverse"> (x, w, r)': ("[7, 2, 3] [1, 20, 3] [1, 20, 5]", "reverse", "back"),
+    'RNN <hidden_size = 5, activations = ["Relu"]> (x, w, r)': ("[7, 2, 3] [1, 5, 3] [1, 5, 5]", "Relu", "relu"),
+    'GRU <hidden_size = 5, activations = ["relu", "Tanh"]> (x, w, r)': (
+        "[7, 2, 3] [1, 15, 3] [1, 15, 5]", "relu", "swish",
+    ),
+    'Gelu <approximate = "tanh"> (x)': ("[4]", "tanh", "erf"),
+    'ScatterElements <reduction = "max"> (x, i, u)': ("[4, 6] [3, 6] [3, 6]", "max", "sum"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", SPELT)
+def test_a_word_is_one_that_onnx_knows(op: str, read: Read) -> None:
+    shapes, word, other = SPELT[op]
+    form = text(op, shapes).replace("_, y = ", "y = ")
+    if op.split()[0] in ("LSTM", "GRU", "RNN"):
+        form = form.replace("=> (y) { y = ", "=> (h) { y, h = ")
+    assert len(read(form, state_pairs=()).ops) == 1
+    with pytest.raises(ModelError, match="contradict what they read") as caught:
+        read(form.replace(f'"{word}"', f'"{other}"'), state_pairs=())
+    assert repr(other) in caught.value.facts[0]
+    assert "its attribute " in caught.value.facts[0]
+
+
+FREE = {"Einsum.equation", "TfIdfVectorizer.pool_strings", "Constant.value_string", "Constant.value_strings"}
+
+
+def test_every_attribute_of_words_has_its_words() -> None:
+    """By ONNX's schemas of what is described: each string is of a list, and each of its words stands in the text."""
+    for domain, op_type in opdefs.standard().described:
+        if domain or not defs.has(op_type):
+            continue
+        schema = defs.get_schema(op_type)
+        for name, attribute in schema.attributes.items():
+            if "STRING" in attribute.type.name and f"{op_type}.{name}" not in FREE:
+                words = WORDS.get(f"{op_type}.{name}") or WORDS[name]
+                said = schema.doc + attribute.description
+                assert [word for word in words if word not in said] in ([], ["tf_half_pixel_for_nn"]), op_type
+
+
+OPTIONS = [("nearest", 1, 0), ("nearest", 0, 1), ("linear", 0, 1), ("linear", 1, 0), ("linear", 1, 1), ("cubic", 1, 1)]
+
+
+@pytest.mark.parametrize(("mode", "smooths", "excludes"), OPTIONS)
+def test_a_resize_has_the_options_of_its_mode(mode: str, smooths: int, excludes: int, read: Read, parse: Parse) -> None:
+    form = (
+        "g (float[1, 1, 6, 6] x) => (y) <float[4] s = {1, 1, 0.5, 0.5}> "
+        f'{{ y = Resize <mode = "{mode}", antialias = {smooths}, exclude_outside = {excludes}> (x, , s) }}'
+    )
+    try:
+        run(parse(form), {"x": np.ones((1, 1, 6, 6), np.float32)}, log_level=NO_ERRORS)
+    except Exception:  # noqa: BLE001 -- whatever the runtime raises, it refuses
+        with pytest.raises(ModelError, match="contradict what they read") as caught:
+            read(form, state_pairs=())
+        assert f"mode {mode} has" in caught.value.facts[0]
+    else:
+        assert len(read(form, state_pairs=()).ops) == 1

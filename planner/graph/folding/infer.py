@@ -92,6 +92,10 @@ class Inference:
             ModelError: the op contradicts its schema or its inputs.
         """
         schema = self.schema(node)
+        for position, name in enumerate(node.output):
+            formal = schema.outputs[min(position, len(schema.outputs) - 1)]
+            if not name and formal.option is not onnx.defs.OpSchema.FormalParameterOption.Optional:
+                raise ModelError(f"its output {position} ({formal.name}) has no name, and the operator always makes it")
         for inner in every_node([node]):
             is_typed = inner is node and node.input and node.input[0] in tensors
             if fault := form_fault(inner, len(tensors[node.input[0]].shape) if is_typed else MOST_DIMS):

@@ -30,6 +30,30 @@ _FLAGS: Final = frozenset(
 """Attributes that are true or false. Other numbers are true to some readers and false to others."""
 
 
+WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    name: tuple(words.split())
+    for name, words in (
+        ("activation", "none silu swish"), ("approximate", "none tanh"), ("BitShift.direction", "LEFT RIGHT"),
+        ("auto_pad", "NOTSET SAME_UPPER SAME_LOWER VALID"), ("direction", "forward reverse bidirectional"),
+        ("coordinate_transformation_mode", "half_pixel half_pixel_symmetric pytorch_half_pixel align_corners asymmetric"
+                                           " tf_crop_and_resize tf_half_pixel_for_nn"),
+        ("RoiAlign.coordinate_transformation_mode", "half_pixel output_half_pixel"), ("RoiAlign.mode", "avg max"),
+        ("keep_aspect_ratio_policy", "stretch not_larger not_smaller"), ("padding_mode", "zeros border reflection"),
+        ("nearest_mode", "round_prefer_floor round_prefer_ceil floor ceil"), ("round_mode", "up down nearest"),
+        ("update_rule", "linear gated delta gated_delta"), ("reduction", "none add mul max min"),
+        ("SoftmaxCrossEntropyLoss.reduction", "none sum mean"), ("Pad.mode", "constant reflect edge wrap"),
+        ("NegativeLogLikelihoodLoss.reduction", "none sum mean"), ("DepthToSpace.mode", "DCR CRD"),
+        ("GridSample.mode", "linear nearest cubic"), ("GridSample.mode.16", "bilinear nearest bicubic"),
+        ("SpaceToDepth.mode", "DCR CRD"),
+        ("Resize.mode", "nearest linear cubic"), ("Upsample.mode", "nearest linear"),
+        ("TensorScatter.mode", "linear circular"), ("TfIdfVectorizer.mode", "TF IDF TFIDF"),
+        ("activations", "Relu Tanh Sigmoid Affine LeakyRelu ThresholdedRelu ScaledTanh HardSigmoid Elu Softsign "
+                        "Softplus"),
+    )
+}  # fmt: skip
+"""The words that an attribute may be, by its name, or by operator and name, or by operator, name and version."""
+
+
 def form_fault(node: NodeProto, rank: int) -> str:
     """How a node's attributes contradict its outputs or operands where ONNX's inference errs beyond its memory.
 
@@ -57,6 +81,11 @@ def operand_fault(op_type: str, version: int, inputs: Shapes, outputs: Shapes, a
     for name in sorted(_FLAGS & attributes.keys()):
         if attributes[name] not in (0, 1):
             return f"its attribute {name} is {attributes[name]}, and must be 0 or 1"
+    for name, value in sorted(attributes.items()):
+        kind = f"{op_type}.{name}"
+        words = WORDS.get(f"{kind}.{version}") or WORDS.get(kind) or WORDS.get(name)
+        if words and isinstance(value, bytes) and value.decode() not in words:
+            return f"its attribute {name} is {value.decode()!r}, and must be {', '.join(words[:-1])} or {words[-1]}"
     rule = _OLDER_RULES.get((op_type, version)) or _RULES.get(op_type)
     return "" if rule is None else rule([*inputs, *[None] * 9], outputs, attributes)
 
@@ -156,6 +185,23 @@ def _stretched_to_first(*slots: int) -> _Rule:
     return rule
 
 
+def _resize(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
+    """Options that are of some modes alone."""
+    mode, smooths = attributes.get("mode", b"nearest").decode(), bool(attributes.get("antialias"))
+    if smooths and mode == "nearest":
+        return "its attribute antialias is 1, which mode nearest has not"
+    if attributes.get("exclude_outside") and mode != "cubic" and not smooths:
+        return f"its attribute exclude_outside is 1, which mode {mode} has only with antialias"
+    return ""
+
+
+def _attention(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
+    """ONNX Runtime joins a past to the keys in the outputs for that."""
+    is_known, past = outputs[0] is not None, inputs[4]
+    lacks = is_known and past is not None and 0 not in past and (len(outputs) < 3 or None in outputs[1:3])
+    return "its present keys and values (outputs 1 and 2) have no names, and it has past ones" if lacks else ""
+
+
 def _gemm(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
     return _must_stretch(2, inputs[2], outputs[0])
 
@@ -165,6 +211,16 @@ def _loss(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str
     if len(x) < 2:
         return f"its input 0 is {list(x)}, and must have a batch and classes"
     return _first(_must_be(1, inputs[1], (x[0], *x[2:])), _must_be(2, inputs[2], (x[1],)))
+
+
+def _activations(gates: int, directions: int, attributes: Mapping[str, Any]) -> str:
+    """A function for what each direction makes of its gates; ONNX Runtime takes any case of letters but in an RNN."""
+    stated, count = [name.decode() for name in attributes.get("activations", ())], directions * max(1, gates - 1)
+    known = {one for name in WORDS["activations"] for one in (name, name.lower() if gates > 1 else name)}
+    if unknown := [name for name in stated if name not in known]:
+        return f"its attribute activations has {unknown[0]!r}, and must have {', '.join(WORDS['activations'])}"
+    fits = len(stated) in (0, count)
+    return "" if fits else f"its attribute activations has {len(stated)} names, and must have {count}"
 
 
 def _recurrent(gates: int) -> _Rule:
@@ -177,6 +233,7 @@ def _recurrent(gates: int) -> _Rule:
             _must_be(1, w, (directions, gates * hidden, x[2])),
             _must_be(2, r, (directions, gates * hidden, hidden)),
             _must_be(3, inputs[3], (directions, 2 * gates * hidden)),
+            _activations(gates, directions, attributes),
         )
 
     return rule
@@ -203,6 +260,7 @@ def _scatter_nd(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) 
 
 
 _RULES: Final[Mapping[str, _Rule]] = {
+    "Attention": _attention,
     "AveragePool": _pool,
     "BatchNormalization": _by_channel(1, 2, 3, 4),
     "Conv": _conv,
@@ -225,6 +283,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "Pad": _pad,
     "QLinearConv": _quantised_conv(3),
     "RNN": _recurrent(1),
+    "Resize": _resize,
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,
     "SoftmaxCrossEntropyLoss": _loss,

@@ -264,6 +264,10 @@ def _with_short_names(bare: ModelProto, opset: int) -> ModelProto:
     for entry in (entry for function in bare.functions for entry in function.opset_import):
         if entry.domain == "ai.onnx":
             entry.domain = ""
+    for owner in (bare, *bare.functions):  # a file may import it under both names
+        once = {entry.domain: entry.version for entry in owner.opset_import}
+        del owner.opset_import[:]
+        owner.opset_import.extend(map(helper.make_opsetid, once.keys(), once.values()))
     if not any(entry.domain == "" for entry in bare.opset_import):
         bare.opset_import.append(helper.make_opsetid("", opset))
     return bare

@@ -107,11 +107,10 @@ def default_opset(model: ModelProto) -> int:
     for entry in model.opset_import:
         _check_version(entry)
         domain = "" if entry.domain == "ai.onnx" else entry.domain
-        if domain in versions:
+        if versions.setdefault(domain, int(entry.version)) != entry.version:
             name = domain or "the default one"
             raise ModelError(f"the model imports operator domain {name} twice (versions {versions[domain]} and "
                              f"{entry.version})")  # fmt: skip
-        versions[domain] = int(entry.version)
     if "" in versions:
         return versions[""]
     of_functions = {(function.domain, function.name) for function in model.functions}

@@ -249,8 +249,10 @@ def _merged_stacks(form: _Form) -> None:
     maker, readers = form.maker(), form.readers()
     for op in list(form.ops.values()):
         product = product_of(op, form.graph.tensors)
+        if product is None:
+            continue
         after = [form.ops[reader] for reader in readers[op.outputs[0]] if reader in form.ops]
-        if product is None or op.outputs[0] in stay or len(after) != 1 or not _is_reshape(after[0]):
+        if op.outputs[0] in stay or len(after) != 1 or not _is_reshape(after[0]):
             continue
         apart = _unmerged(form, product, after[0].outputs[0], maker)
         made = None if apart is None else written(apart)
@@ -370,12 +372,12 @@ def _repeated_operands(form: _Form) -> None:
 
 def _has_its_shape(form: _Form, op: Op, inputs: list[str]) -> bool:
     """Whether an op that reads these broadcasts them to the shape that it makes."""
-    if op.domain:
+    if op.domain or op.op_type not in (*BROADCASTING, "MatMul"):
         return False
     made, shapes = form.shape(op.outputs[0]), [form.shape(name) for name in inputs]
     if op.op_type in BROADCASTING:
         return np.broadcast_shapes(*shapes) == made
-    if op.op_type != "MatMul" or any(len(shape) < 2 for shape in shapes):
+    if any(len(shape) < 2 for shape in shapes):
         return False
     matrices = [shape[-2:] == form.shape(name)[-2:] for shape, name in zip(shapes, op.inputs, strict=True)]
     return all(matrices) and np.broadcast_shapes(*(shape[:-2] for shape in shapes)) == made[:-2]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import string
 from collections.abc import Mapping
 
+import numpy as np
+
 from planner.graph.attributes import refuse, text
 from planner.graph.builder import Builder
 from planner.graph.model import Shape
@@ -43,16 +45,25 @@ def _without_repeated(emit: Builder, term: str, name: str, sizes: Mapping[str, i
     return kept, emit.squeeze(name, repeated)
 
 
+def _on_diagonal(emit: Builder, part: str, dims: tuple[int, int]) -> str:
+    """An array where its indices along two dims are equal; 0 elsewhere."""
+    rank, indices = emit.rank(part), np.arange(emit.shape(part)[dims[0]])
+    places = [
+        emit.constant(indices.reshape([-1 if other == dim else 1 for other in range(rank)]), "places") for dim in dims
+    ]
+    return emit.where(emit.compare("Equal", *places), part, emit.scalar(0.0, part))
+
+
 @gradient("Einsum")
 def einsum(context: Backward) -> Contributions:
     """For y = A B ... contracted: dA = dy B ... contracted to A's letters; dims that only A has are repeated.
 
-    A letter that an operand has twice (a diagonal) is refused.
+    Of a letter that A has twice, dA is 0 but on the diagonal.
     """
     emit, op, dy = context.builder, context.op, context.dy
     terms, out = explicit(text(op, "equation", ""), [emit.rank(name) for name in op.inputs])
-    if any(len(set(term)) < len(term) for term in (*terms, out)):
-        raise refuse(op, "no gradient rule for a letter that an operand has twice")
+    if len(set(out)) < len(out):
+        raise refuse(op, "no gradient rule for a letter that its result has twice")
     sizes: dict[str, int] = {}
     for term, name in zip(terms, op.inputs, strict=True):
         for letter, size in zip(term, emit.shape(name), strict=True):
@@ -69,12 +80,16 @@ def einsum(context: Backward) -> Contributions:
         ]
         narrow = [_without_repeated(emit, other, operand, sizes) for other, operand in others]
         known = set(out).union(*(other for other, _ in narrow))
-        made = "".join(letter for letter in term if letter in known)
+        made = "".join(letter for letter in dict.fromkeys(term) if letter in known)
+        again = [(term.index(letter), dim) for dim, letter in enumerate(term) if letter in term[:dim]]
         equation = ",".join([out, *(other for other, _ in narrow)]) + f"->{made}"
         shape: Shape = tuple(sizes[letter] for letter in made)
         operands = [dy, *(operand for _, operand in narrow)]
         part = emit.one("Einsum", operands, shape, emit.dtype(dy), attributes={"equation": equation})
         full = tuple(sizes[letter] for letter in term)
-        part = emit.unsqueeze(part, [index for index, letter in enumerate(term) if letter not in known])
-        contributions.append(emit.unbroadcast(emit.expand(part, full), emit.shape(name)))
+        missing = [dim for dim, letter in enumerate(term) if letter not in known or letter in term[:dim]]
+        part = emit.expand(emit.unsqueeze(part, missing), full)
+        for dims in again:
+            part = _on_diagonal(emit, part, dims)
+        contributions.append(emit.unbroadcast(part, emit.shape(name)))
     return contributions
