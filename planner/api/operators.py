@@ -17,8 +17,8 @@ from planner.verify.cases.examples import all_cases
 from planner.verify.conformance import Conformance, conformance
 from planner.verify.coverage import Coverage, coverage
 from planner.verify.onnx_cases import onnx_cases
-from planner.verify.page import CheckedPage, OperatorPage, operator_page
-from planner.verify.verification import QUICK, THOROUGH, Verification, verify_operators
+from planner.verify.page import OperatorPage, operator_page
+from planner.verify.verification import THOROUGH, Verification, verify_operators
 
 
 class Operators:
@@ -43,8 +43,8 @@ class Operators:
         passing = {row.op_type for row in gradient_table() if row.passes}
         return coverage(self.descriptions, EXCLUDED, self._cases, lowered=LOWERED, gradients=passing)
 
-    def page(self, op_type: str) -> CheckedPage:
-        """One operator's description and strategies, and a quick verification.
+    def page(self, op_type: str) -> OperatorPage:
+        """One operator's description and strategies; nothing is run.
 
         Raises:
             UsageError: no such operator.
@@ -55,13 +55,8 @@ class Operators:
             found = decompositions(Purpose.READING if domain else Purpose.RANDOM)[lowered]
             source = f"{found.function.__module__.replace('.', '/')}.py"
             text = f"{inspect.getdoc(found.function)}\n{LOWERED[lowered]}"
-            return CheckedPage(OperatorPage(domain, name, source, text, ()), None)
-        page = operator_page(op_type, self.descriptions, self._cases)
-        try:
-            checked = verify_operators(self.descriptions, (op_type,), ways=QUICK, cases=self._cases)
-        except UsageError:
-            return CheckedPage(page, None)
-        return CheckedPage(page, checked.operators[0])
+            return OperatorPage(domain, name, source, text, ())
+        return operator_page(op_type, self.descriptions, self._cases)
 
     def verify(
         self, op_type: str | None, progress: Progress = silent, notice: Callable[[str], None] = lambda line: None

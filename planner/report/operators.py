@@ -9,8 +9,8 @@ from planner.report.console import ReportConsole
 from planner.training.table import GradientTable
 from planner.verify.conformance import Conformance, Stock
 from planner.verify.coverage import Coverage, OperatorClass, OperatorRow
-from planner.verify.page import CheckedPage
-from planner.verify.verification import OperatorVerification, Verification
+from planner.verify.page import OperatorPage
+from planner.verify.verification import Verification
 
 _MOST_WRONG = 50
 
@@ -72,9 +72,9 @@ def _deprecated(rows: Sequence[OperatorRow]) -> str:
     return f", {count} of them deprecated" if count else ""
 
 
-def print_page(found: CheckedPage, file: TextIO) -> None:
-    """Prints one operator: its mathematics, strategies with halos, and verification."""
-    console, page, verification = ReportConsole(file), found.page, found.verification
+def print_page(page: OperatorPage, file: TextIO) -> None:
+    """Prints one operator: its mathematics, and strategies with halos."""
+    console = ReportConsole(file)
     name = f"{page.domain}.{page.op_type}" if page.domain else page.op_type
     facts = [("operator", name), ("described in", page.source), ("says", page.documentation)]
     if page.body:
@@ -105,27 +105,9 @@ def print_page(found: CheckedPage, file: TextIO) -> None:
                 for part in page.parts
             ],
         )
-    if verification is not None:
+    if page.examples:
         console.print()
-        _print_operator(console, verification)
-
-
-def _print_operator(console: ReportConsole, operator: OperatorVerification) -> None:
-    pairs = f"{operator.pairs} of them pairs of cuts" if operator.pairs else "single cuts; --verify tries pairs, too"
-    pairs += f", {operator.stepped} in steps" if operator.stepped else ""
-    facts = [
-        ("verified", f"{operator.executed} strategies of {operator.shapes} ops, {pairs}"),
-        ("equal bit by bit", str(operator.bit_equal)),
-        ("largest error", f"{operator.largest_error:.1e}"),
-        ("wrong", str(len(operator.wrong))),
-        ("missing", str(len(operator.missing))),
-    ]
-    if operator.vetoed:
-        facts.append(("without local op", f"{operator.vetoed}: {operator.veto_reason}"))
-    console.print_facts(facts, keep="\n")
-    _print_findings(console, operator.wrong, operator.missing)
-    for text in operator.left_out:
-        console.print_line(f"left out: {text}")
+        console.print_line(f"from the description alone: `tofu ops --verify {name}` runs every strategy")
 
 
 def print_verification(result: Verification, file: TextIO) -> None:
@@ -159,6 +141,9 @@ def print_verification(result: Verification, file: TextIO) -> None:
         ],
     )
     _print_findings(console, result.wrong, result.missing)
+    for operator in result.operators[: len(result.operators) == 1]:
+        for text in (*filter(None, [operator.veto_reason]), *operator.left_out):
+            console.print_line(f"left out: {text}")
 
 
 def print_conformance(result: Conformance, file: TextIO) -> None:

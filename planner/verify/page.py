@@ -18,7 +18,6 @@ from planner.tdl.expr import VarKind
 from planner.tdl.render import render
 from planner.units import format_bytes
 from planner.verify.cases.examples import Case, bind_case, by_type, execute_case, find_operator, qualified
-from planner.verify.verification import OperatorVerification
 
 MOST_EXAMPLES = 3
 
@@ -64,8 +63,9 @@ class PartLine:
 
 @dataclass(frozen=True, slots=True)
 class OperatorPage:
-    """What ``tofu ops NAME`` shows, but for the verification."""
+    """What ``tofu ops NAME`` shows."""
 
+    schema_version: ClassVar = 2
     told: ClassVar = "domain op_type source documentation body parts_of parts examples"
 
     domain: str
@@ -80,18 +80,6 @@ class OperatorPage:
     """The ops of the first example's body."""
     parts_of: str = ""
     """That example."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedPage:
-    """An operator's page, with a verification."""
-
-    schema_version: ClassVar = 1
-    told: ClassVar = "*page verification"
-
-    page: OperatorPage
-    verification: OperatorVerification | None
-    """None where no case is given for the operator."""
 
 
 def operator_page(op_type: str, descriptions: Descriptions, cases: Sequence[Case]) -> OperatorPage:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
 
 from planner.api.operators import Operators
 from planner.errors import TofuError
+from planner.report.operators import print_page
+from planner.verify import verification
 
 DESCRIBED = """
 from planner.tdl.builder import call, op
@@ -36,6 +39,19 @@ def test_a_description_that_cannot_be_read_is_no_empty_page(tmp_path: Path) -> N
 
 def test_a_good_description_in_the_place_of_a_shipped_one_is_shown(tmp_path: Path) -> None:
     found = operators(tmp_path, "Gelu", "at").page("com.microsoft.Gelu")
-    assert found.page.examples
-    assert found.verification is not None
-    assert not found.verification.wrong
+    assert found.examples
+
+
+@pytest.mark.parametrize("op_type", ["Conv", "Attention", "Softmax", "LSTM", "com.microsoft.Gelu", "RandomNormal"])
+def test_a_look_up_runs_no_strategy(op_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a page says is in the description: --verify alone runs strategies."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(verification, "verify_strategy", refuse)
+    page = Operators().page(op_type)
+    assert page.documentation
+    text = io.StringIO()
+    print_page(page, text)
+    assert ("tofu ops --verify" in text.getvalue()) is bool(page.examples)

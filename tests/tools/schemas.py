@@ -49,7 +49,7 @@ from planner.runtime.values.checkpoints import CheckpointList, ExportedCheckpoin
 from planner.training.table import GradientTable
 from planner.verify.conformance import Conformance
 from planner.verify.coverage import Coverage
-from planner.verify.page import CheckedPage
+from planner.verify.page import OperatorPage
 from planner.verify.verification import Verification
 
 FOLDER = Path(__file__).parents[2] / "planner" / "schemas"
@@ -70,7 +70,7 @@ RECORDS: Mapping[str, tuple[str, type]] = {
     "ops": ("tofu ops --json", Coverage),
     "ops-gradients": ("tofu ops --gradients --json", GradientTable),
     "ops-onnx-cases": ("tofu ops --onnx-cases --json", Conformance),
-    "ops-operator": ("tofu ops OP --json", CheckedPage),
+    "ops-operator": ("tofu ops OP --json", OperatorPage),
     "ops-verify": ("tofu ops --verify --json", Verification),
     "plan": ("tofu plan --json", PlanResult),
     "plan-file": ("plan.json, in a plan's folder", Plan),

@@ -16,7 +16,7 @@ from planner.tdl.descriptions import Descriptions
 from planner.verify.allowed import GAPS, VETOED, gap_reason
 from planner.verify.cases.examples import Case, Known, all_cases, ints, make, qualified
 from planner.verify.missing import missing_strategies
-from planner.verify.page import CheckedPage, operator_page
+from planner.verify.page import operator_page
 from planner.verify.verification import QUICK, verify_operator, verify_operators
 
 
@@ -95,15 +95,15 @@ def test_the_page_of_an_operator() -> None:
     assert lines["ci"].how == "reduced by Sum"
     assert lines["y0"].reads[0] == "in0 [:, :, 0:6] | [:, :, 4:9]  (halo: 2 of dim 2)"
     text = io.StringIO()
-    report.print_page(CheckedPage(page, None), text)
+    report.print_page(page, text)
     assert "Sum_{ci, k0} X[b, ci, y0 + k0 - 1]" in text.getvalue()
-    assert json.dumps(plain_record(CheckedPage(page, None)))
+    assert json.dumps(plain_record(page))
 
 
 def test_the_page_of_an_operator_with_a_body_says_what_that_computes() -> None:
     page = operator_page("Hardmax", opdefs.standard(), all_cases())
     text = io.StringIO()
-    report.print_page(CheckedPage(page, None), text)
+    report.print_page(page, text)
     assert "also cut      through simpler ops, where that costs less: 1 at the first place of the" in text.getvalue()
     assert operator_page("MatMul", opdefs.standard(), all_cases()).body == ""
 
@@ -121,7 +121,7 @@ def test_the_page_of_an_attention_shows_what_is_joined_along_its_keys() -> None:
         "weighted": ("Sum along k of 5: 2.3 kB",),
     }
     text = io.StringIO()
-    report.print_page(CheckedPage(page, None), text)
+    report.print_page(page, text)
     assert "joined by 2 workers where it is cut along that" in text.getvalue()
     assert operator_page("MatMul", opdefs.standard(), all_cases()).parts == ()
 
