@@ -12,6 +12,7 @@ from planner.api.arguments import bytes_text, model_file, path_of, takes, texts_
 from planner.artifacts.worker_model import WorkerModel
 from planner.collection import without_collection
 from planner.counted import counts_told
+from planner.graph.gradient_products import gradient_products
 from planner.graph.state_warnings import state_warnings
 from planner.machine.rates import Rates
 from planner.options.planning import PlanOptions
@@ -132,6 +133,8 @@ def plan(options: PlanOptions) -> PlanResult:  # noqa: D417 - those are the fiel
     destination.try_it()
     with measured() as spent, counts_told(progress):
         session = Session(request)
+        if not session.whole.state and not gradient_products(session.whole).gradients:
+            options.notice("note: this graph only infers; `tofu grad` makes a training step")
         with saying_what_batch_fits(session):
             planned = session.planned()
         progress("making a program for each worker")

@@ -9,7 +9,7 @@ from pathlib import Path
 from planner.api.arguments import path_of, takes
 from planner.api.given_arrays import AnyInputs, inputs_of
 from planner.artifacts.measured import MeasuredRun, MeasuredStep
-from planner.artifacts.place import newest_folder
+from planner.artifacts.place import newest_folder, newest_note
 from planner.artifacts.plan_folder import lacks_models
 from planner.errors import UsageError
 from planner.graph.model import Tensor
@@ -102,6 +102,8 @@ def run(options: RunningOptions) -> RunResult:  # noqa: D417 - those are the fie
             notice(line)
         progress("reading the plan")
         where = Path(options.directory) if options.directory is not None else newest_folder(Path())
+        if options.directory is None and (world is None or world.rank == 0):
+            notice(newest_note(where))
         if lacks_models(where):
             _build(where, opdefs, progress, notice, alone=engine != "mpi")
         if result is not None:

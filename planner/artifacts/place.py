@@ -25,6 +25,11 @@ def require_plan(directory: Path | None) -> Path:
     return where
 
 
+def newest_note(found: Path) -> str:
+    """What the user is told of a folder that ``newest_folder`` found."""
+    return f"note: no plan is named; {found} is the newest here"
+
+
 def newest_folder(where: Path) -> Path:
     """The plan folder in a directory that was written last.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from planner.commands.chosen_plan import chosen_plan
 from planner.commands.derived import derived, given
 from planner.commands.exit_codes import EXIT_DONE
 from planner.commands.options import JSON
@@ -30,9 +31,7 @@ def build(directory: Path | None, json_wanted: bool, **options: Any) -> int:
       tofu build plan
       tofu build plan --force
     """
-    from planner.artifacts.place import require_plan
-
-    require_plan(directory)
+    directory = chosen_plan(directory)
     from planner import api
 
     show(lambda line: api.build(directory, progress=line, **given(BuildOptions, options)), json_wanted)

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from planner.commands.chosen_plan import chosen_plan
 from planner.commands.derived import derived, given
 from planner.commands.exit_codes import EXIT_DONE
 from planner.commands.options import JSON
@@ -77,9 +78,7 @@ def explain(
         raise UsageError("--worker: of one worker, memory is told", hint="add --memory")
     if not time and (early := "--topology" if options["topology"] else "--profile" if options["profile"] else ""):
         raise UsageError(f"{early}: times are told with it", hint="add --time")
-    from planner.artifacts.place import require_plan
-
-    require_plan(folder)
+    folder = chosen_plan(folder)
     from planner import api
 
     if memory:

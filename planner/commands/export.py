@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from planner.commands.chosen_plan import chosen_plan
 from planner.commands.derived import derived, given
 from planner.commands.exit_codes import EXIT_DONE
 from planner.commands.options import JSON
@@ -29,6 +30,7 @@ def export(directory: Path | None, json_wanted: bool, **options: Any) -> int:
       tofu export plan --placements placements.py
       tofu export plan --jax train_step.py --placements placements.py --json
     """
+    directory = chosen_plan(directory)
     from planner import api
 
     show(lambda line: api.export(directory, progress=line, **given(ExportOptions, options)), json_wanted)

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from planner.commands.chosen_plan import chosen_plan
 from planner.commands.derived import derived, given
 from planner.commands.exit_codes import EXIT_DONE, EXIT_NO
 from planner.commands.options import JSON
@@ -39,8 +40,10 @@ def prove(directory: tuple[Path, ...], json_wanted: bool, **options: Any) -> int
         asked["parts"] = (*options["parts"], *directory)
     elif len(directory) > 1:
         raise UsageError("one plan is proven at a time", facts=tuple(map(str, directory)))
-    else:
-        asked["directory"] = directory[0] if directory else None
+    elif options["whole"] is None:
+        asked["directory"] = chosen_plan(directory[0] if directory else None)
+    elif directory:
+        asked["directory"] = directory[0]
 
     result = show(lambda line: api.prove(progress=line, **asked), json_wanted)
     return EXIT_DONE if result.is_proven else EXIT_NO

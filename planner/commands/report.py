@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from planner.commands.chosen_plan import chosen_plan
 from planner.commands.derived import derived, given
 from planner.commands.exit_codes import EXIT_DONE
 from planner.commands.options import JSON
@@ -30,11 +31,10 @@ def report(directory: Path | None, json_wanted: bool, **options: Any) -> int:
       tofu report plan --trace trace.json
       tofu report plan --trace trace.json --topology cluster.yaml --profile device.json
     """
-    from planner.artifacts.place import require_plan
     from planner.report.wanted import wanted_files
 
     wanted_files(options["output"], options["svg"], options["trace"])
-    require_plan(directory)
+    directory = chosen_plan(directory)
     from planner import api
 
     show(

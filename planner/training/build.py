@@ -207,7 +207,8 @@ def chosen_output(forward: Graph, loss: str, output: str | None) -> str:
     """The output that the loss looks at.
 
     Raises:
-        UsageError: there is none of that name, or several and none is named.
+        UsageError: there is none of that name, or several and none is named; or it is to be the loss, and another one
+            is the model's only scalar.
     """
     output = stated_output(loss, output)
     if output is None and len(forward.outputs) == 1:
@@ -222,9 +223,15 @@ def chosen_output(forward: Graph, loss: str, output: str | None) -> str:
             facts=known,
             hint="say which one the loss looks at: --loss-input NAME",
         )
+    tensors = [forward.tensors[name] for name in forward.outputs if loss.startswith(OUTPUT_PREFIX)]
+    scalars = [one.name for one in tensors if one.elements == 1 and one.dtype.is_float]
+    offer = f"its one scalar output: --loss {OUTPUT_PREFIX}{scalars[0]}" if len(scalars) == 1 else ""
     if output not in forward.outputs:
-        near = did_you_mean(output, forward.producer)
-        raise UsageError(f"the model has no output {output!r}", facts=known, hint=near)
+        raise UsageError(
+            f"the model has no output {output!r}", facts=known, hint=offer or did_you_mean(output, forward.producer)
+        )
+    if offer and output not in scalars:
+        raise UsageError(f"output {output!r} is no scalar, so it is no loss", facts=known, hint=offer)
     return output
 
 

@@ -40,6 +40,27 @@ def test_what_may_be_a_state_is_said(tmp_path: Path) -> None:
     assert api.plan(model, gpus=2, state=pairs, out=plan, force=True).warnings == ()
 
 
+FORWARD = """
+<ir_version: 10, opset_import: ["" : 21]>
+g (float[8, 6] x, float[6, 4] W) => (float[8, 4] y, float loss)
+    { y = MatMul(x, W)  loss = ReduceSum <keepdims = 0> (y) }
+"""
+CARRIED = """
+<ir_version: 10, opset_import: ["" : 21]>
+g (float[8, 6] x, float[8, 6] h) => (float[8, 6] h_next, float[8, 6] y) { h_next = Add(x, h)  y = Tanh(h_next) }
+"""
+
+
+@pytest.mark.parametrize(("text", "count"), [(FORWARD, 1), (TEXT, 0), (CARRIED, 0)])
+def test_a_graph_that_only_infers_is_called_so_once(text: str, count: int, tmp_path: Path) -> None:
+    model, pairs, told = tmp_path / "m.onnx", tmp_path / "pairs.yaml", list[str]()
+    model.write_bytes(parser.parse_model(text).SerializeToString())
+    pairs.write_text("h: h_next\n")
+    state = {"state": pairs} if text is CARRIED else {}
+    api.plan(model, gpus=2, effort="quick", out=tmp_path / "plan", notice=told.append, **state)
+    assert told.count("note: this graph only infers; `tofu grad` makes a training step") == len(told) == count
+
+
 def _npz(path: Path, **arrays: np.ndarray) -> Path:
     np.savez(path, **arrays)
     return path

@@ -87,6 +87,23 @@ def test_an_output_that_is_the_loss(shape, own, forward_model, reference, direct
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("wished", ["loss", "y", "total "])
+def test_the_one_scalar_output_is_offered(wished, forward_model):
+    nodes = [node("Tanh", ["w"], ["y"]), node("ReduceSum", ["y"], ["total"], keepdims=0)]
+    forward = forward_model(nodes, {"w": random((3, 4))}, outputs=["y", "total"]).graph()
+    with pytest.raises(UsageError) as raised:
+        build_training_graph(forward, loss=f"output:{wished}", optimizer="sgd", learning_rate=1.0)
+    assert raised.value.hint == "its one scalar output: --loss output:total"
+
+
+def test_of_several_scalar_outputs_the_nearest_name_is_offered(forward_model):
+    nodes = [node("ReduceSum", ["w"], ["total"], keepdims=0), node("ReduceMax", ["w"], ["most"], keepdims=0)]
+    forward = forward_model(nodes, {"w": random((3, 4))}, outputs=["most", "total"]).graph()
+    with pytest.raises(UsageError) as raised:
+        build_training_graph(forward, loss="output:totals", optimizer="sgd", learning_rate=1.0)
+    assert raised.value.hint == "did you mean 'total'?"
+
+
 def test_refused(forward_model):
     forward = forward_model([node("Tanh", ["w"], ["y"])], {"w": random((3, 4))}).graph()
     settings = {"optimizer": "sgd", "learning_rate": 1.0}
