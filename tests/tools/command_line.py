@@ -18,9 +18,9 @@ COMMANDS = ("grad", "plan", "explain", "report", "run")
 GOOD_LINES = {
     "grad": "grad m.onnx --loss mse --optimizer sgd",
     "plan": "plan m.onnx --gpus 2",
-    "explain": "explain",
-    "report": "report -o page.html",
-    "run": "run",
+    "explain": "explain ./p",
+    "report": "report ./p -o page.html",
+    "run": "run ./p",
 }
 
 
