@@ -7,11 +7,10 @@ from typing import Any
 
 import click
 
-from planner.commands.chosen_plan import chosen_plan
 from planner.commands.derived import derived, given
 from planner.commands.exit_codes import EXIT_DONE
 from planner.commands.options import JSON
-from planner.commands.show import show
+from planner.commands.show import chosen_plan, show
 from planner.options.plans import ReportOptions
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TextIO, TypeVar
 
 from planner.commands.progress_line import ProgressLine, progress_line
+from planner.commands.streams import say
 
 Result = TypeVar("Result")
 
@@ -39,6 +41,23 @@ def show(
 
         api.show(result)  # type: ignore[arg-type]  # of what a command returns
     return result
+
+
+def chosen_plan(directory: Path | None) -> Path:
+    """The plan's folder; where none is named it is the newest in the working directory, and stderr says which.
+
+    Args:
+        directory: the folder, or None.
+
+    Raises:
+        UsageError: it holds no plan, or there is none.
+    """
+    from planner.artifacts.place import newest_note, require_plan
+
+    found = require_plan(directory)
+    if directory is None:
+        say(newest_note(found))
+    return found
 
 
 def _print_json(content: Mapping[str, object]) -> None:

@@ -62,6 +62,7 @@ def test_imports_only_the_layer_below() -> None:
         "planner.api",
         "planner.api.operators",
         "planner.api.operators.Operators",
+        "planner.artifacts.place.newest_note",
         "planner.artifacts.place.require_plan",
         "planner.errors.TofuError",
         "planner.errors.UsageError",
