@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 from planner.artifacts.estimate import ComputeSources, TimeEstimate
 from planner.artifacts.plan import Plan, SteppedOp
@@ -224,11 +224,15 @@ class Beside:
     """Other numbers of workers that were tried, the smallest first."""
 
 
+TensorKind: TypeAlias = Literal["data", "weights", "activations", "gradients", "state"]
+"""``state``: optimizer state, and all that only updates it and the weights: gradients of weights among it."""
+
+
 @dataclass(frozen=True, slots=True)
 class TensorRow:
     """One tensor of a plan."""
 
-    told: ClassVar = "name shape dtype role tiling tile_shape moved_bytes made_by read_by delivers?"
+    told: ClassVar = "name shape dtype role module kind tiling tile_shape moved_bytes made_by read_by delivers?"
 
     name: str
     shape: Shape
@@ -244,6 +248,9 @@ class TensorRow:
     read_by: tuple[str, ...]
     delivers: str = ""
     """Of a shared delivery the tensor that it brings; "" for a tensor of the model."""
+    module: str = ""
+    """Of the model, by the model's own names: ``encoder.layer.3``; "" for what is of the whole model."""
+    kind: TensorKind = "activations"
 
 
 @dataclass(frozen=True, slots=True)

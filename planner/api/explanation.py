@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from planner.api.arguments import checked, path_of, takes
 from planner.api.opened import Opened, opened
 from planner.api.selection import Selection
 from planner.artifacts.plan_folder import PlanFolder
 from planner.cost.distance import distances
+from planner.cost.seconds.estimate import synchronised
 from planner.cost.tables import CostTables
 from planner.errors import UsageError
 from planner.graph.decompositions import expand
 from planner.graph.model import Graph
+from planner.graph.modules import modules
 from planner.graph.notes import evidence_of
+from planner.graph.purposes import Purpose, purposes
 from planner.graph.reading.undescribed import qualified
 from planner.graph.rewriting.canonical import Canonical
 from planner.graph.rewriting.recomputation import recomputable
@@ -24,7 +27,7 @@ from planner.planning.owners import planned_apart
 from planner.planning.why.answers import Answers
 from planner.planning.why.causes import causes, kept_whole
 from planner.reasons import Cause, Why
-from planner.results import Explanation, InPlaceRow, OpRow, StateRow, TensorRow
+from planner.results import Explanation, InPlaceRow, OpRow, StateRow, TensorKind, TensorRow
 from planner.search.user_rules.rules import is_pattern
 from planner.tdl.bind import BoundOp
 
@@ -60,7 +63,7 @@ def explain(options: ExplainOptions) -> Explanation:  # noqa: D417 - those are t
     subject, bounds = options.subject, options.bounds
     plan = opened(path_of(options.directory), path_of(options.opdefs))
     folder = plan.folder
-    tensors = tuple(_tensor_row(folder, plan.graph, name) for name in plan.graph.tensors if name in folder.plan.tilings)
+    tensors = tuple(_tensor_rows(plan))
     op_rows = tuple(_op_rows(folder, plan.form.graph, plan.ops))
     in_place = tuple(_in_place_rows(plan.model, plan.form))
     state = _state_rows(plan.model)
@@ -185,24 +188,50 @@ def _in_place_rows(model: Graph, form: Canonical) -> Iterator[InPlaceRow]:
         yield InPlaceRow(name, model.tensors[name].shape, held_by, maker, read_by)
 
 
-def _tensor_row(folder: PlanFolder, graph: Graph, name: str) -> TensorRow:
-    tensor = graph.tensors[name]
-    tiling = folder.plan.tilings[name]
-    largest = max(tiling.boxes(tensor.shape), key=lambda region: region.elements)
-    maker = graph.producer.get(name)
-    delivered = {one.name: one.tensor for one in folder.plan.deliveries}
-    return TensorRow(
-        name=name,
-        shape=tensor.shape,
-        dtype=tensor.dtype.value,
-        role=graph.roles[name],
-        tiling=str(tiling),
-        tile_shape=largest.shape if tensor.shape else (),
-        moved_bytes=folder.plan.tensor_bytes[name],
-        made_by=maker.name if maker is not None else "",
-        read_by=tuple(op.name for op in graph.consumers[name]),
-        delivers=delivered.get(name, ""),
-    )
+def _tensor_rows(plan: Opened) -> Iterator[TensorRow]:
+    """A row for every tensor that has a tiling, in the order of the graph."""
+    graph, folder = plan.graph, plan.folder.plan
+    module_of, kind_of = modules(graph), _kinds(plan)
+    delivered = {one.name: one.tensor for one in folder.deliveries}
+    for name, tensor in graph.tensors.items():
+        tiling = folder.tilings.get(name)
+        if tiling is None:
+            continue
+        largest = max(tiling.boxes(tensor.shape), key=lambda region: region.elements)
+        maker = graph.producer.get(name)
+        yield TensorRow(
+            name=name,
+            shape=tensor.shape,
+            dtype=tensor.dtype.value,
+            role=graph.roles[name],
+            tiling=str(tiling),
+            tile_shape=largest.shape if tensor.shape else (),
+            moved_bytes=folder.tensor_bytes[name],
+            made_by=maker.name if maker is not None else "",
+            read_by=tuple(op.name for op in graph.consumers[name]),
+            delivers=delivered.get(name, ""),
+            module=module_of[name],
+            kind=kind_of[delivered.get(name, name)],
+        )
+
+
+_KINDS: Mapping[Purpose, TensorKind] = {
+    Purpose.DATA: "data",
+    Purpose.PARAMETERS: "weights",
+    Purpose.CONSTANTS: "weights",
+    Purpose.GRADIENTS: "gradients",
+    Purpose.OPTIMIZER_STATE: "state",
+    Purpose.CARRIED_STATE: "state",
+}
+
+
+def _kinds(plan: Opened) -> dict[str, TensorKind]:
+    updating = synchronised(plan.graph, plan.ops)
+    found: dict[str, TensorKind] = {
+        name: "state" if purpose is Purpose.GRADIENTS and name in updating else _KINDS.get(purpose, "activations")
+        for name, purpose in purposes(plan.graph).items()
+    }
+    return found | {pair.following: found[pair.current] for pair in plan.graph.state}
 
 
 def _state_rows(model: Graph) -> tuple[StateRow, ...]:

@@ -46,6 +46,11 @@ class ReportConsole(Console):
         self.room = self.width if file.isatty() else _stated_columns() or _NARROW
         """For how many columns a table is laid out; longer names stand out to the right."""
 
+    def widen(self) -> None:
+        """Text is as wide from now on as is easily read, where neither a terminal nor the user says how wide."""
+        if not self.file.isatty():
+            self.columns = min(_stated_columns() or _BROAD, _BROAD)
+
     def on_broken_pipe(self) -> None:
         """Called while the BrokenPipeError is handled, which goes on to ``planner.commands.main``."""
         raise

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from planner.algebra.region import Region
+from planner.graph.patterns import ranges
 
 _MOST_CELLS = 16
 """Boxes along one direction that are drawn; of more the tiles are listed."""
@@ -68,13 +69,7 @@ def region_text(region: Region | None, shape: Sequence[int]) -> str:
 
 def worker_ranges(workers: Iterable[int]) -> str:
     """``0-3, 6`` for ascending numbers."""
-    runs: list[list[int]] = []
-    for worker in workers:
-        if runs and worker == runs[-1][1] + 1:
-            runs[-1][1] = worker
-        else:
-            runs.append([worker, worker])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    return ", ".join(ranges((worker,) for worker in workers))
 
 
 def _grid(tiles: Sequence[Region], divided: Sequence[int]) -> list[str]:

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TextIO
 
-from planner.graph.model import Role
 from planner.report.answer import answer
 from planner.report.bounds import bounds, op_memory
 from planner.report.console import ReportConsole
 from planner.report.facts import counted, plan_facts, undescribed
-from planner.report.planned import and_more, cause_item
+from planner.report.planned import cause_item, largest
+from planner.report.tilings import tilings
 from planner.results import Explanation, TensorRow
 from planner.units import binary, format_bytes, format_ratio
 
-_SHOWN_TENSORS = 10
-_SHOWN_CAUSES = 5
-_SHOWN_TILINGS = 200
-"""Lines of the brief table of all tilings, at most."""
-_ORDER = (Role.STATE, Role.NEXT_STATE, Role.DATA, Role.RESULT, Role.CONSTANT, Role.ACTIVATION)
-_PURPOSES = [*(role.value for role in _ORDER), "delivery"]
-_NARROWEST = 40
-"""Characters of a line of that table, at least."""
+_SHOWN_CAUSES = 4
 
 
 def explain(result: Explanation, file: TextIO) -> None:
@@ -44,77 +36,34 @@ def explain(result: Explanation, file: TextIO) -> None:
 
 
 def _in_brief(console: ReportConsole, result: Explanation) -> None:
-    """Totals, what moves, what several workers have and why."""
+    """Totals, what moves and why, and how every tensor is tiled."""
     plan = result.plan
     guessed = sum(row.is_inferred for row in result.state)
     known = f"{counted(len(result.state), 'tensor')}" + (f", {guessed} of them inferred (--all)" if guessed else "")
-    console.print_paragraphs([*plan_facts(plan), ("state", known)])
-    moving = sorted((row for row in result.tensors if row.moved_bytes), key=lambda row: -row.moved_bytes)
-    if moving:
-        total = sum(row.moved_bytes for row in moving)
+    facts = [*plan_facts(plan), ("state", known)]
+    if result.kept:
+        held = binary(sum(one.held_bytes for one in result.kept))
+        copied = counted(sum(len(one.names) for one in result.kept), "tensor")
+        facts.append(("replicated", f"copies of {copied} take {held}, not all at once"))
+    console.print_paragraphs(facts)
+    largest(console, result.causes[:_SHOWN_CAUSES], plan.moved_bytes, plan.excess_bytes)
+    if rest := result.causes[_SHOWN_CAUSES:]:
+        share = format_ratio(sum(cause.share for cause in rest))
+        console.print_text(f"and {share} from {counted(len(rest), 'further cause')} (--json)", 2)
+    if plan.moved_bytes and not result.causes:
         console.print()
-        more = f"; {_SHOWN_TENSORS} of {len(moving):,} tensors" if len(moving) > _SHOWN_TENSORS else ""
-        console.print_text(f"what moves, of {format_bytes(total)} per iteration{more}:")
-        console.print_items([_moved_item(row, total) for row in moving[:_SHOWN_TENSORS]])
-    if result.causes:
-        parts = f"{format_bytes(plan.moved_bytes)} moved, {format_bytes(plan.excess_bytes)} excess"
-        console.print()
-        console.print_text(f"what it comes from ({parts}):")
-        console.print_items([cause_item(cause) for cause in result.causes[:_SHOWN_CAUSES]])
-        rest = result.causes[_SHOWN_CAUSES:]
-        if rest:
-            share = format_ratio(sum(cause.share for cause in rest))
-            console.print_text(f"and {share} from {counted(len(rest), 'further cause')} (--json)", 2)
+        console.print_text("what moves, and why: --opdefs FILE, with the descriptions that the plan was made with")
     if result.apart:
         console.print()
         console.print_text("equal ops beside each other that have no owners, and what they cost:")
         console.print_items([cause_item(cause) for cause in result.apart[:_SHOWN_CAUSES]])
         if len(result.apart) > _SHOWN_CAUSES:  # their costs do not add up: some tensors are of several
             console.print_text(f"and in {counted(len(result.apart) - _SHOWN_CAUSES, 'further place')} (--json)", 2)
-    if result.kept:
-        console.print()
-        # An activation is held for a part of the iteration, so that these do not add up to memory.
-        console.print_text("what several workers have, and what the copies take over all of them, if not all at once:")
-        console.print_items([((binary(one.held_bytes),), and_more(one.names), one.reason) for one in result.kept])
-    tilings(console, result.tensors)
+    tilings(console, result.tensors, result.state)
     undescribed(console, plan.undescribed)
     console.print()
-    what = f"{counted(len(result.tensors), 'tensor')} and {counted(len(result.ops), 'op')}"
     console.print_text(
-        f"all {what}: --all; some: 'PATTERN', --role ROLE, --op TYPE; one and why: its name; memory: --memory"
-    )
-
-
-def tilings(console: ReportConsole, tensors: Sequence[TensorRow]) -> None:
-    """The tilings of all tensors: those of one purpose and tiling together, names that differ in numbers as one."""
-    alike: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for row in tensors:
-        names = alike.setdefault((_purpose(row), row.tiling), {})
-        names.setdefault(re.sub(r"\d+", "*", row.name), []).append(row.name)
-    items: list[tuple[tuple[str], str, str]] = []
-    room, left = _SHOWN_TILINGS, 0
-    for (purpose, tiling), patterns in sorted(alike.items(), key=lambda item: _PURPOSES.index(item[0][0])):
-        told = ", ".join(
-            names[0] if len(names) == 1 else f"{pattern} ({len(names)})" for pattern, names in patterns.items()
-        )
-        room -= 2 + len(told) // _NARROWEST
-        if room >= 0:
-            items.append(((purpose,), tiling, told))
-        else:
-            left += sum(map(len, patterns.values()))
-    console.print()
-    console.print_text(f"how all {counted(len(tensors), 'tensor')} are divided, a * for numbers that differ:")
-    console.print_items(items)
-    if left:
-        console.print_text(f"and {counted(left, 'further tensor')} (--all)", 2)
-
-
-def _moved_item(row: TensorRow, total: int) -> tuple[tuple[str, ...], str, str]:
-    delivers = f", brings {row.delivers}" if row.delivers else ""
-    return (
-        (format_bytes(row.moved_bytes), format_ratio(row.moved_bytes / total)),
-        row.name,
-        f"{row.role.value} {_shape(row.shape)}, {row.tiling}{delivers}",
+        "one tensor or op, and why: its name; some: 'PATTERN', --role ROLE, --op TYPE, --sort moved; more: --memory"
     )
 
 

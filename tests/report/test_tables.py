@@ -12,13 +12,11 @@ from pathlib import Path
 import pytest
 
 from planner import api
-from planner.graph.model import Graph, Role, StatePair
+from planner.graph.model import Graph, StatePair
 from planner.graph.to_onnx import write_model
 from planner.records import plain_record
 from planner.report import tables
-from planner.report.console import ReportConsole
-from planner.report.explained import tilings
-from planner.results import Comparison, Explanation, PlanResult, TensorRow
+from planner.results import Comparison, Explanation, PlanResult
 from planner.units import ByteUnit, format_bytes
 from planner.zoo import build
 
@@ -98,31 +96,6 @@ def test_tables_are_as_they_were_and_fit(
     text = show(what, columns)
     assert max(map(len, text.splitlines())) <= columns
     golden(f"{what}.{columns}.txt", text)
-
-
-def test_every_tensor_is_told_of_beside_its_tiling(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that differ from each other in numbers alone are told of together, if they are divided alike."""
-    monkeypatch.chdir(folder)
-    out = StringIO()
-    result = api.explain(Path("plan"))
-    tables.explain(result, out)
-    _, brief = out.getvalue().split("how all ")
-    told = dict(re.findall(r"^ +(\S[^\n]*?  S[^\n]*)\n((?: {14}[^\n]*\n)+)", brief, re.MULTILINE))
-    assert told
-    for row in result.tensors:
-        names = told.get(f"{row.role.value}  {row.tiling}")
-        if names is not None:
-            assert re.search(rf"(^|[ ,\n]){re.escape(row.name)}|{re.escape(re.sub('[0-9]+', '*', row.name))} ", names)
-
-
-def test_the_brief_table_of_a_large_plan_has_an_end() -> None:
-    row = TensorRow("", (4,), "float32", Role.STATE, "S(0)/2", (2,), 0, "", ())
-    rows = [replace(row, name=f"{chr(97 + n // 26)}{chr(97 + n % 26)}", tiling=f"S({n})/2") for n in range(300)]
-    out = StringIO()
-    tilings(ReportConsole(out), rows)
-    lines = out.getvalue().splitlines()
-    assert len(lines) <= 203
-    assert lines[-1] == "  and 200 further tensors (--all)"
 
 
 def test_a_pipe_gets_tables_that_fit_a_page(
