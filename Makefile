@@ -29,7 +29,7 @@ say = printf '\n$$ %s\n' "$(1)"; $(BIN)/$(1)
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
-demo: $(STAMP) ## plan ResNet-50 for 4 workers, run 3 training steps on this CPU and verify them
+demo: $(STAMP) ## plan a ResNet-50 of a sixteenth of the channels for 4 workers, run 3 steps on this CPU and verify them
 	@rm -rf $(DEMO) && mkdir -p $(DEMO)
 	@set -e; \
 	$(call say,tofu grad $(MODEL) --loss softmax_cross_entropy --optimizer momentum --lr 0.05 --batch 8 -o $(DEMO)/resnet50.train.onnx); \
