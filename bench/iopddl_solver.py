@@ -17,6 +17,7 @@ from time import process_time
 from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
+from grouped_dual import GroupedDual
 from iopddl_branch import Branching
 from iopddl_instance import Instance, Ints
 from iopddl_merged import Merged
@@ -25,7 +26,6 @@ from numpy.typing import NDArray
 
 from planner.errors import InfeasibleError
 from planner.search.bound.dual import Dual, Floats, Pair
-from planner.search.bound.grouped import GroupedDual
 from planner.search.exact.eliminate import Factor, minimise
 
 _FIRST_CAP: Final = 10**15

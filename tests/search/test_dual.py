@@ -4,11 +4,11 @@ import itertools
 
 import numpy as np
 import pytest
+from grouped_dual import GroupedDual
 from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.search.bound.dual import Dual
-from planner.search.bound.grouped import GroupedDual
 from random_sums import Sum, all_values, cost, given_bound, sums
 
 PASSES = 6

@@ -1,11 +1,11 @@
 """Passes over many variables at once, against exhaustive enumeration and one variable after the other."""
 
 import numpy as np
+from grouped_dual import GroupedDual
 from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.search.bound.dual import Dual
-from planner.search.bound.grouped import GroupedDual
 from random_sums import Sum, all_values, cost, given_bound, sums
 
 PASSES = 6
