@@ -125,8 +125,11 @@ class FunctionProof:
                 if name:
                     array = self._function.derived.value(name)
                     made = Value({}) if array is None else self._constant(array, outputs.values())
-                    if not made.claims:
-                        made = self._made(view, told[position], position, reads, outputs.get(name))
+                    wanted = outputs.get(name)
+                    if not made.claims or (wanted is not None and wanted.tensor not in made.claims):
+                        other = self._made(view, told[position], position, reads, wanted)
+                        whole = {symbol: one for symbol, one in other.claims.items() if one.partial is None}
+                        made = replace(other, claims={**made.claims, **(whole if made.claims else other.claims)})
                     self._values[name] = self._joined_alone(made, self._graph.tensors[name].dtype)
             number += 1
         return {name: self._values.get(name, Value({})) for name in outputs}
