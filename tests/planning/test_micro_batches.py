@@ -9,9 +9,12 @@ import pytest
 
 import accumulated
 from planner import api, opdefs
+from planner.graph.notes import without_micro_batch
 from planner.graph.reading.from_onnx import read_model
+from planner.graph.rewriting.lanes import lanes_of, marked
 from planner.records import plain
 from planner.search.model.problem import Problem
+from planner.search.repeats.unrolled import find_copies
 
 FOLDER = accumulated.MODELS
 
@@ -57,6 +60,18 @@ def test_data_parallelism_moves_the_gradients_once(tmp_path):
     assert four.micro_batches.moved_bytes < 0.01 * four.micro_batches.update_bytes
     said = plain(four)["micro_batches"]
     assert said == {field: getattr(four.micro_batches, field) for field in ("count", "moved_bytes", "update_bytes")}
+
+
+@pytest.mark.parametrize("name", ["gpt", "cnn"])
+def test_copies_are_the_same_op_of_several_micro_batches(name, tmp_path):
+    """Two are tied already, and equal matrices beside each other, each of which a worker may own, are none."""
+    graph = read_model(trained(name, 2, tmp_path))
+    graph = marked(graph, lanes_of(graph))
+    copies = find_copies(graph, opdefs.standard().bind_all(graph)).ops
+    own = {op.name for op in graph.ops if op.name != without_micro_batch(op.name)}
+    assert len(own & copies.keys()) > 0.8 * len(own)
+    for one in own & copies.keys():
+        assert without_micro_batch(one) == without_micro_batch(copies[one])
 
 
 def test_more_micro_batches_are_no_more_variables(tmp_path):
