@@ -8,16 +8,16 @@ them, and sources that are near on the machine; and what is known only of the pr
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 from typing import Any
 
 from planner.artifacts.plan import Plan, digest
 from planner.artifacts.source_file import SourceFile
 from planner.cost.tables import CostTables
-from planner.errors import InfeasibleError, TofuError
+from planner.errors import InfeasibleError
 from planner.graph.data_folder import data_folder_of, without_data_folder
 from planner.graph.model import Graph
 from planner.graph.rewriting.recomputation import Activations, recomputed
@@ -29,7 +29,7 @@ from planner.planning.bodies import decide_with_bodies
 from planner.planning.canonical_form import canonical_under
 from planner.planning.deliveries import shared
 from planner.planning.goal import Goal, least_cost
-from planner.planning.limit.fit import fitted_by_others, rooms, within
+from planner.planning.limit.fit import fitted_by_others, within
 from planner.planning.limit.in_steps import all_in_steps, is_in_steps
 from planner.planning.limit.least_memory import EveryPlan, refuse_what_cannot_fit
 from planner.planning.limit.refusal import does_not_fit, with_activations_again
@@ -212,19 +212,18 @@ class Session:
         times = self._times() if self.request.objective == "time" else None
         return self._chosen(*self._searched(self.request.rules), times, known)
 
-    def by_strategy(self, name: str, room_bytes: int | None = None) -> Decided:
+    def by_strategy(self, name: str) -> Decided:
         """The plan of a strategy of the literature.
 
         Args:
             name: of the strategy.
-            room_bytes: of each worker's memory, for one that looks at it; None: enough.
 
         Raises:
             TofuError: it has none of this model, or none that keeps to the rules.
         """
         told = without_costs(self.request.progress)
         ask = replace(self._ask, strategy=name, effort="normal", progress=told, prepared=self._prepared)
-        return self._search(self.graph, replace(ask, is_needed=False, room_bytes=room_bytes))
+        return self._search(self.graph, replace(ask, is_needed=False))
 
     def _search(self, graph: Graph, ask: SearchRequest) -> Decided:
         source = self.request.source
@@ -352,18 +351,20 @@ class Session:
         Raises:
             InfeasibleError: none fits; of the plan that lacks the least.
         """
-        request, limits = self.request, self.request.limits
-        assert limits is not None, "no limit, no refusal"
+        limits, may_step = self.request.limits or (), self.request.op_schedule == "auto"
         if self._may_recompute:
             self.take(())
         names = CLOSED_FORMS if has_many_ops(len(self.graph.ops)) else LITERATURE
         plans = self._of_the_literature(names)
         for name in (name for name in names if METHODS[name].looks_at_memory):
-            with contextlib.suppress(TofuError):
-                plans += (trial_of(self.by_strategy(name, room)) for room in rooms(limits))
+            ask = replace(self._ask, strategy=name)
+            try:
+                plans.append(within(trial_of(self.by_strategy(name)), ask, limits, goal, may_step=may_step))
+            except InfeasibleError as other:
+                error = min(error, other, key=lambda one: one.lacking_bytes or inf)
         if not plans:
             raise error
-        found = fitted_by_others(plans, self._ask, limits, goal, may_step=request.op_schedule == "auto")
+        found = fitted_by_others(plans, self._ask, limits, goal, may_step=may_step)
         if (lacking := found.lacking_by_program(limits)) > 0:
             raise error if error.lacking_bytes <= lacking else does_not_fit(found, limits)
         return found

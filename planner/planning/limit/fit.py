@@ -93,7 +93,9 @@ def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal, 
     method = METHODS.get(ask.strategy)
     if found is None and may_step and method is not None and method.looks_at_memory:
         graph, ops = first.decided.graph, first.decided.ops
-        leaner = (trial_of(decide(graph, ops, replace(ask, room_bytes=room))) for room in rooms(limits))
+        # What a worker takes on a grid is known only about: plans are made for all that there could be, and for less.
+        rooms = [min(limits) * quarters // 4 for quarters in (1 << 20, 4, 3, 2)]
+        leaner = (trial_of(decide(graph, ops, replace(ask, room_bytes=room))) for room in rooms)
         tried.append(fitted_by_others(leaner, ask, limits, goal, may_step=True))
         found = tried[-1] if tried[-1].lacking_by_program(limits) <= 0 else None
     if found is None:
@@ -115,14 +117,6 @@ def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal, 
             raise does_not_fit(min((best.plan, *tried), key=lambda trial: trial.lacking_by_program(limits)), limits)
     ask.stop.plan_is_there(is_fitting=True)
     return found
-
-
-def rooms(limits: Sequence[int]) -> list[int]:
-    """For how many bytes of each worker a strategy that looks at memory makes plans, the most first.
-
-    What a worker takes on a grid is known only about: so plans are made for all that there could be, and for less, too.
-    """
-    return [min(limits) * quarters // 4 for quarters in (1 << 20, 4, 3, 2)]
 
 
 def fitted_by_others(

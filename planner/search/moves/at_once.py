@@ -25,11 +25,8 @@ def has_other_parts(problem: Problem, cuts: tuple[int, ...]) -> bool:
     """
     ways = prod(cuts)
     spaces = () if len(cuts) < 2 or problem.decided_apart else dict.fromkeys(problem.spaces)
-    return any(
-        any(size > ways and size % ways for size in space.shape)
-        or not (space.may_repeat or max(space.shape, default=0) >= ways)
-        for space in spaces
-    )
+    is_uneven = any(size > ways and size % ways for space in spaces for size in space.shape)
+    return is_uneven or any(not one.may_repeat and max(one.shape, default=0) < ways for one in spaces)
 
 
 def or_at_once(ground: Ground, found: Found) -> tuple[tuple[int, ...], Found]:
