@@ -31,13 +31,13 @@ AGAIN = "export with dynamo=True, optimize=False (docs/from-pytorch.md)"
 def said(path: Path) -> tuple[set[str], tuple[str, ...]]:
     """What is trained of a file, and what is said of it."""
     opened = open_training(path)
-    graph, parameters = decided(opened.graph, opened.graph.outputs[0])
+    graph, parameters = decided(opened.graph, opened.graph.outputs[0], exporter=opened.exporter)
     return set(parameters.of(Verdict.TRAINED)), export_warnings(graph, parameters, opened.exporter)
 
 
 def warned(model: ModelProto) -> tuple[str, ...]:
     graph = graph_from_proto(model, name="m")
-    graph, parameters = decided(graph, "y")
+    graph, parameters = decided(graph, "y", exporter=exporter_of(model))
     return export_warnings(graph, parameters, exporter_of(model))
 
 

@@ -165,10 +165,11 @@ def _from_forward(path: Path, opened: Opened, wishes: Wishes) -> Made:
         others = [name for name in opened.graph.outputs if name != target]
         left_out = (*left_out, *(LeftOut(name, one_line(error)) for name in others))
     left_out += tuple(LeftOut(name, _OWN) for name in graph.outputs if name not in step.outputs)
+    parameters = outcome(parameters, step)
     warnings = (*_fixed_data(opened), *export_warnings(graph, parameters, opened.exporter))
     if wishes.dropout is None:
         warnings += tuple(attention_kept(graph))
-    return Made(step, wishes.loss, wishes.optimizer, outcome(parameters, step), graph, options, left_out, warnings)
+    return Made(step, wishes.loss, wishes.optimizer, parameters, graph, options, left_out, warnings)
 
 
 def _built(
@@ -177,7 +178,7 @@ def _built(
     """The step of a forward model, the model in which each parameter stands once, and what is trained of it."""
     assert wishes.loss is not None, "the caller looked"
     assert wishes.optimizer is not None, "the caller looked"
-    graph, parameters = decided(forward, target, train=wishes.train, freeze=wishes.freeze)
+    graph, parameters = decided(forward, target, train=wishes.train, freeze=wishes.freeze, exporter=opened.exporter)
     parameters = parameters.told(frozenset(opened.held), "an input of the file, held as a constant", "input")
     step = build_training_graph(
         graph, loss=wishes.loss, optimizer=wishes.optimizer, learning_rate=wishes.learning_rate,

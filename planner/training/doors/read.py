@@ -89,8 +89,8 @@ def open_training(
     model = load_model(file)
     try:
         if is_training_model(model):
-            _no_options(file, dims, values, state_pairs)
-            return Opened(read_training_info(model))
+            _no_options(file, dims, values, state_pairs if model.training_info else None)
+            return Opened(read_training_info(model, state_pairs))
         if is_artifact(model):
             _no_options(file, dims, values, state_pairs)
             read = read_gradients(model)

@@ -7,7 +7,7 @@ that ``update_binding`` names are state. Operators of ai.onnx.preview.training a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +15,7 @@ from onnx import GraphProto, ModelProto, StringStringEntryProto, TensorProto, Va
 
 from planner.errors import ModelError, UnsupportedError, repeated
 from planner.graph.model import Graph
+from planner.graph.notes import STATE
 from planner.graph.protos import dtype_of
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.reading.load import CONVERTED_OPSET, MIN_OPSET, default_opset
@@ -29,8 +30,12 @@ def is_training_model(model: ModelProto) -> bool:
     return bool(model.training_info) or any(node.domain == DOMAIN for node in model.graph.node)
 
 
-def read_training_info(model: ModelProto) -> Graph:
+def read_training_info(model: ModelProto, state_pairs: Sequence[tuple[str, str]] | None = None) -> Graph:
     """The training step of a model that says how it is trained.
+
+    Args:
+        model: with training information, or with operators of the preview domain.
+        state_pairs: (state, next state) of a model without training information; None: they are inferred.
 
     Returns:
         Inputs: those of both graphs, and the initializers that are updated (state). Outputs: those of both graphs that
@@ -63,7 +68,13 @@ def read_training_info(model: ModelProto) -> Graph:
     )
     held = {following: name for name, following in named.items()}
     initial = {**graph.initial, **_initial(model, [current for current, _ in pairs])}
-    graph = graph_from_proto(to_model(graph), state_pairs=[(current, held[following]) for current, following in pairs])
+    written = to_model(graph)
+    if model.training_info:
+        state_pairs = [(current, held[following]) for current, following in pairs]
+    elif state_pairs is None:
+        # It says nothing of its states, so they are inferred.
+        written.metadata_props.remove(next(entry for entry in written.metadata_props if entry.key == STATE))
+    graph = graph_from_proto(written, state_pairs=state_pairs)
     return _with_initial(graph, initial)
 
 

@@ -42,6 +42,7 @@ def export_warnings(forward: Graph, parameters: Parameters, exporter: Exporter) 
         *_shared(forward, trained, readers, exporter),
         *_nameless(trained),
         *_norms_folded(forward, exporter),
+        *_not_trained(parameters, exporter),
         *_biases_dropped(forward, trained, readers, exporter),
     )
 
@@ -98,24 +99,45 @@ def _norms_folded(forward: Graph, exporter: Exporter) -> Iterator[str]:
         )
 
 
+def _not_trained(parameters: Parameters, exporter: Exporter) -> Iterator[str]:
+    """The network's parameters, as the file lists them, that are not trained though nobody said so."""
+    decided = {
+        one.name.rpartition("@")[0] if "merged" in one.evidence else one.name: one
+        for one in sorted(parameters.decisions, key=lambda one: one.verdict is Verdict.TRAINED)
+    }
+    of = {name: decided.get(exporter.renamed.get(name, name)) for name in exporter.parameters}
+    lost = [name for name, one in of.items() if one is None and exporter.is_optimized]
+    biases = [name for name in lost if "bias" in name.rpartition(".")[2]]
+    if biases:
+        yield (
+            f"the file lacks {len(biases)} of the network's biases ({_some(biases)}): the exporter drops those that "
+            f"are zeros, and they are never trained; {_AGAIN}"
+        )
+    others = [name for name in lost if name not in biases and exporter.names_calls]
+    if others:
+        yield (
+            f"the file lacks {len(others)} of the network's other parameters ({_some(others)}): but for those that are "
+            f"tied to others, the exporter has left them out, and they are never trained; {_AGAIN}"
+        )
+    frozen = [
+        name for name, one in of.items() if one and one.verdict is not Verdict.TRAINED and "stated" not in one.evidence
+    ]
+    if frozen:
+        yield f"{len(frozen)} of the network's parameters ({_some(frozen)}) are not trained: no gradient reaches them"
+
+
 def _biases_dropped(forward: Graph, trained: Sequence[str], readers: Readers, exporter: Exporter) -> Iterator[str]:
     """Products without a bias, where the exporter has dropped biases that are zeros, or may have.
 
-    It has where the file says which biases the network has. Else products beside others with a bias are told of.
+    Where the file does not say which biases the network has, products beside others with a bias are told of.
     """
-    if not exporter.is_pytorch or not exporter.is_optimized:
+    if not exporter.is_pytorch or not exporter.is_optimized or exporter.parameters:
         return
     biased = {reader.op for name in trained for reader in readers.of(name) if reader.use is Use.BIAS}
     weights = dict.fromkeys(reader.op for name in trained for reader in readers.of(name) if reader.use is Use.PRODUCT)
     ops = {op.name: op for op in forward.ops}
     bare = [name for name in weights if not _has_bias(forward, ops[name], biased)]
-    lost = [name for name in exporter.parameters if "bias" in name.rpartition(".")[2] and name not in forward.constants]
-    if bare and lost:
-        yield (
-            f"the file lacks {len(lost)} of the network's biases ({_some(lost)}): the exporter drops those that are "
-            f"zeros, and they are never trained; {_AGAIN}"
-        )
-    elif bare and not exporter.parameters and len(bare) < len(weights):
+    if bare and len(bare) < len(weights):
         yield (
             f"{len(bare)} of {len(weights)} products have no bias ({_some(bare)}): the exporter drops biases that are "
             f"zeros, and they are never trained; if the network's layers have biases, {_AGAIN}"

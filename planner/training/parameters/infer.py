@@ -25,6 +25,7 @@ from planner.graph.model import Graph, Op, Shape
 from planner.graph.notes import external_of
 from planner.graph.traits import CONVOLUTIONS, MATRIX_PRODUCTS
 from planner.printable import printable
+from planner.training.parameters.exporter import Exporter
 from planner.training.parameters.names import is_made_up, is_parameter_name, words_of
 from planner.training.parameters.readers import LEARNED, Reader, Readers, Use
 from planner.training.parameters.scalars import is_chosen_name, why_frozen
@@ -58,7 +59,8 @@ class Decision:
     why: str
     """In words; equal for constants that are decided alike: ``read by MatMul``."""
     evidence: tuple[str, ...] = ()
-    """What speaks for it: ``readers``, ``values``, ``name``; ``stated`` where the user says it; ``gradient``."""
+    """What speaks for it: ``readers``, ``values``, ``name``; ``exporter`` where the file says it, ``stated`` where the
+    user does; ``gradient``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,12 @@ class Parameters:
 
 
 def infer_parameters(
-    forward: Graph, target: str, *, train: Sequence[str] = (), freeze: Sequence[str] = ()
+    forward: Graph,
+    target: str,
+    *,
+    train: Sequence[str] = (),
+    freeze: Sequence[str] = (),
+    exporter: Exporter | None = None,
 ) -> Parameters:
     """Decide which constants of a forward model are trained.
 
@@ -109,6 +116,7 @@ def infer_parameters(
         train: patterns (``*``, ``?``) of names that are trained, whatever is inferred. Of patterns of both kinds that
             fit a name, the one with more letters counts.
         freeze: patterns of names that stay as they are.
+        exporter: what the file says of the network's parameters and buffers, which goes before what is inferred.
 
     Raises:
         UsageError: constants of which nothing tells: all of them; a pattern that fits none.
@@ -116,6 +124,8 @@ def infer_parameters(
     """
     wishes = _Wishes(forward, train, freeze)
     judge = _Judge(forward, target)
+    exporter = exporter or Exporter()
+    learned = {exporter.renamed.get(name, name): name for name in exporter.parameters}
     decisions: list[Decision] = []
     unclear: list[str] = []
     for name in forward.constants:
@@ -125,12 +135,17 @@ def infer_parameters(
         stated = wishes.of(name)
         if stated is not None:
             decisions.append(Decision(name, shape, stated[0], f"asked for by {stated[1]}", ("stated",)))
-        elif _is_listed(forward, name):
-            verdict, why, evidence = judge.of(name)
-            if verdict is None:
-                unclear.append(f"{name!r} {list(shape)}: {why}")
-            else:
+        else:
+            is_listed = _is_listed(forward, name)
+            verdict, why, evidence = judge.of(name) if is_listed else (None, "", ())
+            said = Verdict.TRAINED if name in learned else Verdict.FROZEN if name in exporter.buffers else None
+            if said not in (None, verdict) and verdict is not Verdict.STATISTIC and (is_listed or name in learned):
+                what = f"parameter {learned[name]!r}" if name in learned else "a buffer"
+                verdict, why, evidence = said, f"the file's exporter lists it as {what}", ("exporter",)
+            if verdict is not None:
                 decisions.append(Decision(name, shape, verdict, why, evidence))
+            elif is_listed:
+                unclear.append(f"{name!r} {list(shape)}: {why}")
     if unclear:
         count = f"{len(unclear)} constants" if len(unclear) > 1 else "a constant"
         raise UsageError(

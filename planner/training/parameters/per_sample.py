@@ -23,6 +23,7 @@ from planner.graph.wellformed import fresh_name
 from planner.training.batch.change import samples_of_inputs
 from planner.training.batch.rules import RULES
 from planner.training.batch.tracks import Site, Track
+from planner.training.parameters.exporter import Exporter
 from planner.training.parameters.infer import Decision, Parameters, Verdict, infer_parameters
 from planner.training.parameters.merged import unmerged
 from planner.training.parameters.readers import Readers, Use
@@ -34,7 +35,12 @@ _EQUAL: Final = "they are equal, but the samples cannot be followed to where it 
 
 
 def decided(
-    forward: Graph, target: str, *, train: Sequence[str] = (), freeze: Sequence[str] = ()
+    forward: Graph,
+    target: str,
+    *,
+    train: Sequence[str] = (),
+    freeze: Sequence[str] = (),
+    exporter: Exporter | None = None,
 ) -> tuple[Graph, Parameters]:
     """What is trained of a forward model, and the model in which each of these parameters stands once, and alone.
 
@@ -43,6 +49,7 @@ def decided(
         target: the output that the loss looks at.
         train: see ``parameters.infer_parameters``.
         freeze: see there.
+        exporter: see there.
 
     Returns:
         The model; where parameters are held once per sample, or in one constant with running statistics (see
@@ -52,7 +59,7 @@ def decided(
         UsageError, UnsupportedError: see ``parameters.infer_parameters``.
     """
     forward, copies = unmerged(forward)
-    parameters = infer_parameters(forward, target, train=train, freeze=freeze)
+    parameters = infer_parameters(forward, target, train=train, freeze=freeze, exporter=exporter)
     samples = _Samples(forward)
     shared: dict[str, int] = {}
     decisions: list[Decision] = []

@@ -240,3 +240,19 @@ def test_refused():
     with pytest.raises(UnsupportedError) as error:
         read_training_info(model)
     assert "at other values" in error.value.facts[0]
+
+
+def test_operators_of_the_format_in_a_flat_step_have_state():
+    """A file without bindings says nothing of its states: they are found, and may be given."""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 17, "{DOMAIN}": 1]>
+        g (float[8, 4] x, float[8, 3] t, float[4, 3] w, float[4, 3] v, float[4, 3] h, float r, int64 n)
+        => (float loss, float[4, 3] o0, float[4, 3] o1, float[4, 3] o2, int64 o3) <int64 one = {{1}}> {{
+            y = MatMul(x, w) d = Sub(y, t) q = Mul(d, d) loss = ReduceMean <keepdims = 0> (q)
+            g = {DOMAIN}.Gradient <xs = ["w"], zs = ["x", "t"], y = "loss"> (w, x, t)
+            o0, o1, o2 = {DOMAIN}.Adam <alpha = 0.9, beta = 0.99> (r, n, w, g, v, h) o3 = Add(n, one)
+        }}"""
+    )
+    pairs = [(pair.current, pair.following) for pair in read_training_info(model).state]
+    assert pairs == [("w", "o0"), ("v", "o1"), ("h", "o2"), ("n", "o3")]
+    assert [pair.current for pair in read_training_info(model, pairs[:1]).state] == ["w"]
