@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from planner.graph.model import Graph
 
 
-def leading_to(graph: Graph, names: Iterable[str]) -> frozenset[str]:
-    """The tensors from which some tensors are computed, and these."""
+def leading_to(graph: Graph, names: Iterable[str], stops: Collection[str] = ()) -> frozenset[str]:
+    """The tensors from which some tensors are computed, but through others (``stops``), and these."""
     found = set(names)
     for op in reversed(graph.ops):
         if not found.isdisjoint(op.outputs):
-            found.update(filter(None, op.inputs))
+            found.update(name for name in op.inputs if name and name not in stops)
     return frozenset(found)
 
 

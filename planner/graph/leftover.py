@@ -7,13 +7,28 @@ shape and dtype is looked at here; ``roles`` decides.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from typing import Final
 
 from planner.graph.model import Graph, Op
-from planner.graph.traits import COPYING, LOGIC, LOOKUPS, MOVING, SCATTERS
+from planner.graph.traits import COPYING, ELEMENT_WISE, LOGIC, LOOKUPS, MOVING, SCATTERS
 
-_CHANGING: Final = frozenset({"BitShift", "Cast", "Clip", "Div", "Identity", "Mod", "Relu", "Sign", "Sub", "Tanh"})
+_CHANGING: Final = frozenset(
+    {
+        "BitShift",
+        "Cast",
+        "Clip",
+        "DequantizeLinear",
+        "Div",
+        "Identity",
+        "Mod",
+        "QuantizeLinear",
+        "Relu",
+        "Round",
+        "Sign",
+    }
+    | {"Sqrt", "Sub", "Tanh"}
+)
 """Ops that change elements of their first operand, and keep their sign."""
 
 
@@ -48,11 +63,33 @@ def _is_moving(op: Op) -> bool:
     return op.op_type in MOVING or op.op_type in LOOKUPS or op.op_type == "Concat"
 
 
-def is_copy_of(graph: Graph, output: str, originals: Collection[str]) -> bool:
-    """Whether an output is one of some tensors in another dtype."""
-    name = output
-    while (op := graph.producer.get(name)) is not None and op.op_type in COPYING and not op.domain:
-        name = op.inputs[0]
-        if name in originals:
-            return True
-    return False
+def roots_of(graph: Graph, names: Iterable[str]) -> frozenset[str]:
+    """Some tensors, and those of which they are copies, perhaps in another dtype."""
+    found: set[str] = set()
+    for name in names:
+        found.add(name)
+        while (op := graph.producer.get(name)) is not None and op.op_type in COPYING and not op.domain:
+            name = op.inputs[0]
+            found.add(name)
+    return frozenset(found)
+
+
+def is_statistic(graph: Graph, output: str) -> bool:
+    """Whether an output is made of inputs, reductions and single numbers, element by element."""
+    goal = graph.tensors[output]
+    pending, seen, is_reduced = [output], {output}, goal.elements == 1
+    while pending:
+        name = pending.pop()
+        op, tensor = graph.producer.get(name), graph.tensors[name]
+        if tensor.shape != goal.shape:
+            if tensor.elements != 1:
+                return False
+        elif op is not None and op.op_type.startswith("Reduce"):
+            is_reduced = True
+        elif op is not None:
+            if op.op_type not in ELEMENT_WISE or op.domain:
+                return False
+            following = [read for read in op.inputs if read and read not in seen]
+            seen.update(following)
+            pending += following
+    return is_reduced

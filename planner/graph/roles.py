@@ -7,7 +7,7 @@ and says by what evidence; what neither tells is refused, with the candidates.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Final
@@ -16,14 +16,15 @@ from planner.errors import UsageError, repeated
 from planner.graph.check import check_graph
 from planner.graph.dependence import computed_from, leading_to
 from planner.graph.gradient_products import GradientProducts, gradient_products
-from planner.graph.leftover import is_copy_of, kept_inputs
+from planner.graph.leftover import is_statistic, kept_inputs, roots_of
 from planner.graph.model import Graph, StatePair
+from planner.graph.remains import FlatStep, Inferred, Remains
+from planner.graph.state_warnings import lines_of
 from planner.graph.traits import CONVOLUTIONS, MATRIX_PRODUCTS, RECURRENT
 from planner.graph.update_forms import Term, candidates, every_term
 
 _SUFFIXES: Final = tuple(f"{mark}{word}" for mark in "._/" for word in ("next", "new", "updated"))
 _PREFIXES: Final = tuple(f"{word}{mark}" for mark in "._/" for word in ("next", "new", "updated"))
-_SHOWN: Final = 5
 _MOST_ORDERED: Final = 6
 """Outputs with equal candidates of which every order is tried."""
 _UNKNOWN: Final = 0.5
@@ -34,26 +35,14 @@ _HINT: Final = "say which output replaces which input with --state pairs.yaml, o
 
 
 @dataclass(frozen=True, slots=True)
-class Inferred:
-    """A state that was inferred, and why."""
-
-    current: str
-    following: str
-    evidence: tuple[str, ...]
-    """What speaks for the pair: ``name``, ``shape``, ``dataflow``; ``position`` (it alone breaks a tie); ``rest``
-    (nothing else of its shape and dtype is left). The last two are said to the user."""
-    why: str
-    """The same in words."""
-
-
-@dataclass(frozen=True, slots=True)
 class Findings:
     """What a flat step's file lets one tell of its state."""
 
     pairs: tuple[Inferred, ...] = ()
     """In the order of the outputs; () for a graph without state."""
     left: tuple[tuple[str, str], ...] = ()
-    """(input, output) that may belong together, and that nothing pairs: the user is told."""
+    """(input, output) that may belong together, and that nothing pairs: the user is told. Every output that is no
+    known result and every input of its shape and dtype is in one, the likeliest first."""
 
 
 def find_state(graph: Graph) -> Findings:
@@ -66,13 +55,16 @@ def find_state(graph: Graph) -> Findings:
 
     - An output that is named after an input of its shape and dtype (``W.next``, ``new_W``) replaces it, if that is a
       candidate or there is none.
+    - An output reads what it replaces itself, and not through another output. A copy of an input that others update
+      is not its next value.
     - Of the others, outputs with the same candidates, as many as those, take them from all others: one its only
       candidate; several as they keep most of all together, and if that tells nothing, theirs in the order of the file.
       This goes on until nobody is left.
-    - Where it does not, an output reads what it replaces itself, and not through another output.
     - What is left then is looked at by ``leftover``: an output that is computed from a gradient and reads one input of
-      its shape and dtype element by element, or is a copy of a next state in another dtype, takes it if it is the only
-      one, and others have been paired by their form.
+      its shape and dtype element by element, is a copy of a next state in another dtype, or a statistic of the data,
+      takes it if it is the only one, and others have been paired by their form.
+    - Beside inputs that are left over, a pair that might be another is said, and so are all inputs and outputs of one
+      shape and dtype that nothing pairs.
 
     Nothing is paired unless the graph has a scalar result, the loss, or products that have the form of gradients. Where
     products read matrices that the file holds, the graph may be a forward model, whose ``x + f(x)`` keeps an input just
@@ -89,6 +81,9 @@ def find_state(graph: Graph) -> Findings:
     products = gradient_products(graph)
     if not losses and not products.gradients:
         return Findings()
+    copies = {name for name in made if not roots_of(graph, [name]).isdisjoint(found[name])}
+    claimed = {of for name in made if name not in copies for of in every_term(graph, name, positions)}
+    found |= {name: {} for name in copies if not claimed.isdisjoint(found[name])}
     if has_own_weights(graph):
         found = {
             name: {of: term for of, term in terms.items() if term.factor != 1.0 or term.is_private or by_rate}
@@ -99,7 +94,8 @@ def find_state(graph: Graph) -> Findings:
     for name, terms in found.items():
         if name not in updated and (name in before or not losses):
             found[name] = {of: term for of, term in terms.items() if products.gradients and _is_own(graph, of, term)}
-    return _Settling(_Step(graph, found, positions, frozenset(losses), before, updated)).run()
+    gradients = products.gradients | products.back
+    return _Settling(FlatStep(graph, found, positions, frozenset(losses), updated, gradients)).run()
 
 
 def _updated(graph: Graph, products: GradientProducts) -> frozenset[str]:
@@ -162,30 +158,16 @@ def _is_by_rate(graph: Graph, output: str) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A flat step, and what is known of it before anything is paired."""
-
-    graph: Graph
-    terms: Mapping[str, Mapping[str, Term]]
-    """By output, its candidates."""
-    positions: Mapping[str, int]
-    losses: frozenset[str]
-    before: frozenset[str]
-    """The tensors that lead to a loss."""
-    updated: frozenset[str]
-    """The tensors that are computed from gradients."""
-
-
 class _Settling:
     """Outputs take their inputs one after the other."""
 
-    def __init__(self, step: _Step) -> None:
+    def __init__(self, step: FlatStep) -> None:
         self.step = step
         self.graph = step.graph
         self.terms = step.terms
         self.open = {name: tuple(terms) for name, terms in step.terms.items() if terms}
         self.settled: dict[str, Inferred] = {}
+        self.remains = Remains(step, self.settled)
         self.taken: set[str] = set()
         self.without_own: set[str] = set()
         """Outputs whose candidates are states of other outputs."""
@@ -195,19 +177,29 @@ class _Settling:
             named = _named(self.graph, name)
             if named and named not in self.taken and (not terms or named in terms):
                 self._settle(name, named)
-        while self.open:
-            self._settle_equal()
-            if not self.open or not self._narrow():
-                break
+        while self._narrow() | self._settle_equal():
+            pass
         if self.open:
             raise self._ambiguous(self.open)
-        left = self._take_the_rest()
-        return Findings(tuple(self.settled[name] for name in self.graph.outputs if name in self.settled), left)
+        self._take_the_rest()
+        for name in self.remains.doubtful():
+            pair = self.settled[name]
+            self.settled[name] = replace(pair, evidence=(*pair.evidence, "rival"), why=f"{pair.why}; others may be")
+        pairs = tuple(self.settled[name] for name in self.graph.outputs if name in self.settled)
+        return Findings(pairs, self.remains.left())
 
-    def _settle_equal(self) -> None:
-        while group := self._equal_group():
-            order, is_told = self._most_kept(group)
-            for name, current in zip(group, order, strict=True):
+    def _settle_equal(self) -> bool:
+        """Has outputs with as many candidates, the same for each, take those; whether there are any."""
+        count = len(self.settled)
+        while True:
+            groups: dict[tuple[str, ...], list[str]] = {}
+            for name, left in self.open.items():
+                groups.setdefault(left, []).append(name)
+            equal = next((group for left, group in groups.items() if len(group) == len(left)), [])
+            if not equal:
+                return len(self.settled) > count
+            order, is_told = self._most_kept(equal)
+            for name, current in zip(equal, order, strict=True):
                 self._settle(name, current, by_position=not is_told)
 
     def _most_kept(self, group: Sequence[str]) -> tuple[tuple[str, ...], bool]:
@@ -220,60 +212,51 @@ class _Settling:
 
         def kept(order: Sequence[str]) -> float:
             factors = [self.terms[name][current].factor for name, current in zip(group, order, strict=True)]
-            return sum(_UNKNOWN if factor is None else factor for factor in factors)
+            return sum(_UNKNOWN if factor is None else min(factor, 1.0) for factor in factors)
 
         best, *others = sorted(permutations(inputs), key=kept, reverse=True)
         return (best, True) if kept(best) > kept(others[0]) + _MARGIN else (inputs, False)
 
     def _narrow(self) -> bool:
         """Has outputs read what they replace themselves, and not through others; whether that changes anything."""
-        for name, known in self.open.items():
-            through = [other for other in self.terms if other != name and self.terms[other]]
-            own = candidates(self.graph, name, self.step.positions, through)
+        before = dict(self.open)
+        for name, known in before.items():
+            own = candidates(self.graph, name, self.step.positions, self.remains.others(name))
             narrowed = tuple(current for current in own if current not in self.taken)
             if narrowed and narrowed != known:
                 self.open[name] = narrowed
                 self.terms = {**self.terms, name: own}
-                return True
-            if not narrowed and any(current not in self._wanted() for current in self._alike(name)):
+            wanted = {current for currents in self.open.values() for current in currents}
+            if not narrowed and not wanted.issuperset(self.remains.alike(name)):
                 self.without_own.add(name)
                 del self.open[name]
-                return True
-        return False
+        return self.open != before
 
-    def _wanted(self) -> set[str]:
-        return self.taken.union(*self.open.values())
-
-    def _alike(self, output: str) -> tuple[str, ...]:
-        """The inputs of an output's shape and dtype that no output has taken."""
-        goal = self.graph.tensors[output]
-        return tuple(
-            name
-            for name in self.graph.inputs
-            if name not in self.taken
-            and (self.graph.tensors[name].shape, self.graph.tensors[name].dtype) == (goal.shape, goal.dtype)
-        )
-
-    def _take_the_rest(self) -> tuple[tuple[str, str], ...]:
-        """Settles what is left over and can only be one way; gives what may be, and is not certain enough.
+    def _take_the_rest(self) -> None:
+        """Settles what is left over and can only be one way.
 
         Raises:
             UsageError: it may be several ways, or nothing else tells that the graph is a step.
         """
         is_step = bool(self.step.updated) or bool(self.settled)
         rest = [name for name in self.terms if name not in self.settled and name not in self.step.losses]
-        rest = [name for name in rest if is_step and self._alike(name)]
-        following = frozenset(self.settled)
+        rest = [name for name in rest if is_step and self.remains.alike(name)]
+        following, weights = frozenset(self.settled), leading_to(self.graph, self.step.gradients)
         plausible: dict[str, tuple[str, ...]] = {}
         for name in rest:
-            kept = kept_inputs(self.graph, name) if name in self.step.updated else frozenset()
-            is_copy = is_copy_of(self.graph, name, following) or name in self.without_own
+            alike, is_updated, roots = self.remains.alike(name), name in self.step.updated, roots_of(self.graph, [name])
+            kept = kept_inputs(self.graph, name) if is_updated or is_statistic(self.graph, name) else frozenset()
+            copies: Sequence[str] = ()
+            if not following.isdisjoint(roots) or name in self.without_own:
+                copies = [current for current in alike if current in weights] or alike
+            elif not self.taken.isdisjoint(roots):
+                copies = [current for current in alike if current not in weights]
             found = tuple(
                 current
-                for current in self._alike(name)
-                if is_copy
+                for current in alike
+                if current in copies
                 or (current in kept and not self._is_little(name, current))
-                or (name in self.step.updated and not self.graph.consumers[current])
+                or (is_updated and not self.graph.consumers[current])
             )
             if found:
                 plausible[name] = found
@@ -283,34 +266,11 @@ class _Settling:
             raise self._ambiguous(plausible)
         for name, current in certain.items():
             self._settle(name, current, is_rest=True)
-        # Of a graph whose outputs are gradients nothing is settled, and each has the shape of its parameter.
-        return tuple(self._left(name for name in rest if name not in plausible)) if following else ()
-
-    def _left(self, outputs: Iterable[str]) -> list[tuple[str, str]]:
-        found: list[tuple[str, str]] = []
-        for name in outputs:
-            if name in self.step.updated:
-                continue  # a gradient, or a measure of one
-            leading = leading_to(self.graph, [name])
-            kept = kept_inputs(self.graph, name) if name in self.step.before else frozenset()
-            found += [
-                (current, name)
-                for current in self._alike(name)
-                if (current in leading or not self.graph.consumers[current]) and current not in kept
-            ]
-        return found
 
     def _is_little(self, name: str, current: str) -> bool:
         """Whether an output reads an input with a small or negative factor, as a decayed gradient its weight."""
         term = every_term(self.graph, name, self.step.positions).get(current)
         return term is not None and term.factor is not None and not term.is_strong and not term.is_private
-
-    def _equal_group(self) -> list[str]:
-        """Outputs, as many as candidates, whose candidates are the same."""
-        groups: dict[tuple[str, ...], list[str]] = {}
-        for name, left in self.open.items():
-            groups.setdefault(left, []).append(name)
-        return next((group for left, group in groups.items() if len(group) == len(left)), [])
 
     def _settle(self, name: str, current: str, *, by_position: bool = False, is_rest: bool = False) -> None:
         is_named = _named(self.graph, name) == current
@@ -336,21 +296,24 @@ class _Settling:
 
     def _ambiguous(self, open_outputs: Mapping[str, tuple[str, ...]]) -> UsageError:
         facts = [
-            f"{name!r} {list(self.graph.tensors[name].shape)}: {_listing(list(left))}"
+            f"{name!r} {list(self.graph.tensors[name].shape)}: {', '.join(map(repr, left))}"
             for name, left in open_outputs.items()
         ]
         what = f"output {next(iter(open_outputs))!r} replaces" if len(facts) == 1 else f"{len(facts)} outputs replace"
-        if self.settled:
-            told = [f"'{pair.current}: {pair.following}'" for pair in self.settled.values()]
-            more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
-            facts.append(f"the other pairs, which that file must have, too: {', '.join(told[:_SHOWN])}{more}")
+        also = [
+            (current, name) for current, name in self.remains.left(True) if current not in open_outputs.get(name, ())
+        ]
+        also += [(current, name) for name in self.remains.doubtful() for current in self.remains.alike(name)]
+        for said, pairs in (
+            (
+                "the other pairs, which that file must have, too",
+                [(one.current, one.following) for one in self.settled.values()],
+            ),
+            ("and these, if the output is the input's next value", also),
+        ):
+            facts += [f"{said}: {lines_of(pairs)}"] if pairs else []
         lines = [f"'{left[0]}: {name}'" for name, left in open_outputs.items()]
         return UsageError(f"which input {what} cannot be told", facts=tuple(facts), hint=_HINT.format("{}", lines[0]))
-
-
-def _listing(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:_SHOWN])
-    return shown + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
 def _named(graph: Graph, output: str) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from planner.graph.model import Graph
 from planner.graph.notes import LEFT, evidence_of, pairs_of
 
-_SHOWN = 4
 _OTHERWISE = "if that is not so, write all pairs in a file for --state"
 
 
@@ -16,21 +17,32 @@ def state_warnings(graph: Graph) -> tuple[str, ...]:
         ModelError: the graph's notes are not of their form.
     """
     evidence = evidence_of(graph.notes)
+    paired = {pair.current for pair in graph.state}
     current = {pair.following: pair.current for pair in graph.state}
     found: list[str] = []
     for kind, how in (
         ("position", "by the order of the file alone, state and next state"),
         ("rest", "because nothing else of their shape and dtype is left, state and next state"),
+        (
+            "rival",
+            "by the form of their update, though others of their shape and dtype may be meant, state and next state",
+        ),
     ):
         pairs = [(current[name], name) for name, (kinds, _) in evidence.items() if kind in kinds and name in current]
         if pairs:
-            found.append(f"paired {how}: {_lines(pairs)}; {_OTHERWISE}")
+            beside = [
+                name
+                for name in graph.inputs
+                if name not in paired and any(_alike(graph, name, one) for _, one in pairs)
+            ]
+            others = f" (also there: {', '.join(map(repr, beside))})" if beside else ""
+            found.append(f"paired {how}: {lines_of(pairs)}{others}; {_OTHERWISE}")
     left = left_over(graph)
     if left:
         them = "an input and an output of" if len(left) == 1 else "inputs and outputs of"
         found.append(
             f"no state, though {them} one shape and dtype: if the output is the input's next value, write "
-            f"{_lines(left)} in a file for --state, with all other pairs"
+            f"{lines_of(left)} in a file for --state, with all other pairs"
         )
     return tuple(found)
 
@@ -45,7 +57,11 @@ def left_over(graph: Graph) -> tuple[tuple[str, str], ...]:
     return tuple(pair for pair in pairs_of(graph.notes, LEFT) or () if paired.isdisjoint(pair))
 
 
-def _lines(pairs: list[tuple[str, str]] | tuple[tuple[str, str], ...]) -> str:
-    """Pairs as lines of such a file."""
-    shown = ", ".join(f"'{current}: {following}'" for current, following in pairs[:_SHOWN])
-    return shown + (f" and {len(pairs) - _SHOWN} more" if len(pairs) > _SHOWN else "")
+def _alike(graph: Graph, name: str, other: str) -> bool:
+    left, right = graph.tensors[name], graph.tensors[other]
+    return (left.shape, left.dtype) == (right.shape, right.dtype)
+
+
+def lines_of(pairs: Iterable[tuple[str, str]]) -> str:
+    """Pairs as lines of a file for ``--state``."""
+    return ", ".join(f"'{current}: {following}'" for current, following in pairs)

@@ -14,7 +14,7 @@ from typing import Final
 from planner.graph.model import Graph, Op
 
 _LEAST: Final = 0.5
-_MOST: Final = 1.0
+_MOST: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,16 @@ class Term:
         return self.factor is not None and _LEAST <= self.factor <= _MOST
 
     @property
+    def is_whole(self) -> bool:
+        """Whether nothing but this output's update reads the input, and it is not forgotten: a sum, or data."""
+        return self.is_private and self.factor is not None and self.factor >= 1
+
+    @property
+    def is_negative(self) -> bool:
+        """Whether the input is taken off for certain."""
+        return self.factor is not None and self.factor < 0
+
+    @property
     def is_weak(self) -> bool:
         """Whether it may be a moment with a small decay: nothing else reads it, and its sign is kept."""
         return self.is_private and (self.factor is None or 0 < self.factor <= _MOST)
@@ -43,9 +53,9 @@ def candidates(graph: Graph, output: str, positions: Mapping[str, int], stops: C
     The walk goes through Add, Sub, Neg, Sum, Mul and Div by a factor, Where, Min, Max, Clip, Cast, Identity, scatters
     into a tensor and the running statistics of BatchNormalization. A graph input so reached is a candidate
 
-    - if it enters with a constant factor between 0.5 and 1 (``W - lr * g``, ``0.9 * m + g``, ``W * (1 - lr * wd) -
-      u``, where ``1 - x`` counts as 1);
-    - or, if there is none such, with any factor up to 1 that is not known to be negative, if nothing else in the graph
+    - if it enters with a constant factor between 0.5 and 2 (``W - lr * g``, ``0.9 * m + g``, ``W * (1 - lr * wd) -
+      u``, where ``1 - x`` counts as 1; a loss scale that doubles);
+    - or, if there is none such, with any factor up to 2 that is not known to be negative, if nothing else in the graph
       reads the input (a moment with a small decay).
 
     Args:
@@ -104,7 +114,7 @@ def every_term(graph: Graph, output: str, positions: Mapping[str, int], stops: C
 def _stronger(left: float | None, right: float | None) -> float | None:
     if left is None or right is None:
         return right if left is None else left
-    return max(left, right)
+    return min(left, right, key=lambda factor: (abs(factor - 1.0), factor))
 
 
 def _steps(graph: Graph, op: Op, output: str) -> list[tuple[str, float | None]]:
