@@ -45,6 +45,9 @@ class Exporter:
     """Whether the file says that BatchNormalizations were folded into other ops."""
 
 
+UNSAID: Final = Exporter()
+
+
 def exporter_of(model: ModelProto) -> Exporter:
     """What a model says of its exporter, in its producer's name and in metadata."""
     if model.producer_name != _PYTORCH:

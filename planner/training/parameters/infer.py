@@ -1,10 +1,9 @@
 """Which constants of a forward model are parameters, inferred from who reads them, what they hold and their names.
 
-A file does not say which of its constants are trained: exporters write causal masks and rotary tables beside weights,
-and give weights names of their own making (``val_97`` for a transposed one). What is read as layers read their
-parameters is trained; what is read otherwise, or holds what no training makes, is frozen; what nothing tells is
-refused, and said with ``--train`` and ``--freeze``. The decision looks at the model as the file has it, so that it is
-the same for every batch.
+Few files list what is trained (``exporter``): masks and rotary tables stand beside weights, which may have names of
+the exporter's making (``val_97``). What is read as layers read their parameters is trained; what is read otherwise, or
+holds what no training makes, is frozen; what nothing tells is refused, and said with ``--train`` and ``--freeze``. The
+decision looks at the model as the file has it, so that it is the same for every batch.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from planner.graph.model import Graph, Op, Shape
 from planner.graph.notes import external_of
 from planner.graph.traits import CONVOLUTIONS, MATRIX_PRODUCTS
 from planner.printable import printable
-from planner.training.parameters.exporter import Exporter
+from planner.training.parameters.exporter import UNSAID, Exporter
 from planner.training.parameters.names import is_made_up, is_parameter_name, words_of
 from planner.training.parameters.readers import LEARNED, Reader, Readers, Use
 from planner.training.parameters.scalars import is_chosen_name, why_frozen
@@ -59,8 +58,7 @@ class Decision:
     why: str
     """In words; equal for constants that are decided alike: ``read by MatMul``."""
     evidence: tuple[str, ...] = ()
-    """What speaks for it: ``readers``, ``values``, ``name``; ``exporter`` where the file says it, ``stated`` where the
-    user does; ``gradient``."""
+    """What speaks for it: ``readers``, ``values``, ``name``; ``stated`` by the user, ``exporter``, ``gradient``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +89,7 @@ class Parameters:
 
 
 def infer_parameters(
-    forward: Graph,
-    target: str,
-    *,
-    train: Sequence[str] = (),
-    freeze: Sequence[str] = (),
-    exporter: Exporter | None = None,
+    forward: Graph, target: str, *, train: Sequence[str] = (), freeze: Sequence[str] = (), exporter: Exporter = UNSAID
 ) -> Parameters:
     """Decide which constants of a forward model are trained.
 
@@ -124,7 +117,6 @@ def infer_parameters(
     """
     wishes = _Wishes(forward, train, freeze)
     judge = _Judge(forward, target)
-    exporter = exporter or Exporter()
     learned = {exporter.renamed.get(name, name): name for name in exporter.parameters}
     decisions: list[Decision] = []
     unclear: list[str] = []

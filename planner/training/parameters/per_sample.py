@@ -23,7 +23,7 @@ from planner.graph.wellformed import fresh_name
 from planner.training.batch.change import samples_of_inputs
 from planner.training.batch.rules import RULES
 from planner.training.batch.tracks import Site, Track
-from planner.training.parameters.exporter import Exporter
+from planner.training.parameters.exporter import UNSAID, Exporter
 from planner.training.parameters.infer import Decision, Parameters, Verdict, infer_parameters
 from planner.training.parameters.merged import unmerged
 from planner.training.parameters.readers import Readers, Use
@@ -35,12 +35,7 @@ _EQUAL: Final = "they are equal, but the samples cannot be followed to where it 
 
 
 def decided(
-    forward: Graph,
-    target: str,
-    *,
-    train: Sequence[str] = (),
-    freeze: Sequence[str] = (),
-    exporter: Exporter | None = None,
+    forward: Graph, target: str, *, train: Sequence[str] = (), freeze: Sequence[str] = (), exporter: Exporter = UNSAID
 ) -> tuple[Graph, Parameters]:
     """What is trained of a forward model, and the model in which each of these parameters stands once, and alone.
 
