@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from planner.graph.attributes import refuse
 from planner.graph.model import Attribute
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op, over
 from planner.tdl.local import LocalOp, Part, same_op
@@ -37,38 +36,27 @@ def recurrent(
 ) -> object:
     """Every output is a function of one sample's sequence and one direction's weights.
 
-    With layout 0 time comes first, with layout 1 the samples do.
+    Raises:
+        UnsupportedError: the samples come first (layout 1), for which ONNX Runtime has no kernel.
     """
-    batch_first = bool(node.attribute("layout", 0))
+    if node.attribute("layout", 0):
+        hint = "export the model with time first (batch_first=False)"
+        raise refuse(node.op, "its layout is 1, for which ONNX Runtime has no kernel", hint=hint)
     everything = slice(None)
 
     def result(b: Ix, d: Ix, *inner: Ix) -> Val:
-        read = [X[b, :, :] if batch_first else X[:, b, :], W[d, :, :], R[d, :, :]]
+        read = [X[:, b, :], W[d, :, :], R[d, :, :]]
         read += [tensor[d, :] for tensor in (B, P) if tensor is not None]
         read += [] if lengths is None else [lengths[b]]
-        place = (b, d) if batch_first else (d, b)
-        read += [tensor[(*place, everything)] for tensor in (h, c) if tensor is not None]
+        read += [tensor[d, b, everything] for tensor in (h, c) if tensor is not None]
         return Opaque(node.op.op_type, taken(b, d))(*read)[inner]
 
     def taken(b: Ix, d: Ix) -> tuple[Val, Val]:
         """At each time each gate's products with what comes in, and with what was there."""
-
-        def at_time(t: Ix, i: Ix | int) -> Val:
-            return X[b, t, i] if batch_first else X[t, b, i]
-
         return (
-            Sum(over(("t", "g", "i"), lambda t, g, i: at_time(t, i) * W[d, g, i])),
-            Sum(over(("t", "g", "u"), lambda t, g, u: at_time(t, 0) * R[d, g, u])),
+            Sum(over(("t", "g", "i"), lambda t, g, i: X[t, b, i] * W[d, g, i])),
+            Sum(over(("t", "g", "u"), lambda t, g, u: X[t, b, 0] * R[d, g, u])),
         )
 
-    def ordered(names: tuple[str, ...]) -> Callable[..., Val | float]:
-        def body(*i: Ix) -> Val:
-            index = dict(zip(names, i, strict=True))
-            inner = [var for name, var in index.items() if name not in ("b", "direction")]
-            return result(index["b"], index["direction"], *inner)
-
-        return over(names, body)
-
-    steps = ("b", "t", "direction", "unit") if batch_first else ("t", "direction", "b", "unit")
-    last = ("b", "direction", "unit") if batch_first else ("direction", "b", "unit")
-    return ordered(steps), ordered(last), ordered(last)
+    last = over(("direction", "b", "unit"), lambda d, b, u: result(b, d, u))
+    return over(("t", "direction", "b", "unit"), lambda t, d, b, u: result(b, d, t, u)), last, last

@@ -151,3 +151,15 @@ def test_the_loss_of_a_last_state_is_differentiated(tmp_path: Path) -> None:
     api.grad(tmp_path / "m.onnx", loss="output:l", optimizer="sgd", output=tmp_path / "t.onnx")
     api.plan(tmp_path / "t.onnx", gpus=2, out=tmp_path / "plan", effort="quick")
     assert api.run(tmp_path / "plan", verify=True).verified
+
+
+def test_samples_first_and_no_steps_are_refused(tmp_path, capsys):
+    """Of neither has ONNX Runtime a kernel: it ends the process over a GRU without steps."""
+    nodes, feeds, results = cell("GRU", "y")
+    for attributes, shape, said in (({"layout": 1}, (4, 5, 3), "its layout is 1"), ({}, (0, 4, 3), "has no step")):
+        nodes[0].attribute.extend(helper.make_attribute(*one) for one in attributes.items())
+        model = model_of(nodes, {**feeds, "x": drawn(*shape)}, results)
+        del nodes[0].attribute[1:]
+        (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+        assert cli.main(["plan", str(tmp_path / "m.onnx"), "--gpus", "2"]) == 2
+        assert said in capsys.readouterr().err

@@ -228,6 +228,8 @@ def _recurrent(gates: int) -> _Rule:
         x, w, r = inputs[0] or (), inputs[1] or (), inputs[2] or ()
         if (len(x), len(w), len(r)) != (3, 3, 3):
             return "its input, weight and recurrence must have 3 dims each"
+        if gates == 3 and x[0] == 0:
+            return f"its input 0 is {list(x)}, which has no step, and ONNX Runtime ends the process"
         directions, hidden = 2 if attributes.get("direction") == b"bidirectional" else 1, r[2]
         return _first(
             _must_be(1, w, (directions, gates * hidden, x[2])),
