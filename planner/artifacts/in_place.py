@@ -79,12 +79,12 @@ class Flow:
         return found
 
 
-def overwriting(bodies: Mapping[str, FunctionProto]) -> Callable[[str, int, int], bool]:
+def overwriting(functions: Mapping[str, FunctionProto]) -> Callable[[str, int, int], bool]:
     """Tells of a function, the position of an input and that of an output of the same shape whether the output may lie
     where the input lies; many segments ask it of one function.
 
     Args:
-        bodies: of segments, by function.
+        functions: of segments, by name.
     """
 
     @cache
@@ -92,14 +92,14 @@ def overwriting(bodies: Mapping[str, FunctionProto]) -> Callable[[str, int, int]
         return Flow(
             [
                 FlowNode("" if node.domain or graphs_of(node) else node.op_type, read_names(node), node.output)
-                for node in bodies[function].node
+                for node in functions[function].node
             ]
         )
 
     @cache
     def is_over(function: str, source: int, target: int) -> bool:
-        body = bodies[function]
-        name = body.input[source]
-        return name not in body.output and not flow(function).apart(name, body.output[target])
+        proto = functions[function]
+        name = proto.input[source]
+        return name not in proto.output and not flow(function).apart(name, proto.output[target])
 
     return is_over

@@ -3,7 +3,7 @@
 Liveness is taken over the whole step. A buffer is needed from the step that writes it to the last step that reads it,
 here or on another worker; where another worker reads it, until the next step here whose level is above the reader's
 (``planner.artifacts.waits``), which then waits for that reader. Loaded and fixed buffers are resident; collected ones
-are needed to the end. A next state is written over its state where nothing can read the state any more.
+are needed to the end. A next state is written over its state where nothing but its own update can read the state.
 
 Tofu (section 6) leaves reuse to MXNet's allocator and adds control dependencies so that each worker keeps the
 original order; here the order of a worker's steps is fixed, so offsets are computed once, before the first step.

@@ -85,27 +85,28 @@ def check_programs(programs: Sequence[WorkerProgram], state: Sequence[StatePair]
     return waits
 
 
-def check_overwriting(program: WorkerProgram, bodies: Mapping[str, FunctionProto]) -> None:
+def check_overwriting(program: WorkerProgram, functions: Mapping[str, FunctionProto]) -> None:
     """Refuses a worker with a segment that writes over what it reads, unless ``planner.artifacts.in_place`` allows it.
 
     Args:
         program: the worker's; one that ``check_programs`` accepts.
-        bodies: of its segments, by function.
+        functions: of its segments, by name.
 
     Raises:
         InconsistentError: with all such segments.
     """
     findings: list[Finding] = []
-    is_over = overwriting(bodies)
-    for step in program.steps if program.arena is not None else ():
-        if isinstance(step, Segment):
+    is_over = overwriting(functions)
+    offsets = {} if program.arena is None else program.arena.offsets
+    for step in program.steps:
+        if isinstance(step, Segment) and offsets:
             at: dict[int, list[int]] = {}
             for slot, name in enumerate(step.inputs):
-                at.setdefault(program.arena.offsets[name], []).append(slot)
+                at.setdefault(offsets[name], []).append(slot)
             findings.extend(
                 Finding(program.worker, f"writes {name!r} over {step.inputs[slot]!r} while it reads that", step, name)
                 for target, name in enumerate(step.outputs)
-                for slot in at.get(program.arena.offsets[name], ())
+                for slot in at.get(offsets[name], ())
                 if not is_over(step.function, slot, target)
             )
     if findings:
