@@ -39,7 +39,7 @@ def prove(directory: tuple[Path, ...], json_wanted: bool, **options: Any) -> int
         asked["parts"] = (*options["parts"], *directory)
     elif len(directory) > 1:
         raise UsageError("one plan is proven at a time", facts=tuple(map(str, directory)))
-    elif options["whole"] is None:
+    elif options["whole"] is None and options["program"] is None:
         asked["directory"] = chosen_plan(directory[0] if directory else None)
     elif directory:
         asked["directory"] = directory[0]
