@@ -131,6 +131,7 @@ def _shortened(label: str, every: Collection[str]) -> str:
     """A label whose first word is long, with what of it tells it from the others."""
     first, dot, rest = label.partition(".")
     words = {one.partition(".")[0] for one in every} - {first}
-    ends = [at.start() for at in re.finditer("_+", first) if at.start() > _WIDEST_WORD // 2]
-    known = next((first[:end] for end in ends if not any(one.startswith(first[:end]) for one in words)), "")
+    begins = [first[: at.start()] for at in re.finditer("_+", first) if at.start() > _WIDEST_WORD // 2]
+    # A * in another word is any number, also one in the beginning.
+    known = next((own for own in begins if not any(one.startswith((own, without_numbers(own))) for one in words)), "")
     return f"{known}…{dot}{rest}" if known and len(first) > _WIDEST_WORD else label
