@@ -24,6 +24,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from onnx import (
     FunctionProto,
+    GraphProto,
     ModelProto,
     NodeProto,
     OperatorSetIdProto,
@@ -98,6 +99,23 @@ def make_body(
         [helper.make_opsetid(domain, version) for domain, version in versions.items()],
         value_info=list(types),
     )
+
+
+def body_graph(
+    body: FunctionProto, inputs: Sequence[tuple[Shape, DType]], outputs: Sequence[tuple[Shape, DType]]
+) -> GraphProto:
+    """The nodes of a body as a graph of their own, with static shapes.
+
+    Args:
+        body: a local function of standard operators.
+        inputs: shape and dtype by position of the function's inputs.
+        outputs: the same of its outputs.
+    """
+    reads, makes = (
+        [helper.make_tensor_value_info(name, elem_type_of(dtype), list(shape)) for name, (shape, dtype) in named]
+        for named in (zip(body.input, inputs, strict=True), zip(body.output, outputs, strict=True))
+    )
+    return helper.make_graph(list(body.node), body.name, reads, makes)
 
 
 class WorkerModels:

@@ -7,13 +7,15 @@ in the order of the nodes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Final
 
 from onnx import FunctionProto, TypeProto, helper
 
+from planner.artifacts.worker_model import body_graph
 from planner.graph.folding.propagation import inferred
 from planner.graph.model import DType, Shape
-from planner.graph.protos import dtype_of, elem_type_of
+from planner.graph.protos import dtype_of
 from planner.graph.traits import COPYING, SLICING, VIEWS
 
 ELEMENTWISE: Final = frozenset(
@@ -73,19 +75,8 @@ def _sizes(
     outputs: Sequence[tuple[Shape, DType]],
 ) -> Mapping[str, int]:
     """Bytes of every value whose shape can be inferred."""
-    graph = helper.make_graph(
-        list(body.node),
-        "body",
-        [
-            helper.make_tensor_value_info(name, elem_type_of(dtype), list(shape))
-            for name, (shape, dtype) in zip(body.input, inputs, strict=True)
-        ],
-        [
-            helper.make_tensor_value_info(name, elem_type_of(dtype), list(shape))
-            for name, (shape, dtype) in zip(body.output, outputs, strict=True)
-        ],
-        value_info=list(body.value_info),
-    )
+    graph = body_graph(body, inputs, outputs)
+    graph.value_info.extend(body.value_info)
     model = helper.make_model(graph, opset_imports=list(body.opset_import))
     found = inferred(model).graph
     return {value.name: _size_bytes(value.type) for value in found.value_info}
@@ -93,9 +84,4 @@ def _sizes(
 
 def _size_bytes(kind: TypeProto) -> int:
     dtype = dtype_of(kind.tensor_type.elem_type)
-    if dtype is None:
-        return 0
-    count = dtype.item_bytes
-    for dim in kind.tensor_type.shape.dim:
-        count *= dim.dim_value
-    return count
+    return 0 if dtype is None else dtype.item_bytes * prod(dim.dim_value for dim in kind.tensor_type.shape.dim)

@@ -24,6 +24,7 @@ from typing import Any, Final
 import numpy as np
 from onnx import FunctionProto, ModelProto, NodeProto, helper
 
+from planner.artifacts.worker_model import body_graph
 from planner.graph.model import DType, Shape
 from planner.graph.protos import dtype_of, elem_type_of
 from planner.installed import require_runtime
@@ -135,18 +136,7 @@ def body_model(
         outputs: the same of its outputs.
         ir_version: of the model.
     """
-    graph = helper.make_graph(
-        list(body.node),
-        body.name,
-        [
-            helper.make_tensor_value_info(name, elem_type_of(dtype), list(shape))
-            for name, (shape, dtype) in zip(body.input, inputs, strict=True)
-        ],
-        [
-            helper.make_tensor_value_info(name, elem_type_of(dtype), list(shape))
-            for name, (shape, dtype) in zip(body.output, outputs, strict=True)
-        ],
-    )
+    graph = body_graph(body, inputs, outputs)
     opsets = list(body.opset_import)
     return carried(helper.make_model(graph, opset_imports=opsets, ir_version=ir_version, producer_name="tofu"))
 
