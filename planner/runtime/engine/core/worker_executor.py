@@ -92,50 +92,47 @@ class WorkerExecutor:
         Returns:
             For each fetch in order: the bytes that it took from other workers.
         """
-        whereabouts, peers, backend, worker = self._exchange.whereabouts, self._peers, self._backend, self.worker
-        moved: list[int] = []
-        peers.begin()
-        for action in self._actions:
-            whereabouts[worker] = action.first
-            for other, count in action.waits:
-                peers.wait(other, count)
-                backend.wait(worker, other, count)
-            moved += action.run()
-            for count in action.awaited:
-                backend.done(worker, count)
-            peers.announce(action.count, is_awaited=bool(action.awaited))
-        backend.end(worker)
-        peers.end()
-        whereabouts[worker] = IDLE
-        return tuple(moved)
+        return tuple(chain.from_iterable(self._run(lambda: None)))
 
     def iterate_timed(self) -> tuple[tuple[int, ...], tuple[Timing, ...]]:
         """All steps once, each measured; fetches that are launched together share their time by what they move."""
-        whereabouts, peers, backend, worker = self._exchange.whereabouts, self._peers, self._backend, self.worker
-        moved: list[tuple[int, ...]] = []
-        marks: list[Any] = []
-        peers.begin()
-        for action in self._actions:
-            whereabouts[worker] = action.first
-            marks.append(backend.mark(worker))
-            for other, count in action.waits:
-                peers.wait(other, count)
-                backend.wait(worker, other, count)
-            marks.append(backend.mark(worker))
-            moved.append(action.run())
-            marks.append(backend.mark(worker))
-            for count in action.awaited:
-                backend.done(worker, count)
-            peers.announce(action.count, is_awaited=bool(action.awaited))
-        backend.end(worker)
-        peers.end()
-        whereabouts[worker] = IDLE
+        backend, worker, marks = self._backend, self.worker, list[Any]()
+        moved = self._run(lambda: marks.append(backend.mark(worker)))
         times = iter(backend.seconds(worker, marks))
         timings: list[Timing] = []
         for taken in moved:
             start, ready, end = next(times), next(times), next(times)
             timings += _shared(ready - start, end - ready, taken)
         return tuple(chain.from_iterable(moved)), tuple(timings)
+
+    def _run(self, mark: Callable[[], None]) -> list[tuple[int, ...]]:
+        """All steps once.
+
+        Args:
+            mark: called before each action waits, before it runs, and after it.
+
+        Returns:
+            By action, the bytes that each of its fetches took from other workers.
+        """
+        whereabouts, peers, backend, worker = self._exchange.whereabouts, self._peers, self._backend, self.worker
+        moved: list[tuple[int, ...]] = []
+        peers.begin()
+        for action in self._actions:
+            whereabouts[worker] = action.first
+            mark()
+            for other, count in action.waits:
+                peers.wait(other, count)
+                backend.wait(worker, other, count)
+            mark()
+            moved.append(action.run())
+            mark()
+            for count in action.awaited:
+                backend.done(worker, count)
+            peers.announce(action.count, is_awaited=bool(action.awaited))
+        backend.end(worker)
+        peers.end()
+        whereabouts[worker] = IDLE
+        return moved
 
     def advance(self) -> None:
         """The next state becomes the state: the worker copies its own tiles."""
