@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 _COMMAND: Final = re.compile(r"^(\s*)(?:(:)(?=:)|(#)(?=#\[))", re.MULTILINE)
@@ -26,6 +27,15 @@ def printable(text: str, *, keep: str = "") -> str:
     if not text.isprintable():
         text = "".join(char if char.isprintable() or char in keep else repr(char)[1:-1] for char in text)
     return _COMMAND.sub(_escaped, text) if "::" in text or "##[" in text else text
+
+
+def some(names: Sequence[str], most: int = 4) -> str:
+    """The first names, and how many more there are; ``none`` of no names.
+
+    >>> some(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "") or "none"
 
 
 def _escaped(found: re.Match[str]) -> str:

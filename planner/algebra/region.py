@@ -6,7 +6,7 @@ and the partitioner count the same elements with the same arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -82,6 +82,15 @@ class Region:
     @property
     def is_empty(self) -> bool:
         return any(map(ge, self.lo, self.hi))
+
+    def text(self, shape: Sequence[int]) -> str:
+        """``[0:4, :]``, ``all`` or ``nothing`` of an index space of this shape."""
+        if self.is_empty:
+            return "nothing"
+        ends = list(zip(self.lo, self.hi, shape, strict=True))
+        if all((lo, hi) == (0, size) for lo, hi, size in ends):
+            return "all"
+        return "[" + ", ".join(":" if (lo, hi) == (0, size) else f"{lo}:{hi}" for lo, hi, size in ends) + "]"
 
     def intersect(self, other: Region) -> Region:
         """The box common to both; empty (never inside out) where there is none."""

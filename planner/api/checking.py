@@ -24,6 +24,7 @@ from planner.options.planning import CheckOptions
 from planner.partition.build import partition
 from planner.planning.owners import decide_with_owners
 from planner.planning.request import ModelSource
+from planner.printable import some
 from planner.progress import in_part
 from planner.regular_file import read_regular
 from planner.runtime.values.results import write_bytes
@@ -201,18 +202,14 @@ def _unknown(name: str, costs: ModelCosts, known: Baseline) -> str:
     """Why no model of the baseline is this one."""
     same = sorted(other for other, model in known.models.items() if model.structure == costs.structure)
     if same:
-        return f"may be any of {_listed(same)}, which differ in sizes only; check it by one of these names"
+        return f"may be any of {some(same, _SHOWN)}, which differ in sizes only; check it by one of these names"
     if name not in known.models:
-        return f"the baseline has no model of this structure, it has {_listed(sorted(known.models))}"
+        return f"the baseline has no model of this structure, it has {some(sorted(known.models), _SHOWN)}"
     before, now = (Counter(op_type_at(key) for key in model.ops) for model in (known.models[name], costs))
     kinds = [
         f"{now[kind]} {kind} instead of {before[kind]}" for kind in sorted(before | now) if before[kind] != now[kind]
     ]
-    return f"is another model than the baseline's: {_listed(kinds) if kinds else 'its ops are joined otherwise'}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "") or "none"
+    return f"is another model than the baseline's: {some(kinds, _SHOWN) if kinds else 'its ops are joined otherwise'}"
 
 
 def _cost(model: _Checked, decided: Decided) -> PlanCost:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from planner.api.arguments import path_of, takes
@@ -12,10 +12,10 @@ from planner.artifacts.measured import MeasuredRun, MeasuredStep
 from planner.artifacts.place import newest_folder, newest_note
 from planner.artifacts.plan_folder import lacks_models
 from planner.errors import UsageError
-from planner.graph.model import Tensor
 from planner.installed import require_runtime, runtime_notes
 from planner.opdefs import load_file
 from planner.options.running import RunningOptions
+from planner.printable import some
 from planner.progress import Progress
 from planner.runtime.chosen_engine import joined_ranks
 from planner.runtime.measure.profile import Profile
@@ -196,9 +196,4 @@ def _tell(drawn: Drawn, notes: Callable[[str], None]) -> None:
         amount = "1 tensor" if len(drawn.weights) == 1 else f"{len(drawn.weights):,} tensors"
         notes(f"note: weights drawn from seed {drawn.seed}: {amount}, {format_bytes(drawn.weight_bytes)}")
     if drawn.inputs:
-        notes(f"note: data drawn from seed {drawn.seed}, for want of --inputs: {_names(drawn.inputs)}")
-
-
-def _names(tensors: Sequence[Tensor]) -> str:
-    more = f" and {len(tensors) - _SHOWN} more" if len(tensors) > _SHOWN else ""
-    return ", ".join(tensor.name for tensor in tensors[:_SHOWN]) + more
+        notes(f"note: data drawn from seed {drawn.seed}, for want of --inputs: {some(drawn.names_of_inputs, _SHOWN)}")

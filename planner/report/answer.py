@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from planner.printable import some
 from planner.reasons import Delivery, RunnerUp, Why
 from planner.report.console import ReportConsole
-from planner.report.drawing import by_region, drawn, region_text
+from planner.report.drawing import by_region, drawn
 from planner.report.facts import counted
 from planner.units import binary, format_bytes, format_ratio
 
@@ -80,9 +81,7 @@ def _deliveries(console: ReportConsole, head: str, found: Sequence[Delivery], ve
     for one in ordered[:_SHOWN_DELIVERIES]:
         other = f"{one.op} ({one.op_type}, split {one.strategy})" if why.kind == "tensor" else one.tensor
         shape = why.shape if why.kind == "tensor" else _hull(one)
-        regions = "; ".join(
-            f"{region_text(region, shape)} on {who}" for region, who in by_region(one.regions, _SHOWN_REGIONS)
-        )
+        regions = "; ".join(f"{region} on {who}" for region, who in by_region(one.regions, shape, _SHOWN_REGIONS))
         regions = regions.replace("and on ", "and ")
         what = f"{verb} contributions to" if one.is_partial else verb
         items.append(((format_bytes(one.moved_bytes),), other, f"{what} {regions}: {one.reason}"))
@@ -107,9 +106,7 @@ def _runner_up_item(one: RunnerUp) -> tuple[tuple[str, ...], str, str]:
     if one.lacking_bytes is not None:
         said.append(f"does not fit by {binary(one.lacking_bytes)}" if one.lacking_bytes else "fits")
     if one.changed:
-        more_names = len(one.changed) - _SHOWN_CHANGED
-        shown = ", ".join(one.changed[:_SHOWN_CHANGED]) + (f" and {more_names} more" if more_names > 0 else "")
-        said.append(f"{counted(len(one.changed), 'other')} with it: {shown}")
+        said.append(f"{counted(len(one.changed), 'other')} with it: {some(one.changed, _SHOWN_CHANGED)}")
     else:
         said.append("nothing else changes")
     if one.pin:

@@ -37,34 +37,20 @@ def drawn(tiles: Sequence[Region], shape: Sequence[int], axes: Sequence[str], co
     lines = _grid(tiles, divided) if len(divided) <= 2 else []
     if lines and max(map(len, lines)) <= columns:
         return lines
-    return [f"{region_text(region, shape)}: {who}" for region, who in by_region(tiles, _MOST_LISTED)]
+    return [f"{region}: {who}" for region, who in by_region(tiles, shape, _MOST_LISTED)]
 
 
-def by_region(tiles: Sequence[Region], most: int) -> list[tuple[Region | None, str]]:
-    """Different regions and who has them, ``workers 0-3``; at the end how many more there are, of no region."""
+def by_region(tiles: Sequence[Region], shape: Sequence[int], most: int) -> list[tuple[str, str]]:
+    """Different regions of a shape and who has them, ``workers 0-3``; at the end ``and`` how many more there are."""
     known: dict[Region, list[int]] = {}
     for worker, tile in enumerate(tiles):
         key = Region((0,) * tile.rank, (0,) * tile.rank) if tile.is_empty else tile
         known.setdefault(key, []).append(worker)
-    found: list[tuple[Region | None, str]] = [
-        (region, f"worker{'s' if len(workers) > 1 else ''} {worker_ranges(workers)}")
+    found = [
+        (region.text(shape), f"worker{'s' if len(workers) > 1 else ''} {worker_ranges(workers)}")
         for region, workers in list(known.items())[:most]
     ]
-    if len(known) > most:
-        found.append((None, f"{len(known) - most} more (--json)"))
-    return found
-
-
-def region_text(region: Region | None, shape: Sequence[int]) -> str:
-    """``[0:4, :]``, ``all``, ``nothing``; ``and`` where there is none."""
-    if region is None:
-        return "and"
-    if region.is_empty:
-        return "nothing"
-    ends = list(zip(region.lo, region.hi, shape, strict=True))
-    if all((lo, hi) == (0, size) for lo, hi, size in ends):
-        return "all"
-    return "[" + ", ".join(":" if (lo, hi) == (0, size) else f"{lo}:{hi}" for lo, hi, size in ends) + "]"
+    return found + ([("and", f"{len(known) - most} more (--json)")] if len(known) > most else [])
 
 
 def worker_ranges(workers: Iterable[int]) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TextIO
 
+from planner.printable import some
 from planner.report.console import ReportConsole
 from planner.results import ExportResult
 from planner.units import format_bytes
-
-_SHOWN = 4
 
 
 def export(result: ExportResult, file: TextIO) -> None:
@@ -31,16 +29,11 @@ def export(result: ExportResult, file: TextIO) -> None:
             facts.append(("constants", str(result.constants)))
         if result.padded:
             facts.append(
-                ("filled up", f"{_names(result.padded)}: {format_bytes(result.padding_bytes or 0)} on all workers")
+                ("filled up", f"{some(result.padded)}: {format_bytes(result.padding_bytes or 0)} on all workers")
             )
         facts += [("note", note) for note in result.notes]
     if result.placements is not None:
         facts += [("placements", str(result.placements)), ("tensors", str(result.tensors))]
         if result.uneven:
-            facts.append(("divided otherwise", f"{_names(result.uneven)}: DTensor's chunks are of one size"))
+            facts.append(("divided otherwise", f"{some(result.uneven)}: DTensor's chunks are of one size"))
     console.print_facts(facts)
-
-
-def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

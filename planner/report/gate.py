@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from planner.gate.verdict import CheckResult, OpGrowth, Verdict
 from planner.graph.patterns import counted, without_numbers
+from planner.printable import some
 from planner.report.annotation import Annotation
 from planner.report.sheet import Sheet
 from planner.units import binary, format_bytes, format_ratio
@@ -163,7 +164,7 @@ def _folded(ops: Iterable[OpGrowth]) -> list[_Alike]:
         groups.setdefault(key, []).append(op)
     found = [
         _Alike(
-            _named([counted(names) for names in zip(*(op.names for op in alike), strict=True)]),
+            some([counted(names) for names in zip(*(op.names for op in alike), strict=True)], _SHOWN_NAMES),
             len(alike),
             alike[0],
             sum(op.baseline_cost for op in alike),
@@ -172,11 +173,6 @@ def _folded(ops: Iterable[OpGrowth]) -> list[_Alike]:
         for alike in groups.values()
     ]
     return sorted(found, key=lambda alike: alike.before - alike.now)
-
-
-def _named(names: Sequence[str]) -> str:
-    more = len(names) - _SHOWN_NAMES
-    return ", ".join(names[:_SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _op_rows(op: _Alike) -> Iterator[tuple[str, ...]]:

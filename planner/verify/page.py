@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from planner.algebra.region import Boxes
+from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import Shard, Tiling
 from planner.errors import TofuError, UsageError, did_you_mean
 from planner.graph.decompositions import body_text, expand
@@ -168,12 +168,10 @@ def _variable_line(op: BoundOp, number: int, variable: Variable) -> VariableLine
     kind, extent = variable.kind.value, op.extents[number]
     if variable.obstacle:
         return VariableLine(variable.name, extent, kind, f"not cut: {variable.obstacle}", ())
-    if variable.reducer is None:
-        how = "concatenated"
-    else:
+    if variable.reducer is not None:
         how = f"reduced by {variable.reducer.value}"
-    if variable.kind is VarKind.REDUCTION and variable.reducer is None:
-        how = "not cut"
+    else:
+        how = "not cut" if variable.kind is VarKind.REDUCTION else "concatenated"
     if variable.blocks:
         how += f", in blocks of {' or '.join(map(str, variable.blocks))}"
     if extent < 2:
@@ -188,22 +186,7 @@ def _variable_line(op: BoundOp, number: int, variable: Variable) -> VariableLine
 def _reads(op: BoundOp, ranges: Boxes, with_halos: bool) -> Iterator[str]:
     for slot, boxes in sorted(op.reads(ranges).items()):
         shape: Shape = op.node.input_shapes[slot] or ()
-        parts = []
-        for worker in range(ranges.workers):
-            region = boxes.boxes.region(worker)
-            if region.is_empty:
-                parts.append("nothing")
-            elif shape and region.shape != shape:
-                parts.append(
-                    "["
-                    + ", ".join(
-                        ":" if (lo, hi) == (0, size) else f"{lo}:{hi}"
-                        for lo, hi, size in zip(region.lo, region.hi, shape, strict=True)
-                    )
-                    + "]"
-                )
-            else:
-                parts.append("all")
+        parts = [boxes.boxes.region(worker).text(index_space(shape)) for worker in range(ranges.workers)]
         text = " | ".join(parts) if len(set(parts)) > 1 else parts[0]
         yield f"in{slot} {text}{_halo(boxes.boxes, shape) if with_halos else ''}"
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from planner.algebra.tiling import coordinates
 from planner.artifacts.asked import Asked
+from planner.printable import some
 from planner.reasons import RunnerUp, Why
 from planner.records import plain
 from planner.report.facts import gap_scope, recomputed
@@ -221,7 +222,7 @@ def why(facts: PlanFacts) -> Markup:
     """The largest causes, and runners-up of the tensors that cost most."""
     causes = [
         (
-            _several(cause.names),
+            some(cause.names, _SHOWN_NAMES),
             "moves" if cause.kind == "tensor" else "excess",
             format_bytes(cause.cost_bytes),
             format_ratio(cause.share),
@@ -237,12 +238,6 @@ def why(facts: PlanFacts) -> Markup:
     if facts.no_whys:
         parts.append(_note(facts.no_whys))
     return _section("why", "Why", *parts)
-
-
-def _several(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
-    more = len(names) - _SHOWN_NAMES
-    return ", ".join(names[:_SHOWN_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _why(one: Why, for_time: bool) -> Markup:
@@ -432,7 +427,7 @@ def distances(facts: PlanFacts) -> Markup:
         least = ("–" if amount is None else format_bytes(amount) for amount in (one.as_it_lies_bytes, one.any_bytes))
         row = (one.op_type, format_bytes(one.moved_bytes), *least, f"{one.excess:.2f}")
         alike.setdefault(row, []).append(one.op)
-    rows = [(_several(names), *row) for row, names in list(alike.items())[:_SHOWN_DISTANCES]]
+    rows = [(some(names, _SHOWN_NAMES), *row) for row, names in list(alike.items())[:_SHOWN_DISTANCES]]
     heads = ("op", "type", "moves", "least as it lies", "least", "times")
     note = (
         "Least as it lies: of any schedule, where the plan has the tensors. Least: however they are spread, each "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +13,7 @@ from planner.errors import ModelError, UsageError
 from planner.graph.model import Tensor
 from planner.graph.protos import elem_type_of
 from planner.graph.reading.load import load_model
+from planner.printable import some
 from planner.runtime.values.results import write_arrays, write_bytes
 from planner.runtime.values.safetensors import write_safetensors
 from planner.whole import try_file
@@ -109,7 +110,10 @@ def check_export(path: Path, state: Mapping[str, Tensor], forward: Path | None =
         held = [initializer.name for initializer in kept]
         raise ModelError(
             f"{forward} has no initializer that is a state of the plan",
-            facts=(f"states of the plan: {_some(sorted(state))}", f"initializers of the model: {_some(held)}"),
+            facts=(
+                f"states of the plan: {some(sorted(state), _SHOWN)}",
+                f"initializers of the model: {some(held, _SHOWN)}",
+            ),
             hint=_WHICH,
         )
     external = [entry.name for entry in kept if entry.data_location == TensorProto.EXTERNAL]
@@ -119,8 +123,3 @@ def check_export(path: Path, state: Mapping[str, Tensor], forward: Path | None =
             hint="export into the folder of that model, or to .safetensors",
         )  # fmt: skip
     return model
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return (", ".join(names[:_SHOWN]) or "none") + more

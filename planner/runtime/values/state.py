@@ -16,6 +16,7 @@ from planner.graph.external import external_values
 from planner.graph.model import Graph, Tensor
 from planner.graph.reading.values import values_of
 from planner.graph.state_warnings import left_over
+from planner.printable import some
 from planner.runtime.values.external import ExternalData
 from planner.runtime.values.fitting import conversion, fewer_rows, misfit, native, unknown
 from planner.runtime.values.indices import index_faults
@@ -298,9 +299,7 @@ def _inputs_meant(graph: Graph, arrays: Mapping[str, np.ndarray], source: str) -
             if name in fixed:
                 findings.append(f"{key}: fixed at {fixed[name]} when the model was planned (--value); leave it out")
             elif not key.startswith(_OUT):
-                data = data_inputs(graph)
-                more = f" and {len(data) - _NAMED} more" if len(data) > _NAMED else ""
-                about_names = f"the data inputs are: {', '.join(data[:_NAMED])}{more}"
+                about_names = f"the data inputs are: {some(data_inputs(graph), _NAMED)}"
                 findings.append(unknown(key, name, graph.inputs, len(findings)))
             continue
         if name in found:

@@ -13,6 +13,7 @@ from typing import Final
 
 from planner.graph.model import Graph, Op
 from planner.graph.traits import CONVOLUTIONS, NORMS
+from planner.printable import some
 from planner.training.parameters.exporter import Exporter
 from planner.training.parameters.infer import Parameters, Verdict
 from planner.training.parameters.readers import Readers, Use
@@ -22,7 +23,6 @@ _AGAIN: Final = "export with dynamo=True, optimize=False (docs/from-pytorch.md)"
 _MADE_UP: Final = re.compile(r"val_\d+|onnx::\w+")
 """How PyTorch's exporters call weights that they have computed: transposed ones, as a rule."""
 _SHARED: Final = frozenset({Use.NORM, Use.BIAS, Use.SCALE})
-_SHOWN: Final = 4
 
 
 def export_warnings(forward: Graph, parameters: Parameters, exporter: Exporter) -> tuple[str, ...]:
@@ -77,7 +77,7 @@ def _nameless(trained: Sequence[str]) -> Iterator[str]:
         several = len(names) > 1
         count = f"{len(names)} weights have names" if several else "a weight has a name"
         yield (
-            f"{count} of the exporter's making ({_some(names)}): nothing finds {'them' if several else 'it'} by the "
+            f"{count} of the exporter's making ({some(names)}): nothing finds {'them' if several else 'it'} by the "
             f"network's names, neither load_state_dict nor --freeze and --no-decay; {_AGAIN}"
         )
 
@@ -110,20 +110,20 @@ def _not_trained(parameters: Parameters, exporter: Exporter) -> Iterator[str]:
     biases = [name for name in lost if "bias" in name.rpartition(".")[2]]
     if biases:
         yield (
-            f"the file lacks {len(biases)} of the network's biases ({_some(biases)}): the exporter drops those that "
+            f"the file lacks {len(biases)} of the network's biases ({some(biases)}): the exporter drops those that "
             f"are zeros, and they are never trained; {_AGAIN}"
         )
     others = [name for name in lost if name not in biases and exporter.names_calls]
     if others:
         yield (
-            f"the file lacks {len(others)} of the network's other parameters ({_some(others)}): but for those that are "
+            f"the file lacks {len(others)} of the network's other parameters ({some(others)}): but for those that are "
             f"tied to others, the exporter has left them out, and they are never trained; {_AGAIN}"
         )
     frozen = [
         name for name, one in of.items() if one and one.verdict is not Verdict.TRAINED and "stated" not in one.evidence
     ]
     if frozen:
-        yield f"{len(frozen)} of the network's parameters ({_some(frozen)}) are not trained: no gradient reaches them"
+        yield f"{len(frozen)} of the network's parameters ({some(frozen)}) are not trained: no gradient reaches them"
 
 
 def _biases_dropped(forward: Graph, trained: Sequence[str], readers: Readers, exporter: Exporter) -> Iterator[str]:
@@ -139,7 +139,7 @@ def _biases_dropped(forward: Graph, trained: Sequence[str], readers: Readers, ex
     bare = [name for name in weights if not _has_bias(forward, ops[name], biased)]
     if bare and len(bare) < len(weights):
         yield (
-            f"{len(bare)} of {len(weights)} products have no bias ({_some(bare)}): the exporter drops biases that are "
+            f"{len(bare)} of {len(weights)} products have no bias ({some(bare)}): the exporter drops biases that are "
             f"zeros, and they are never trained; if the network's layers have biases, {_AGAIN}"
         )
 
@@ -153,7 +153,7 @@ def attention_kept(forward: Graph) -> Iterator[str]:
     off = [op.name for op in dropouts if not _drops(forward, op)]
     if off and len(off) < len(dropouts):
         yield (
-            f"{len(off)} of {len(dropouts)} Dropouts do not drop ({_some(off)}), as PyTorch's exporter writes those of "
+            f"{len(off)} of {len(dropouts)} Dropouts do not drop ({some(off)}), as PyTorch's exporter writes those of "
             "attention: --dropout train switches all on, --dropout off all off"
         )
 
@@ -171,8 +171,3 @@ def _has_bias(forward: Graph, op: Op, biased: set[str]) -> bool:
         return len(op.inputs) > 2 and bool(op.inputs[2])
     following = forward.consumers[op.outputs[0]]
     return op.name in biased or (len(following) == 1 and following[0].name in biased)
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{', '.join(names[:_SHOWN])}{more}"

@@ -23,7 +23,7 @@ from planner.graph.dependence import leading_to
 from planner.graph.model import Graph, Op, Shape
 from planner.graph.notes import external_of
 from planner.graph.traits import CONVOLUTIONS, MATRIX_PRODUCTS
-from planner.printable import printable
+from planner.printable import printable, some
 from planner.training.parameters.exporter import UNSAID, Exporter
 from planner.training.parameters.names import is_made_up, is_parameter_name, words_of
 from planner.training.parameters.readers import LEARNED, Reader, Readers, Use
@@ -244,8 +244,7 @@ def _is_statistic(forward: Graph, name: str) -> bool:
 
 def _those_there(known: Sequence[str]) -> str:
     """A hint that names constants."""
-    more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
-    return f"constants that could be: {', '.join(map(printable, known[:_SHOWN]))}{more}" if known else ""
+    return f"constants that could be: {some([*map(printable, known)], _SHOWN)}" if known else ""
 
 
 def _what_else(forward: Graph, names: Sequence[str]) -> str:
