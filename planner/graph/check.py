@@ -80,7 +80,7 @@ def _state(graph: Graph) -> list[str]:
         current, following = graph.tensors.get(pair.current), graph.tensors.get(pair.following)
         if current is None or following is None:
             continue
-        if (current.shape, current.dtype) != (following.shape, following.dtype):
+        if current.kind != following.kind:
             facts.append(
                 f"state {pair.current!r} is {list(current.shape)} of {current.dtype.value}, "
                 f"its next {pair.following!r} {list(following.shape)} of {following.dtype.value}"

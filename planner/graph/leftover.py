@@ -11,23 +11,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from planner.graph.model import Graph, Op
-from planner.graph.traits import COPYING, ELEMENT_WISE, LOGIC, LOOKUPS, MOVING, SCATTERS
+from planner.graph.traits import COPYING, ELEMENT_WISE, LOGIC, LOOKUPS, MOVING, SCATTERS, named
 
-_CHANGING: Final = frozenset(
-    {
-        "BitShift",
-        "Cast",
-        "Clip",
-        "DequantizeLinear",
-        "Div",
-        "Identity",
-        "Mod",
-        "QuantizeLinear",
-        "Relu",
-        "Round",
-        "Sign",
-    }
-    | {"Sqrt", "Sub", "Tanh"}
+_CHANGING: Final = named(
+    "BitShift Cast Clip DequantizeLinear Div Identity Mod QuantizeLinear Relu Round Sign Sqrt Sub Tanh"
 )
 """Ops that change elements of their first operand, and keep their sign."""
 

@@ -112,6 +112,11 @@ class Tensor:
         return count
 
     @property
+    def kind(self) -> tuple[Shape, DType]:
+        """Equal for tensors of which one may stand in the place of the other: shape and dtype."""
+        return self.shape, self.dtype
+
+    @property
     def is_number(self) -> bool:
         """Whether it is one number in floating point: a loss, say."""
         return self.elements == 1 and self.dtype.is_float

@@ -59,12 +59,12 @@ class Remains:
         self._roots = {name: roots_of(step.graph, [name]) for name in step.terms}
         self._kin: dict[tuple[Shape, DType], list[str]] = {}
         for name in step.graph.inputs:
-            self._kin.setdefault(self._kind(name), []).append(name)
+            self._kin.setdefault(step.graph.tensors[name].kind, []).append(name)
 
     def alike(self, output: str) -> tuple[str, ...]:
         """The inputs of an output's shape and dtype that no output has taken."""
         taken = {pair.current for pair in self._settled.values()}
-        return tuple(name for name in self._kin.get(self._kind(output), ()) if name not in taken)
+        return tuple(name for name in self._kin.get(self.graph.tensors[output].kind, ()) if name not in taken)
 
     def others(self, output: str) -> frozenset[str]:
         """The outputs beside one that may be next states, and what they are copies of."""
@@ -106,7 +106,7 @@ class Remains:
 
     def _may_be_another(self, pair: Inferred, loose: set[str], left: set[str]) -> bool:
         graph, positions, output = self.graph, self.step.positions, pair.following
-        kin = {name for name in loose if self._kind(name) == self._kind(output)}
+        kin = {name for name in loose if graph.tensors[name].kind == graph.tensors[output].kind}
         inputs = {*self.alike(output), *kin.intersection(graph.inputs)}
         outputs = kin.difference(inputs)
         if not inputs:
@@ -123,9 +123,6 @@ class Remains:
             or bool(outputs and rivals)
             or any(claim is not None and (claim.is_strong or claim.is_weak) for claim in claims)
         )
-
-    def _kind(self, name: str) -> tuple[Shape, DType]:
-        return self.graph.tensors[name].shape, self.graph.tensors[name].dtype
 
     def _own(self, name: str) -> frozenset[str]:
         """The inputs that an output is computed from, but through gradients and other next states."""

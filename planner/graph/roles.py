@@ -320,12 +320,8 @@ def _named(graph: Graph, output: str) -> str:
     """The input of an output's shape and dtype whose name is in the output's, or ""."""
     stems = [output.removesuffix(suffix) for suffix in _SUFFIXES if output.endswith(suffix)]
     stems += [output.removeprefix(prefix) for prefix in _PREFIXES if output.startswith(prefix)]
-    goal = graph.tensors[output]
-    for stem in stems:
-        tensor = graph.tensors.get(stem)
-        if stem in graph.inputs and tensor is not None and (tensor.shape, tensor.dtype) == (goal.shape, goal.dtype):
-            return stem
-    return ""
+    kind = graph.tensors[output].kind
+    return next((stem for stem in stems if stem in graph.inputs and graph.tensors[stem].kind == kind), "")
 
 
 def with_state(graph: Graph, pairs: Sequence[tuple[str, str]]) -> Graph:
@@ -348,7 +344,7 @@ def with_state(graph: Graph, pairs: Sequence[tuple[str, str]]) -> Graph:
         if following in inputs:
             facts.append(f"{following!r} is an input itself, and no op makes it: let an Identity do so")
         left, right = graph.tensors[current], graph.tensors[following]
-        if (left.shape, left.dtype) != (right.shape, right.dtype):
+        if left.kind != right.kind:
             facts.append(
                 f"{current!r} is {list(left.shape)} of {left.dtype.value}, "
                 f"but {following!r} is {list(right.shape)} of {right.dtype.value}"

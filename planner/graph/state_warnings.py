@@ -21,22 +21,16 @@ def state_warnings(graph: Graph) -> tuple[str, ...]:
     current = {pair.following: pair.current for pair in graph.state}
     found: list[str] = []
     for kind, how in (
-        ("position", "by the order of the file alone, state and next state"),
-        ("rest", "because nothing else of their shape and dtype is left, state and next state"),
-        (
-            "rival",
-            "by the form of their update, though others of their shape and dtype may be meant, state and next state",
-        ),
+        ("position", "by the order of the file alone"),
+        ("rest", "because nothing else of their shape and dtype is left"),
+        ("rival", "by the form of their update, though others of their shape and dtype may be meant"),
     ):
         pairs = [(current[name], name) for name, (kinds, _) in evidence.items() if kind in kinds and name in current]
         if pairs:
-            beside = [
-                name
-                for name in graph.inputs
-                if name not in paired and any(_alike(graph, name, one) for _, one in pairs)
-            ]
+            theirs = {graph.tensors[name].kind for _, name in pairs}
+            beside = [name for name in graph.inputs if name not in paired and graph.tensors[name].kind in theirs]
             others = f" (also there: {', '.join(map(repr, beside))})" if beside else ""
-            found.append(f"paired {how}: {lines_of(pairs)}{others}; {_OTHERWISE}")
+            found.append(f"paired {how}, state and next state: {lines_of(pairs)}{others}; {_OTHERWISE}")
     left = left_over(graph)
     if left:
         them = "an input and an output of" if len(left) == 1 else "inputs and outputs of"
@@ -55,11 +49,6 @@ def left_over(graph: Graph) -> tuple[tuple[str, str], ...]:
     """
     paired = {name for pair in graph.state for name in (pair.current, pair.following)}
     return tuple(pair for pair in pairs_of(graph.notes, LEFT) or () if paired.isdisjoint(pair))
-
-
-def _alike(graph: Graph, name: str, other: str) -> bool:
-    left, right = graph.tensors[name], graph.tensors[other]
-    return (left.shape, left.dtype) == (right.shape, right.dtype)
 
 
 def lines_of(pairs: Iterable[tuple[str, str]]) -> str:

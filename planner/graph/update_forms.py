@@ -81,7 +81,7 @@ def every_term(graph: Graph, output: str, positions: Mapping[str, int], stops: C
 
     def reach(name: str, factor: float | None) -> None:
         tensor = graph.tensors[name]
-        if (tensor.shape, tensor.dtype) != (goal.shape, goal.dtype) or name in stops:
+        if tensor.kind != goal.kind or name in stops:
             return
         if name in factors:
             factors[name] = _stronger(factors[name], factor)

@@ -224,11 +224,7 @@ class _Closure:
     def _may_be_copies(self, one: str, other: str) -> bool:
         left, right = self._graph.tensors[one], self._graph.tensors[other]
         role = self._roles[one]
-        return (
-            role is self._roles[other]
-            and role in (Role.DATA, Role.ACTIVATION)
-            and (left.shape, left.dtype) == (right.shape, right.dtype)
-        )
+        return role is self._roles[other] and role in (Role.DATA, Role.ACTIVATION) and left.kind == right.kind
 
     def _run(self) -> None:
         """Goes on until nothing more follows."""

@@ -52,12 +52,9 @@ def looks_like_gradients(graph: Graph) -> bool:
     """Whether an output may be a gradient: by its name, or by the shape and dtype of an input or constant."""
     stated = [name for name in graph.constants if name not in graph.folded]
     known = [name for name in (*graph.inputs, *stated) if is_float_tensor(graph, name)]
-    kinds = {(graph.tensors[name].shape, graph.tensors[name].dtype) for name in known}
+    kinds = {graph.tensors[name].kind for name in known}
     made = [graph.tensors[name] for name in graph.outputs]
-    return any(
-        tensor.dtype.is_float and tensor.shape and ((tensor.shape, tensor.dtype) in kinds or _has_form(tensor.name))
-        for tensor in made
-    )
+    return any(one.dtype.is_float and one.shape and (one.kind in kinds or _has_form(one.name)) for one in made)
 
 
 def _has_form(output: str) -> bool:
@@ -73,8 +70,7 @@ def _named(output: str, known: Sequence[str]) -> str:
 
 def _in_order(graph: Graph, known: Sequence[str], outputs: Sequence[str]) -> list[str]:
     def fits(output: str, name: str) -> bool:
-        left, right = graph.tensors[output], graph.tensors[name]
-        return (left.shape, left.dtype) == (right.shape, right.dtype)
+        return graph.tensors[output].kind == graph.tensors[name].kind
 
     # The first and the last way to place them, in order; where they agree there is one way only.
     first = _placed(known, outputs, fits)
