@@ -106,26 +106,20 @@ def fold(
     return folder.finish()
 
 
+@dataclass(eq=False)
 class _Folder:
     """The walk: one op after the other is elided, computed, written otherwise, or kept."""
 
-    def __init__(
-        self,
-        known: KnownGraph,
-        outputs: Sequence[str],
-        inference: Inference,
-        opsets: Mapping[str, int],
-        declared: Mapping[str, Tensor],
-        operators: Operators | None,
-    ) -> None:
-        self.known = known
-        self.outputs = outputs
-        self.inference = inference
-        self.opsets = opsets
-        self.declared = declared
-        self.operators = operators
+    known: KnownGraph
+    outputs: Sequence[str]
+    inference: Inference
+    opsets: Mapping[str, int]
+    declared: Mapping[str, Tensor]
+    operators: Operators | None
+
+    def __post_init__(self) -> None:
         self.found = Findings()
-        self.unroller = Unroller(known, self.take_all)
+        self.unroller = Unroller(self.known, self.take_all)
 
     def take_all(self, nodes: Nodes) -> None:
         """The next ops."""

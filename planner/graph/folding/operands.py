@@ -107,25 +107,21 @@ def _first(*faults: str) -> str:
     return next(filter(None, faults), "")
 
 
-def _conv(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
-    x, w, group = inputs[0], inputs[1], int(attributes.get("group", 1))
-    if x is None or w is None or len(x) < 3 or len(w) != len(x):
-        return f"its weight has {0 if w is None else len(w)} dims, and its input {0 if x is None else len(x)}"
-    if group < 1 or w[1] * group != x[1] or w[0] % group:
-        return f"its weight is {list(w)}, which in {group} group(s) does not fit an input of {x[1]} channels"
-    return _first(_kernel(w, attributes), _must_be(2, inputs[2], (w[0],)))
+def _convolution(weight: int = 1, bias: int | None = None, *, is_transposed: bool = False) -> _Rule:
+    """Of a convolution with its weight and its bias in these slots, None for no bias of its channels."""
 
-
-def _kernel(w: Shape, attributes: Mapping[str, Any]) -> str:
-    """A convolution may state its kernel, which its weight has, too."""
-    stated = tuple(attributes.get("kernel_shape", ()))
-    fits = not stated or stated == w[2:]
-    return "" if fits else f"its kernel_shape is {list(stated)}, and its weight {list(w)}"
-
-
-def _quantised_conv(weight: int) -> _Rule:
     def rule(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
-        return _conv([inputs[0], inputs[weight], *[None] * 9], outputs, attributes)
+        x, w, group = inputs[0], inputs[weight], int(attributes.get("group", 1))
+        if x is None or w is None or len(x) < 3 or len(w) != len(x):
+            return f"its weight has {0 if w is None else len(w)} dims, and its input {0 if x is None else len(x)}"
+        read, made = (w[0], w[1] * group) if is_transposed else (w[1] * group, w[0])
+        if group < 1 or read != x[1] or w[0] % group:
+            return f"its weight is {list(w)}, which in {group} group(s) does not fit an input of {x[1]} channels"
+        # A convolution may state its kernel, which its weight has, too.
+        stated = tuple(attributes.get("kernel_shape", ()))
+        if stated and stated != w[2:]:
+            return f"its kernel_shape is {list(stated)}, and its weight {list(w)}"
+        return "" if bias is None else _must_be(bias, inputs[bias], (made,))
 
     return rule
 
@@ -147,15 +143,6 @@ def _transpose(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -
     return "" if fits else f"its perm is {list(perm)}, which does not order the dims of an input of {list(x)}"
 
 
-def _conv_transpose(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
-    x, w, group = inputs[0], inputs[1], int(attributes.get("group", 1))
-    if x is None or w is None or len(x) < 3 or len(w) != len(x):
-        return f"its weight has {0 if w is None else len(w)} dims, and its input {0 if x is None else len(x)}"
-    if group < 1 or w[0] != x[1] or w[0] % group:
-        return f"its weight is {list(w)}, which in {group} group(s) does not fit an input of {x[1]} channels"
-    return _first(_kernel(w, attributes), _must_be(2, inputs[2], (w[1] * group,)))
-
-
 def _by_channel(*slots: int) -> _Rule:
     def rule(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
         x = inputs[0] or ()
@@ -165,17 +152,16 @@ def _by_channel(*slots: int) -> _Rule:
     return rule
 
 
-def _group_normalization(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
-    x, groups = inputs[0] or (), int(attributes.get("num_groups", 1))
-    if len(x) < 2 or groups < 1 or x[1] % groups:
-        return f"its input is {list(x)}, which has no channels that make {groups} groups"
-    return _first(*(_must_be(slot, inputs[slot], (x[1],)) for slot in (1, 2)))
+def _group_normalization(*, by_group: bool) -> _Rule:
+    """With a scale and a bias for each group, or for each channel."""
 
+    def rule(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
+        x, groups = inputs[0] or (), int(attributes.get("num_groups", 1))
+        if len(x) < 2 or groups < 1 or x[1] % groups:
+            return f"its input is {list(x)}, which has no channels that make {groups} groups"
+        return _first(*(_must_be(slot, inputs[slot], (groups if by_group else x[1],)) for slot in (1, 2)))
 
-def _group_normalization_18(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
-    groups = (int(attributes.get("num_groups", 1)),)
-    fits_x = _group_normalization([inputs[0], None, None], outputs, attributes)
-    return fits_x or _first(*(_must_be(slot, inputs[slot], groups) for slot in (1, 2)))
+    return rule
 
 
 def _stretched_to_first(*slots: int) -> _Rule:
@@ -265,16 +251,16 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "Attention": _attention,
     "AveragePool": _pool,
     "BatchNormalization": _by_channel(1, 2, 3, 4),
-    "Conv": _conv,
-    "ConvInteger": _quantised_conv(1),
-    "ConvTranspose": _conv_transpose,
+    "Conv": _convolution(bias=2),
+    "ConvInteger": _convolution(),
+    "ConvTranspose": _convolution(bias=2, is_transposed=True),
     "GRU": _recurrent(3),
     "GatherElements": _gather_elements,
     "Gemm": _gemm,
     "GlobalAveragePool": _pool,
     "GlobalLpPool": _pool,
     "GlobalMaxPool": _pool,
-    "GroupNormalization": _group_normalization,
+    "GroupNormalization": _group_normalization(by_group=False),
     "InstanceNormalization": _by_channel(1, 2),
     "LSTM": _recurrent(4),
     "LayerNormalization": _stretched_to_first(1, 2),
@@ -283,7 +269,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "NegativeLogLikelihoodLoss": _loss,
     "PRelu": _stretched_to_first(1),
     "Pad": _pad,
-    "QLinearConv": _quantised_conv(3),
+    "QLinearConv": _convolution(weight=3),
     "RNN": _recurrent(1),
     "Resize": _resize,
     "ScatterElements": _scatter_elements,
@@ -291,5 +277,5 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "SoftmaxCrossEntropyLoss": _loss,
     "Transpose": _transpose,
 }
-_OLDER_RULES: Final[Mapping[tuple[str, int], _Rule]] = {("GroupNormalization", 18): _group_normalization_18}
+_OLDER_RULES: Final[Mapping[tuple[str, int], _Rule]] = {("GroupNormalization", 18): _group_normalization(by_group=True)}
 """Of versions of operators that take other operands."""
