@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 
 import yaml
 
 from planner.errors import UsageError, did_you_mean
+from planner.regular_file import read_regular
 
 _MOST_CHARACTERS = 1_000_000
 _DEEPEST = 16
@@ -25,6 +27,25 @@ def loader_for(text: str) -> type[yaml.SafeLoader]:
     It takes a second for what PyYAML's own reader takes a minute for, and says less of what is no YAML.
     """
     return yaml.SafeLoader if len(text) <= _SHORT_CHARACTERS else getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def read_text(path: Path, most_bytes: int, option: str = "") -> str:
+    """The text of a file.
+
+    Args:
+        path: of the file.
+        most_bytes: that it may have.
+        option: that names it, with a space behind it; "": none needs to be told.
+
+    Raises:
+        UsageError: it cannot be read, or is no text.
+    """
+    try:
+        return read_regular(path, most_bytes=most_bytes).decode("utf-8")
+    except OSError as error:
+        raise UsageError(f"{option}{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not a text file (byte {error.start} is not UTF-8)") from error
 
 
 class Reader:

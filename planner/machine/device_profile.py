@@ -30,8 +30,7 @@ import yaml
 from planner.errors import UsageError, did_you_mean
 from planner.graph.model import DType, Shape
 from planner.records import Kind, Positive
-from planner.regular_file import read_regular
-from planner.strict_yaml import Reader, shown
+from planner.strict_yaml import Reader, read_text, shown
 from planner.units import Quantity, parse_seconds, to_text
 
 VERSION: Final = 1
@@ -72,13 +71,27 @@ class LocalShapes:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredOp:
+class LocalOp:
+    """One local op: what it is, and of which sizes."""
+
+    signature: Signature
+    shapes: LocalShapes
+
+    @property
+    def inputs(self) -> str:
+        return places_text(self.signature.inputs, self.shapes.inputs)
+
+    @property
+    def outputs(self) -> str:
+        return places_text(self.signature.outputs, self.shapes.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredOp(LocalOp):
     """One local op on a device."""
 
     told: ClassVar = "*signature inputs outputs operations touched_bytes seconds runs"
 
-    signature: Signature
-    shapes: LocalShapes
     operations: int
     """Of the local op, as ``planner.cost.roofline`` counts them."""
     touched_bytes: int
@@ -89,36 +102,18 @@ class MeasuredOp:
     """How many were timed."""
 
     @property
-    def inputs(self) -> str:
-        return places_text(self.signature.inputs, self.shapes.inputs)
-
-    @property
-    def outputs(self) -> str:
-        return places_text(self.signature.outputs, self.shapes.outputs)
-
-    @property
     def work(self) -> int:
         """The larger of operations and bytes: what a time is scaled by."""
         return max(self.operations, self.touched_bytes)
 
 
 @dataclass(frozen=True, slots=True)
-class UnmeasuredOp:
+class UnmeasuredOp(LocalOp):
     """A local op that could not be measured."""
 
     told: ClassVar = "*signature inputs outputs reason"
 
-    signature: Signature
-    shapes: LocalShapes
     reason: str
-
-    @property
-    def inputs(self) -> str:
-        return places_text(self.signature.inputs, self.shapes.inputs)
-
-    @property
-    def outputs(self) -> str:
-        return places_text(self.signature.outputs, self.shapes.outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,14 +181,7 @@ def load_profile(path: Path) -> DeviceProfile:
     Raises:
         UsageError: there is no such file, or it is no profile; with every finding and its line.
     """
-    try:
-        content = read_regular(path, most_bytes=_MOST_CHARACTERS)
-    except OSError as error:
-        raise UsageError(f"--profile {path}: cannot be read: {error.strerror}") from error
-    try:
-        return parse_profile(content.decode("utf-8"), str(path))
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not a text file (byte {error.start} is not UTF-8)") from error
+    return parse_profile(read_text(path, _MOST_CHARACTERS, "--profile "), str(path))
 
 
 def parse_profile(text: str, origin: str) -> DeviceProfile:

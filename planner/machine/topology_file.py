@@ -33,8 +33,7 @@ import yaml
 from planner import units
 from planner.errors import UsageError, did_you_mean
 from planner.graph.model import DType
-from planner.regular_file import read_regular
-from planner.strict_yaml import Reader, shown
+from planner.strict_yaml import Reader, read_text, shown
 
 _MOST_DEVICES = 2**20
 _MOST_GRAPH_DEVICES = 1024
@@ -178,14 +177,7 @@ def shipped_topology(name: str) -> Machine:
 
 
 def _read_file(path: Path) -> Machine:
-    try:
-        content = read_regular(path, most_bytes=_MOST_BYTES)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    try:
-        return parse_topology(content.decode("utf-8"), str(path))
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not a text file (byte {error.start} is not UTF-8)") from error
+    return parse_topology(read_text(path, _MOST_BYTES), str(path))
 
 
 def parse_topology(text: str, origin: str) -> Machine:

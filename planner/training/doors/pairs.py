@@ -15,8 +15,7 @@ from typing import Final
 import yaml
 
 from planner.errors import UsageError
-from planner.regular_file import read_regular
-from planner.strict_yaml import loader_for, shown
+from planner.strict_yaml import loader_for, read_text, shown
 
 _MOST_BYTES: Final = 10_000_000
 
@@ -27,12 +26,7 @@ def read_pairs(path: Path) -> tuple[tuple[str, str], ...]:
     Raises:
         UsageError: it cannot be read, or is no such mapping; with every finding and its line.
     """
-    try:
-        text = read_regular(path, most_bytes=_MOST_BYTES).decode("utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not a text file (byte {error.start} is not UTF-8)") from error
+    text = read_text(path, _MOST_BYTES)
     try:
         # Events come one by one and build nothing: an alias is refused before it could be followed.
         events = list(yaml.parse(text, Loader=loader_for(text)))
