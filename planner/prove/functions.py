@@ -110,11 +110,8 @@ class FunctionProof:
                 number += taken
                 continue
             op = self._graph.ops[number]
-            description = (
-                self._whole.descriptions.description(op.domain, op.op_type)
-                if (op.domain, op.op_type) in self._whole.descriptions
-                else None
-            )
+            known = (op.domain, op.op_type) in self._whole.descriptions
+            description = self._whole.descriptions.description(op.domain, op.op_type) if known else None
             reads = tuple(self._values.get(name) if name else None for name in op.inputs)
             view = local_view(op, self._graph, self._function.constants)
             try:

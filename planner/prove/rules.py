@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import Reducer
+from planner.graph.model import Op
 from planner.prove.claims import Claim, Partial, Symbol
 from planner.prove.expression import Num, UnprovenError
 from planner.prove.pairing import Literal
@@ -119,14 +120,11 @@ def _as_ruled(
         symbol = known.makes[position]
         if name and symbol is not None and f"out{position}" in names:
             region = described_op.makes(ranges, position).region(0)
-            mine = names[f"out{position}"]
-            shape = graph.tensors[mine].shape
-            if (
-                index_space(shape) != region.shape
-                or graph.tensors[mine].dtype is not described_op.node.output_dtypes[position]
-            ):
+            mine = graph.tensors[names[f"out{position}"]]
+            dtype = described_op.node.output_dtypes[position]
+            if index_space(mine.shape) != region.shape or mine.dtype is not dtype:
                 return None
-            claims[mine] = Claim(symbol, region.lo if shape else (), shape, partial)
+            claims[mine.name] = Claim(symbol, region.lo if mine.shape else (), mine.shape, partial)
     return end - number, claims
 
 
@@ -187,19 +185,13 @@ def _same_nodes(
         if number == len(ops):
             return None
         node, number = ops[number], number + 1
-        is_alike = (node.op_type, node.domain, len(node.inputs), len(node.outputs)) == (
-            wanted.op_type,
-            wanted.domain,
-            len(wanted.inputs),
-            len(wanted.outputs),
-        )
-        if not is_alike or dict(node.attributes) != dict(wanted.attributes):
+        if _form(node) != _form(wanted):
             return None
         for mine, label in zip(node.inputs, wanted.inputs, strict=True):
             array = rule.derived.value(label) if label and mine else None
             if array is not None:
                 there = function.derived.value(mine)
-                if there is None or (there.dtype, there.shape) != (array.dtype, array.shape):
+                if there is None or there.dtype != array.dtype or there.shape != array.shape:
                     return None
                 if holding(there) != holding(array):
                     return None
@@ -209,6 +201,11 @@ def _same_nodes(
             if bool(mine) != bool(label) or names.setdefault(label, mine) != mine:
                 return None
     return number, names
+
+
+def _form(op: Op) -> tuple[object, ...]:
+    """Equal for ops that differ in names alone."""
+    return op.op_type, op.domain, len(op.inputs), len(op.outputs), dict(op.attributes)
 
 
 def _partial(known: Known, ranges: Boxes, numbers: Sequence[int], reducer: Reducer | None) -> Partial:
