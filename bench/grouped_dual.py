@@ -201,7 +201,8 @@ class GroupedDual(Dual):
 
     def cut_off(self, most: float) -> None:
         """Goes on with this instead of all that is more."""
-        super().cut_off(most)
+        for pair in self.pairs:
+            np.minimum(pair.table, most, out=pair.table)
         self._most = most
         self.give((self._to_first, self._to_second))
         np.minimum(self._entries, most, out=self._entries)

@@ -91,11 +91,6 @@ class Dual:
         self.lower = -np.inf
         self._order()
 
-    def cut_off(self, most: float) -> None:
-        """Goes on with this instead of all entries of tables that are more."""
-        for pair in self.pairs:
-            np.minimum(pair.table, most, out=pair.table)
-
     def forward(self) -> list[int]:
         """One pass in the order of the variables.
 
