@@ -184,16 +184,17 @@ class _Layout:
         self._specs = {name: spec_of(plan.tilings[name]) for name in names if name not in graph.constants}
         self.parts = {name: parts_of(plan.tilings[name], graph.tensors[name].shape) for name in self._specs}
         self.padded_names = tuple(name for name, parts in self.parts.items() if parts)
+        self._nexts = {pair.current: pair.following for pair in graph.state}
+        self._data = [name for name in graph.inputs if graph.roles[name] is Role.DATA]
+        self._states = [name for name in graph.inputs if graph.roles[name] is Role.STATE]
+        following = frozenset(self._nexts.values())
+        self._results = [name for name in dict.fromkeys(graph.outputs) if name not in following]
 
     @property
     def text(self) -> str:
         graph = self._graph
-        following = {pair.following: pair.current for pair in graph.state}
-        data = [name for name in graph.inputs if graph.roles[name] is Role.DATA]
-        states = [name for name in graph.inputs if graph.roles[name] is Role.STATE]
-        results = [name for name in dict.fromkeys(graph.outputs) if name not in following]
         lines = ["# How each input and output is divided."]
-        for title, names in (("STATE", states), ("DATA", data), ("RESULTS", results)):
+        for title, names in (("STATE", self._states), ("DATA", self._data), ("RESULTS", self._results)):
             lines.append(f"{title} = {{")
             lines += [f"    {name!a}: {self._specs[name]},  # {list(graph.tensors[name].shape)}" for name in names]
             lines.append("}")
@@ -206,19 +207,14 @@ class _Layout:
     def entry(self) -> str:
         """The step on whole arrays."""
         graph = self._graph
-        following = {pair.following: pair.current for pair in graph.state}
-        states = [name for name in graph.inputs if graph.roles[name] is Role.STATE]
-        data = [name for name in graph.inputs if graph.roles[name] is Role.DATA]
-        results = [name for name in dict.fromkeys(graph.outputs) if name not in following]
-        nexts = {current: name for name, current in following.items()}
 
         def as_it_is(text: str, name: str, shape: str) -> str:
             """A scalar that only some devices have is a dim of the mesh outside of the step."""
             is_spread = name in self.padded_names and not graph.tensors[name].shape
             return f"{text}.reshape({shape})" if is_spread else text
 
-        given = [as_it_is(f"state[{name!a}]", name, "()") for name in states]
-        given += [as_it_is(f"data[{name!a}]", name, "()") for name in data]
+        given = [as_it_is(f"state[{name!a}]", name, "()") for name in self._states]
+        given += [as_it_is(f"data[{name!a}]", name, "()") for name in self._data]
 
         def taken(name: str) -> str:
             return as_it_is(f"named[{name!a}]", name, "1")
@@ -229,8 +225,8 @@ def local_step(state, data):
     """One iteration, as each device sees it: its own parts."""
     named = on_device(
 {_arguments(given)}    )
-    state = {{{", ".join(f"{name!a}: {taken(nexts[name])}" for name in states)}}}
-    return state, {{{", ".join(f"{name!a}: {taken(name)}" for name in results)}}}
+    state = {{{", ".join(f"{name!a}: {taken(self._nexts[name])}" for name in self._states)}}}
+    return state, {{{", ".join(f"{name!a}: {taken(name)}" for name in self._results)}}}
 
 
 step = jax.jit(

@@ -17,6 +17,7 @@ from planner.cost.by_op import op_bytes
 from planner.cost.contraction import RESULT
 from planner.cost.seconds.estimate import synchronised
 from planner.cost.tables import CostTables
+from planner.graph.dependence import leading_to
 from planner.graph.model import Graph, Role
 from planner.tdl.bind import BoundOp
 
@@ -149,16 +150,9 @@ def _operands(op: BoundOp, known: Bounds) -> list[str]:
 def forward_ops(graph: Graph) -> frozenset[str]:
     """The ops that a result needs; all of a graph that has none."""
     roles = graph.roles
-    waiting = [name for name in graph.outputs if roles[name] is Role.RESULT]
-    if not waiting:
-        return frozenset(op.name for op in graph.ops)
-    found: set[str] = set()
-    while waiting:
-        op = graph.producer.get(waiting.pop())
-        if op is not None and op.name not in found:
-            found.add(op.name)
-            waiting.extend(filter(None, op.inputs))
-    return frozenset(found)
+    results = [name for name in graph.outputs if roles[name] is Role.RESULT]
+    needed = leading_to(graph, results) if results else frozenset(graph.tensors)
+    return frozenset(op.name for op in graph.ops if not needed.isdisjoint(op.outputs))
 
 
 def _updating(graph: Graph, following: str, update: Collection[str], products: Collection[str]) -> list[str]:

@@ -8,7 +8,7 @@ metadata what the network's parameters and buffers were called, and onto an op w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -51,11 +51,11 @@ UNSAID: Final = Exporter()
 def exporter_of(model: ModelProto) -> Exporter:
     """What a model says of its exporter, in its producer's name and in metadata."""
     if model.producer_name != _PYTORCH:
-        return Exporter()
+        return UNSAID
     nodes = model.graph.node
     signature = next((entry.value for entry in model.graph.metadata_props if entry.key == _SIGNATURE), "")
     found = _ENTRY.findall(signature)
-    rules = set(_rules(model))
+    rules = {entry.value for node in nodes for entry in node.metadata_props if entry.key == _RULE}
     # The optimizer makes initializers of Constant nodes; that of the older exporter ("/conv1/Conv") does not.
     is_traced = any(node.name.startswith("/") for node in nodes)
     has_constants = any(node.op_type == "Constant" for node in nodes)
@@ -93,10 +93,3 @@ def _renamed(model: ModelProto, parameters: Mapping[str, str]) -> dict[str, str]
         missing = sorted(dict.fromkeys(name for name in asked if name not in stated), key=lambda name: "bias" in name)
         found.update(zip(missing, [name for name in constants if name not in asked][-len(missing) :], strict=False))
     return found
-
-
-def _rules(model: ModelProto) -> Iterator[str]:
-    for node in model.graph.node:
-        for entry in node.metadata_props:
-            if entry.key == _RULE:
-                yield entry.value
