@@ -155,6 +155,18 @@ def test_equal_layers_are_one_and_others_are_named() -> None:
     told(text, (one, *rows[1:]), ())
 
 
+def test_a_long_name_is_not_shortened_to_what_a_numbered_one_begins_with() -> None:
+    form = "node__native_batch_norm_legit_{}__0.sum"
+    names = [("m.0", 2), ("m.0", 3), ("m.1", 20), ("m.2", 21)]
+    rows = tuple(
+        replace(ROW, name=form.format(number), module=module, kind="weights", tiling=TILINGS[number == 2])
+        for module, number in names
+    )
+    text = printed(rows)
+    assert "R/2 R/2: node__native_batch_norm_legit_2__0.sum\n" in text
+    told(text, rows, ())
+
+
 def shown(result: Explanation) -> list[str]:
     out = StringIO()
     tables.explain(result, out)
