@@ -145,7 +145,7 @@ def test_a_plan_that_says_nothing_of_an_op_is_not_explained(
     plans: tuple[edited_plans.Original, ...], tmp_path: Path
 ) -> None:
     target = tmp_path / "edited"
-    changed(plans[0], target, PLAN, lambda data: data["iteration_spaces"].pop("h0_op"))
+    changed(plans[0], target, PLAN, lambda data: [data[of].pop("h0_op") for of in ("iteration_spaces", "strategies")])
     with pytest.raises(ModelError, match="the plan does not fit its model") as caught:
         api.explain(target)
     assert caught.value.facts == ("op 'h0_op' has no strategy",)
