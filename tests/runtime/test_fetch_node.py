@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +31,8 @@ def fetches(draw: st.DrawFn) -> tuple[Fetch, Buffer]:
     rank = draw(st.integers(1, 5))
     sources = st.lists(st.builds(Source, st.integers(0, 99), names), min_size=1, max_size=4).map(tuple)
     pieces = draw(st.lists(st.builds(Piece, regions(rank), sources), max_size=5))
-    target = Buffer(draw(names), draw(names), draw(regions(rank)), (), DType.FLOAT32)
+    region = reduce(Region.hull, (piece.region for piece in pieces)) if pieces else draw(regions(rank))
+    target = Buffer(draw(names), draw(names), region, (), DType.FLOAT32)
     reducer = draw(st.sampled_from([None, *Reducer]))
     return Fetch(draw(names), target.name, tuple(pieces), reducer, draw(sizes)), target
 
@@ -61,7 +64,7 @@ def test_a_missing_attribute_is_named() -> None:
         decode_fetch(node)
 
 
-@pytest.mark.parametrize("name", ["pieces", "counts", "workers"])
+@pytest.mark.parametrize("name", ["region", "pieces", "counts", "workers"])
 def test_attributes_that_do_not_agree(name: str) -> None:
     node = _node()
     (attribute,) = [attribute for attribute in node.attribute if attribute.name == name]
