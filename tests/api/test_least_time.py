@@ -65,8 +65,7 @@ def test_no_strategy_is_faster_than_the_default_plan(topology: str) -> None:
     assert_fastest(Path("m.onnx"), topology)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["lenet-5", "gpt-2x128-4h"])
+@pytest.mark.parametrize("name", chosen(["lenet-5", "gpt-2x128-4h"], [], night=["gpt-2x128-4h"]))
 def test_no_strategy_is_faster_on_a_machine_of_today(name: str) -> None:
     write_model(build(name), Path("zoo.onnx"))
     assert_fastest(Path("zoo.onnx"), "dgx-h100")

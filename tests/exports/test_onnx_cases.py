@@ -17,7 +17,7 @@ pytestmark = [
 _TOOL = Path(__file__).parents[1] / "tools" / "jax_cases.py"
 
 
-@pytest.mark.parametrize(("workers", "every"), [(2, 40), (3, 67), pytest.param(2, 1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(("workers", "every"), [(2, 80), (3, 130), pytest.param(2, 1, marks=pytest.mark.nightly)])
 def test_no_case_differs(workers: int, every: int) -> None:
     command = [sys.executable, _TOOL, str(workers), str(every)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=3600)

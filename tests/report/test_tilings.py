@@ -183,7 +183,11 @@ def test_a_small_plan_is_told_whole(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "most"), [("resnet50", 120), ("bert", 70), ("llama3-8b", 60)])
-def test_the_first_screen_answers_and_all_tensors_are_few_lines(name: str, most: int, tmp_path: Path) -> None:
+def test_the_first_screen_answers_and_all_tensors_are_few_lines(
+    name: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In lines as a pipe has them."""
+    monkeypatch.delenv("COLUMNS", raising=False)
     train = tmp_path / "train.onnx"
     if name == "llama3-8b":
         api.zoo(name, output=train)

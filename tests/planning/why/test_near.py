@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from fast_suite import chosen
 from planner.algebra.tiling import Tiling
 from planner.artifacts.asked import Asked
 from planner.artifacts.program import Fetch
@@ -92,8 +93,7 @@ def test_what_is_stated_of_a_small_model_is_what_its_plans_cost() -> None:
     assert _checked("mlp-2x24", 6) == 6
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", chosen(MODELS, [], night=["gpt-2x64"]))
 def test_what_is_stated_is_what_the_plan_costs(model: str) -> None:
     assert _checked(model, PAIRS) == PAIRS
 
