@@ -132,9 +132,9 @@ def decode_fetch(node: NodeProto, seen: dict[Hashable, Any] | None = None) -> Fe
         raise ModelError(f"{where} names a buffer that is not UTF-8", hint="plan the model again") from None
     rank = len(region) // 2
     hull = [(max if bound >= rank else min)(boxes[bound :: 2 * rank], default=0) for bound in range(2 * rank)]
-    if len(node.output) != 1 or len(boxes) != 2 * rank * len(counts) or not len(workers) == len(buffers) == sum(counts):
-        raise ModelError(f"{where} has attributes that do not agree", hint="plan the model again")
-    if boxes and region != hull:  # its pieces divide it
+    are_counted = len(boxes) == 2 * rank * len(counts) and len(workers) == len(buffers) == sum(counts)
+    # Pieces divide the region.
+    if len(node.output) != 1 or not are_counted or (boxes and region != hull):
         raise ModelError(f"{where} has attributes that do not agree", hint="plan the model again")
     seen = {} if seen is None else seen
     pieces: list[Piece] = []

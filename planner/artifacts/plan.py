@@ -286,7 +286,7 @@ class Plan(Decision):
         try:
             data = parse_json(text)
             plan = _plan(data)
-            record = json.loads(plan.to_json())
+            record = plan.as_dict()
             # What is derived (workers, the texts of strategies) must be what the other members say.
             for key, member in data.members().items():
                 if member.value is not None and (key not in record or record[key] != member.value):
