@@ -197,3 +197,9 @@ def test_a_whole_model_that_is_wrong_as_a_whole_accuses_no_op() -> None:
     judge, values = Judge(graph), drawn(graph)
     right = {"g": (values["x"].T.astype(float) @ values["r"]).astype(np.float32)}
     assert judge.compare(1, right, values)[0].is_same
+
+
+def test_what_float32_does_not_have_accuses_no_formula() -> None:
+    graph = read("(float[4] x) => (float[4] root) { square = Mul(x, x) root = Sqrt(square) }")
+    (root,) = Reference(graph).step({"x": np.full(4, 1e-25, np.float32)}, checks_ops=True).values()
+    np.testing.assert_allclose(root, 1e-25, rtol=1e-6)

@@ -11,7 +11,7 @@ around it is exact.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -21,7 +21,7 @@ from onnx import TensorProto, helper, reference
 
 from planner.errors import ModelError
 from planner.graph.model import Attribute, DType, Graph, Op, TensorAttribute
-from planner.graph.protos import elem_type_of, op_to_node
+from planner.graph.protos import elem_type_of, numpy_dtype, op_to_node
 from planner.graph.reading.undescribed import qualified
 from planner.graph.traits import RANDOM, named
 from planner.runtime.judge.casts import EIGHT_BITS, cast_to_eight_bits
@@ -161,25 +161,43 @@ class Reference:
         if rounds or (number in self._by_runtime and (op.domain, op.op_type) not in self._references):
             return
         known = {name: array for name, array in zip(op.inputs, given, strict=True) if array is not None}
-        wanted = [(name, array) for name, array in zip(op.outputs, made, strict=False) if name]
         try:
             alone = ForeignOp(self._graph, op, self._libraries).run(known)
         except Exception:  # noqa: BLE001 -- what the runtime does not compute alone is compared as part of the whole
             return
-        floats = [array for array in known.values() if array.dtype == np.float64]
-        for (name, array), result in zip(wanted, alone, strict=True):
-            if array.dtype != np.float64:
-                continue
-            # A sum, or a difference, is off by its operands' epsilons.
-            scale = max(largest(array), sum_of(op.op_type, array, floats)[1], *map(largest, floats)) or 1.0
-            error, limit = largest(_wide(result) - array) / scale, far_from(own_eps(self._graph, name))
-            if error > limit:
+        if any(self._apart(op, known, made, alone)):
+            # The runtime reads as zero, or as infinite, what float32 does not have: a root is far from it.
+            read = [
+                array if array is None else self._as_read(name, array)
+                for name, array in zip(op.inputs, given, strict=True)
+            ]
+            for name, error, limit in self._apart(op, known, self._evaluate(number, op, read), alone):
                 raise ModelError(
                     f"the stock runtime and the float64 reference disagree, so that nothing can be verified: op "
                     f"{op.name!r} ({qualified(op.domain, op.op_type)}) makes {name!r} otherwise",
                     facts=(f"{error:.2e} of the largest element apart, of the same operands (limit {limit:.2e})",),
                     hint="it is a bug of tofu or of the runtime; please report it with the model",
                 )
+
+    def _as_read(self, name: str, array: np.ndarray) -> np.ndarray:
+        return _wide(array.astype(numpy_dtype(self._graph.tensors[name].dtype)))
+
+    def _apart(
+        self, op: Op, known: Mapping[str, np.ndarray], made: Sequence[np.ndarray], alone: Sequence[np.ndarray]
+    ) -> Iterator[tuple[str, float, float]]:
+        """Results of which formula and runtime make something else: name, error and limit, of the largest element."""
+        floats = [array for array in known.values() if array.dtype == np.float64]
+        wanted = [(name, array) for name, array in zip(op.outputs, made, strict=False) if name]
+        for (name, array), result in zip(wanted, alone, strict=True):
+            if array.dtype != np.float64:
+                continue
+            limit = far_from(own_eps(self._graph, name))
+            # A sum, or a difference, is off by its operands' epsilons; below the least normal number is nothing.
+            scale = max(largest(array), sum_of(op.op_type, array, floats)[1], *map(largest, floats), 0.0)
+            least = float(np.finfo(np.float32).tiny) / limit
+            error = largest(_wide(result) - array) / max(scale, least)
+            if error > limit:
+                yield name, error, limit
 
     def _evaluate(self, number: int, op: Op, inputs: Sequence[np.ndarray | None]) -> Sequence[np.ndarray]:
         if op.op_type in ("Cast", "CastLike") and not op.domain:
