@@ -247,7 +247,8 @@ def group_query_attention(
         UnsupportedError: quantised or normalised keys, or the scores as an output.
     """
     quantised = any(node.attribute(name, "NONE") != "NONE" for name in ("k_quant_type", "v_quant_type"))
-    if quantised or any(one is not None for one in more) or any(node.output_shapes[3:]):
+    widths = any(node.attribute(name, 0) for name in ("qk_output", "kv_cache_bit_width"))
+    if quantised or widths or any(one is not None for one in more) or any(node.output_shapes[3:]):
         raise UnsupportedError(
             f"op {node.op.name} (GroupQueryAttention) has quantised caches, normalised keys or its scores as output",
             hint="export the model without them",

@@ -108,6 +108,11 @@ def _refuse(node: NodeView, further: Sequence[TensorArg | None]) -> None:
         "gates that are not between what they gate": (
             node.attribute("activation_type", "relu") == "swiglu" and node.attribute("swiglu_fusion", 0) != 1
         ),
+        "gates of another function than swiglu": (
+            node.op.op_type == "QMoE"
+            and bool(node.attribute("swiglu_fusion", 0))
+            and node.attribute("activation_type", "relu") != "swiglu"
+        ),
         "weights of other numbers than whole ones": node.attribute("quant_type", "int") != "int",
     }
     for what, is_there in found.items():

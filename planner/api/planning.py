@@ -25,6 +25,7 @@ from planner.planning.result import result_of
 from planner.planning.session import Session
 from planner.results import PlanResult
 from planner.runtime.engine.gpu.cuda_changes import cuda_changes
+from planner.runtime.judge.foreign import check_attributes
 from planner.search.user_rules.rules import Rules
 from planner.spent import measured
 from planner.stop import Stop, StoppedBy
@@ -137,6 +138,8 @@ def plan(options: PlanOptions) -> PlanResult:  # noqa: D417 - those are the fiel
             options.notice("note: this graph only infers; `tofu grad` makes a training step")
         with saying_what_batch_fits(session):
             planned = session.planned()
+        # Only now: descriptions and the search say in the model's words what they refuse.
+        check_attributes(session.whole)
         progress("making a program for each worker")
         complete = session.complete(planned.trial)
         beside, warnings = session.beside(planned, complete)

@@ -275,12 +275,15 @@ def _key(item: tuple[str, Attribute]) -> str:
 
 
 def op_to_node(op: Op) -> NodeProto:
-    """An Op as ONNX writes it; ``op_of`` of the result is the Op again.
+    """An Op as ONNX writes it; ``op_of`` of the result is the Op again, but for last inputs that have no name.
 
     An empty tuple is written with the attribute type that the operator's schema gives it, else as INTS.
     """
     captured = max((value.captured for _, value in op.attributes if isinstance(value, GraphAttribute)), default=0)
     own = op.inputs[: len(op.inputs) - captured]
+    # Not said is the same, and ONNX Runtime's LayerNormalization reads a bias without a name.
+    while own and not own[-1]:
+        own = own[:-1]
     node = NodeProto(name=op.name, op_type=op.op_type, domain=op.domain, input=own, output=op.outputs)
     node.attribute.extend(_attribute_proto(op, name, value) for name, value in op.attributes)
     return node

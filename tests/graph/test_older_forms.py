@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+from planner import opdefs
 from planner.errors import UnsupportedError
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
@@ -43,14 +44,40 @@ CASES: list[tuple[str, int, tuple[int, ...], Constants, dict[str, Any]]] = [
 
 def older(op_type: str, opset: int, shape: tuple[int, ...], constants: Constants, stated: dict[str, Any]) -> ModelProto:
     graph = helper.make_graph(
-        [helper.make_node(op_type, ["x", *constants], ["y"], name="old", **stated)],
+        [helper.make_node(op_type, ["x", *constants], ["between"], name="old", **stated),
+         helper.make_node("Neg", ["between"], ["y"])],
         "old",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
         [helper.make_empty_tensor_value_info("y")],
         [numpy_helper.from_array(value, name) for name, value in constants.items()],
-    )
+    )  # fmt: skip
     graph.output[0].type.tensor_type.elem_type = TensorProto.FLOAT
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=7)
+
+
+def in_a_branch(model: ModelProto) -> ModelProto:
+    """The same, in a branch that is taken; in the other one zeros of the data's shape."""
+    inner = helper.make_graph(list(model.graph.node), "then", [], list(model.graph.output))
+    zeros = helper.make_graph([helper.make_node("Sub", ["x", "x"], ["none"]), helper.make_node("Neg", ["none"], ["z"])],
+                              "else", [], [helper.make_empty_tensor_value_info("z")])  # fmt: skip
+    zeros.output[0].type.tensor_type.elem_type = TensorProto.FLOAT
+    choice = helper.make_node("If", ["flag"], ["y"], then_branch=inner, else_branch=zeros)
+    flag = numpy_helper.from_array(np.array(True), "flag")
+    graph = helper.make_graph([choice], "branches", list(model.graph.input), list(model.graph.output),
+                              [*model.graph.initializer, flag])  # fmt: skip
+    return helper.make_model(graph, opset_imports=list(model.opset_import), ir_version=7)
+
+
+@pytest.mark.parametrize(("op_type", "opset", "shape", "constants", "stated"), CASES)
+def test_it_means_what_it_meant_in_a_branch(
+    op_type: str, opset: int, shape: tuple[int, ...], constants: Constants, stated: dict[str, Any]
+) -> None:
+    model = older(op_type, opset, shape, constants, stated)
+    fed = {"x": np.random.default_rng(0).standard_normal(shape).astype(np.float32)}
+    expected = run(model, fed, log_level=NO_ERRORS)["y"]
+    graph = graph_from_proto(in_a_branch(model), operators=opdefs.standard())
+    found = run(to_model(graph), fed, log_level=NO_ERRORS)["y"]
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(("op_type", "opset", "shape", "constants", "stated"), CASES)

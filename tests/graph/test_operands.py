@@ -38,6 +38,10 @@ CASES = {
     ),
     "InstanceNormalization (x, s, b)": ("[2, 3, 4] [3] [3]", "[2, 3, 4] [3] [2, 3, 4]", "2 is [2, 3, 4], and must be"),
     "LayerNormalization (x, s)": ("[2, 3, 4] [4]", "[2, 3, 4] [3]", "which does not stretch to [2, 3, 4]"),
+    "ReverseSequence (x, i)": ("[6, 5] [5]", "[6, 5] [6]", "its input 1 is [6], and must be [5]"),
+    "ReverseSequence <time_axis = 1, batch_axis = -3> (x, i)": (
+        "[6, 5, 2] [6]", "[6, 5] [6]", "its time_axis is 1 and its batch_axis -3, and must be 0 and 1, or 1 and 0",
+    ),
     "PRelu (x, s)": ("[2, 3, 4] [3, 1]", "[2, 3, 4] [2, 2, 3, 4]", "which does not stretch to [2, 3, 4]"),
     "LSTM <hidden_size = 5> (x, w, r)": (
         "[7, 2, 3] [1, 20, 3] [1, 20, 5]", "[7, 2, 3] [1, 20, 4] [1, 20, 5]", "its input 1 is [1, 20, 4], and must be",

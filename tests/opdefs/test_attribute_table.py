@@ -19,12 +19,12 @@ def test_every_row_that_a_schema_asks_for_is_tried(operator: str) -> None:
 
 
 def test_the_table_has_rows_of_what_is_tried() -> None:
-    assert TABLE
+    assert TABLE.keys() == set(operators())
     for operator, rows in TABLE.items():
         assert rows.keys() <= {key for _, keys in trials_of(operator) for key in keys}, operator
         for letters in rows.values():
             assert len(letters) == len(COLUMNS)
-            assert set(letters) <= set(WORST)
+            assert set(letters) <= set(WORST) - set("CWP"), operator
 
 
 @pytest.mark.slow

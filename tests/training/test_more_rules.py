@@ -11,6 +11,7 @@ from onnx import helper, numpy_helper
 import stock_runtime
 from drawn import random
 from fast_suite import examples
+from planner.training.build import build_training_graph
 from planner.training.rules.linear_maps import interpolation
 from written_out import written_out
 
@@ -161,6 +162,22 @@ def test_value_of_a_pad(check_gradients, forward_model):
     nodes = [node("ReduceSum", ["v"], ["value"], keepdims=0), node("Pad", ["x", "p", "value"], ["y"])]
     forward = forward_model(nodes, {"x": random((3, 4)), "v": random((2,))}, constants={"p": ints(1, -1, 0, 2)})
     check_gradients(forward)
+
+
+def test_a_query_that_sees_no_key_gives_nothing_to_any_gradient(forward_model):
+    """The runtime's result is 0 there, and so is the step's own, which is no NaN."""
+    seen = np.array([[1, 1, 0], [0, 0, 0], [1, 0, 1]], bool)
+    nodes = [node("Constant", [], ["m"], value=numpy_helper.from_array(seen)),
+             node("Attention", ["q", "k", "v", "m"], ["y"], softcap=2.0)]  # fmt: skip
+    values = {name: random((1, 2, 3, 4), seed).astype(np.float32) for seed, name in enumerate("qkv")}
+    forward = forward_model(nodes, values, opset=23)
+    step = build_training_graph(
+        forward.graph(), loss="mse", optimizer="sgd", learning_rate=1.0, parameters=forward.trained()
+    )
+    made = stock_runtime.run(step, {**values, "target": np.zeros((1, 2, 3, 4), np.float32)})
+    assert all(np.isfinite(array).all() for array in made.values())
+    assert not (made["q.next"] - values["q"])[:, :, 1].any()
+    assert (made["q.next"] - values["q"])[:, :, [0, 2]].any()
 
 
 @pytest.mark.parametrize("reduction", ["none", "add"])

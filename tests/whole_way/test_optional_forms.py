@@ -117,6 +117,34 @@ def test_a_past_without_a_present_is_refused(tmp_path, capsys):
     assert "its present keys and values (outputs 1 and 2) have no names" in capsys.readouterr().err
 
 
+ODD = {
+    "a function that is not fused": node("FusedGemm", ["x", "w"], ["y"], domain=MS, activation="Swish"),
+    "paddings of no kind": node("FusedConv", ["i", "k"], ["y"], domain=MS, auto_pad="AROUND"),
+    "Cast, down": node("Cast", ["x"], ["y"], to=TensorProto.INT64, round_mode="down"),
+    "a window of an older Attention": node("Attention", ["h", "h", "h"], ["y"], left_window_size=1),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_attributes_that_the_runtime_refuses_are_refused_before_a_plan(name, tmp_path, capsys):
+    every = {"x": drawn(4, 6), "w": drawn(6, 5), "i": drawn(2, 3, 6, 6), "k": drawn(4, 3, 3, 3), "h": drawn(2, 2, 3, 8)}
+    model = model_of([ODD[name]], {key: array for key, array in every.items() if key in ODD[name].input}, ("y",))
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.INT64 if "Cast" in name else 1, None))
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    assert cli.main(["plan", str(tmp_path / "m.onnx"), "--gpus", "2"]) == 2
+    said = capsys.readouterr().err
+    assert "attribute" in said
+    assert ODD[name].op_type in said
+
+
+def test_parameters_that_a_fused_function_has_not_are_ignored(tmp_path: Path) -> None:
+    fused = node("FusedGemm", ["x", "w"], ["y"], domain=MS, activation="Relu", activation_beta=0.7)
+    model = model_of([fused], {"x": drawn(4, 6), "w": drawn(6, 5)}, ("y",))
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    api.plan(tmp_path / "m.onnx", gpus=2, out=tmp_path / "plan")
+    assert api.run(tmp_path / "plan", verify=True).verified
+
+
 def test_a_value_that_must_be_known_is_asked_for_in_words_of_the_model(tmp_path, capsys):
     model = model_of([node("CumSum", ["x", "axis"], ["y"])], {"x": drawn(4, 4), "axis": np.array(1)}, ("y",))
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())

@@ -236,6 +236,14 @@ def _gather_elements(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, A
     return "" if fits else f"its indices are {list(indices)}, which leave its data of {list(data)}"
 
 
+def _reverse_sequence(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
+    x, time, batch = inputs[0] or (), int(attributes.get("time_axis", 0)), int(attributes.get("batch_axis", 1))
+    # The runtime takes any time_axis but 1 for 0, as it does of negative ones.
+    if len(x) < 2 or {time, batch % len(x)} != {0, 1}:
+        return f"its time_axis is {time} and its batch_axis {batch}, and must be 0 and 1, or 1 and 0"
+    return _must_be(1, inputs[1], (x[batch],))
+
+
 def _scatter_elements(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
     return _gather_elements(inputs, outputs, attributes) or _must_be(2, inputs[2], inputs[1] or ())
 
@@ -272,6 +280,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "QLinearConv": _convolution(weight=3),
     "RNN": _recurrent(1),
     "Resize": _resize,
+    "ReverseSequence": _reverse_sequence,
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,
     "SoftmaxCrossEntropyLoss": _loss,

@@ -10,45 +10,67 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from planner.errors import UnsupportedError
 from planner.graph.protos import stored_array
+from planner.graph.subgraph import graphs_of
 from planner.graph.wellformed import fresh_name, node_label
 
 
 def restated(older: ModelProto, opset: int, converted: ModelProto) -> None:
-    """Have a converted model say what the older one said.
+    """Have a converted model say what the older one said, in branches and loops, too.
 
     Args:
         older: as it was, with the constants that it holds.
         opset: of the older one.
-        converted: changed in place; tensors have the names that they had.
+        converted: changed in place. Ops are found by their order, which stays: what the converter replaces gets a name
+            of its own.
 
     Raises:
-        UnsupportedError: a Resize that takes the nearest element, of scales that are not known or both grow and shrink.
+        UnsupportedError: the converter makes other ops of them; a Resize that takes the nearest element, of scales that
+            are not known or both grow and shrink.
     """
-    before = {node.output[0]: node for node in older.graph.node if node.output and node.domain in ("", "ai.onnx")}
-    scales = _constants(older.graph)
-    nodes: list[NodeProto] = []
-    taken = {name for node in converted.graph.node for name in (*node.input, *node.output)}
-    for node in converted.graph.node:
-        was = before.get(node.output[0]) if node.output else None
-        kind = was.op_type if was is not None else ""
-        if was is not None and node.op_type == kind == "Hardmax" and opset < 13:
-            nodes.extend(_hardmax(node, int(_stated(was, "axis", 1)), taken))
-            continue
-        if was is not None and node.op_type == "Resize" and (kind == "Upsample" or (kind == "Resize" and opset < 11)):
+    _restate(older.graph, opset, converted.graph, {})
+
+
+_TODAY: Final = {"Hardmax": "Hardmax", "Upsample": "Resize", "Resize": "Resize", "RoiAlign": "RoiAlign"}
+"""Operators that may mean something else, and what they are today."""
+
+
+def _restate(older: GraphProto, opset: int, converted: GraphProto, around: Mapping[str, np.ndarray]) -> None:
+    scales = {**around, **_constants(older)}
+    were, are = (tuple(filter(_matters, graph.node)) for graph in (older, converted))
+    if [_TODAY.get(node.op_type, node.op_type) for node in were] != [node.op_type for node in are]:
+        kinds = ", ".join(sorted({node.op_type for node in were}))
+        raise UnsupportedError(
+            f"ONNX's converter makes other ops of {kinds}", hint="export the model again at opset 21"
+        )
+    nodes: dict[int, list[NodeProto]] = {}
+    taken = {name for node in converted.node for name in (*node.input, *node.output)}
+    for was, node in zip(were, are, strict=True):
+        if was.op_type == "Hardmax" and opset < 13:
+            nodes[id(node)] = _hardmax(node, int(_stated(was, "axis", 1)), taken)
+        if was.op_type == "Upsample" or (was.op_type == "Resize" and opset < 11):
             _state(node, "coordinate_transformation_mode", "asymmetric")
             if _stated(was, "mode", b"nearest") == b"nearest":
                 _state(node, "nearest_mode", _nearest(was, scales))
-        if was is not None and node.op_type == kind == "RoiAlign" and opset < 16:
+        if was.op_type == "RoiAlign" and opset < 16:
             _state(node, "coordinate_transformation_mode", "output_half_pixel")
-        nodes.append(node)
-    del converted.graph.node[:]
-    converted.graph.node.extend(nodes)
+        within = {attribute.name: attribute.g for attribute in was.attribute if attribute.HasField("g")}
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _restate(within[attribute.name], opset, attribute.g, scales)
+    every = [made for node in converted.node for made in nodes.get(id(node), [node])]
+    del converted.node[:]
+    converted.node.extend(every)
+
+
+def _matters(node: NodeProto) -> bool:
+    return node.domain in ("", "ai.onnx") and (node.op_type in _TODAY or bool(graphs_of(node)))
 
 
 def _hardmax(node: NodeProto, axis: int, taken: set[str]) -> list[NodeProto]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from planner.errors import UsageError
+from planner.errors import ModelError, UsageError
 from planner.graph.model import Graph, Op
 from planner.graph.protos import elem_type_of, numpy_dtype, op_to_node
 from planner.graph.reading.undescribed import qualified
@@ -65,6 +65,33 @@ def check_kernels(graph: Graph, libraries: Sequence[Path], *, on_gpus: bool = Fa
             facts=tuple(missing.values()),
             hint="give the library that has the kernel: --custom-ops LIBRARY.so",
         )
+
+
+def check_attributes(graph: Graph) -> None:
+    """Tries each form of the runtime's own operators that has attributes: ONNX allows words and numbers that it lacks.
+
+    Raises:
+        ModelError: ops whose attributes the runtime refuses when it makes their kernel, one of each form.
+    """
+    refused: dict[Hashable, str] = {}
+    for op in graph.ops:
+        kind, dtypes = qualified(op.domain, op.op_type), [graph.tensors[name].dtype for name in op.inputs if name]
+        form, is_runtimes = (kind, op.attributes, *dtypes), not op.domain or is_of_runtime(op.domain)
+        if not op.attributes or form in refused or not is_runtimes or op.has_graphs:
+            continue
+        refused[form] = ""
+        try:
+            ForeignOp(graph, op, ())
+        except Exception as error:  # noqa: BLE001 -- the runtime's exceptions have no common type
+            # It has no kernel for a dtype? Other devices have.
+            if any(word in str(error) for word in _OF_ATTRIBUTES):
+                refused[form] = f"op {op.name!r} ({kind}): {first_line(error)}"
+    if facts := tuple(filter(None, refused.values())):
+        hint = "export the model without them"
+        raise ModelError("ONNX Runtime refuses attributes of the model's ops", facts=facts, hint=hint)
+
+
+_OF_ATTRIBUTES: Final = ("Exception during initialization", "Unrecognized attribute", "ShapeInferenceError")
 
 
 def _has_cuda_kernel(graph: Graph, op: Op) -> bool:

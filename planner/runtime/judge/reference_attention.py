@@ -147,7 +147,7 @@ def _grouped_sample(
     if isinstance(window, int) and window > 0:
         seen &= key > own - window
     scores = np.where(seen, scores, -np.inf)
-    if sink is None and not integer(op, "smooth_softmax", 0):
+    if sink is None and integer(op, "smooth_softmax", 0) != 1:
         return weighted(scores, v)
     column = np.zeros(heads) if sink is None else sink
     scores = np.concatenate([np.broadcast_to(column[:, None, None], (heads, positions, 1)), scores], axis=-1)

@@ -29,7 +29,9 @@ _ACTIVATIONS: Final[Mapping[str, Callable[..., np.ndarray]]] = {
 
 
 def _activated(op: Op, x: np.ndarray, parameters: Sequence[object]) -> np.ndarray:
-    return np.asarray(_ACTIVATIONS[str(op.attribute("activation", ""))](x, *parameters))
+    function = _ACTIVATIONS[str(op.attribute("activation", ""))]
+    taken = len(getattr(function, "__defaults__", None) or ())
+    return np.asarray(function(x, *parameters[:taken]))
 
 
 def _like(op: Op, op_type: str, inputs: Arrays, **attributes: int | float | str) -> tuple[np.ndarray, ...]:
@@ -83,7 +85,9 @@ def _fused_matmul(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
 
 
 def _fused_gemm(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    names = [name for name in ("activation_alpha", "activation_beta", "activation_gamma") if op.attribute(name)]
+    names = [
+        name for name in ("activation_alpha", "activation_beta", "activation_gamma") if op.attribute(name) is not None
+    ]
     (y,) = _like(op, "Gemm", inputs)
     return (_activated(op, y, [op.attribute(name) for name in names]),)
 

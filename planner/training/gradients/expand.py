@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+import numpy as np
 import onnx
 from onnx import ModelProto, helper, inliner, numpy_helper
 
@@ -16,7 +17,7 @@ from planner.errors import ModelError, UnsupportedError
 from planner.graph.attributes import label
 from planner.graph.builder import Builder
 from planner.graph.decompositions.registry import Purpose, decomposition
-from planner.graph.model import Graph, Op
+from planner.graph.model import DType, Graph, Op
 from planner.graph.protos import op_to_node
 from planner.graph.reading.defaults import state_operator_defaults
 from planner.graph.reading.from_onnx import graph_from_proto
@@ -123,8 +124,20 @@ def _by_body(builder: Builder, op: Op, opset: int) -> tuple[str, ...]:
             hint=_hint(inner),
             attributes=dict(inner.attributes),
         )
+        if inner.op_type == "Softmax" and op.op_type == "Attention" and op.has_input(3):
+            made = (_weights_of_seen(builder, names[inner.inputs[0]]),)
         names.update((name, result) for name, result in zip(inner.outputs, made, strict=True) if name)
     return tuple(names.get(name, "") for name in op.outputs)
+
+
+def _weights_of_seen(builder: Builder, scores: str) -> str:
+    """The softmax of an attention's scores; 0, as the runtime has it and not NaN, where a query sees no key."""
+    dtype = builder.dtype(scores)
+    least = builder.scalar(float(np.finfo(dtype.array_dtype).min), dtype, "least")
+    finite = builder.each("Max", "finite", scores, least)
+    weights = builder.one("Softmax", (finite,), builder.shape(scores), dtype, hint="softmax", attributes={"axis": -1})
+    unseen = builder.each("Equal", "unseen", scores, builder.scalar(-np.inf, dtype, "lowest"), dtype=DType.BOOL)
+    return builder.each("Where", "weights", unseen, builder.scalar(0.0, dtype, "zero"), weights)
 
 
 def _hint(inner: Op) -> str:

@@ -197,7 +197,7 @@ def _seen(emitter: Emitter, op: Op, step: _Step, groups: int) -> list[str]:
 
 def _is_in_blocks(op: Op) -> bool:
     """Whether ONNX Runtime takes its kernel in blocks (flash attention), of a plain softmax."""
-    return not (number(op, "softcap", 0.0) or integer(op, "smooth_softmax", 0) or op.has_input(11))
+    return not (number(op, "softcap", 0.0) or integer(op, "smooth_softmax", 0) == 1 or op.has_input(11))
 
 
 def _sink(emitter: Emitter, op: Op, scores: str, groups: int) -> str:
@@ -205,7 +205,7 @@ def _sink(emitter: Emitter, op: Op, scores: str, groups: int) -> str:
     if op.has_input(11):
         (heads,) = emitter.shape(op.inputs[11])
         return in_groups(emitter, emitter.reshape(op.inputs[11], (1, heads, 1, 1), "sink"), groups, "sink.groups")
-    return emitter.scalar(0.0, emitter.dtype(scores), "sink") if integer(op, "smooth_softmax", 0) else ""
+    return emitter.scalar(0.0, emitter.dtype(scores), "sink") if integer(op, "smooth_softmax", 0) == 1 else ""
 
 
 def _cache(emitter: Emitter, step: _Step, new: str, past: str, part: str) -> str:

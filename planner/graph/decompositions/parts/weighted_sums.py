@@ -115,16 +115,17 @@ def weighted_sum(
     if sink:
         sink = emitter.cast(sink, wide, "sink.wide")
         top = emitter.each("Max", "max.sink", top, sink)
-    limits = np.finfo(wide.array_dtype)
     if may_see_none:
-        top = emitter.each("Max", "max.finite", top, emitter.scalar(float(limits.min), wide, "least"))
+        least = float(np.finfo(wide.array_dtype).min)
+        top = emitter.each("Max", "max.finite", top, emitter.scalar(least, wide, "least"))
     raised = emitter.each("Exp", "exp", emitter.each("Sub", "shifted", scores, top))
     total = emitter.reduce("ReduceSum", raised, (last,), "sum")
     if sink:
         beside = emitter.each("Exp", "sink.exp", emitter.each("Sub", "sink.shifted", sink, top))
         total = emitter.each("Add", "sum.sink", total, beside)
     if may_see_none:
-        total = emitter.each("Max", "sum.positive", total, emitter.scalar(float(limits.tiny), wide, "tiny"))
+        # The largest score gives 1. Less than a half is of no key; its square, in the gradient, is no zero.
+        total = emitter.each("Max", "sum.positive", total, emitter.scalar(0.5, wide, "half"))
     before = wide is not dtype
     if before:
         raised = emitter.cast(emitter.each("Div", "softmax", raised, total), dtype, "weights")
