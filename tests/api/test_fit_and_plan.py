@@ -16,7 +16,11 @@ from planner.zoo.transformer import GptShape, gpt
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "memory", "workers", "again"),
-    [("mlp-2x40", "30KiB", 4, "none"), ("mlp-2x40", "45KiB", 2, "none"), ("deep", "800KiB", 2, "auto")],
+    [
+        ("mlp-2x40", "30KiB", 4, "none"),
+        ("mlp-2x40", "45KiB", 2, "none"),
+        pytest.param("deep", "800KiB", 2, "auto", marks=pytest.mark.nightly),
+    ],
 )
 def test_the_least_that_hold_a_model_are_the_least_for_which_it_is_planned(
     name: str, memory: str, workers: int, again: str, tmp_path: Path

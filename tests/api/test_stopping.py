@@ -75,7 +75,7 @@ def test_wherever_a_search_is_stopped_there_is_a_plan_that_runs(count: int) -> N
 
 
 @pytest.mark.parametrize("count", draws(3, 12))
-@pytest.mark.parametrize("name", [pytest.param("bert_step.onnx", marks=pytest.mark.slow), "lenet-5"])
+@pytest.mark.parametrize("name", [pytest.param("bert_step.onnx", marks=pytest.mark.nightly), "lenet-5"])
 def test_a_search_that_is_stopped_at_random_moments_has_a_plan_that_runs_verified(name: str, count: int) -> None:
     model = MODELS / name
     if not model.exists():

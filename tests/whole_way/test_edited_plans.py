@@ -37,7 +37,7 @@ def test_some_edits(tmp_path: Path) -> None:
     assert sum(judged(tmp_path, 4, 25, in_process=True).values()) == 25
 
 
-@pytest.mark.parametrize("count", draws(50, 200))
+@pytest.mark.parametrize("count", draws(20, 200))
 def test_many_edits(tmp_path: Path, count: int) -> None:
     """As users run plans: the workers in a child process."""
     assert sum(judged(tmp_path, 0, count, in_process=False).values()) == count

@@ -23,7 +23,7 @@ STEPS = 5
 
 @pytest.mark.parametrize(
     ("name", "workers"),
-    by_night(five_models.WRITERS, five_models.WORKERS, one_of=3, night=[("resnet50", 4), ("lstm", 8)]),
+    by_night(five_models.WRITERS, five_models.WORKERS, one_of=3, night=[("resnet50", 1), ("resnet50", 4), ("lstm", 8)]),
 )
 def test_steps_judged_alone_and_repeated(name: str, workers: int, tmp_path: Path) -> None:
     found = fifty_steps.trial(five_models.planned(name, workers, tmp_path), STEPS)

@@ -93,7 +93,7 @@ def test_what_is_stated_of_a_small_model_is_what_its_plans_cost() -> None:
     assert _checked("mlp-2x24", 6) == 6
 
 
-@pytest.mark.parametrize("model", chosen(MODELS, [], night=["gpt-2x64"]))
+@pytest.mark.parametrize("model", chosen(MODELS, [], night=["gpt-2x64", "lenet-5"]))
 def test_what_is_stated_is_what_the_plan_costs(model: str) -> None:
     assert _checked(model, PAIRS) == PAIRS
 
