@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
@@ -37,14 +36,10 @@ def restated(older: ModelProto, opset: int, converted: ModelProto) -> None:
     _restate(older.graph, opset, converted.graph, {})
 
 
-_TODAY: Final = {"Hardmax": "Hardmax", "Upsample": "Resize", "Resize": "Resize", "RoiAlign": "RoiAlign"}
-"""Operators that may mean something else, and what they are today."""
-
-
 def _restate(older: GraphProto, opset: int, converted: GraphProto, around: Mapping[str, np.ndarray]) -> None:
     scales = {**around, **_constants(older)}
     were, are = (tuple(filter(_matters, graph.node)) for graph in (older, converted))
-    if [_TODAY.get(node.op_type, node.op_type) for node in were] != [node.op_type for node in are]:
+    if [node.op_type.replace("Upsample", "Resize") for node in were] != [node.op_type for node in are]:
         kinds = ", ".join(sorted({node.op_type for node in were}))
         raise UnsupportedError(
             f"ONNX's converter makes other ops of {kinds}", hint="export the model again at opset 21"
@@ -70,7 +65,9 @@ def _restate(older: GraphProto, opset: int, converted: GraphProto, around: Mappi
 
 
 def _matters(node: NodeProto) -> bool:
-    return node.domain in ("", "ai.onnx") and (node.op_type in _TODAY or bool(graphs_of(node)))
+    return node.domain in ("", "ai.onnx") and (
+        node.op_type in ("Hardmax", "Upsample", "Resize", "RoiAlign") or bool(graphs_of(node))
+    )
 
 
 def _hardmax(node: NodeProto, axis: int, taken: set[str]) -> list[NodeProto]:
