@@ -1,4 +1,5 @@
-"""Ops written otherwise for what is known of what they read: CastLike, Compress by known flags, Mod, Split, Resize.
+"""Ops written otherwise for what is known of what they read: CastLike, Compress by known flags, Mod, Split, Resize,
+InstanceNormalization of groups of channels.
 
 Each function gives the constants that the new form reads, by name, and the ops that stand for the old one: the last of
 them has its name and makes its outputs.
@@ -63,6 +64,32 @@ def mod_for(op: Op, tensors: Mapping[str, Tensor]) -> KnownForm:
         # The runtime's Where makes a zero of minus zero, and its constants of both are one.
         Op(size, "Abs", (kept,), (size,)),
         Op(op.name, "Mul", (size, sign), op.outputs),
+    )
+
+
+def instances_for(op: Op, source: Tensor, tensors: Mapping[str, Tensor]) -> KnownForm | None:
+    """A normalisation of groups as PyTorch writes it below opset 21, with the dims of what it normalises kept apart.
+
+    Example: a Reshape of [2, 64, 8, 8] to [2, 32, 128] is normalised as [2, 32, 2, 8, 8]. Of the merged dim, a piece is
+    no piece of channels or rows.
+
+    Args:
+        op: an InstanceNormalization.
+        source: which a Reshape brings to the op's input.
+        tensors: of the graph.
+    """
+    merged = tensors[op.inputs[0]].shape
+    if len(merged) != 3 or len(source.shape) < 3 or source.shape[0] != merged[0] or source.shape[1] % merged[1]:
+        return None
+    together = source.shape[1] // merged[1]
+    apart = (*merged[:2], *((together,) if together > 1 else ()), *source.shape[2:])
+    if apart == merged:
+        return None
+    fine, normal, shape, back = map(namer(op.name, tensors), ("apart", "normal", "apart.shape", "merged.shape"))
+    return {shape: np.array(apart, np.int64), back: np.array(merged, np.int64)}, (
+        Op(fine, "Reshape", (source.name, shape), (fine,)),
+        Op(normal, op.op_type, (fine, *op.inputs[1:]), (normal,), op.attributes),
+        Op(op.name, "Reshape", (normal, back), op.outputs),
     )
 
 

@@ -15,10 +15,19 @@ from planner.errors import ModelError, UnsupportedError
 from planner.graph.decompositions.reading import microsoft_form
 from planner.graph.folding.branches import taken_branch
 from planner.graph.folding.known import KnownGraph
-from planner.graph.folding.known_forms import KnownForm, cast_for, gather_for, mod_for, sizes_for, split_for
+from planner.graph.folding.known_forms import (
+    KnownForm,
+    cast_for,
+    gather_for,
+    instances_for,
+    mod_for,
+    sizes_for,
+    split_for,
+)
 from planner.graph.folding.sequences import sequence_form
 from planner.graph.model import Op, Tensor
 from planner.graph.protos import array_of, op_to_node, tensor_shape
+from planner.graph.traits import RESHAPES
 
 Nodes: TypeAlias = Sequence[tuple[str, NodeProto]]
 """Unique op name and node, in execution order. What they read that no op makes is known already."""
@@ -76,7 +85,8 @@ def sequence_nodes(op: Op, known: KnownGraph) -> Nodes:
 
 
 def nodes_by_operands(op: Op, known: KnownGraph) -> Nodes | None:
-    """A CastLike, a Compress by known flags, a Resize by known scales, a Mod of floats in other ops; None for others.
+    """A CastLike, a Compress by known flags, a Resize by known scales, a Mod of floats, a normalisation of groups that
+    a Reshape has merged, in other ops; None for others.
 
     Args:
         op: of the default domain.
@@ -94,6 +104,10 @@ def nodes_by_operands(op: Op, known: KnownGraph) -> Nodes | None:
     elif op.op_type == "Resize" and op.has_input(0) and op.has_input(2):
         scales = known.values.get(op.inputs[2])
         form = None if scales is None else sizes_for(op, scales, known.tensors)
+    elif op.op_type == "InstanceNormalization":
+        maker = next((other for other in reversed(known.ops) if op.inputs[0] in other.outputs), None)
+        if maker is not None and not maker.domain and maker.op_type in RESHAPES and maker.inputs[0] in known.tensors:
+            form = instances_for(op, known.tensors[maker.inputs[0]], known.tensors)
     return None if form is None else _with_constants(form, known)
 
 
