@@ -24,6 +24,7 @@ from planner.graph.folding.known_forms import (
     sizes_for,
     split_for,
 )
+from planner.graph.folding.places import grid_for, places_for
 from planner.graph.folding.sequences import sequence_form
 from planner.graph.model import Op, Tensor
 from planner.graph.protos import array_of, op_to_node, tensor_shape
@@ -86,7 +87,7 @@ def sequence_nodes(op: Op, known: KnownGraph) -> Nodes:
 
 def nodes_by_operands(op: Op, known: KnownGraph) -> Nodes | None:
     """A CastLike, a Compress by known flags, a Resize by known scales, a Mod of floats, a normalisation of groups that
-    a Reshape has merged, in other ops; None for others.
+    a Reshape has merged, a Gather of constant places, in other ops; None for others.
 
     Args:
         op: of the default domain.
@@ -108,6 +109,10 @@ def nodes_by_operands(op: Op, known: KnownGraph) -> Nodes | None:
         maker = next((other for other in reversed(known.ops) if op.inputs[0] in other.outputs), None)
         if maker is not None and not maker.domain and maker.op_type in RESHAPES and maker.inputs[0] in known.tensors:
             form = instances_for(op, known.tensors[maker.inputs[0]], known.tensors)
+    elif op.op_type in ("Gather", "GatherND") and op.inputs[0] not in known.initializers:
+        indices = None if known.value_of(op.inputs[0]) is not None else known.value_of(op.inputs[1])
+        if indices is not None:
+            form = (places_for if op.op_type == "Gather" else grid_for)(op, indices, known.tensors)
     return None if form is None else _with_constants(form, known)
 
 

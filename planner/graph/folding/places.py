@@ -1,0 +1,177 @@
+"""Gather and GatherND of constant places as Slices, where the places are few affine pieces.
+
+So exporters write nearest upsampling (``i // 2``), windows (``2 i + j``: PyTorch's ``unfold``), shifts, swaps, every
+second row. Of a lookup the whole dim is brought; of a Slice, a worker needs what its part reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from planner.graph.folding.known_forms import KnownForm
+from planner.graph.model import Op, Tensor
+from planner.graph.wellformed import namer
+
+_MOST_PIECES: Final = 8
+_MOST_WINDOW: Final = 16
+"""Places of a window, each of which is a Slice of its own."""
+
+
+class Piece(NamedTuple):
+    """Places ``start + step * i`` for i below ``count``, each of them ``repeats`` times."""
+
+    start: int
+    step: int
+    count: int
+    repeats: int = 1
+
+
+def pieces_of(places: np.ndarray) -> tuple[Piece, ...] | None:
+    """The pieces of a list of places, in order; None if they are more than are worth it."""
+    changes = np.flatnonzero(np.diff(places))
+    repeats = int(changes[0]) + 1 if changes.size else places.size
+    if repeats > 1 and places.size % repeats == 0 and (places.reshape(-1, repeats) == places[::repeats, None]).all():
+        inner = pieces_of(places[::repeats])
+        if inner is not None and len(inner) == 1:
+            return (inner[0]._replace(repeats=repeats),)
+    found: list[Piece] = []
+    first = 0
+    while first < places.size:
+        if len(found) == _MOST_PIECES:
+            return None
+        steps = np.diff(places[first:])
+        step = int(steps[0]) if steps.size else 0
+        length = 1 if not step else 1 + int(np.append(np.flatnonzero(steps != step), steps.size)[0])
+        if length == 2 < places.size - first and abs(step) > 1:
+            length = 1  # the two belong to different runs
+        found.append(Piece(int(places[first]), step if length > 1 else 1, length))
+        first += length
+    return tuple(found)
+
+
+def places_for(op: Op, indices: np.ndarray, tensors: Mapping[str, Tensor]) -> KnownForm | None:
+    """A Gather of known places in Slices; None where it is a lookup.
+
+    Args:
+        op: a Gather.
+        indices: what it looks up.
+        tensors: of the graph.
+    """
+    shape = tensors[op.inputs[0]].shape
+    axis = op.attribute("axis", 0)
+    assert isinstance(axis, int), "the schema was checked"
+    if not -len(shape) <= axis < len(shape) or indices.size < 2:
+        return None
+    axis %= len(shape)
+    places = np.where(indices < 0, indices + shape[axis], indices)
+    if places.min() < 0 or places.max() >= shape[axis]:
+        return None
+    form = _Form(op, axis, shape, tensors)
+    flat = pieces_of(places.ravel())
+    windows = _windows(places) if places.ndim == 2 and (flat is None or len(flat) > 1) else None
+    if windows is not None:
+        form.windows(*windows)
+    elif flat is None:
+        return None
+    else:
+        form.row(flat)
+        if places.ndim != 1:
+            form.add("Reshape", form.last, (*shape[:axis], *places.shape, *shape[axis + 1 :]))
+    return form.finished()
+
+
+def grid_for(op: Op, indices: np.ndarray, tensors: Mapping[str, Tensor]) -> KnownForm | None:
+    """A GatherND whose places along each dim depend on one dim of the result, as a Gather along each; else None."""
+    *dims, depth = indices.shape
+    if op.attribute("batch_dims", 0) or depth != len(dims) or not 0 < depth <= len(tensors[op.inputs[0]].shape):
+        return None
+    lists = []
+    for dim in range(depth):
+        places = np.moveaxis(indices[..., dim], dim, 0)
+        line = places.reshape(len(places), -1)
+        if line.size == 0 or (line != line[:, :1]).any():
+            return None
+        lists.append(line[:, 0])
+    parts = namer(op.name, tensors)
+    names = [parts(f"rows{dim}") for dim in range(depth)]
+    results = [*(parts(f"by{dim}") for dim in range(depth - 1)), op.outputs[0]]
+    ops, source = [], op.inputs[0]
+    for dim, (name, result) in enumerate(zip(names, results, strict=True)):
+        label = op.name if result == op.outputs[0] else result
+        ops.append(Op(label, "Gather", (source, name), (result,), (("axis", dim),)))
+        source = result
+    return dict(zip(names, lists, strict=True)), tuple(ops)
+
+
+def _windows(places: np.ndarray) -> tuple[int, tuple[Piece, ...]] | None:
+    """Of rows that differ by a constant each: the dim that counts a window's places, and the piece of each place."""
+    if (places != places[:, :1] + places[:1] - places[0, 0]).any():
+        return None
+    dim = 1 if places.shape[1] <= places.shape[0] else 0
+    lines = [pieces_of(line) for line in (places.T if dim else places)]
+    if len(lines) > _MOST_WINDOW or any(line is None or len(line) != 1 for line in lines):
+        return None
+    return dim, tuple(line[0] for line in lines if line)
+
+
+class _Form:
+    """Ops in the place of a Gather, with the constants that they read."""
+
+    def __init__(self, op: Op, axis: int, shape: tuple[int, ...], tensors: Mapping[str, Tensor]) -> None:
+        self.op, self.axis, self.shape = op, axis, shape
+        self.last = op.inputs[0]
+        self._name, self._count = namer(op.name, tensors), 0
+        self._ops: list[Op] = []
+        self._constants: dict[str, np.ndarray] = {}
+
+    def add(self, op_type: str, source: str, *operands: tuple[int, ...]) -> str:
+        """An op of a tensor and of constants."""
+        names = [self._new() for _ in operands]
+        self._constants.update((name, np.array(value, np.int64)) for name, value in zip(names, operands, strict=True))
+        self.last = self._new()
+        self._ops.append(Op(self.last, op_type, (source, *names), (self.last,)))
+        return self.last
+
+    def row(self, pieces: tuple[Piece, ...]) -> str:
+        """All pieces behind each other along the axis."""
+        return self._joined([self._piece(piece) for piece in pieces], self.axis)
+
+    def windows(self, dim: int, pieces: tuple[Piece, ...]) -> None:
+        """Pieces side by side in a dim of their own: behind the axis, or before it."""
+        place = (self.axis + dim,)
+        self._joined([self.add("Unsqueeze", self._piece(piece), place) for piece in pieces], *place)
+
+    def finished(self) -> KnownForm:
+        """The last op is the Gather's."""
+        if not self._ops:
+            self.add("Identity", self.last)
+        *before, last = self._ops
+        return self._constants, (*before, replace(last, name=self.op.name, outputs=self.op.outputs))
+
+    def _new(self) -> str:
+        self._count += 1
+        return self._name(f"places{self._count}")
+
+    def _piece(self, piece: Piece) -> str:
+        start, step, count, repeats = piece
+        made, axis = self.op.inputs[0], (self.axis,)
+        if piece[:3] != (0, 1, self.shape[self.axis]):
+            end = start + step * (count - 1) + (1 if step > 0 else -1)
+            end = end if end >= 0 else -self.shape[self.axis] - 1
+            made = self.add("Slice", made, (start,), (end,), axis, (step,))
+        if repeats > 1:
+            before, after = self.shape[: self.axis], self.shape[self.axis + 1 :]
+            made = self.add("Unsqueeze", made, (self.axis + 1,))
+            made = self.add("Expand", made, (*before, count, repeats, *after))
+            made = self.add("Reshape", made, (*before, count * repeats, *after))
+        return made
+
+    def _joined(self, names: list[str], axis: int) -> str:
+        if len(names) > 1:
+            self.last = self._new()
+            self._ops.append(Op(self.last, "Concat", tuple(names), (self.last,), (("axis", axis),)))
+        return self.last
