@@ -7,8 +7,8 @@ second row. Of a lookup the whole dim is brought; of a Slice, a worker needs wha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -21,12 +21,13 @@ _MOST_WINDOW: Final = 16
 """Places of a window, each of which is a Slice of its own."""
 
 
-class Piece(NamedTuple):
-    """Places ``start + step * i`` for i below ``count``, each of them ``repeats`` times."""
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Places ``start + step * i`` for i below ``length``, each of them ``repeats`` times."""
 
     start: int
     step: int
-    count: int
+    length: int
     repeats: int = 1
 
 
@@ -37,7 +38,7 @@ def pieces_of(places: np.ndarray) -> tuple[Piece, ...] | None:
     if repeats > 1 and places.size % repeats == 0 and (places.reshape(-1, repeats) == places[::repeats, None]).all():
         inner = pieces_of(places[::repeats])
         if inner is not None and len(inner) == 1:
-            return (inner[0]._replace(repeats=repeats),)
+            return (replace(inner[0], repeats=repeats),)
     found: list[Piece] = []
     first = 0
     while first < places.size:
@@ -157,17 +158,17 @@ class _Form:
         return self._name(f"places{self._count}")
 
     def _piece(self, piece: Piece) -> str:
-        start, step, count, repeats = piece
+        start, step, length, repeats = piece.start, piece.step, piece.length, piece.repeats
         made, axis = self.op.inputs[0], (self.axis,)
-        if piece[:3] != (0, 1, self.shape[self.axis]):
-            end = start + step * (count - 1) + (1 if step > 0 else -1)
+        if (start, step, length) != (0, 1, self.shape[self.axis]):
+            end = start + step * (length - 1) + (1 if step > 0 else -1)
             end = end if end >= 0 else -self.shape[self.axis] - 1
             made = self.add("Slice", made, (start,), (end,), axis, (step,))
         if repeats > 1:
             before, after = self.shape[: self.axis], self.shape[self.axis + 1 :]
             made = self.add("Unsqueeze", made, (self.axis + 1,))
-            made = self.add("Expand", made, (*before, count, repeats, *after))
-            made = self.add("Reshape", made, (*before, count * repeats, *after))
+            made = self.add("Expand", made, (*before, length, repeats, *after))
+            made = self.add("Reshape", made, (*before, length * repeats, *after))
         return made
 
     def _joined(self, names: list[str], axis: int) -> str:
