@@ -109,8 +109,8 @@ def test_normalisations_in_a_model_older_than_onnxs_own(workers: int, tmp_path: 
         g (float[2, 5, 12] x, float[12] scale, float[12] shift, float[12, 12] w) => (float[2, 5, 12] y) {
             n = LayerNormalization <axis = -1, epsilon = 0.001> (x, scale, shift)
             p = com.microsoft.FusedMatMul <transB = 1, alpha = 0.5> (n, w)
-            m = SimplifiedLayerNormalization <axis = -1> (p, scale)
-            y = com.microsoft.SkipLayerNormalization (m, x, scale, shift, shift)
+            m, d = SimplifiedLayerNormalization <axis = -1> (p, scale)
+            y, mean, deviation, sum = com.microsoft.SkipLayerNormalization (m, x, scale, shift, shift)
         }
     """)
     given = {"x": draw(size=(2, 5, 12)), **{name: draw(size=shape) for name, shape in shapes.items()}}

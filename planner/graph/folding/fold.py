@@ -21,7 +21,7 @@ Identity, a Cast to the dtype that is there already, and CastLike (which becomes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -344,6 +344,8 @@ class _Folder:
         live: list[Op] = []
         for op in reversed(ops):
             if any(name in wanted for name in op.outputs if name):
+                if op.op_type.endswith("LayerNormalization"):  # mean and deviation are made for a gradient's sake
+                    op = replace(op, outputs=_read(op.outputs, wanted))
                 wanted.update(name for name in op.inputs if name)
                 live.append(op)
         live.reverse()
@@ -370,3 +372,11 @@ class _Folder:
         renamed = [replace(op, inputs=tuple(source if name == output else name for name in op.inputs)) for op in ops]
         name = fresh_name(f"Identity.{output}", {op.name for op in ops})
         return [*renamed, Op(name, "Identity", (source,), (output,))]
+
+
+def _read(outputs: tuple[str, ...], wanted: Collection[str]) -> tuple[str, ...]:
+    """The first output, and those further ones that somebody reads; the others have no name, or no place at the end."""
+    named = [name if name in wanted or not slot else "" for slot, name in enumerate(outputs)]
+    while len(named) > 1 and not named[-1]:
+        named.pop()
+    return tuple(named)
