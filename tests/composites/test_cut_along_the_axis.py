@@ -115,6 +115,15 @@ def test_running_sums_move_totals_of_blocks(workers: int, ends: tuple[int, int])
     assert_stock(graph, ran, x)
 
 
+def test_running_sums_of_planes_move_totals_of_blocks() -> None:
+    """Of many more rows than there are positions, too."""
+    x = small(120, 36).reshape(3, 40, 36).swapaxes(1, 2).copy()
+    graph = one_op("CumSum", x, {"y": (x.shape, DType.FLOAT32)}, {"axis": np.array(1)})
+    ran = planned_and_run(graph, 4, x, dict.fromkeys("xy", "S(1)"))
+    assert ran.decided.moved_bytes == 2 * (4 - 1) * 120 * 4
+    assert_stock(graph, ran, x)
+
+
 def test_running_sums_of_what_does_not_divide_move_what_lies_elsewhere() -> None:
     """Tiles of 13, 13, 12 and 12, blocks of 13 but for the last: beside the totals, an element of each row and back."""
     x = small(12, 50)

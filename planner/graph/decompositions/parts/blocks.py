@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
@@ -14,12 +13,8 @@ _FEW_POSITIONS = 32
 
 
 def are_worth_blocks(emitter: Emitter, x: str, dim: int) -> bool:
-    """Whether there are several workers, and a tensor's dim is long enough: longer than there are rows along it.
-
-    Of many rows, as many as the dim is long, each worker takes some: a search for blocks would find nothing better.
-    """
-    shape, count = emitter.shape(x), emitter.workers
-    return count > 1 and shape[dim] > max(_FEW_POSITIONS, count) and prod(shape) < shape[dim] ** 2
+    """Whether there are several workers, and a tensor's dim is long enough for them."""
+    return emitter.workers > 1 and emitter.shape(x)[dim] > max(_FEW_POSITIONS, emitter.workers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,9 @@ def top_k(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     if stated is None or emitter.opset < 11 or dtype not in _RANKED or not are_worth_blocks(emitter, x, dim):
         return None
     count = int(stated.reshape(()).item())
+    # Of as many rows as the dim is long, each worker takes some.
+    if emitter.tensor(x).elements >= shape[dim] ** 2:
+        return None
     if count * emitter.workers >= shape[dim] or (count > 1 and not op.attribute("sorted", 1)):
         return None
     blocks = in_blocks(emitter, x, dim, _last(dtype, is_largest=bool(op.attribute("largest", 1))))
