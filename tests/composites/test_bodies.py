@@ -180,9 +180,18 @@ def case(name: str) -> tuple[Graph, Arrays]:
             one_op("RMSNormalization", {"x": x, "s": normal(5, seed=1)}, {"y": x.shape}, opset=23),
             {"x": x, "s": normal(5, seed=1)},
         ),
+        "TensorScatter": lambda: written("linear", 2, axis=2),
+        "TensorScatter in a circle": lambda: written("circular", 6),
+        "TensorScatter at the start": lambda: written("linear", None),
     }
     graph, values = cases[name]()
     return graph, values
+
+
+def written(mode: str, start: int | None, **attributes: Attribute) -> tuple[Graph, Arrays]:
+    inputs: dict[str, np.ndarray] = {"cache": normal(2, 3, 7, 4), "rows": normal(2, 3, 3, 4, seed=1)}
+    inputs |= {} if start is None else {"starts": np.array([start, 1])}
+    return one_op("TensorScatter", inputs, {"y": (2, 3, 7, 4)}, opset=24, mode=mode, **attributes), inputs
 
 
 def batch_normalization() -> tuple[Graph, Arrays]:
@@ -221,6 +230,9 @@ CASES = (
     "com.microsoft.SkipLayerNormalization",
     "com.microsoft.SkipSimplifiedLayerNormalization",
     "BatchNormalization",
+    "TensorScatter",
+    "TensorScatter in a circle",
+    "TensorScatter at the start",
 )
 
 
