@@ -193,12 +193,6 @@ class Writer(ABC):
         stated = self.ints(shape, self.part_of(hint, "shape"))
         return self.one("Reshape", [x, stated], tuple(shape), self.dtype(x), hint=hint)
 
-    def reshaped_from(self, x: str) -> str | None:
-        """What ``x`` is a Reshape of; None where it is none."""
-        made_by = self.made_by(x)
-        is_reshape = made_by is not None and (made_by.domain, made_by.op_type) == ("", "Reshape")
-        return made_by.inputs[0] if made_by is not None and is_reshape else None
-
     def transpose(self, x: str, perm: Sequence[int], hint: str = "") -> str:
         """``x`` with its dims in another order; a Transpose of a Transpose becomes one, or none."""
         made_by = self.made_by(x)

@@ -31,19 +31,11 @@ def normalised(emit: Builder, x: str, over: Sequence[int], epsilon: float) -> st
 
 @stands_for("InstanceNormalization", purpose=Purpose.GRADIENT)
 def instance_normalization(emit: Builder, op: Op) -> tuple[str, ...]:
-    """Y = scale (x - mean) / √(var + epsilon) + bias, mean and var of each sample's channel (Ulyanov 2016).
-
-    Tools write a normalisation of groups as this one of [N, groups, everything else]: that is taken apart again.
-    """
+    """Y = scale (x - mean) / √(var + epsilon) + bias, mean and var of each sample's channel (Ulyanov 2016)."""
     x, scale, bias = op.inputs
-    shape, rank = emit.shape(x), emit.rank(x)
-    image = emit.reshaped_from(x)
-    apart = None if image is None or rank != 3 else _by_group(emit.shape(image), shape[:2])
-    if image is not None and apart is not None:
-        x = emit.reshape(image, apart)
     normal = normalised(emit, x, range(2, emit.rank(x)), number(op, "epsilon", 1e-5))
     scale, bias = (emit.unsqueeze(name, range(1, emit.rank(x) - 1)) for name in (scale, bias))
-    return (emit.reshape(emit.add(emit.mul(normal, scale), bias), shape),)
+    return (emit.add(emit.mul(normal, scale), bias),)
 
 
 @stands_for("GroupNormalization", purpose=Purpose.GRADIENT)
