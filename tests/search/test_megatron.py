@@ -1,14 +1,20 @@
 """Megatron-LM's tensor parallelism."""
 
+from pathlib import Path
+
 import pytest
 
 from planner import opdefs, zoo
 from planner.algebra.tiling import Replicate, Shard
 from planner.errors import UnsupportedError
 from planner.graph.model import Graph
+from planner.graph.reading.from_onnx import read_model
+from planner.graph.rewriting.canonical import canonical
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
+
+FOLDER = Path(__file__).parent.parent / "models" / "world"
 
 
 def planned(graph: Graph, workers: int, strategy: str = "megatron") -> Decided:
@@ -60,3 +66,11 @@ def test_state_is_cut_across_groups() -> None:
 def test_networks_without_attention_are_refused(model: str) -> None:
     with pytest.raises(UnsupportedError, match="no attention whose heads"):
         planned(zoo.build(model, batch=8), 2)
+
+
+def test_a_forward_model_has_its_two_all_reduces_for_a_block() -> None:
+    """Of a Llama's two blocks over 4 samples of 12 tokens and a width of 16; the vocabulary's result is cut, too."""
+    graph = read_model(FOLDER / "hf-llama.onnx", operators=opdefs.standard())
+    plan = planned(canonical(graph).graph, 2)
+    all_reduce = 2 * (4 * 12 * 16 * 4)
+    assert 4 * all_reduce <= plan.moved_bytes <= 5 * all_reduce

@@ -84,7 +84,7 @@ def _weights(problem: Problem) -> Iterator[tuple[Place, Place]]:
 def _is_weight(graph: Graph, name: str) -> bool:
     while name in graph.producer and graph.producer[name].op_type in _SAME_VALUES:
         name = graph.producer[name].inputs[0]
-    return graph.roles[name] is Role.STATE
+    return graph.roles[name] in (Role.STATE, Role.CONSTANT)
 
 
 def _heads(problem: Problem) -> Iterator[Place]:
