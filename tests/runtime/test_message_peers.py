@@ -29,7 +29,9 @@ def test_late_and_overtaking_arrays_give_the_same_bits(plan_of: Planner, workers
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "workers"), [("lenet-5", 4), ("lenet-5", 8), ("rnn-1-1k", 3)])
+@pytest.mark.parametrize(
+    ("name", "workers"), [("lenet-5", 4), pytest.param("lenet-5", 8, marks=pytest.mark.nightly), ("rnn-1-1k", 3)]
+)
 def test_late_and_overtaking_arrays_of_larger_models_give_the_same_bits(
     plan_of: Planner, name: str, workers: int
 ) -> None:

@@ -65,7 +65,8 @@ def test_two_ranks_give_the_bits_and_the_bytes(plan: Planner, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "workers"), by_night(["mlp-5x300", "lenet-5", "rnn-1-1k", "bert_step"], [2, 4, 8], one_of=3)
+    ("name", "workers"),
+    by_night(["mlp-5x300", "lenet-5", "rnn-1-1k", "bert_step"], [2, 4, 8], one_of=3, night=[("lenet-5", 8)]),
 )
 def test_ranks_give_the_bits_and_the_bytes(plan: Planner, tmp_path: Path, name: str, workers: int) -> None:
     same_as_local(plan(name, workers), workers, tmp_path)

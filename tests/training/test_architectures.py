@@ -13,11 +13,8 @@ from planner.training.batch.change import with_batch
 
 FAST = [("light_squeezenet", None)]
 BY_NIGHT = [
-    ("light_vgg19", None),
-    ("light_vgg19", 8),
-    ("light_inception_v2", 8),
-    ("light_densenet121", 8),
-    ("light_resnet50", 8),
+    *(("light_vgg19", None), ("light_vgg19", 8), ("light_inception_v1", 8), ("light_inception_v2", 8)),
+    *(("light_zfnet512", 8), ("light_densenet121", 8), ("light_resnet50", 8)),
 ]
 """Each takes up to two minutes of the processor; CI runs the others."""
 
