@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from planner.graph.attributes import integer
 from planner.graph.builder import Builder
-from planner.graph.model import Attribute
+from planner.graph.model import Attribute, Shape
 from planner.opdefs.windows import Scattering
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 from planner.training.rules.windows import Windows, transposed_windows, windows_of
@@ -60,42 +60,46 @@ def data_gradient(emit: Builder, dy: str, w: str, shape: tuple[int, ...], window
 def _weight_gradient(emit: Builder, x: str, dy: str, shape: tuple[int, ...], windows: Windows, group: int) -> str:
     """The gradient of the kernels, of this shape [M, C/group, kernel].
 
-    Of x only what windows of one element read is taken along: rows that strides leave out would be multiplied as well,
-    and their products cut off.
+    Of x only what windows of one element read is taken along, and nothing behind the last window: there would be more
+    products than kernels have elements.
     """
     picked = windows.picked
     x = emit.every(x, {dim + 2: windows.strides[dim] for dim in picked})
     windows = windows.without_strides(picked)
+    x = _read(emit, x, windows, windows.dilations)
     samples, channels, *sizes = emit.shape(x)
     spatial = list(range(2, emit.rank(x)))
     swapped = [1, 0, *spatial]
+    kernels, positions = emit.transpose(dy, swapped), emit.shape(dy)[2:]
+    one: tuple[int, ...] = ()
     if group == 1:
         turned = emit.transpose(x, swapped)
     else:
-        # Channel c of group g becomes sample c; the group's samples become the channels that its kernels read.
+        # Channel c of group g becomes sample c, and the samples a spatial dim with one window: as channels of a group
+        # they would be cut with the groups alone.
+        one = (1,)
         split = emit.reshape(x, (samples, group, channels // group, *sizes))
         turned = emit.transpose(split, [2, 1, 0, *(dim + 1 for dim in spatial)])
-        turned = emit.reshape(turned, (channels // group, group * samples, *sizes))
-    kernels = emit.transpose(dy, swapped)
-    positions = emit.shape(dy)[2:]
-    made = tuple(
-        (size + before + max(0, after) - (position - 1) * stride - 1) // dilation + 1
-        for size, before, after, position, stride, dilation in zip(
-            sizes, windows.before, windows.after, positions, windows.strides, windows.dilations, strict=True
-        )
-    )
-    stated: dict[str, Attribute] = {"kernel_shape": positions}
+        kernels = emit.reshape(kernels, (shape[0], 1, samples, *positions))
+    stated: dict[str, Attribute] = {"kernel_shape": emit.shape(kernels)[2:]}
     if any(step != 1 for step in windows.dilations):
-        stated["strides"] = windows.dilations
+        stated["strides"] = (*one, *windows.dilations)
     if any(step != 1 for step in windows.strides):
-        stated["dilations"] = windows.strides
+        stated["dilations"] = (*one, *windows.strides)
     if any(windows.pads):
-        stated["pads"] = windows.pads
+        none = (0,) * len(one)
+        stated["pads"] = (*none, *windows.before, *none, *windows.pads[len(sizes) :])
     if group != 1:
         stated["group"] = group
-    full = emit.one("Conv", [turned, kernels], (shape[1], shape[0], *made), emit.dtype(x), attributes=stated)
-    cut = emit.slice(full, (0,) * len(shape), (shape[1], shape[0], *shape[2:]))
-    return emit.transpose(cut, swapped)
+    made = (shape[1], shape[0], *one, *shape[2:])
+    full = emit.one("Conv", [turned, kernels], made, emit.dtype(x), attributes=stated)
+    return emit.transpose(emit.reshape(full, (shape[1], shape[0], *shape[2:])), swapped)
+
+
+def _read(emit: Builder, x: str, windows: Windows, steps: Shape) -> str:
+    """Without what lies behind the last window, where a Conv with these strides would find windows."""
+    ends = (-width if width >= step else 0 for width, step in zip(windows.unreached, steps, strict=True))
+    return emit.pad(x, (0,) * emit.rank(x), (0, 0, *ends))
 
 
 @gradient("ConvTranspose")
@@ -118,7 +122,7 @@ def conv_transpose(context: Backward) -> Contributions:
             stated["dilations"] = windows.dilations
         if group != 1:
             stated["group"] = group
-        read = emit.pad(dy, (0,) * emit.rank(dy), (0, 0, *(-width for width in windows.unreached)))
+        read = _read(emit, dy, windows, windows.strides)
         dx = emit.one("Conv", [read, w], emit.shape(x), emit.dtype(dy), attributes=stated)
     if context.wanted[1]:
         dw = _weight_gradient(emit, dy, x, emit.shape(w), windows, group)
