@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from planner.graph.model import Attribute
-from planner.opdefs.parts import constant_result, int64, output_shape
+from planner.opdefs.parts import constant_result, input_region, int64, output_shape
 from planner.opdefs.windows import local_geometry, windows
 from planner.tdl.builder import Ix, NodeView, Sum, TensorArg, Val, op
 from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part, same_op
@@ -64,7 +65,36 @@ def conv_local(node: NodeView, part: Part) -> LocalOp:
     changed: dict[str, Attribute] = dict(local_geometry(node, part, kernel))
     if group != 1:
         changed["group"] = local_groups(part, group, "co", weights[0] // group, weights[1])
-    return same_op(node, part, attributes=changed, drop=() if part.is_first else (2,))
+    local = same_op(node, part, attributes=changed, drop=() if part.is_first else (2,))
+    return _as_channels(local, part) if node.op.op_type == "Conv" and group != 1 else local
+
+
+def _as_channels(local: LocalOp, part: Part) -> LocalOp:
+    """The same with the first spatial dim as channels, where one window reads all of it.
+
+    So are the samples in the gradient of a grouped filter. Kernels for more dims are slower, or are none.
+    """
+    x, w, y = input_region(part, 0).shape, input_region(part, 1).shape, part.outputs[0]
+    assert y is not None, "the output is made"
+    node, rank = local.nodes[0], len(x) - 2
+    pads = node.attributes["pads"]
+    assert isinstance(pads, tuple), "local_geometry states them"
+    if rank == 1 or x[2] != w[2] or y.shape[2] != 1 or pads[0] or pads[rank]:
+        return local
+    changed: dict[str, Attribute] = {
+        name: value[1:] if isinstance(value, tuple) else value for name, value in node.attributes.items()
+    }
+    changed["pads"] = (*pads[1:rank], *pads[rank + 1 :])
+    shapes = {"xs": (x[0], x[1] * x[2], *x[3:]), "ws": (w[0], w[1] * w[2], *w[3:]), "ys": y.shape}
+    return LocalOp(
+        (
+            LocalNode("Reshape", (node.inputs[0], "xs"), ("x",)),
+            LocalNode("Reshape", (node.inputs[1], "ws"), ("w",)),
+            replace(node, inputs=("x", "w", *node.inputs[2:]), outputs=("y",), attributes=changed),
+            LocalNode("Reshape", ("y", "ys"), node.outputs),
+        ),
+        {**local.constants, **{name: int64(shape) for name, shape in shapes.items()}},
+    )
 
 
 @op("Conv", local=conv_local, always_local=is_one_group)

@@ -22,7 +22,7 @@ def conv(context: Backward) -> Contributions:
     - dX[n,c,o*s + i*d - p] = Σ dY[n,m,o] W[m,c,i]: ConvTranspose of dY with the same kernels; elements at the end of
       X that no window reads get their zeros by output_padding. Its pads are equal, for want of other CUDA kernels.
     - dW[m,c,i] = Σ X[n,c,o*s + i*d - p] dY[n,m,o]: Conv of X over channels as samples with dY as kernels, stride and
-      dilation exchanged; its output is transposed, and cut where strides leave elements over.
+      dilation exchanged; its output is transposed. With groups the samples are one spatial dim more.
     - dB = Σ dY over samples and positions.
     """
     emit, op = context.builder, context.op

@@ -103,6 +103,8 @@ def convolutions() -> Iterator[Case]:
     yield make("Conv", (2, 4, 6, 6), (6, 2, 3, 3), (6,), group=2, pads=(1, 1, 1, 1))
     yield make("Conv", (2, 6, 5, 5), (6, 1, 3, 3), (6,), group=6, pads=(1, 1, 1, 1), kernel_shape=(3, 3))
     yield make("Conv", (2, 6, 5, 5), (12, 2, 1, 1), None, group=3)
+    yield make("Conv", (2, 4, 3, 6), (4, 2, 3, 3), (4,), group=2, pads=(0, 1, 0, 1), dilations=(1, 2))
+    yield make("Conv", (2, 2, 3, 4, 5), (4, 1, 3, 2, 4), None, group=2, pads=(0, 1, 0, 0, 0, 1), strides=(1, 2, 1))
     yield make("Conv", (2, 3, 5, 5), (4, 3, 1, 1), (4,), strides=(2, 2))
     yield make("Conv", (1, 2, 7, 8), (3, 2, 3, 3), None, auto_pad="SAME_UPPER", strides=(2, 2))
     yield make("Conv", (1, 2, 7, 8), (3, 2, 4, 3), None, auto_pad="SAME_LOWER", strides=(1, 2))
