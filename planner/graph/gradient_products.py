@@ -50,11 +50,16 @@ def gradient_products(graph: Graph) -> GradientProducts:
                 made = graph.producer.get(back)
                 if made is None or not positions[product.name] < positions[made.name] < positions[op.name]:
                     continue  # what comes back through a product is computed from its result
-                if sorted(graph.tensors[op.outputs[0]].shape) != sorted(graph.tensors[parameter].shape):
+                if _sizes(graph, op.outputs[0]) != _sizes(graph, parameter):
                     continue
                 found[op.outputs[0]] = back
                 is_certain = is_certain or _leads_to(graph, positions, product, back)
     return GradientProducts(frozenset(found), frozenset(found.values())) if is_certain else GradientProducts()
+
+
+def _sizes(graph: Graph, name: str) -> list[int]:
+    """Of a tensor, in whichever order, and with whichever dims of one element."""
+    return sorted(size for size in graph.tensors[name].shape if size != 1)
 
 
 def _roots(graph: Graph) -> dict[str, str]:

@@ -119,12 +119,17 @@ def reduction(op_type: str, shape: tuple[int, ...], axes: tuple[int, ...], keepd
 @pytest.mark.parametrize(
     ("model", "slow"),
     [
-        # What the gradient of a filter is; 3 x 3, with stride 2, with dilation 2, 1 x 1, each channel its own.
+        # What the gradient of a filter is; 3 x 3, with stride 2, with dilation 2, 1 x 1, by groups, of volumes.
         (convolution((3, 4, 9, 9), (5, 4, 9, 9), (3, 5, 3, 3), pads=[1] * 4), "Conv"),
         (convolution((3, 4, 9, 9), (5, 4, 5, 5), (3, 5, 3, 3), pads=[1] * 4, dilations=[2, 2]), "Conv"),
         (convolution((3, 2, 9, 9), (5, 2, 9, 9), (3, 5, 3, 3), pads=[2] * 4, strides=[2, 2]), "Conv"),
         (convolution((6, 2, 8, 7), (4, 2, 8, 7), (6, 4, 1, 1)), "Conv"),
         (convolution((1, 8, 9, 9), (12, 2, 9, 9), (1, 12, 3, 3), pads=[1] * 4, group=4), "Conv"),
+        (convolution((3, 8, 9, 9), (12, 2, 9, 9), (3, 12, 3, 3), pads=[1] * 4, group=4), "Conv"),
+        (
+            convolution((2, 2, 3, 5, 5, 4), (4, 1, 3, 5, 5, 4), (2, 4, 1, 3, 3, 1), pads=[0, 1, 1, 0] * 2, group=2),
+            "Conv",
+        ),
         (reduction("ReduceSum", (64, 3, 7, 17), (0, 2, 3), 0, as_node=True), "ReduceSum"),
         (reduction("ReduceSum", (64, 3, 7, 17), (1, 3), 1, as_node=True), "none is left but between others"),
         (reduction("ReduceMean", (512, 32), (1,), 1, as_node=False), "ReduceMean"),

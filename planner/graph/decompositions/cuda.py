@@ -170,7 +170,7 @@ def filter_gradient(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     windows = [(size - span) // stride + 1 for size, span, stride in zip(padded, spans, strides, strict=True)]
     overlap = all((count - 1) * stride < span for count, stride, span in zip(windows, strides, spans, strict=True))
     is_few = 1 <= math.prod(windows) <= min(math.prod(kernel) - 1, _MOST_WINDOWS) and min(samples, *windows) > 0
-    if not (overlap and is_few) or (group != 1 and samples != 1):
+    if not (overlap and is_few):
         return None
     x = emitter.pad(x, (0, 0, *pads[:rank]), (0, 0, *pads[rank:]))
     # Elements that lie a dilation apart are brought together once, so that a window is a box.
@@ -191,7 +191,7 @@ def filter_gradient(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
             phase = tuple(start % step for start, step in zip(starts, dilations, strict=True))
             yield emitter.slice(phases[phase], (0, 0, *first), (samples, channels * group, *ends))
 
-    made = _products(emitter, boxes(), samples, w) if group == 1 else _by_channel(emitter, boxes(), w, group)
+    made = _products(emitter, boxes(), samples, w) if group == 1 else _by_channel(emitter, boxes(), samples, w, group)
     return (emitter.reshape(emitter.concat(made, 2), (samples, kernels, *windows)),)
 
 
@@ -209,13 +209,18 @@ def _products(emitter: Emitter, boxes: Iterator[str], samples: int, w: str) -> l
     return found
 
 
-def _by_channel(emitter: Emitter, boxes: Iterator[str], w: str, group: int) -> list[str]:
-    """``_products`` of one sample, where each group has kernels of its own: the elements' products, and their sums."""
+def _by_channel(emitter: Emitter, boxes: Iterator[str], samples: int, w: str, group: int) -> list[str]:
+    """``_products`` where each group has kernels of its own; of one sample the elements' products, and their sums."""
     kernels, inner, dtype = emitter.shape(w)[0], math.prod(emitter.shape(w)[1:]), emitter.dtype(w)
     right = emitter.reshape(emitter.cast(w, DType.FLOAT32), (group, kernels // group, inner))
     found = []
     for box in boxes:
-        left = emitter.reshape(emitter.cast(box, DType.FLOAT32), (group, 1, inner))
-        sums = _summed(emitter, emitter.mul(left, right), [2])
-        found.append(emitter.reshape(emitter.cast(sums, dtype), (1, kernels, 1)))
+        left = emitter.reshape(emitter.cast(box, DType.FLOAT32), (samples, group, inner))
+        if samples == 1:
+            left = emitter.reshape(left, (group, 1, inner))
+            sums = _summed(emitter, emitter.mul(left, right), [2])
+        else:
+            sums = emitter.matmul(emitter.transpose(left, (1, 0, 2)), emitter.transpose(right, (0, 2, 1)), "sums")
+            sums = emitter.transpose(sums, (1, 0, 2))
+        found.append(emitter.reshape(emitter.cast(sums, dtype), (samples, kernels, 1)))
     return found
