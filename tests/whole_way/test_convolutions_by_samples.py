@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +12,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from fast_suite import by_night
 from planner import api
+from planner.graph.gradient_products import gradient_products
+from planner.graph.reading.from_onnx import read_model
 
 _SAMPLES = 12
-_CASES = {
+_CASES: dict[str, tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     # operator, input without samples, weight, attributes
     "depthwise": ("Conv", (6, 9, 9), (6, 1, 3, 3), {"group": 6, "pads": [1] * 4}),
     "with multipliers": ("Conv", (4, 9, 9), (12, 1, 3, 3), {"group": 4, "pads": [1] * 4}),
@@ -85,3 +88,8 @@ def test_sums_by_samples_are_run_and_proven(name: str, workers: int, tmp_path: P
     assert own.cost <= by_data.cost
     assert api.run(folder, steps=1, verify=True).verified
     assert api.prove(folder).is_proven
+
+
+@pytest.mark.parametrize("name", ["depthwise", "grouped", "of volumes", "transposed"])
+def test_the_gradient_of_a_grouped_filter_is_known_as_one(name: str, tmp_path: Path) -> None:
+    assert gradient_products(read_model(_step(name, tmp_path))).gradients
