@@ -50,16 +50,16 @@ def gradient_products(graph: Graph) -> GradientProducts:
                 made = graph.producer.get(back)
                 if made is None or not positions[product.name] < positions[made.name] < positions[op.name]:
                     continue  # what comes back through a product is computed from its result
-                if _sizes(graph, op.outputs[0]) != _sizes(graph, parameter):
+                if _sizes(graph, op.outputs[0], op) != _sizes(graph, parameter, op):
                     continue
                 found[op.outputs[0]] = back
                 is_certain = is_certain or _leads_to(graph, positions, product, back)
     return GradientProducts(frozenset(found), frozenset(found.values())) if is_certain else GradientProducts()
 
 
-def _sizes(graph: Graph, name: str) -> list[int]:
-    """Of a tensor, in whichever order, and with whichever dims of one element."""
-    return sorted(size for size in graph.tensors[name].shape if size != 1)
+def _sizes(graph: Graph, name: str, product: Op) -> list[int]:
+    """Of a tensor, in whichever order; beside a convolution, which may have one more of one element, without such."""
+    return sorted(size for size in graph.tensors[name].shape if size != 1 or product.op_type not in CONVOLUTIONS)
 
 
 def _roots(graph: Graph) -> dict[str, str]:
