@@ -8,8 +8,8 @@ The rules, each of which takes tensors out of the graph whose elements others ho
 
 - *copies*: an Identity; Transposes, and Reshapes, that come back to what there was; what changes no shape; what lays
   out a tensor as another op did. A Transpose of a Transpose is one Transpose, a Reshape of a Reshape one Reshape;
-- *merged stacks*: a product of stacks whose outer dims were merged into one for it, and are told apart again behind it,
-  works on them as they are;
+- *merged dims*: ops between Reshapes that merge dims and tell them apart again work on the dims as they are, and so do
+  products that sum over them (``planner.graph.rewriting.unmerged``);
 - *turned operands*: a Transpose is taken into products that read it, if nothing else does;
 - *turned results*: a Transpose is taken into the product that makes what it turns, if only products read that as well;
 - *repeated operands*: an op that broadcasts reads what an Expand repeats;
@@ -23,14 +23,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from math import prod
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from planner.graph.model import Graph, Op, Shape
 from planner.graph.rewriting.lanes import Lanes
-from planner.graph.rewriting.products import Product, product_of, written
+from planner.graph.rewriting.products import product_of, written
+from planner.graph.rewriting.unmerged import unmerged
 from planner.graph.traits import BROADCASTING, RESHAPES, VIEWS
 
 
@@ -64,6 +64,7 @@ def canonical(graph: Graph, kept: Collection[str] = ()) -> Canonical:
             form.drop_unread()
     if before == graph.ops:
         return Canonical(graph, {})
+    made_of, graph = graph, form.graph
     read = {name for op in before for name in op.inputs}
     made = {name for op in before for name in op.outputs}
     there = {*graph.inputs, *made, *(name for name in graph.constants if name in read)}
@@ -74,7 +75,7 @@ def canonical(graph: Graph, kept: Collection[str] = ()) -> Canonical:
         constants={name: value for name, value in graph.constants.items() if name in there},
         folded=graph.folded & there,
     )
-    in_place = {name: form.holder(name) for op in graph.ops for name in op.outputs if name and name not in made}
+    in_place = {name: form.holder(name) for op in made_of.ops for name in op.outputs if name and name not in made}
     return Canonical(found, in_place)
 
 
@@ -240,66 +241,21 @@ def _original(form: _Form, op: Op, before: Mapping[str, Op]) -> str | None:
     return source
 
 
-def _merged_stacks(form: _Form) -> None:
-    """A product of stacks does without the Reshapes that merge their outer dims and tell them apart again.
-
-    So PyTorch's traces write every product of stacks. Of a merged dim, a piece is seldom a piece of each dim.
-    """
-    stay = {*form.graph.outputs, *form.kept}
-    maker, readers = form.maker(), form.readers()
-    for op in list(form.ops.values()):
-        product = product_of(op, form.graph.tensors)
-        if product is None:
-            continue
-        after = [form.ops[reader] for reader in readers[op.outputs[0]] if reader in form.ops]
-        if op.outputs[0] in stay or len(after) != 1 or not _is_reshape(after[0]):
-            continue
-        apart = _unmerged(form, product, after[0].outputs[0], maker)
-        made = None if apart is None else written(apart)
-        if made is not None:
-            del form.ops[after[0].name]
-            form.ops[op.name] = made
-            form.held_by[op.outputs[0]] = made.outputs[0]
-            for source in made.inputs:
-                readers[source][op.name] = None
-
-
-def _unmerged(form: _Form, product: Product, output: str, maker: Mapping[str, Op]) -> Product | None:
-    """A product that makes the Reshape of its result, of what its operands are Reshapes of; None if there is none.
-
-    Args:
-        form: of the graph.
-        product: whose result is reshaped.
-        output: the Reshape of the result.
-        maker: by tensor the op that makes it.
-    """
-    merged, shape = form.shape(product.op.outputs[0]), form.shape(output)
-    count = len(shape) - len(merged) + 1
-    outer, inner = shape[:count], shape[count:]
-    if count < 2 or not product.result or inner != merged[1:] or prod(outer) != merged[0]:
-        return None
-    stack = product.result[0]
-    sources: list[str] = []
-    for name, own in zip(product.operands, product.labels, strict=True):
-        made = maker.get(name)
-        if made is None or not _is_reshape(made) or name in form.kept or own[0] != stack:
-            return None
-        if form.shape(made.inputs[0]) != (*outer, *form.shape(name)[1:]):
-            return None
-        sources.append(made.inputs[0])
-    first = 1 + max(label for own in (product.result, *product.labels) for label in own)
-    apart = tuple(range(first, first + count))
-    return replace(
-        product,
-        op=replace(product.op, outputs=(output,)),
-        operands=tuple(sources),
-        labels=tuple((*apart, *own[1:]) for own in product.labels),
-        result=(*apart, *product.result[1:]),
-    )
-
-
-def _is_reshape(op: Op) -> bool:
-    return op.op_type in RESHAPES and not op.domain
+def _merged_dims(form: _Form) -> None:
+    """Ops work on dims that Reshapes merge for them (``planner.graph.rewriting.unmerged``)."""
+    graph = form.graph
+    fixed = {*graph.inputs, *graph.outputs, *graph.constants, *form.kept}
+    found = unmerged(tuple(form.ops.values()), graph.tensors, graph.constants, fixed)
+    if found is not None:
+        form.ops = {op.name: op for op in found.ops}
+        form.held_by |= found.held_by
+        constants = {**graph.constants, **found.constants}
+        form.graph = replace(
+            graph,
+            tensors={**graph.tensors, **found.tensors},
+            constants=constants,
+            folded=graph.folded | found.constants.keys(),
+        )
 
 
 def _turned_operands(form: _Form) -> None:
@@ -400,7 +356,7 @@ Rule: TypeAlias = Callable[[_Form], None]
 
 RULES: Final[tuple[Rule, ...]] = (
     _without_copies,
-    _merged_stacks,
+    _merged_dims,
     _turned_operands,
     _turned_results,
     _repeated_operands,
