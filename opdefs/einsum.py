@@ -55,58 +55,33 @@ def _labels(term: str, rank: int | None, broadcast: int) -> tuple[str, ...]:
     return (*before, *(f"e{number}" for number in range(broadcast - shared, broadcast)), *after)
 
 
-@dataclass(frozen=True, slots=True)
-class _Matrices:
-    """A product of two operands that is one of matrices: each side of these has one or several dims."""
-
-    slots: tuple[int, int]
-    """The operand with the result's rows, and the one with its columns."""
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    is_turned: tuple[bool, bool]
-
-
-def _matrices(equation: Equation) -> _Matrices | None:
-    """The matrices that an equation multiplies; None if it is not of two, or dims do not lie so."""
-    if len(equation.operands) != 2 or any(len(set(own)) < len(own) for own in (*equation.operands, equation.output)):
-        return None
-    for slots in ((0, 1), (1, 0)):
+def einsum_local(node: NodeView, part: Part) -> LocalOp:
+    """A product of matrices that sums over several dims is a Gemm: kernels of Einsum turn such operands first."""
+    equation = parse_equation(node.attribute("equation"), tuple(len(shape or ()) for shape in node.input_shapes))
+    shapes, made = [input_region(part, slot).shape for slot in range(len(equation.operands))], part.outputs[0]
+    for slots in ((0, 1), (1, 0)) if len(shapes) == 2 and node.output_dtypes[0] in _OF_MATRICES and made else ():
         left, right = (equation.operands[slot] for slot in slots)
+        sizes, others = (dict(zip(equation.operands[slot], shapes[slot], strict=True)) for slot in slots)
         summed = tuple(label for label in left if label in right)
         rows, columns = (tuple(label for label in own if label not in summed) for own in (left, right))
-        is_plain = rows and columns and summed and equation.output == (*rows, *columns)
-        if is_plain and left in (rows + summed, summed + rows) and right in (summed + columns, columns + summed):
-            return _Matrices(slots, rows, columns, (left != rows + summed, right != summed + columns))
-    return None
-
-
-def einsum_local(node: NodeView, part: Part) -> LocalOp:
-    """A product of matrices, whatever dims their sides have, is a Gemm: it has the faster kernel on GPUs."""
-    equation = parse_equation(node.attribute("equation"), tuple(len(shape or ()) for shape in node.input_shapes))
-    found, made = _matrices(equation), part.outputs[0]
-    if found is None or made is None or node.output_dtypes[0] not in _OF_MATRICES:
-        return same_op(node, part)
-    sizes: dict[str, int] = {}
-    for slot, labels in enumerate(equation.operands):
-        for label, size in zip(labels, input_region(part, slot).shape, strict=True):
-            if sizes.setdefault(label, size) != size:
-                return same_op(node, part)  # one of them is repeated
-    nodes: list[LocalNode] = []
-    constants, operands = {}, []
-    for slot, side in zip(found.slots, (found.rows, found.columns), strict=True):
-        labels = equation.operands[slot]
-        operands.append(f"in{slot}" if len(labels) == 2 else f"matrix{slot}")
-        if len(labels) > 2:
-            along = prod(sizes[label] for label in side)
-            constants[f"shape{slot}"] = int64((along, -1) if labels[: len(side)] == side else (-1, along))
-            nodes.append(LocalNode("Reshape", (f"in{slot}", f"shape{slot}"), (f"matrix{slot}",)))
-    is_matrix = len(made.shape) == 2
-    turned = {name: 1 for name, is_so in zip(("transA", "transB"), found.is_turned, strict=True) if is_so}
-    nodes.append(LocalNode("Gemm", tuple(operands), ("out0" if is_matrix else "product",), turned))
-    if not is_matrix:
-        constants["shape"] = int64(made.shape)
-        nodes.append(LocalNode("Reshape", ("product", "shape"), ("out0",)))
-    return LocalOp(tuple(nodes), constants)
+        if len(summed) < 2 or not rows or not columns or equation.output != (*rows, *columns):
+            continue
+        if left not in (rows + summed, summed + rows) or right not in (summed + columns, columns + summed):
+            continue
+        if len(sizes) < len(left) or len(others) < len(right) or any(sizes[one] != others[one] for one in summed):
+            continue
+        k, turned = prod(sizes[label] for label in summed), (left != rows + summed, right != summed + columns)
+        targets = [(k, -1) if is_first else (-1, k) for is_first in (turned[0], not turned[1])]
+        constants = {f"shape{slot}": int64(target) for slot, target in zip(slots, targets, strict=True)}
+        nodes = [LocalNode("Reshape", (f"in{slot}", f"shape{slot}"), (f"matrix{slot}",)) for slot in slots]
+        attributes = {name: 1 for name, is_so in zip(("transA", "transB"), turned, strict=True) if is_so}
+        result = "out0" if len(made.shape) == 2 else "product"
+        nodes.append(LocalNode("Gemm", tuple(f"matrix{slot}" for slot in slots), (result,), attributes))
+        if result != "out0":
+            constants["shape"] = int64(made.shape)
+            nodes.append(LocalNode("Reshape", (result, "shape"), ("out0",)))
+        return LocalOp(tuple(nodes), constants)
+    return same_op(node, part)
 
 
 @op("Einsum", local=einsum_local, always_local=lambda node: True)

@@ -20,7 +20,7 @@ def planned(graph: Graph, workers: int, strategy: str) -> Decided:
     return decide_with_bodies(graph, STANDARD, SearchRequest(workers, strategy=strategy, effort="quick"))
 
 
-@pytest.mark.parametrize(("spelling", "along"), [("stacked", ("b0/2", "b0/2")), ("capacity form", ("i_a/2", "i_b/2"))])
+@pytest.mark.parametrize(("spelling", "along"), [("stacked", ("b0/2", "b0/2")), ("capacity form", ("i_a/2", "i_a/2"))])
 def test_experts_are_divided_and_the_found_plan_costs_no_more(spelling: str, along: tuple[str, str]) -> None:
     graph = canonical(mixture(spelling, SMALL)).graph
     by_hand, found = (planned(graph, 2, strategy) for strategy in ("expert", "tofu"))

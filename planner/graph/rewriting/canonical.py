@@ -55,13 +55,15 @@ def canonical(graph: Graph, kept: Collection[str] = ()) -> Canonical:
         graph: is left as it is; that itself is in the result if it is its own canonical form.
         kept: tensors that stay, and are read by who reads them: those to which the user's rules give a tiling.
     """
-    form = _Form(graph, frozenset(kept), {op.name: op for op in graph.ops})
+    form = _Form(graph, frozenset(kept), {op.name: op for op in graph.ops}, graph.tensors.keys())
     before: tuple[Op, ...] = ()
     while (now := tuple(form.ops.values())) != before:
         before = now
         for rule in RULES:
             rule(form)
             form.drop_unread()
+        if tuple(form.ops.values()) == before:
+            _merged_dims(form)
     if before == graph.ops:
         return Canonical(graph, {})
     made_of, graph = graph, form.graph
@@ -87,6 +89,8 @@ class _Form:
     kept: frozenset[str]
     ops: dict[str, Op]
     """By name, in execution order."""
+    given: Collection[str]
+    """Tensors of the graph as it was."""
     held_by: dict[str, str] = field(default_factory=dict)
     """By tensor that is there no more, the tensor that was read in its place when it went."""
 
@@ -167,13 +171,17 @@ def _without_copies(form: _Form) -> None:
 
 
 def _make_outputs(form: _Form) -> None:
-    """An output that holds what an op makes is made by that op, and not by an Identity of it."""
+    """An output that holds what an op makes is made by that op, and not by an Identity of it.
+
+    So is what the model has a name for.
+    """
     free = form.maker().keys() - set(form.graph.outputs) - form.kept
     renamed: dict[str, str] = {}
     for op in form.ops.values():
         if op.op_type != "Identity" or op.domain or op.inputs[0] not in free or op.inputs[0] in renamed:
             continue
-        if op.outputs[0] in form.graph.outputs and op.outputs[0] not in form.kept:
+        is_named = op.outputs[0] in form.graph.outputs or op.inputs[0] not in form.given
+        if is_named and op.outputs[0] not in form.kept:
             renamed[op.inputs[0]] = op.outputs[0]
     if not renamed:
         return
@@ -245,17 +253,13 @@ def _merged_dims(form: _Form) -> None:
     """Ops work on dims that Reshapes merge for them (``planner.graph.rewriting.unmerged``)."""
     graph = form.graph
     fixed = {*graph.inputs, *graph.outputs, *graph.constants, *form.kept}
-    found = unmerged(tuple(form.ops.values()), graph.tensors, graph.constants, fixed)
+    found = unmerged(graph, tuple(form.ops.values()), fixed)
     if found is not None:
-        form.ops = {op.name: op for op in found.ops}
-        form.held_by |= found.held_by
-        constants = {**graph.constants, **found.constants}
-        form.graph = replace(
-            graph,
-            tensors={**graph.tensors, **found.tensors},
-            constants=constants,
-            folded=graph.folded | found.constants.keys(),
-        )
+        emit, held = found
+        form.ops = {op.name: op for op in emit.ops}
+        form.held_by |= held
+        tensors, constants = {**graph.tensors, **emit.tensors}, {**graph.constants, **emit.constants}
+        form.graph = replace(graph, tensors=tensors, constants=constants, folded=graph.folded | emit.constants.keys())
 
 
 def _turned_operands(form: _Form) -> None:
@@ -356,10 +360,9 @@ Rule: TypeAlias = Callable[[_Form], None]
 
 RULES: Final[tuple[Rule, ...]] = (
     _without_copies,
-    _merged_dims,
     _turned_operands,
     _turned_results,
     _repeated_operands,
     _one_form,
 )
-"""In the order in which they are applied, again and again until none of them changes anything."""
+"""In the order in which they are applied, again and again until none of them changes anything, and no dims are merged."""

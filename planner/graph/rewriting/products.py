@@ -22,8 +22,8 @@ from planner.graph.traits import PRODUCTS
 
 Labels: TypeAlias = tuple[int, ...]
 
-_EINSUM_DTYPES: Final = frozenset((DType.FLOAT16, DType.FLOAT32, DType.FLOAT64))
-_GEMM_DTYPES: Final = _EINSUM_DTYPES | {DType.BFLOAT16}
+EINSUM_DTYPES: Final = frozenset((DType.FLOAT16, DType.FLOAT32, DType.FLOAT64))
+_GEMM_DTYPES: Final = EINSUM_DTYPES | {DType.BFLOAT16}
 """The dtypes of which the stock runtime has kernels on every device."""
 
 
@@ -178,7 +178,7 @@ def _as_gemm(product: Product) -> Op | None:
 def _as_einsum(product: Product) -> Op | None:
     every = tuple(dict.fromkeys(label for own in (product.result, *product.labels) for label in own))
     is_plain = not _adds(product.op) and _scale(product.op) == 1.0
-    if not is_plain or product.dtype not in _EINSUM_DTYPES or len(every) > len(ascii_letters):
+    if not is_plain or product.dtype not in EINSUM_DTYPES or len(every) > len(ascii_letters):
         return None
     letter = dict(zip(every, ascii_letters, strict=False))
     terms = ",".join("".join(letter[label] for label in own) for own in product.labels)

@@ -33,6 +33,8 @@ def einsums() -> Iterator[Case]:
     yield make("Einsum", (4,), (7,), equation="i,j->ij")
     yield make("Einsum", (3, 4), (4, 5), (5, 2), equation="ab,bc,cd->ad")
     yield make("Einsum", (3, 1), (3, 6), equation="ij,ij->i")
+    yield make("Einsum", (3, 4, 5), (3, 4, 6), equation="cda,cdb->ab")
+    yield make("Einsum", (6, 2, 3, 4), (5, 3, 4), equation="ghcd,bcd->bgh")
 
 
 def attentions() -> Iterator[Case]:
