@@ -59,6 +59,7 @@ def test_it_costs_the_same(trains: bool, tmp_path: Path) -> None:
             file = tmp_path / f"{name}.train.onnx"
             api.grad(tmp_path / f"{name}.onnx", loss="mse", optimizer="sgd", lr=0.1, output=file)
         plans[name] = [api.plan(file, gpus=count, out=tmp_path / f"{name} {count}").plan for count in (2, 4)]
+    assert len(plans["one"]) == 2
     for plan, single in zip([*plans["opset 17"], *plans["opset 20"]], 2 * plans["one"], strict=True):
         assert plan.cost <= 1.05 * single.cost
         assert plan.certified_gap == 0
