@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from operator import ge, le
+from operator import add, ge, le
 from typing import ClassVar
 
 import numpy as np
@@ -113,6 +113,10 @@ class Region:
             tuple(min(a, b) for a, b in zip(self.lo, other.lo, strict=True)),
             tuple(max(a, b) for a, b in zip(self.hi, other.hi, strict=True)),
         )
+
+    def moved(self, by: Sequence[int]) -> Region:
+        """The box so much further along each dim."""
+        return Region(tuple(map(add, self.lo, by)), tuple(map(add, self.hi, by)))
 
     def subtract(self, other: Region) -> tuple[Region, ...]:
         """What is left of this region without ``other``, as disjoint boxes in a fixed order."""

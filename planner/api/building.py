@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from planner.api.arguments import path_of, takes
 from planner.api.opened import Opened, opened
 from planner.artifacts.place import PLAN
 from planner.artifacts.plan_folder import add_models, open_folder
 from planner.artifacts.program import Program
+from planner.artifacts.wholes import of_form, of_model
 from planner.collection import without_collection
 from planner.counted import counts_told
 from planner.errors import ModelError, UsageError
@@ -51,6 +54,7 @@ def build(options: BuildOptions) -> BuildResult:  # noqa: D417 - those are the f
     plan = opened(where, path_of(options.opdefs), with_models=False)
     with counts_told(progress):
         partitioned = program_of(plan, progress)
+    partitioned = replace(partitioned, program=of_model(partitioned.program, plan.model, plan.form.boxes(plan.model)))
     add_models(folder, worker_files(plan.model.opset, digest_of(where / PLAN), partitioned, progress))
     return BuildResult(
         directory=where,
@@ -105,7 +109,7 @@ def program_of_folder(plan: Opened, progress: Progress) -> Program:
     if plan.folder.has_models:
         program = load_plan(plan.folder.path, progress).program
         check_programs(program.workers, program.state)
-        return program
+        return of_form(program, plan.graph, plan.form.boxes(plan.model))
     return program_of(plan, progress).program
 
 

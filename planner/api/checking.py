@@ -17,8 +17,9 @@ from planner.errors import UsageError
 from planner.gate.baseline import Baseline, ModelCosts, PlanCost, model_costs, op_type_at
 from planner.gate.verdict import CheckResult, judge
 from planner.graph.decompositions import expand
-from planner.graph.model import Graph
+from planner.graph.model import Graph, Op
 from planner.graph.rewriting.canonical import canonical
+from planner.graph.rewriting.parts import whole_name
 from planner.graph.rewriting.randomness import lower_randomness
 from planner.options.planning import CheckOptions
 from planner.partition.build import partition
@@ -46,7 +47,7 @@ class _Checked:
     name: str
     graph: Graph
     planned: Graph
-    """Its canonical form, whose ops have names of the graph's."""
+    """Its canonical form, whose ops have names of the graph's, or make parts of its tensors."""
     costs: ModelCosts
     """Without plans."""
     keys: Mapping[str, str]
@@ -212,16 +213,22 @@ def _unknown(name: str, costs: ModelCosts, known: Baseline) -> str:
     return f"is another model than the baseline's: {some(kinds, _SHOWN) if kinds else 'its ops are joined otherwise'}"
 
 
+def _key(model: _Checked, op: Op) -> str:
+    """The place of an op; of one of parts, that of the op of the whole."""
+    known = model.graph.producer
+    return model.keys[op.name if op.name in model.keys else known[whole_name(op.outputs[0], known)].name]
+
+
 def _cost(model: _Checked, decided: Decided) -> PlanCost:
     """What a plan costs, with the cost of a body counted for the op that it stands for."""
     plan, tables = decided, CostTables()
     unplanned = frozenset(op.name for op in model.planned.ops if op.name not in plan.strategies)
     bodies = expand(model.planned, unplanned, workers=plan.workers).bodies
-    owner = {op.name: body.op.name for body in bodies for op in body.ops}
+    owner = {op.name: body.op for body in bodies for op in body.ops}
     costs: Counter[str] = Counter()
     for bound in decided.ops:
         amount = op_cost(decided.graph, bound, plan.strategies, plan.tilings, tables)
-        costs[model.keys[owner.get(bound.op.name, bound.op.name)]] += amount
+        costs[_key(model, owner.get(bound.op.name, bound.op))] += amount
     assert sum(costs.values()) == plan.cost, "the plan's cost is the sum over its ops"
     return PlanCost(
         plan.cost,

@@ -182,10 +182,17 @@ def _in_place_rows(model: Graph, form: Canonical) -> Iterator[InPlaceRow]:
                     yield from readers(output)
 
     for name, held_by in form.in_place.items():
-        maker = model.producer[name].name
-        made = (maker,) if maker in there else ()
-        read_by = tuple(dict.fromkeys((*made, *readers(name))))
-        yield InPlaceRow(name, model.tensors[name].shape, held_by, maker, read_by)
+        if name in model.producer:
+            maker = model.producer[name].name
+            made = (maker,) if maker in there else ()
+            read_by = tuple(dict.fromkeys((*made, *readers(name))))
+            yield InPlaceRow(name, model.tensors[name].shape, held_by, maker, read_by)
+    for name, part in ((name, part) for name, parts in form.in_parts.items() for part in parts):
+        if name in model.tensors:
+            held_by, own = form.in_place.get(part, part), model.producer.get(name)
+            ops = (form.graph.producer.get(held_by), *form.graph.consumers.get(held_by, ()))
+            read_by = tuple(op.name for op in ops if op is not None)
+            yield InPlaceRow(name, model.tensors[name].shape, held_by, "" if own is None else own.name, read_by)
 
 
 def _tensor_rows(plan: Opened) -> Iterator[TensorRow]:

@@ -51,7 +51,7 @@ def export(options: ExportOptions) -> ExportResult:  # noqa: D417 - those are th
         try_file(file)
     progress("reading the plan")
     plan = opened(path_of(options.directory), path_of(options.opdefs))
-    source = Source(plan.folder.plan, plan.graph, plan.ops)
+    source = Source(plan.folder.plan, plan.graph, plan.ops, plan.form.boxes(plan.model))
     findings: list[str] = []
     step: JaxStep | None = None
     if jax is not None:

@@ -14,12 +14,14 @@ from planner.artifacts.plan import digest
 from planner.artifacts.plan_folder import MODEL
 from planner.artifacts.planned_form import divided
 from planner.artifacts.program import Program
+from planner.artifacts.wholes import of_form
 from planner.artifacts.worker_model import WorkerModel
 from planner.collection import without_collection
 from planner.descriptions import in_force
 from planner.errors import ModelError, UsageError, did_you_mean
 from planner.graph.data_folder import without_data_folder
 from planner.graph.model import Graph
+from planner.graph.rewriting.canonical import Canonical
 from planner.graph.to_onnx import to_model
 from planner.options.plans import ProveOptions
 from planner.planning.request import ModelSource, source_of
@@ -86,7 +88,7 @@ def _of_plan(options: ProveOptions) -> ProveResult:
     models, program = read_workers(plan.folder, options.progress)
     whole = Whole(plan.graph, plan.ops, _descriptions(options))
     options.progress("following the workers' programs")
-    proof = _proof(plan.model, whole, models, program)
+    proof = _proof(plan.model, plan.form, whole, models, program)
     if proof.is_proven:
         proof = replace(
             proof, fault=_refused(lambda: check_stated(plan.folder, program)) or _of_another_file(plan, options)
@@ -99,10 +101,10 @@ def _of_parts(options: ProveOptions, file: Path) -> ProveResult:
     model = without_data_folder(_source(file, options).read())
     models, program = read_parts([Path(file) for file in options.parts], model, options.progress)
     form, planned = _stated_form(path_of(options.program))
-    graph, descriptions = divided(form, planned, len(models), model, file).graph, _descriptions(options)
+    found, descriptions = divided(form, planned, len(models), model, file), _descriptions(options)
     options.progress("following the workers' programs")
-    whole = Whole(graph, descriptions.bind_all(graph), descriptions)
-    return _result(file, model.name, program, _proof(model, whole, models, program))
+    whole = Whole(found.graph, descriptions.bind_all(found.graph), descriptions)
+    return _result(file, model.name, program, _proof(model, found.form, whole, models, program))
 
 
 def _descriptions(options: ProveOptions) -> Descriptions:
@@ -131,11 +133,12 @@ def _stated_form(file: Path | None) -> tuple[Form, Collection[str] | None]:
         raise UsageError(f"{file} cannot be read: {error}") from None
 
 
-def _proof(model: Graph, whole: Whole, models: Sequence[WorkerModel], program: Program) -> Proof:
+def _proof(model: Graph, form: Canonical, whole: Whole, models: Sequence[WorkerModel], program: Program) -> Proof:
     """What is proven of worker models.
 
     Args:
         model: as it was read.
+        form: its canonical form.
         whole: the form of it that was divided.
         models: of the workers.
         program: what they are together.
@@ -143,7 +146,11 @@ def _proof(model: Graph, whole: Whole, models: Sequence[WorkerModel], program: P
     fault = _refused(lambda: check_against_model(model, program, "the proof")) or _inconsistent(whole, program, models)
     if fault is not None:
         return Proof(len(program.outputs), 0, 0, 0, fault)
-    return follow(Calls(whole), program, [WorkerFile(one.bodies, one.constants) for one in models])
+    return follow(
+        Calls(whole),
+        of_form(program, whole.graph, form.boxes(model)),
+        [WorkerFile(one.bodies, one.constants) for one in models],
+    )
 
 
 def _result(where: Path, name: str, program: Program, proof: Proof) -> ProveResult:

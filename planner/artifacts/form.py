@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from planner.algebra.region import Region
 from planner.artifacts.recomputed import Recomputed
 from planner.graph.deliveries import SharedDelivery
+from planner.graph.rewriting.packing import InParts
 from planner.records import Several
 from planner.strict_json import Value
 
@@ -18,6 +20,8 @@ class Form:
     in_place: Mapping[str, str] | None = None
     """By tensor of the model that its canonical form has no more, the tensor that is read or made in its place; None
     where the model as it is is divided."""
+    in_parts: InParts = field(default_factory=dict)
+    """By tensor of the model that its canonical form has by its parts: these, and which box of it each is."""
     kept: tuple[str, ...] = ()
     """Tensors that would be among these, and have a tiling because a rule names them."""
     recomputed: Recomputed | None = None
@@ -35,14 +39,19 @@ class Form:
             JsonError: it is something else.
         """
         in_place, kept, again = data.get("in_place"), data.get("kept"), data.get("recomputed")
-        owned, deliveries = data.get("owned"), data.get("deliveries")
+        owned, deliveries, in_parts = data.get("owned"), data.get("deliveries"), data.get("in_parts")
         return cls(
             in_place=None if in_place is None else {name: held.text() for name, held in in_place.members().items()},
+            in_parts={} if in_parts is None else {name: _boxes(parts) for name, parts in in_parts.members().items()},
             kept=() if kept is None else kept.texts(),
             recomputed=None if again is None else Recomputed.from_json(again),
             owned={} if owned is None else {name: count.integer() for name, count in owned.members().items()},
             deliveries=() if deliveries is None else tuple(map(_delivery, deliveries.values())),
         )
+
+
+def _boxes(data: Value) -> dict[str, Region]:
+    return {part: Region(*(corner.counts() for corner in box.values())) for part, box in data.members().items()}
 
 
 def _delivery(data: Value) -> SharedDelivery:

@@ -16,6 +16,7 @@ from planner.artifacts.form import Form
 from planner.artifacts.recomputed import Recomputed
 from planner.errors import ModelError, UsageError
 from planner.graph.deliveries import SharedDelivery
+from planner.graph.rewriting.packing import InParts
 from planner.machine.rates import Rates
 from planner.records import Positive, Several, Sha256, plain_record
 from planner.short_repr import ShortRepr
@@ -193,7 +194,7 @@ class Plan(Decision):
         "model model_digest workers cuts strategy moved_bytes soybean_bytes has_program? peak_bytes "
         "estimated_seconds estimate certified_gap gap_of stopped_by? asked? warnings? decided_apart "
         "computing_bytes excess_bytes repeated_bytes rates unsplit described_by undescribed tilings strategies "
-        "iteration_spaces tensor_bytes in_place? kept=kept_beside? recomputed? owned? deliveries"
+        "iteration_spaces tensor_bytes in_place? in_parts? kept=kept_beside? recomputed? owned? deliveries"
     )
 
     model: str
@@ -219,6 +220,8 @@ class Plan(Decision):
     in_place: Mapping[str, str] | None = None
     """By tensor of the model that the planned graph, its canonical form, has no more, the tensor that is read or made
     in its place; None of a plan of the model as it is."""
+    in_parts: InParts = field(default_factory=dict)
+    """By tensor of the model that the canonical form has by its parts: these, and which box of it each is."""
     stopped_by: StoppedBy | None = None
     """Why the search ended before its work was done; None where nothing was left out."""
     kept: tuple[str, ...] = ()

@@ -107,6 +107,9 @@ def _canonical_form(form: Form, model: Graph, where: Path) -> Canonical:
         return Canonical(model, {})
     found = canonical(model, form.kept)
     differing = sorted(form.in_place.items() ^ found.in_place.items())
+    names = sorted(form.in_parts.keys() | found.in_parts.keys())
+    strangers = [name for name in names if form.in_parts.get(name) != found.in_parts.get(name)]
+    _refuse_misfits(where, [f"tensor {name!r} has not these parts" for name in strangers])
     _refuse_misfits(where, [f"tensor {name!r} is not read in place as {held!r} everywhere" for name, held in differing])
     if not form.owned:
         return found

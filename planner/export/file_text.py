@@ -186,22 +186,30 @@ class _Layout:
         self.padded_names = tuple(name for name, parts in self.parts.items() if parts)
         self._nexts = {pair.current: pair.following for pair in graph.state}
         self._data = [name for name in graph.inputs if graph.roles[name] is Role.DATA]
-        self._states = [name for name in graph.inputs if graph.roles[name] is Role.STATE]
+        self._states = source.parts_of([name for name in graph.inputs if graph.roles[name] is Role.STATE])
+        self._shapes = {name: graph.tensors[name].shape for name in self._specs}
+        self._joined: dict[str, dict[str, object]] = {}
+        for name, parts in self._states.items():
+            if parts != [name]:
+                self._specs[name] = f"({', '.join(str(self._specs[part]) for part in parts)})"
+                self._shapes[name] = source.boxes[parts[-1]][1].hi
+                self._joined[name] = {part: source.boxes[part][1].ends for part in parts}
         following = frozenset(self._nexts.values())
         self._results = [name for name in dict.fromkeys(graph.outputs) if name not in following]
 
     @property
     def text(self) -> str:
-        graph = self._graph
         lines = ["# How each input and output is divided."]
         for title, names in (("STATE", self._states), ("DATA", self._data), ("RESULTS", self._results)):
             lines.append(f"{title} = {{")
-            lines += [f"    {name!a}: {self._specs[name]},  # {list(graph.tensors[name].shape)}" for name in names]
+            lines += [f"    {name!a}: {self._specs[name]},  # {list(self._shapes[name])}" for name in names]
             lines.append("}")
         lines.append("# Dims whose parts differ: each part, from and to. A device's array is as long as the longest.")
         lines.append("PARTS = {")
         lines += [f"    {name!a}: {self.parts[name]}," for name in self.padded_names]
         lines.append("}")
+        lines += ["# What the step has by its parts, and which box of it each is: from and to.", "JOINED = {"]
+        lines += [*(f"    {name!a}: {boxes!a}," for name, boxes in self._joined.items()), "}"]
         return "\n".join(lines)
 
     def entry(self) -> str:
@@ -213,11 +221,20 @@ class _Layout:
             is_spread = name in self.padded_names and not graph.tensors[name].shape
             return f"{text}.reshape({shape})" if is_spread else text
 
-        given = [as_it_is(f"state[{name!a}]", name, "()") for name in self._states]
+        given = [
+            as_it_is(f"state[{name!a}]{f'[{number}]' if name in self._joined else ''}", part, "()")
+            for name, parts in self._states.items()
+            for number, part in enumerate(parts)
+        ]
         given += [as_it_is(f"data[{name!a}]", name, "()") for name in self._data]
 
         def taken(name: str) -> str:
             return as_it_is(f"named[{name!a}]", name, "1")
+
+        following = {
+            name: ", ".join(taken(self._nexts[part]) for part in parts) for name, parts in self._states.items()
+        }
+        nexts = ", ".join(f"{n!a}: {f'({one})' if n in self._joined else one}" for n, one in following.items())
 
         # check_vma=False: to JAX the results of a switch or a gather differ between devices, also where P() is right.
         return f'''
@@ -225,7 +242,7 @@ def local_step(state, data):
     """One iteration, as each device sees it: its own parts."""
     named = on_device(
 {_arguments(given)}    )
-    state = {{{", ".join(f"{name!a}: {taken(self._nexts[name])}" for name in self._states)}}}
+    state = {{{nexts}}}
     return state, {{{", ".join(f"{name!a}: {taken(name)}" for name in self._results)}}}
 
 
@@ -236,7 +253,15 @@ step = jax.jit(
 
 def placed(layout, arrays):
     """Whole arrays by name, laid out on the mesh."""
-    return {{name: jax.device_put(spread(name, arrays[name]), NamedSharding(MESH, layout[name])) for name in layout}}
+    return {{name: on_mesh(name, arrays[name], layout[name]) for name in layout}}
+
+
+def on_mesh(name, array, spec):
+    """A whole array, laid out on the mesh; or its parts."""
+    if name in JOINED:
+        arrays = (array[tuple(map(slice, *box))] for box in JOINED[name].values())
+        return tuple(map(on_mesh, JOINED[name], arrays, spec))
+    return jax.device_put(spread(name, array), NamedSharding(MESH, spec))
 
 
 def spread(name, array):
@@ -255,6 +280,12 @@ def spread(name, array):
 
 def whole(name, array):
     """What ``spread`` has made, as it was."""
+    if name in JOINED:
+        parts = list(map(whole, JOINED[name], array))
+        made = jnp.zeros([*JOINED[name].values()][-1][1], parts[0].dtype)
+        for box, part in zip(JOINED[name].values(), parts):
+            made = made.at[tuple(map(slice, *box))].set(part)
+        return made
     for dim, bounds in PARTS.get(name, {{}}).items():
         longest = array.shape[dim] // len(bounds)
         parts = [

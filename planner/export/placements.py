@@ -37,8 +37,16 @@ def placements(source: Source) -> Placements:
     tilings = {name: tiling for name, tiling in plan.tilings.items() if name not in delivered}
     findings = [f"tensor {told(name)}: {why}" for name, tiling in tilings.items() for why in _obstacles(tiling)]
     uneven = tuple(name for name, tiling in tilings.items() if is_uneven(tiling, graph.tensors[name].shape))
+    named: dict[str, tuple[Tiling, Shape, str]] = {}
+    for name, parts in source.parts_of(list(tilings)).items():
+        tiling, is_whole = tilings[parts[0]], parts == [name]
+        shape = graph.tensors[name].shape if is_whole else source.boxes[parts[-1]][1].hi
+        named[name] = tiling, shape, graph.roles[parts[0]].value
+        along = {dim for part in parts if not is_whole for dim, at in enumerate(source.boxes[part][1].lo) if at}
+        if along.intersection(tiling.dims) or any(tilings[part] != tiling for part in parts):
+            findings.append(f"tensor {told(name)}: workers have some of each of its parts, which is no box of it")
     if findings:
-        return Placements("", len(tilings), uneven, tuple(findings))
+        return Placements("", len(named), uneven, tuple(findings))
     names = tuple(f"c{cut}" for cut in range(len(plan.cuts)))
     lines = [
         f'"""The placements that tofu planned for {told(plan.model)} on {plan.workers} devices.',
@@ -56,10 +64,7 @@ def placements(source: Source) -> Placements:
         f"MESH_NAMES = {names}",
         "",
         "PLACEMENTS = {",
-        *(
-            f"    {name!a}: {placed(tiling)},  # {list(graph.tensors[name].shape)}, {graph.roles[name].value}"
-            for name, tiling in tilings.items()
-        ),
+        *(f"    {name!a}: {placed(tiling)},  # {list(shape)}, {role}" for name, (tiling, shape, role) in named.items()),
         "}",
         "",
         "NEEDED = {",
@@ -68,7 +73,7 @@ def placements(source: Source) -> Placements:
         "",
         f"UNEVEN = {list(uneven)!a}",
     ]
-    return Placements("\n".join(lines) + "\n", len(tilings), uneven, ())
+    return Placements("\n".join(lines) + "\n", len(named), uneven, ())
 
 
 def placed(tiling: Tiling) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from planner.artifacts.plan import Plan
 from planner.graph.model import Graph
+from planner.graph.rewriting.packing import Placed
 from planner.tdl.bind import BoundOp
 
 
@@ -18,3 +20,12 @@ class Source:
     """The model's canonical form, bodies and deliveries in it."""
     ops: tuple[BoundOp, ...]
     """Of the graph, in its order."""
+    boxes: Mapping[str, Placed] = field(default_factory=dict)
+    """By part of a tensor of the model, of which it is which box."""
+
+    def parts_of(self, names: Sequence[str]) -> dict[str, list[str]]:
+        """Tensors of the model by these of the graph: of a whole, its parts."""
+        found: dict[str, list[str]] = {}
+        for name in names:
+            found.setdefault(self.boxes[name][0] if name in self.boxes else name, []).append(name)
+        return found

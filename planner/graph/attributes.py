@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+
+import numpy as np
 
 from planner.errors import UnsupportedError
 from planner.graph.model import Attribute, Op
@@ -49,6 +51,19 @@ def integers(op: Op, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
     value = op.attribute(name) or default
     assert isinstance(value, tuple), f"{label(op)}: {name} is no list"
     return tuple(int(item) for item in value)
+
+
+def reduced_dims(op: Op, rank: int, value_of: Callable[[str], np.ndarray | None]) -> tuple[int, ...] | None:
+    """The dims that a reduction is over, from the front; () if it hands on its input, None if that is not known."""
+    axes = integers(op, "axes", ())
+    if op.has_input(1):
+        value = value_of(op.inputs[1])
+        if value is None:
+            return None
+        axes = tuple(value.reshape(-1).tolist())
+    if not axes and not integer(op, "noop_with_empty_axes", 0):
+        return tuple(range(rank))
+    return tuple(sorted({axis % rank for axis in axes}))
 
 
 def axis_of(op: Op, rank: int, default: int) -> int:

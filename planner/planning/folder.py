@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from onnx import ModelProto
 
 from planner.artifacts.plan import Plan, digest
 from planner.artifacts.plan_folder import try_place, write_folder
+from planner.artifacts.wholes import of_model
 from planner.graph.data_folder import note_data_folder
 from planner.partition.build import plan_files, worker_files
 from planner.partition.sharding import with_annotations
@@ -61,11 +62,13 @@ class Destination:
         content = plan.to_json().encode()
         files: Iterable[tuple[str, bytes]] = plan_files(session.content, content)
         if self.has_models:
-            files = chain(files, worker_files(session.whole.opset, digest(content), trial.partitioned, progress))
+            model, made = session.whole, trial.partitioned
+            made = replace(made, program=of_model(made.program, model, session.form.boxes(model)))
+            files = chain(files, worker_files(model.opset, digest(content), made, progress))
         write_folder(
             self.directory,
             files,
-            session.graph,
+            session.whole,
             session.data_folder,
             session.source_file,
             making=trial.making,
@@ -74,6 +77,6 @@ class Destination:
         )
         if self.annotated is not None:
             shapes = {name: tensor.shape for name, tensor in session.graph.tensors.items()}
-            model, _ = with_annotations(ModelProto.FromString(session.content), plan, shapes)
-            note_data_folder(model, session.data_folder, self.annotated.parent)
-            write_bytes(self.annotated, model.SerializeToString(deterministic=True))
+            annotated, _ = with_annotations(ModelProto.FromString(session.content), plan, shapes)
+            note_data_folder(annotated, session.data_folder, self.annotated.parent)
+            write_bytes(self.annotated, annotated.SerializeToString(deterministic=True))

@@ -94,7 +94,8 @@ class Session:
         data_folder: the folder of the external data, or None.
         source_file: the file that was read, as it then was; None of a folder of artifacts, and where the
             graph was made of it.
-        graph: its canonical form, with copies of what is computed again, which is what is planned.
+        form: its canonical form.
+        graph: the same, with copies of what is computed again, which is what is planned.
         again: the activations of which there are copies.
     """
 
@@ -114,9 +115,9 @@ class Session:
         read = request.source.read()
         self.request = request
         self.whole, self.data_folder = without_data_folder(read), data_folder_of(read, file_of(model))
-        self._form, self._kept = canonical_under(request.rules, self.whole)
-        self.again: tuple[str, ...] = again_of(request.recompute, self._form.graph, request.source.descriptions)
-        self.graph = recomputed(self._form.graph, self.again)
+        self.form, self._kept = canonical_under(request.rules, self.whole)
+        self.again: tuple[str, ...] = again_of(request.recompute, self.form.graph, request.source.descriptions)
+        self.graph = recomputed(self.form.graph, self.again)
         request.progress(f"analysing {len(self.graph.ops):,} ops")
         self._tables = CostTables(request.rates)
         self._ask = SearchRequest(
@@ -186,7 +187,7 @@ class Session:
         Raises:
             InfeasibleError: with what every plan takes at least.
         """
-        request, form = self.request, self._form.graph
+        request, form = self.request, self.form.graph
         operators, through_bodies = request.source.descriptions, request.through_bodies
         try:
             refuse_what_cannot_fit(self.graph, operators, limits, through_bodies=through_bodies)
@@ -387,7 +388,7 @@ class Session:
         """Whether activations may be computed again where memory asks for it."""
         request = self.request
         is_asked = request.recompute.which == "auto" and request.limits is not None and request.op_schedule == "auto"
-        return is_asked and has_backward_pass(self._form.graph)
+        return is_asked and has_backward_pass(self.form.graph)
 
     def take(self, again: Collection[str]) -> None:
         """Computes these activations again, and no others.
@@ -395,8 +396,8 @@ class Session:
         Args:
             again: activations of the canonical form.
         """
-        self.again = Activations(self._form.graph).copied(again)
-        self.graph = recomputed(self._form.graph, self.again)
+        self.again = Activations(self.form.graph).copied(again)
+        self.graph = recomputed(self.form.graph, self.again)
         rules = replace(self.request.rules, names=frozenset(self.graph.tensors))
         self._ask = replace(self._ask, rules=rules)
 
@@ -419,7 +420,7 @@ class Session:
         plans = [one for one in plans if not one.decided.graph.lanes]
         plain = plans[0].decided
         offers = Offers(
-            self._form.graph,
+            self.form.graph,
             self.request.source.descriptions,
             self._tables,
             plain,
@@ -484,11 +485,12 @@ class Session:
             **of_program,
             described_by=source.described_by,
             undescribed=undescribed_ops(decided, source.descriptions.is_unknown),
-            in_place=self._form.in_place,
+            in_place=self.form.in_place,
+            in_parts=self.form.in_parts,
             kept=self._kept,
             asked=request.asked,
             owned=owned_in(decided),
-            recomputed=told(request.recompute, decided, self._form.graph, self.again, source.descriptions),
+            recomputed=told(request.recompute, decided, self.form.graph, self.again, source.descriptions),
         )
 
     def _by_program(self, trial: Trial) -> dict[str, Any]:

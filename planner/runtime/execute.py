@@ -254,12 +254,12 @@ class Iterations:
         def tile_of(worker: int, name: str) -> np.ndarray:
             buffer = program.workers[worker].buffers[name]
             if self._verification is not None:
-                tile = part_of(self._verification.whole[current[name]], buffer.region)
+                tile = part_of(self._verification.whole[current[buffer.tensor]], buffer.region)
             elif self._kept is not None:
                 tile = self._kept[buffer.tensor, buffer.region]
             else:
                 tile = self._engine.array(worker, name)
-            tensor = graph.tensors[current[name]]
+            tensor = graph.tensors[current[buffer.tensor]]
             if not options.allow_nan and tensor.dtype.is_float and not np.isfinite(tile).all():
                 begun = graph.initial.get(tensor.name)
                 if begun is None or np.isfinite(begun).all():

@@ -6,6 +6,7 @@ model, and tensors of equal names hold equal elements; it has fewer tensors, and
 
 The rules, each of which takes tensors out of the graph whose elements others hold, or leaves the tensors alone:
 
+- *parts*: a state that is taken apart wherever it is read is several states;
 - *copies*: an Identity; Transposes, and Reshapes, that come back to what there was; what changes no shape; what lays
   out a tensor as another op did. A Transpose of a Transpose is one Transpose, a Reshape of a Reshape one Reshape;
 - *merged dims*: ops between Reshapes that merge dims and tell them apart again work on the dims as they are, and so do
@@ -29,6 +30,8 @@ import numpy as np
 
 from planner.graph.model import Graph, Op, Shape
 from planner.graph.rewriting.lanes import Lanes
+from planner.graph.rewriting.packing import InParts, Placed
+from planner.graph.rewriting.parts import by_parts
 from planner.graph.rewriting.products import product_of, written
 from planner.graph.rewriting.unmerged import unmerged
 from planner.graph.traits import BROADCASTING, RESHAPES, VIEWS
@@ -42,19 +45,28 @@ class Canonical:
     in_place: Mapping[str, str]
     """By tensor that the canonical form has no more: the tensor of it that holds its elements, turned, repeated or in
     another shape. Who read the one reads, or makes, the other in its place."""
+    in_parts: InParts = field(default_factory=dict)
+    """Which tensors it has by their parts instead."""
     lanes: tuple[Lanes, ...] | None = None
     """Equal ops beside each other in ``graph`` (``lanes_of``); None: nobody has looked for them."""
+
+    def boxes(self, model: Graph) -> dict[str, Placed]:
+        """By part of an input, output or constant of the model that it is of: of which, and which box of it."""
+        ends = dict.fromkeys((*model.inputs, *model.outputs, *model.constants))
+        return {part: (whole, box) for whole in ends for part, box in self.in_parts.get(whole, {}).items()}
 
 
 def canonical(graph: Graph, kept: Collection[str] = ()) -> Canonical:
     """The canonical form of a graph.
 
-    Inputs, outputs and states stay; an output that holds what another tensor holds is made by an Identity of that.
+    Inputs, outputs and states stay, but for packed ones, of which their parts are there
+    (``planner.graph.rewriting.parts``); an output that holds what another tensor holds is made by an Identity of that.
 
     Args:
         graph: is left as it is; that itself is in the result if it is its own canonical form.
         kept: tensors that stay, and are read by who reads them: those to which the user's rules give a tiling.
     """
+    graph, in_parts = by_parts(graph, kept)
     form = _Form(graph, frozenset(kept), {op.name: op for op in graph.ops}, graph.tensors.keys())
     before: tuple[Op, ...] = ()
     while (now := tuple(form.ops.values())) != before:
@@ -65,7 +77,7 @@ def canonical(graph: Graph, kept: Collection[str] = ()) -> Canonical:
         if tuple(form.ops.values()) == before:
             _merged_dims(form)
     if before == graph.ops:
-        return Canonical(graph, {})
+        return Canonical(graph, {}, in_parts)
     made_of, graph = graph, form.graph
     read = {name for op in before for name in op.inputs}
     made = {name for op in before for name in op.outputs}
@@ -78,7 +90,7 @@ def canonical(graph: Graph, kept: Collection[str] = ()) -> Canonical:
         folded=graph.folded & there,
     )
     in_place = {name: form.holder(name) for op in made_of.ops for name in op.outputs if name and name not in made}
-    return Canonical(found, in_place)
+    return Canonical(found, in_place, in_parts)
 
 
 @dataclass

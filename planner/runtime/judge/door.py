@@ -166,7 +166,10 @@ class _Door:
         self._graph, self._inputs = read.graph, read.inputs
         self._model = _filled(model, read)
         self._given = _given(model, read)
-        self._forms: Mapping[Form, Graph] = {"as read": read.graph, "in canonical form": canonical(read.graph).graph}
+        form = canonical(read.graph)
+        if form.in_parts:  # states by part have no value here; the run itself holds what is made of them to the whole
+            form = canonical(read.graph, form.in_parts)
+        self._forms: Mapping[Form, Graph] = {"as read": read.graph, "in canonical form": form.graph}
         self._makers = {name: node for node in model.graph.node for name in node.output if name}
 
     def difference(self) -> Difference | None:

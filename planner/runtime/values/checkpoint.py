@@ -141,14 +141,15 @@ def write_checkpoint(
 
 def _shares(programs: Sequence[WorkerProgram], state: Sequence[StatePair]) -> dict[int, list[tuple[str, str, Region]]]:
     """Which tiles each worker writes: state, buffer and region; of a tile that several own, the first one."""
-    owned: dict[str, set[Region]] = {pair.current: set() for pair in state}
+    current = {pair.following: pair.current for pair in state}
+    owned: set[tuple[str, Region]] = set()
     shares: dict[int, list[tuple[str, str, Region]]] = {program.worker: [] for program in programs}
     for program in programs:
-        for pair in state:
-            buffer = program.buffers.get(pair.following)
-            if buffer is not None and buffer.region not in owned[pair.current]:
-                owned[pair.current].add(buffer.region)
-                shares[program.worker].append((pair.current, pair.following, buffer.region))
+        for name in program.collected:
+            buffer = program.buffers[name]
+            if buffer.tensor in current and (buffer.tensor, buffer.region) not in owned:
+                owned.add((buffer.tensor, buffer.region))
+                shares[program.worker].append((current[buffer.tensor], name, buffer.region))
     return shares
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.graph.attributes import integer, integers, refuse
+from planner.graph.attributes import integer, reduced_dims, refuse
 from planner.graph.builder import Builder
 from planner.graph.model import Op
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
@@ -21,16 +21,10 @@ def reduced_axes(emit: Builder, op: Op) -> tuple[int, ...]:
     Raises:
         UnsupportedError: the axes are not a known constant.
     """
-    rank = emit.rank(op.inputs[0])
-    axes = integers(op, "axes", ())
-    if op.has_input(1):
-        value = emit.value(op.inputs[1])
-        if value is None:
-            raise refuse(op, "its axes are not a known constant")
-        axes = tuple(int(axis) for axis in value)
-    if not axes:
-        return () if integer(op, "noop_with_empty_axes", 0) else tuple(range(rank))
-    return tuple(sorted(axis + rank if axis < 0 else axis for axis in axes))
+    axes = reduced_dims(op, emit.rank(op.inputs[0]), emit.value)
+    if axes is None:
+        raise refuse(op, "its axes are not a known constant")
+    return axes
 
 
 def _with_kept_dims(context: Backward, x: str, axes: tuple[int, ...]) -> str:
