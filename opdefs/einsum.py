@@ -59,7 +59,8 @@ def einsum_local(node: NodeView, part: Part) -> LocalOp:
     """A product of matrices that sums over several dims is a Gemm: kernels of Einsum turn such operands first."""
     equation = parse_equation(node.attribute("equation"), tuple(len(shape or ()) for shape in node.input_shapes))
     shapes, made = [input_region(part, slot).shape for slot in range(len(equation.operands))], part.outputs[0]
-    for slots in ((0, 1), (1, 0)) if len(shapes) == 2 and node.output_dtypes[0] in _OF_MATRICES and made else ():
+    assert made is not None, "the output is made"
+    for slots in ((0, 1), (1, 0)) if len(shapes) == 2 and node.output_dtypes[0] in _OF_MATRICES else ():
         left, right = (equation.operands[slot] for slot in slots)
         sizes, others = (dict(zip(equation.operands[slot], shapes[slot], strict=True)) for slot in slots)
         summed = tuple(label for label in left if label in right)

@@ -377,4 +377,4 @@ RULES: Final[tuple[Rule, ...]] = (
     _repeated_operands,
     _one_form,
 )
-"""In the order in which they are applied, again and again until none of them changes anything, and no dims are merged."""
+"""In the order in which they are applied, until none of them changes anything and no dims are merged."""

@@ -113,10 +113,10 @@ def _indices(op: Op, graph: Graph) -> _Indices | None:
         axis = axis_of(op, len(made), 0 if op.op_type == "Split" else -1)
         return _Indices((*((name, made) for name in operands), *outputs), (axis,))
     if op.op_type in REDUCTIONS:
-        axes = graph.constants.get(op.inputs[1]) if op.has_input(1) else op.attribute("axes")
-        if axes is None:
+        known = graph.constants.get(op.inputs[1]) if op.has_input(1) else np.array(integers(op, "axes", ()))
+        if known is None or not known.size:
             return None
-        reduced, keeps = {int(axis) % len(read) for axis in np.ravel(axes)}, integer(op, "keepdims", 1)
+        reduced, keeps = {int(axis) % len(read) for axis in known.ravel()}, integer(op, "keepdims", 1)
         kept = tuple(_NO_INDEX if dim in reduced else dim for dim in read if keeps or dim not in reduced)
         return _Indices(((op.inputs[0], read), (op.outputs[0], kept)), reduced if keeps else ())
     return None
@@ -184,9 +184,9 @@ def _sizes(
         spared = {one for place in places if place in reshapes for one in reshapes[place]}
         if len(spared) <= len(names & foreign) or not stiff.isdisjoint(places) or not names.isdisjoint(fixed):
             continue
-        ends = list(pairwise(sorted((1, *inner, graph.tensors[name].shape[dim]), reverse=True)))
-        if not any(above % below for above, below in ends):
-            found |= dict.fromkeys(places, tuple(above // below for above, below in ends))
+        steps = list(pairwise(sorted((1, *inner, graph.tensors[name].shape[dim]), reverse=True)))
+        if not any(above % below for above, below in steps):
+            found |= dict.fromkeys(places, tuple(above // below for above, below in steps))
     return found
 
 
