@@ -16,7 +16,7 @@ from planner.graph.reading.undescribed import qualified
 from planner.graph.traits import PRODUCTS
 from planner.search.model.dims import Place
 from planner.search.model.problem import Problem, Restriction, SearchVariable
-from planner.search.moves.restrictions import batch_places, keeping, place_of
+from planner.search.moves.restrictions import batch, keeping, place_of
 
 ATTENTIONS = (
     "Attention",
@@ -45,7 +45,7 @@ def context_parallel(problem: Problem) -> Restriction:
             hint="context parallelism is for transformers, whose scores have dims for queries and for keys",
         )
     placed = {(kind, name) for kind, name, _ in found}
-    rows = {place for place in directions.reachable(batch_places(graph)) if place[:2] not in placed}
+    rows = {place for place in batch(problem) if place[:2] not in placed}
 
     def keep(variable: SearchVariable, placement: Placement) -> bool:
         if not isinstance(placement, Shard):

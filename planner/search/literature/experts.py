@@ -15,7 +15,7 @@ from planner.graph.reading.undescribed import qualified
 from planner.graph.rewriting.products import product_of
 from planner.search.model.dims import Place
 from planner.search.model.problem import Problem, Restriction, SearchVariable
-from planner.search.moves.restrictions import batch_places, keeping, place_of
+from planner.search.moves.restrictions import batch, keeping, place_of
 
 _MIXTURES = ("com.microsoft.MoE", "com.microsoft.QMoE")
 _WEIGHTS = 2
@@ -38,7 +38,7 @@ def expert_parallel(problem: Problem) -> Restriction:
             "experts of a loop",
         )
     weights = {name for _, name, _ in experts.values()}
-    rows = directions.reachable(batch_places(graph))
+    rows = batch(problem)
 
     def keep(variable: SearchVariable, placement: Placement) -> bool:
         if not isinstance(placement, Shard):

@@ -11,7 +11,7 @@ from planner.algebra.tiling import Placement, Shard
 from planner.cost.tables import Candidates
 from planner.search.model.problem import Problem, Restriction, SearchVariable
 from planner.search.moves.restrictions import (
-    batch_places,
+    batch,
     data_parallel,
     is_state,
     keeping,
@@ -70,7 +70,7 @@ def fully_sharded(problem: Problem) -> Restriction:
 
     What has no batch dim (gradients of weights, the optimizer's ops) is cut as the state is.
     """
-    places = problem.directions.reachable(batch_places(problem.graph))
+    places = batch(problem)
 
     def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
         split, along = [], []
@@ -94,7 +94,7 @@ def general_graphs(problem: Problem) -> Restriction:
     channels, not along images and windows, all others along the batch. Tensors have all tilings. What can be divided
     in none of these ways is repeated. A convolution is told by dims that two variables index together.
     """
-    places = problem.directions.reachable(batch_places(problem.graph))
+    places = batch(problem)
 
     def keep(variable: SearchVariable, placement: Placement) -> bool:
         if variable.op is None:

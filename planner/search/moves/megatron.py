@@ -16,7 +16,7 @@ from planner.graph.model import Graph, Role
 from planner.graph.traits import COPYING, MATRIX_PRODUCTS
 from planner.search.model.dims import Place
 from planner.search.model.problem import Problem, Restriction, SearchVariable
-from planner.search.moves.restrictions import batch_places, keeping, place_of
+from planner.search.moves.restrictions import batch, keeping, place_of
 from planner.tdl.bind import BoundOp
 
 _SAME_VALUES = COPYING | {"Transpose"}
@@ -43,11 +43,11 @@ def _inner(problem: Problem) -> frozenset[Place]:
     heads = list(_heads(problem))
     if not heads:
         raise _nothing_to_divide()
-    batch = problem.directions.reachable(batch_places(problem.graph))
+    samples = batch(problem)
     weights = list(_weights(problem))
     residual: set[int] = set()
     for dim in heads:
-        if dim not in batch:
+        if dim not in samples:
             between = problem.directions.reachable([dim])
             sides = [(side in between, other) for pair in weights for side, other in (pair, pair[::-1])]
             residual.update(problem.directions.group[other] for is_inner, other in sides if is_inner)
@@ -59,7 +59,7 @@ def _inner(problem: Problem) -> frozenset[Place]:
         for side, other in (pair, pair[::-1])
         if problem.directions.group[side] in residual and problem.directions.group[other] not in residual
     ]
-    return problem.directions.reachable(across) - batch
+    return problem.directions.reachable(across) - samples
 
 
 def _nothing_to_divide() -> UnsupportedError:

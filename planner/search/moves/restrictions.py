@@ -76,28 +76,41 @@ def is_state(problem: Problem, variable: SearchVariable) -> bool:
 def data_parallel(problem: Problem) -> Restriction:
     """Data parallelism: what has a batch dim is cut along it, everything else is replicated.
 
-    The batch is dim 0 of the first data input; it is followed through the ops' index maps. Weight gradients are
-    partial sums that an all-reduce joins.
+    The batch is followed through the ops' index maps. Weight gradients are partial sums that an all-reduce joins.
 
     Raises:
         ModelError: no data input has a batch dim.
     """
-    places = problem.directions.reachable(batch_places(problem.graph))
+    places = batch(problem)
     return keeping(lambda variable, placement: isinstance(placement, Shard) and place_of(variable, placement) in places)
 
 
-def batch_places(graph: Graph) -> tuple[Place, ...]:
-    """Dim 0 of the first data input that has one; labels and the like are found from there.
+def batch(problem: Problem) -> frozenset[Place]:
+    """Dim 0 of the first data input that has one, and all that goes with it; labels and the like are found from there.
+
+    It is dim 1 where that alone may be the samples, as in [sequence, batch, width]: samples meet neither each other, as
+    positions do in attention, nor weights, as features do; and they go through most of the network.
 
     Raises:
-        ModelError: there is none.
+        ModelError: no data input has a dim.
     """
+    graph, reachable = problem.graph, problem.directions.reachable
     for name in graph.inputs:
-        if graph.roles[name] is Role.DATA and graph.tensors[name].shape:
-            return (("tensor", name, 0),)
+        if graph.roles[name] is Role.DATA and (rank := len(graph.tensors[name].shape)):
+            first, *others = (reachable([("tensor", name, dim)]) for dim in range(min(rank, 2)))
+            for second in others:
+                may_be = _are_samples(graph, second) and 2 * len(second) >= len(first)
+                if may_be and not (_are_samples(graph, first) and 2 * len(first) >= len(second)):
+                    return second
+            return first
     raise ModelError(
-        "no data input has a dim, so there is no batch to cut", hint="data parallelism cuts dim 0 of the data"
+        "no data input has a dim, so there is no batch to cut", hint="data parallelism cuts samples of the data"
     )
+
+
+def _are_samples(graph: Graph, places: frozenset[Place]) -> bool:
+    tensors = [name for kind, name, _ in places if kind == "tensor"]
+    return len(set(tensors)) == len(tensors) and all(graph.roles[name] is not Role.STATE for name in tensors)
 
 
 def model_parallel(problem: Problem) -> Restriction:
@@ -105,7 +118,7 @@ def model_parallel(problem: Problem) -> Restriction:
 
     Activations may be cut along other dims than the batch, or be replicated.
     """
-    places = problem.directions.reachable(batch_places(problem.graph))
+    places = batch(problem)
 
     def keep(variable: SearchVariable, placement: Placement) -> bool:
         if isinstance(placement, Shard):
