@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.graph.attributes import axis_of, integer, integers
+from planner.graph.attributes import axis_of, integer, integers, reduced_dims
 from planner.graph.model import Op, Shape
 from planner.graph.traits import CONVOLUTIONS, ELEMENT_WISE, RECURRENT, REDUCTIONS
 from planner.training.batch.tracks import Site, Track
@@ -131,14 +131,10 @@ def _reduce(site: Site) -> Sequence[Track]:
     site.only(0)
     track, rank = site.track(0), site.rank(0)
     assert track is not None
-    axes = integers(site.op, "axes", ())
+    axes = reduced_dims(site.op, rank, lambda _: np.array(site.known(1, "axes")))
     if site.op.op_type in ("ArgMax", "ArgMin"):
         axes = (axis_of(site.op, rank, 0),)
-    elif site.has(1):
-        axes = site.known(1, "axes")
-    if not axes and not integer(site.op, "noop_with_empty_axes", 0):
-        axes = tuple(range(rank))
-    axes = tuple(axis % rank for axis in axes)
+    assert axes is not None, "they are known"
     if track.dim in axes:
         raise site.refuse("it reduces over the samples")
     if integer(site.op, "keepdims", 1):

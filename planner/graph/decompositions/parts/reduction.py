@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
+from planner.graph.attributes import reduced_dims
 from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.emitter import Emitter
 from planner.graph.model import DType, Op
-
-
-def _axes(emitter: Emitter, op: Op) -> tuple[int, ...] | None:
-    """The dims that are reduced; None where nothing is, or it is not known."""
-    stated = op.attribute("axes")
-    if stated is None and op.has_input(1):
-        value = emitter.value(op.inputs[1])
-        if value is None:
-            return None
-        stated = tuple(int(axis) for axis in value.ravel())
-    if not stated:
-        return None if op.attribute("noop_with_empty_axes", 0) else tuple(range(emitter.rank(op.inputs[0])))
-    assert isinstance(stated, tuple), "axes is a list"
-    return tuple(sorted({int(axis) % emitter.rank(op.inputs[0]) for axis in stated}))
 
 
 def _shaped(emitter: Emitter, op: Op, value: str) -> tuple[str, ...]:
@@ -29,8 +16,8 @@ def _shaped(emitter: Emitter, op: Op, value: str) -> tuple[str, ...]:
 @stands_for("ReduceL2", purpose=Purpose.PARTS)
 def reduce_l2(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """The square root of the sum of squares."""
-    axes = _axes(emitter, op)
-    if axes is None or not emitter.dtype(op.inputs[0]).is_float:
+    axes = reduced_dims(op, emitter.rank(op.inputs[0]), emitter.value)
+    if not axes or not emitter.dtype(op.inputs[0]).is_float:
         return None
     total = emitter.reduce("ReduceSumSquare", op.inputs[0], axes, "power")
     return _shaped(emitter, op, emitter.each("Sqrt", "root", total))
@@ -39,8 +26,8 @@ def reduce_l2(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
 @stands_for("ReduceLogSum", purpose=Purpose.PARTS)
 def reduce_log_sum(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """The logarithm of the sum."""
-    axes = _axes(emitter, op)
-    if axes is None or not emitter.dtype(op.inputs[0]).is_float:
+    axes = reduced_dims(op, emitter.rank(op.inputs[0]), emitter.value)
+    if not axes or not emitter.dtype(op.inputs[0]).is_float:
         return None
     return _shaped(emitter, op, emitter.each("Log", "log", emitter.reduce("ReduceSum", op.inputs[0], axes, "sum")))
 
@@ -48,8 +35,8 @@ def reduce_log_sum(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
 @stands_for("ReduceLogSumExp", purpose=Purpose.PARTS)
 def reduce_log_sum_exp(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """The logarithm of the sum of exponentials, the maximum taken out; an infinite one is left in."""
-    axes, x = _axes(emitter, op), op.inputs[0]
-    if axes is None or not emitter.dtype(x).is_float:
+    axes, x = reduced_dims(op, emitter.rank(op.inputs[0]), emitter.value), op.inputs[0]
+    if not axes or not emitter.dtype(x).is_float:
         return None
     top = emitter.reduce("ReduceMax", x, axes, "max")
     infinite = emitter.each("IsInf", "is_infinite", top, dtype=DType.BOOL)

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.graph.attributes import attributes_of, axis_of, integer, number
+from planner.graph.attributes import attributes_of, axis_of, integer, number, reduced_dims
 from planner.graph.model import Op
 from planner.training.doors.walk import Lowering, Walk
 
@@ -43,11 +43,8 @@ def _broadcast_axes(walk: Walk, op: Op) -> tuple[str, ...]:
 
 def _reduce_sum(walk: Walk, op: Op) -> tuple[str, ...]:
     emit, x = walk.builder, op.inputs[0]
-    rank = emit.rank(x)
-    axes = sorted(axis % rank for axis in walk.known(op, 1, "axes"))
-    if not axes and not integer(op, "noop_with_empty_axes", 0):
-        axes = list(range(rank))
-    return (emit.reduce_sum(x, axes, keepdims=bool(integer(op, "keepdims", 1))),)
+    axes = reduced_dims(op, emit.rank(x), lambda _: np.array(walk.known(op, 1, "axes")))
+    return (emit.reduce_sum(x, axes or (), keepdims=bool(integer(op, "keepdims", 1))),)
 
 
 def _scale(walk: Walk, op: Op) -> tuple[str, ...]:
