@@ -189,7 +189,7 @@ class _Layout:
         self._states = source.parts_of([name for name in graph.inputs if graph.roles[name] is Role.STATE])
         self._shapes = {name: graph.tensors[name].shape for name in self._specs}
         self._joined: dict[str, dict[str, object]] = {}
-        for name, parts in self._states.items():
+        for name, parts in (self._states | source.parts_of(list(self._nexts.values()))).items():
             if parts != [name]:
                 self._specs[name] = f"({', '.join(str(self._specs[part]) for part in parts)})"
                 self._shapes[name] = source.boxes[parts[-1]][1].hi

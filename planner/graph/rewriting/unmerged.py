@@ -97,13 +97,13 @@ def _indices(op: Op, graph: Graph) -> _Indices | None:
         return None if labels is None else _Indices((*labels, *outputs), rigid)
     if op.op_type in PRODUCTS:
         product = product_of(op, graph.tensors)
-        if product is None or any(op.attribute(name, 1.0) != 1.0 for name in ("alpha", "beta")):
+        if (
+            product is None
+            or product.dtype not in EINSUM_DTYPES
+            or any(op.attribute(name, 1.0) != 1.0 for name in ("alpha", "beta"))
+        ):
             return None
         bias = _broadcast(op.inputs[len(product.operands) :], shapes, op.outputs[0], product.result, rigid)
-        if product.dtype not in EINSUM_DTYPES:  # then there are stacks of plain matrices
-            rigid.update(
-                label for own in product.labels for label in own if not all(label in own for own in product.labels)
-            )
         factors = zip(product.operands, product.labels, strict=True)
         return None if bias is None else _Indices((*factors, *bias, (op.outputs[0], product.result)), rigid)
     if op.op_type == "Transpose":
