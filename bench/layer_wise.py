@@ -35,7 +35,7 @@ from planner.search.literature.layers import Forward
 from planner.search.model.cuts import prime_factors
 from planner.search.model.dims import Place
 from planner.search.model.problem import Problem, SearchVariable
-from planner.search.moves.restrictions import batch_places, place_of
+from planner.search.moves.restrictions import batch, place_of
 from planner.search.request import SearchRequest
 from planner.zoo import build
 
@@ -88,9 +88,9 @@ def one_weird_trick() -> Iterator[None]:
 
     found_places: dict[int, AbstractSet[Place]] = {}
 
-    def batch(problem: Problem) -> AbstractSet[Place]:
+    def rows(problem: Problem) -> AbstractSet[Place]:
         if id(problem) not in found_places:
-            found_places[id(problem)] = problem.directions.reachable(batch_places(problem.graph))
+            found_places[id(problem)] = batch(problem)
         return found_places[id(problem)]
 
     def only(problem: Problem, variable: SearchVariable, cuts: tuple[int, ...]) -> Candidates:
@@ -104,7 +104,7 @@ def one_weird_trick() -> Iterator[None]:
         by_samples = tuple(
             tiling
             for tiling in found
-            if all(isinstance(one, Shard) and place_of(variable, one) in batch(problem) for one in tiling.placements)
+            if all(isinstance(one, Shard) and place_of(variable, one) in rows(problem) for one in tiling.placements)
         )
         return (() if is_of_images else along) or by_samples or found
 
