@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from math import prod
 
 from planner.errors import DescriptionError
-from planner.graph.model import DType
+from planner.graph.rewriting.products import EINSUM_DTYPES
 from planner.opdefs.parts import input_region, int64
 from planner.tdl.builder import Ix, NodeView, Sum, TensorArg, Val, op, over
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
 
 ELLIPSIS = "..."
-_OF_MATRICES = frozenset((DType.FLOAT16, DType.FLOAT32, DType.FLOAT64))
-"""Dtypes of which the stock runtime has kernels of Gemm everywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,7 @@ def einsum_local(node: NodeView, part: Part) -> LocalOp:
     equation = parse_equation(node.attribute("equation"), tuple(len(shape or ()) for shape in node.input_shapes))
     shapes, made = [input_region(part, slot).shape for slot in range(len(equation.operands))], part.outputs[0]
     assert made is not None, "the output is made"
-    for slots in ((0, 1), (1, 0)) if len(shapes) == 2 and node.output_dtypes[0] in _OF_MATRICES else ():
+    for slots in ((0, 1), (1, 0)) if len(shapes) == 2 and node.output_dtypes[0] in EINSUM_DTYPES else ():
         left, right = (equation.operands[slot] for slot in slots)
         sizes, others = (dict(zip(equation.operands[slot], shapes[slot], strict=True)) for slot in slots)
         summed = tuple(label for label in left if label in right)

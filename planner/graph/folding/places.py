@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from planner.graph.emitter import Emitter, free_prefix
 from planner.graph.folding.known_forms import KnownForm
 from planner.graph.model import Op, Tensor
 from planner.graph.wellformed import namer
@@ -54,15 +55,17 @@ def pieces_of(places: np.ndarray) -> tuple[Piece, ...] | None:
     return tuple(found)
 
 
-def places_for(op: Op, indices: np.ndarray, tensors: Mapping[str, Tensor]) -> KnownForm | None:
+def places_for(op: Op, indices: np.ndarray, tensors: Mapping[str, Tensor], opset: int) -> KnownForm | None:
     """A Gather of known places in Slices; None where it is a lookup.
 
     Args:
         op: a Gather.
         indices: what it looks up.
         tensors: of the graph.
+        opset: version of the default domain.
     """
-    shape = tensors[op.inputs[0]].shape
+    x = op.inputs[0]
+    shape = tensors[x].shape
     axis = op.attribute("axis", 0)
     assert isinstance(axis, int), "the schema was checked"
     if not -len(shape) <= axis < len(shape) or indices.size < 2:
@@ -71,18 +74,38 @@ def places_for(op: Op, indices: np.ndarray, tensors: Mapping[str, Tensor]) -> Kn
     places = np.where(indices < 0, indices + shape[axis], indices)
     if places.min() < 0 or places.max() >= shape[axis]:
         return None
-    form = _Form(op, axis, shape, tensors)
     flat = pieces_of(places.ravel())
     windows = _windows(places) if places.ndim == 2 and (flat is None or len(flat) > 1) else None
-    if windows is not None:
-        form.windows(*windows)
-    elif flat is None:
+    if windows is None and flat is None:
         return None
+    emitter = Emitter(free_prefix(f"{op.name}/", sorted(tensors)), tensors, {}, opset)
+    if windows is not None:
+        beside = axis + windows[0]  # a window's places are side by side behind the axis, or before it
+        made = emitter.concat(
+            [emitter.unsqueeze(_taken(emitter, x, axis, one), [beside]) for one in windows[1]], beside
+        )
     else:
-        form.row(flat)
-        if places.ndim != 1:
-            form.add("Reshape", form.last, (*shape[:axis], *places.shape, *shape[axis + 1 :]))
-    return form.finished()
+        made = emitter.concat([_taken(emitter, x, axis, piece) for piece in flat or ()], axis)
+        made = emitter.reshape(made, (*shape[:axis], *places.shape, *shape[axis + 1 :]))
+    if made == x:
+        made = emitter.one("Identity", (x,), shape, emitter.dtype(x))
+    *before, last = emitter.standing_for(op, (made,))
+    return emitter.constants, (*before, replace(last, name=op.name))
+
+
+def _taken(emitter: Emitter, x: str, axis: int, piece: Piece) -> str:
+    """The elements of a piece along the axis."""
+    shape, made = emitter.shape(x), x
+    before, after = shape[:axis], shape[axis + 1 :]
+    if (piece.start, piece.step, piece.length) != (0, 1, shape[axis]):
+        end = piece.start + piece.step * (piece.length - 1) + (1 if piece.step > 0 else -1)
+        bounds = {"start": piece.start, "end": end if end >= 0 else -shape[axis] - 1, "axis": axis, "step": piece.step}
+        inputs = (x, *(emitter.ints([value], part) for part, value in bounds.items()))
+        made = emitter.one("Slice", inputs, (*before, piece.length, *after), emitter.dtype(x), hint="piece")
+    if piece.repeats > 1:
+        made = emitter.expand(emitter.unsqueeze(made, [axis + 1]), (*before, piece.length, piece.repeats, *after))
+        made = emitter.reshape(made, (*before, piece.length * piece.repeats, *after))
+    return made
 
 
 def grid_for(op: Op, indices: np.ndarray, tensors: Mapping[str, Tensor]) -> KnownForm | None:
@@ -117,62 +140,3 @@ def _windows(places: np.ndarray) -> tuple[int, tuple[Piece, ...]] | None:
     if len(lines) > _MOST_WINDOW or any(line is None or len(line) != 1 for line in lines):
         return None
     return dim, tuple(line[0] for line in lines if line)
-
-
-class _Form:
-    """Ops in the place of a Gather, with the constants that they read."""
-
-    def __init__(self, op: Op, axis: int, shape: tuple[int, ...], tensors: Mapping[str, Tensor]) -> None:
-        self.op, self.axis, self.shape = op, axis, shape
-        self.last = op.inputs[0]
-        self._name, self._count = namer(op.name, tensors), 0
-        self._ops: list[Op] = []
-        self._constants: dict[str, np.ndarray] = {}
-
-    def add(self, op_type: str, source: str, *operands: tuple[int, ...]) -> str:
-        """An op of a tensor and of constants."""
-        names = [self._new() for _ in operands]
-        self._constants.update((name, np.array(value, np.int64)) for name, value in zip(names, operands, strict=True))
-        self.last = self._new()
-        self._ops.append(Op(self.last, op_type, (source, *names), (self.last,)))
-        return self.last
-
-    def row(self, pieces: tuple[Piece, ...]) -> str:
-        """All pieces behind each other along the axis."""
-        return self._joined([self._piece(piece) for piece in pieces], self.axis)
-
-    def windows(self, dim: int, pieces: tuple[Piece, ...]) -> None:
-        """Pieces side by side in a dim of their own: behind the axis, or before it."""
-        place = (self.axis + dim,)
-        self._joined([self.add("Unsqueeze", self._piece(piece), place) for piece in pieces], *place)
-
-    def finished(self) -> KnownForm:
-        """The last op is the Gather's."""
-        if not self._ops:
-            self.add("Identity", self.last)
-        *before, last = self._ops
-        return self._constants, (*before, replace(last, name=self.op.name, outputs=self.op.outputs))
-
-    def _new(self) -> str:
-        self._count += 1
-        return self._name(f"places{self._count}")
-
-    def _piece(self, piece: Piece) -> str:
-        start, step, length, repeats = piece.start, piece.step, piece.length, piece.repeats
-        made, axis = self.op.inputs[0], (self.axis,)
-        if (start, step, length) != (0, 1, self.shape[self.axis]):
-            end = start + step * (length - 1) + (1 if step > 0 else -1)
-            end = end if end >= 0 else -self.shape[self.axis] - 1
-            made = self.add("Slice", made, (start,), (end,), axis, (step,))
-        if repeats > 1:
-            before, after = self.shape[: self.axis], self.shape[self.axis + 1 :]
-            made = self.add("Unsqueeze", made, (self.axis + 1,))
-            made = self.add("Expand", made, (*before, length, repeats, *after))
-            made = self.add("Reshape", made, (*before, length * repeats, *after))
-        return made
-
-    def _joined(self, names: list[str], axis: int) -> str:
-        if len(names) > 1:
-            self.last = self._new()
-            self._ops.append(Op(self.last, "Concat", tuple(names), (self.last,), (("axis", axis),)))
-        return self.last

@@ -111,8 +111,10 @@ def nodes_by_operands(op: Op, known: KnownGraph) -> Nodes | None:
             form = instances_for(op, known.tensors[maker.inputs[0]], known.tensors)
     elif op.op_type in ("Gather", "GatherND") and op.inputs[0] not in known.initializers:
         indices = None if known.value_of(op.inputs[0]) is not None else known.value_of(op.inputs[1])
-        if indices is not None:
-            form = (places_for if op.op_type == "Gather" else grid_for)(op, indices, known.tensors)
+        if indices is not None and op.op_type == "Gather":
+            form = places_for(op, indices, known.tensors, known.opset)
+        elif indices is not None:
+            form = grid_for(op, indices, known.tensors)
     return None if form is None else _with_constants(form, known)
 
 
