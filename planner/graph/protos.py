@@ -281,7 +281,7 @@ def op_to_node(op: Op) -> NodeProto:
     """
     captured = max((value.captured for _, value in op.attributes if isinstance(value, GraphAttribute)), default=0)
     own = op.inputs[: len(op.inputs) - captured]
-    # Not said is the same, and ONNX Runtime's LayerNormalization reads a bias without a name.
+    # Not said is the same, and ONNX Runtime 1.31 dies of SIGSEGV where a LayerNormalization's bias has no name.
     while own and not own[-1]:
         own = own[:-1]
     node = NodeProto(name=op.name, op_type=op.op_type, domain=op.domain, input=own, output=op.outputs)

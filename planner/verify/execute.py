@@ -42,11 +42,7 @@ def to_model(
     nodes = []
     for number, node in enumerate(local.nodes):
         attributes = tuple(sorted(node.attributes.items(), key=lambda item: item[0]))
-        kept = list(node.inputs)
-        while kept and not kept[-1]:
-            kept.pop()  # ONNX Runtime 1.31 dies of SIGSEGV on LayerNormalization with an empty name at the end
-        op = Op(f"node{number}", node.op_type, tuple(kept), node.outputs, attributes, node.domain)
-        nodes.append(op_to_node(op))
+        nodes.append(op_to_node(Op(f"node{number}", node.op_type, node.inputs, node.outputs, attributes, node.domain)))
     used = {name for node in local.nodes for name in node.inputs}
     given = [
         helper.make_tensor_value_info(name, elem_type_of(dtype_of_array(array)), array.shape)

@@ -88,12 +88,9 @@ class _Writer(Emitter):
         attributes: Mapping[str, Attribute] | None = None,
     ) -> str:
         """An op of one output, which it names; ``output`` is one of the op's own."""
-        kept = list(inputs)
-        while not kept[-1]:
-            kept.pop()
         name = output or self._name(part)
         stated = tuple(sorted((attributes or {}).items()))
-        self.ops.append(Op(f"{self.op.name}/{part}", op_type, tuple(kept), (name,), stated, domain))
+        self.ops.append(Op(f"{self.op.name}/{part}", op_type, tuple(inputs), (name,), stated, domain))
         return name
 
     def normalised_sum(self, inputs: Sequence[str], summed: str) -> None:
