@@ -89,15 +89,17 @@ def batch(problem: Problem) -> frozenset[Place]:
     """Dim 0 of the first data input that has one, and all that goes with it; labels and the like are found from there.
 
     It is dim 1 where that alone may be the samples, as in [sequence, batch, width]: samples meet neither each other, as
-    positions do in attention, nor weights, as features do; and they go through most of the network.
+    positions do in attention, nor weights, as features do; and they go through most of the network. A first dim of one
+    element is a batch of one sample.
 
     Raises:
         ModelError: no data input has a dim.
     """
     graph, reachable = problem.graph, problem.directions.reachable
     for name in graph.inputs:
-        if graph.roles[name] is Role.DATA and (rank := len(graph.tensors[name].shape)):
-            first, *others = (reachable([("tensor", name, dim)]) for dim in range(min(rank, 2)))
+        if graph.roles[name] is Role.DATA and (shape := graph.tensors[name].shape):
+            dims = range(min(len(shape), 2 if shape[0] > 1 else 1))
+            first, *others = (reachable([("tensor", name, dim)]) for dim in dims)
             for second in others:
                 may_be = _are_samples(graph, second) and 2 * len(second) >= len(first)
                 if may_be and not (_are_samples(graph, first) and 2 * len(first) >= len(second)):
