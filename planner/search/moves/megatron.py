@@ -40,33 +40,27 @@ def tensor_parallel(problem: Problem) -> Restriction:
 
 def _inner(problem: Problem) -> frozenset[Place]:
     """Dims and index variables between the two products of a half of a block."""
-    heads = list(_heads(problem))
-    if not heads:
-        raise _nothing_to_divide()
     samples = batch(problem)
     weights = list(_weights(problem))
     residual: set[int] = set()
-    for dim in heads:
+    for dim in _heads(problem):
         if dim not in samples:
             between = problem.directions.reachable([dim])
             sides = [(side in between, other) for pair in weights for side, other in (pair, pair[::-1])]
             residual.update(problem.directions.group[other] for is_inner, other in sides if is_inner)
-    if not residual:
-        raise _nothing_to_divide()
     across = [
         other
         for pair in weights
         for side, other in (pair, pair[::-1])
         if problem.directions.group[side] in residual and problem.directions.group[other] not in residual
     ]
-    return problem.directions.reachable(across) - samples
-
-
-def _nothing_to_divide() -> UnsupportedError:
-    return UnsupportedError(
-        "there is no attention whose heads lead from products with weights to another, so none can be divided",
-        hint="Megatron-LM's way is for transformers, and wants heads as a dim of their own, not one with samples",
-    )
+    # Where the exporter has made equal biases one, the heads and the width of the network are one direction.
+    if not (inner := problem.directions.reachable(across) - samples):
+        raise UnsupportedError(
+            "there is no attention whose heads lead from products with weights to another, so none can be divided",
+            hint="Megatron-LM's way is for transformers, and wants heads as a dim of their own, not one with samples",
+        )
+    return inner
 
 
 def _weights(problem: Problem) -> Iterator[tuple[Place, Place]]:
