@@ -101,3 +101,22 @@ def test_a_parameter_that_the_loss_does_not_need_is_told_of(calls: bool) -> None
     )
     warnings = export_warnings(graph, outcome(parameters, step), exporter)
     assert [line for line in warnings if "1 of the network's parameters (other) are not trained" in line] != []
+
+
+def test_the_state_that_a_recurrent_layer_begins_with_is_none_of_its_parameters() -> None:
+    """A layer's four parameters, of which the exporter makes three constants, and zeros of its own."""
+    model = parser.parse_model("""<ir_version: 10, opset_import: ["" : 20], producer_name: "pytorch">
+        g (float[5, 4, 3] x) => (float[5, 1, 4, 2] y) {
+            y = GRU <hidden_size = 2> (x, val_1, val_2, val_3, , val_4)
+        }""")
+    rng, shapes = np.random.default_rng(0), {"val_1": (1, 6, 3), "val_2": (1, 6, 2), "val_3": (1, 12)}
+    held = {name: rng.standard_normal(shape) for name, shape in shapes.items()} | {"val_4": np.zeros((1, 4, 2))}
+    model.graph.initializer.extend(numpy_helper.from_array(a.astype(np.float32), name) for name, a in held.items())
+    arguments = [f"{kind}_{which}_l0" for kind in ("weight", "bias") for which in ("ih", "hh")]
+    call = f"%gru = call_function[target=gru](args = (%x, %zeros, [{', '.join(f'%p_{name}' for name in arguments)}]))"
+    model.graph.node[0].metadata_props.add(key=CALL, value=call)
+    lines = "\n".join(f"p_{name}: PARAMETER target='{name}'" for name in arguments)
+    model.graph.metadata_props.add(key=SIGNATURE, value=f"# inputs\n{lines}\nx: USER_INPUT\n")
+    parameters, _ = read(model)
+    assert set(parameters.of(Verdict.TRAINED)) == set(shapes)
+    assert parameters.of(Verdict.FROZEN) == ("val_4",)

@@ -14,6 +14,8 @@ from typing import Final
 
 from onnx import ModelProto, TensorProto
 
+from planner.graph.traits import RECURRENT
+
 _PYTORCH: Final = "pytorch"
 """How both of PyTorch's exporters call themselves as a model's producer."""
 _SIGNATURE: Final = "pkg.torch.export.ExportedProgram.graph_signature"
@@ -74,7 +76,7 @@ def _renamed(model: ModelProto, parameters: Mapping[str, str]) -> dict[str, str]
     """The constants of parameters that are not called after them, by the calls that have them as arguments.
 
     A call is several ops, and its parameters are what its last ones read: a GroupNorm normalises by ones and zeros
-    first. An exporter that optimizes leaves out biases only.
+    first. An exporter that optimizes leaves out biases only. States with which a recurrent op begins are none.
 
     Args:
         model: the file.
@@ -84,9 +86,10 @@ def _renamed(model: ModelProto, parameters: Mapping[str, str]) -> dict[str, str]
     arrays = {proto.name for proto in model.graph.initializer if proto.dims and proto.data_type not in _INTEGERS}
     read: dict[str, dict[str, None]] = {}
     for node in model.graph.node:
+        weights = node.input[:4] if node.op_type in RECURRENT else node.input
         for entry in node.metadata_props:
             if entry.key == _CALL:
-                read.setdefault(entry.value, {}).update(dict.fromkeys(name for name in node.input if name in arrays))
+                read.setdefault(entry.value, {}).update(dict.fromkeys(name for name in weights if name in arrays))
     found: dict[str, str] = {}
     for call, constants in read.items():
         asked = [parameters[name] for name in re.findall(r"%(\w+)", call) if name in parameters]
