@@ -86,23 +86,24 @@ def data_parallel(problem: Problem) -> Restriction:
 
 
 def batch(problem: Problem) -> frozenset[Place]:
-    """Dim 0 of the first data input that has one, and all that goes with it; labels and the like are found from there.
+    """Dim 0 of the first data input that an op reads, and all that goes with it; labels are found from there.
 
-    It is dim 1 where that alone may be the samples, as in [sequence, batch, width]: samples meet neither each other, as
-    positions do in attention, nor weights, as features do; and they go through most of the network. A first dim of one
-    element is a batch of one sample.
+    It is dim 1 where that rather may be the samples, as in [sequence, batch, width]: samples meet neither each other,
+    as positions do in attention, nor weights, as features do; they go through most of the network, and stay as many. A
+    first dim of one element is a batch of one sample.
 
     Raises:
         ModelError: no data input has a dim.
     """
     graph, reachable = problem.graph, problem.directions.reachable
+    read = {name for op in graph.ops for name in op.inputs}
     for name in graph.inputs:
-        if graph.roles[name] is Role.DATA and (shape := graph.tensors[name].shape):
+        if name in read and graph.roles[name] is Role.DATA and (shape := graph.tensors[name].shape):
             dims = range(min(len(shape), 2 if shape[0] > 1 else 1))
             first, *others = (reachable([("tensor", name, dim)]) for dim in dims)
             for second in others:
-                may_be = _are_samples(graph, second) and 2 * len(second) >= len(first)
-                if may_be and not (_are_samples(graph, first) and 2 * len(first) >= len(second)):
+                is_rather = _staying(graph, second, shape[1]) > _staying(graph, first, shape[0])
+                if is_rather and 2 * len(second) >= len(first):
                     return second
             return first
     raise ModelError(
@@ -110,9 +111,11 @@ def batch(problem: Problem) -> frozenset[Place]:
     )
 
 
-def _are_samples(graph: Graph, places: frozenset[Place]) -> bool:
-    tensors = [name for kind, name, _ in places if kind == "tensor"]
-    return len(set(tensors)) == len(tensors) and all(graph.roles[name] is not Role.STATE for name in tensors)
+def _staying(graph: Graph, places: frozenset[Place], size: int) -> int:
+    """In how many tensors what may be samples are so many; 0 where they meet each other, or state."""
+    dims = {name: graph.tensors[name].shape[dim] for kind, name, dim in places if kind == "tensor"}
+    is_met = len(dims) < sum(kind == "tensor" for kind, *_ in places)
+    return 0 if is_met or any(graph.roles[name] is Role.STATE for name in dims) else [*dims.values()].count(size)
 
 
 def model_parallel(problem: Problem) -> Restriction:
