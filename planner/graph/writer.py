@@ -248,6 +248,15 @@ class Writer(ABC):
         sizes[axis] = sum(self.shape(part)[axis] for part in parts)
         return self.one("Concat", parts, tuple(sizes), self.dtype(parts[0]), hint=hint, attributes={"axis": axis})
 
+    def split(self, x: str, sizes: Sequence[int], axis: int) -> tuple[str, ...]:
+        """Parts of ``x`` of these sizes, one after the other along a dim."""
+        if len(sizes) == 1:
+            return (x,)
+        shape = self.shape(x)
+        shapes = [(*shape[:axis], size, *shape[axis + 1 :]) for size in sizes]
+        dtypes = [self.dtype(x)] * len(sizes)
+        return self.emit("Split", [x, self.ints(sizes, "sizes")], shapes, dtypes, attributes={"axis": axis})
+
     def slice(self, x: str, starts: Sequence[int], ends: Sequence[int]) -> str:
         """The box ``[starts, ends)`` of ``x``, one pair for each dim; dims that stay whole are left out of the op."""
         whole = self.shape(x)

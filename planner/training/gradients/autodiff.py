@@ -146,6 +146,7 @@ def backward(
     """
     active = active_tensors(builder.tensors, ops, wanted, rules)
     pending = dict(seeds)
+    parts = {name: [seed] for name, seed in seeds.items()}
     first_reader: dict[str, int] = {}
     for index, op in enumerate(ops):
         for name in op.inputs:
@@ -156,9 +157,12 @@ def backward(
             complete.setdefault(first_reader[name], []).append(name)
     refusals = _quantised(ops, seeds, active)
     for index in reversed(range(len(ops))):
-        _pass(builder, ops[index], pending, active, rules, saved, refusals)
+        for name in ops[index].outputs:
+            _in_one_product(builder, name, pending, parts)
+        _pass(builder, ops[index], pending, parts, active, rules, saved, refusals)
         for name in complete.get(index, ()):
             if name in pending and not refusals:
+                _in_one_product(builder, name, pending, parts)
                 builder.rename(pending[name], f"{name}.grad")
                 ready(name, pending[name])
     if refusals:
@@ -186,6 +190,7 @@ def _pass(
     builder: Builder,
     op: Op,
     pending: dict[str, str],
+    parts: dict[str, list[str]],
     active: frozenset[str],
     rules: Mapping[str, GradientRule],
     saved: Mapping[str, Mapping[str, str]],
@@ -219,7 +224,34 @@ def _pass(
         assert builder.shape(part) == builder.shape(name), (
             f"{label(op)}: the gradient of {name} has shape {builder.shape(part)}, not {builder.shape(name)}"
         )
+        parts.setdefault(name, []).append(part)
         if name in pending:
             with builder.scope(f"{name}.grad"):
                 part = builder.add(pending[name], part, hint="sum")
         pending[name] = part
+
+
+def _in_one_product(builder: Builder, name: str, pending: dict[str, str], parts: Mapping[str, Sequence[str]]) -> None:
+    """A sum of products of matrices by samples, Σ Aᵀ B, becomes one product over the samples of all of them.
+
+    Such is the gradient of a matrix that is read at every time step; sums of matrices would be whole on every worker.
+    """
+    factors = [_by_samples(builder, part) for part in parts.get(name, ())]
+    if len(factors) < 2 or not all(factors) or len({tuple(map(builder.shape, both)) for both in factors}) > 1:
+        return
+    with builder.scope(f"{name}.grad"):
+        sides = zip(*reversed(factors), strict=True)
+        tall = [builder.concat([builder.unsqueeze(one, [0]) for one in side], 0) for side in sides]
+        rows = len(factors) * builder.shape(factors[0][0])[0]
+        left, right = (builder.reshape(side, (rows, builder.shape(side)[-1])) for side in tall)
+        pending[name] = builder.matmul(builder.transpose(left, [1, 0]), right)
+
+
+def _by_samples(builder: Builder, part: str) -> tuple[str, ...]:
+    """A and B of a product of matrices Aᵀ B; () of something else, and where rows of A are merged from several dims."""
+    product = builder.made_by(part)
+    turned = builder.made_by(product.inputs[0]) if product is not None and product.op_type == "MatMul" else None
+    if product is None or turned is None or turned.op_type != "Transpose" or builder.rank(turned.inputs[0]) != 2:
+        return ()
+    maker = builder.made_by(turned.inputs[0])
+    return () if maker is not None and maker.op_type == "Reshape" else (turned.inputs[0], product.inputs[1])

@@ -6,7 +6,7 @@ inputs' product with W, and the biases) is computed for all steps at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -69,12 +69,9 @@ class Direction:
     """[3*H] of LSTM."""
     activations: tuple[Activation, ...]
 
-    def part(self, x: str, index: int, count: int = 1) -> str:
-        """Gates ``index`` to ``index + count`` of the last dim."""
-        shape = self.emit.shape(x)
-        starts, ends = [0] * len(shape), list(shape)
-        starts[-1], ends[-1] = index * self.hidden, (index + count) * self.hidden
-        return self.emit.slice(x, starts, ends)
+    def parts(self, x: str, *gates: int) -> tuple[str, ...]:
+        """Parts of so many gates each, of the last dim."""
+        return self.emit.split(x, [count * self.hidden for count in gates], self.emit.rank(x) - 1)
 
     def act(self, index: int, x: str) -> str:
         """Activation ``index`` of what is clipped first, if the op says so."""
@@ -105,17 +102,17 @@ def gru(emit: Builder, op: Op) -> tuple[str, ...]:
 
     def cell(way: Direction, share: str, state: tuple[str, ...]) -> tuple[str, ...]:
         (before,) = state
-        recurrence_zr, recurrence_h = way.part(way.recurrence, 0, 2), way.part(way.recurrence, 2)
-        gates = emit.add(way.part(share, 0, 2), emit.matmul(before, recurrence_zr))
+        (share_zr, share_h), (recurrence_zr, recurrence_h) = way.parts(share, 2, 1), way.parts(way.recurrence, 2, 1)
+        gates = emit.add(share_zr, emit.matmul(before, recurrence_zr))
         bias_h = None
         if way.recurrence_bias is not None:
-            gates = emit.add(gates, way.part(way.recurrence_bias, 0, 2))
-            bias_h = way.part(way.recurrence_bias, 2)
-        z, r = (way.act(0, way.part(gates, index)) for index in (0, 1))
+            bias_zr, bias_h = way.parts(way.recurrence_bias, 2, 1)
+            gates = emit.add(gates, bias_zr)
+        z, r = (way.act(0, gate) for gate in way.parts(gates, 1, 1))
         inner = emit.matmul(before if before_reset else emit.mul(r, before), recurrence_h)
         if bias_h is not None:
             inner = emit.add(inner, bias_h)
-        h = way.act(1, emit.add(way.part(share, 2), emit.mul(r, inner) if before_reset else inner))
+        h = way.act(1, emit.add(share_h, emit.mul(r, inner) if before_reset else inner))
         kept = emit.sub(emit.scalar(1.0, z), z)
         return (emit.add(emit.mul(kept, h), emit.mul(z, before)),)
 
@@ -133,8 +130,8 @@ def lstm(emit: Builder, op: Op) -> tuple[str, ...]:
     def cell(way: Direction, share: str, state: tuple[str, ...]) -> tuple[str, ...]:
         hidden, memory = state
         gates = emit.add(share, emit.matmul(hidden, way.recurrence))
-        i, o, f, c = (way.part(gates, index) for index in range(4))
-        peep = [None if way.peepholes is None else way.part(way.peepholes, index) for index in range(3)]
+        i, o, f, c = way.parts(gates, 1, 1, 1, 1)
+        peep = (None, None, None) if way.peepholes is None else way.parts(way.peepholes, 1, 1, 1)
 
         def seen(gate: str, weights: str | None, looked_at: str) -> str:
             return gate if weights is None else emit.add(gate, emit.mul(weights, looked_at))
@@ -187,31 +184,28 @@ def _unroll(emit: Builder, op: Op, *, states: int, cell: Cell) -> tuple[str, ...
     masks = _masks(emit, lengths, steps, batch)
     outputs: list[list[str]] = []
     last: list[list[str]] = [[] for _ in range(states)]
+    starts = [emit.transpose(name, [1, 0, 2]) if name and batch_first else name for name in (first_h, first_c)[:states]]
+    of_directions = [_by_direction(emit, name, directions) for name in (w, r, b, peepholes, *starts)]
     for index, backwards in enumerate(ways):
-        own = [_of_direction(emit, name, index) if name else None for name in (w, r, b, peepholes)]
-        kernel, recurrence, bias, peep = own
+        kernel, recurrence, bias, peep, *before = (one[index] for one in of_directions)
         assert kernel is not None, "W is required"
         assert recurrence is not None, "R is required"
         # The input's share of the gates is one product for all time steps, with every bias that can be added ahead: a
         # GRU's reset gate may multiply the state's bias, so that one waits for the time step.
         share = emit.matmul(x, emit.transpose(kernel, [1, 0]))
         recurrence_bias = None
-        if bias is not None:
-            of_input, of_state = (emit.slice(bias, [start], [start + gates * hidden]) for start in (0, gates * hidden))
+        if bias is not None and gates == 3:
+            of_input, recurrence_bias = emit.split(bias, [gates * hidden] * 2, 0)
             share = emit.add(share, of_input)
-            if gates == 3:
-                recurrence_bias = of_state
-            else:
-                share = emit.add(share, of_state)
+        elif bias is not None:
+            share = emit.add(share, emit.reduce_sum(emit.reshape(bias, (2, gates * hidden)), [0]))
+        shares = emit.split(share, [1] * steps, 0)
         way = Direction(emit, op, hidden, emit.transpose(recurrence, [1, 0]), recurrence_bias, peep, activations[index])
-        state = tuple(
-            _first(emit, name, index, (batch, hidden), x, batch_first) for name in (first_h, first_c)[:states]
-        )
+        state = tuple(name or emit.zeros((batch, hidden), x) for name in before)
         made: list[str] = [""] * steps
         for step in reversed(range(steps)) if backwards else range(steps):
             with emit.scope(f"{op.name}.{'reverse' if backwards else 'forward'}.{step}"):
-                now = emit.slice(share, [step, 0, 0], [step + 1, batch, gates * hidden])
-                following = cell(way, emit.squeeze(now, [0]), state)
+                following = cell(way, emit.squeeze(shares[step], [0]), state)
                 made[step] = following[0]
                 if masks is not None:
                     made[step] = emit.where(masks[step], following[0], emit.scalar(0.0, x))
@@ -235,17 +229,9 @@ def _unroll(emit: Builder, op: Op, *, states: int, cell: Cell) -> tuple[str, ...
     return (y, *finals)
 
 
-def _of_direction(emit: Builder, name: str, index: int) -> str:
-    """A direction's share of a tensor whose dim 0 is directions."""
-    shape = emit.shape(name)
-    zeros = (0,) * (len(shape) - 1)
-    return emit.squeeze(emit.slice(name, (index, *zeros), (index + 1, *shape[1:])), [0])
-
-
-def _first(emit: Builder, name: str, index: int, shape: tuple[int, int], like: str, batch_first: bool) -> str:
-    if not name:
-        return emit.zeros(shape, like)
-    return _of_direction(emit, emit.transpose(name, [1, 0, 2]) if batch_first else name, index)
+def _by_direction(emit: Builder, name: str, count: int) -> Sequence[str | None]:
+    """Each direction's share of a tensor whose dim 0 is directions; None where there is no tensor."""
+    return [emit.squeeze(one, [0]) for one in emit.split(name, [1] * count, 0)] if name else [None] * count
 
 
 def _masks(emit: Builder, lengths: str, steps: int, batch: int) -> list[str] | None:
