@@ -1,6 +1,7 @@
 """One network, written in several ways: what its plans cost, over the cheapest of its group.
 
     python bench/twins.py [--workers 2 4 8] [--only NAME ...] [--run]
+    python bench/twins.py --drawn 40 [--seed 0] [--run]     pairs that rewriting at random makes of committed networks
 
 Cost is bytes moved and excess, in kB. All spellings of a group compute the same numbers; "step" groups are training
 steps with SGD (``tofu grad``), the others run forward. ``--run`` runs each plan on 3 workers and verifies it.
@@ -10,12 +11,13 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from drawn_twins import drawn
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from rich.console import Console
 from rich.table import Table
@@ -66,40 +68,83 @@ class Network:
 def gated(*, packed: bool) -> Network:
     """silu(x Wg) * (x Wu), [Wg | Wu] as one matrix or as two, and a product behind it."""
     net = Network((256, 64), (256, 64))
-    gate, up = np.split(net.weights.pop(net.weight("gate_up", 64, 512)), 2, axis=1)
-    if packed:
-        net.constant("gate_up", np.concatenate([gate, up], axis=1))
-        net.add("MatMul", "x gate_up", "both")
-        net.add("Split", "both", "g u", axis=1, num_outputs=2)
-    else:
-        net.constant("gate", gate), net.constant("up", up)
-        net.add("MatMul", "x gate", "g"), net.add("MatMul", "x up", "u")
-    net.add("Sigmoid", "g", "s"), net.add("Mul", "g s", "silu"), net.add("Mul", "silu u", "h")
-    net.weight("down", 256, 64)
-    net.add("MatMul", "h down", "y")
+    net.add("Identity", gate_and_up(net, "x", "", 256, packed=packed), "y")
     return net
 
 
-def attention(*, packed: bool) -> Network:
-    """An attention of 4 heads over [2, 32, 64], q, k, v by one matrix or by three."""
-    net = Network((2, 32, 64), (2, 32, 64))
-    q, k, v = np.split(net.weights.pop(net.weight("qkv", 64, 192)), 3, axis=1)
-    net.ints("heads", 2, 32, 4, 16), net.ints("flat", 2, 32, 64)
+def gate_and_up(net: Network, x: str, layer: str, width: int, *, packed: bool) -> str:
+    """A gated layer over 64 dims."""
+    both = net.weights.pop(net.weight(f"{layer}gate_up", 64, 2 * width))
+    project(net, x, layer, {"g": both[:, :width], "u": both[:, width:]}, packed=packed)
+    net.add("Sigmoid", f"{layer}g", f"{layer}s"), net.add("Mul", f"{layer}g {layer}s", f"{layer}silu")
+    net.add("Mul", f"{layer}silu {layer}u", f"{layer}h")
+    return net.add("MatMul", f"{layer}h {net.weight(f'{layer}down', width, 64)}", f"{layer}mlp")
+
+
+def project(net: Network, x: str, layer: str, matrices: Mapping[str, np.ndarray], *, packed: bool) -> None:
+    """Products with matrices, which may lie beside each other in one."""
+    names = [layer + name for name in matrices]
     if packed:
-        net.constant("qkv", np.concatenate([q, k, v], axis=1))
-        net.add("MatMul", "x qkv", "all")
-        net.add("Split", "all", "q k v", axis=2, num_outputs=3)
+        packs = net.constant(f"{layer}w{''.join(matrices)}", np.concatenate([*matrices.values()], axis=1))
+        sizes = net.ints(f"{layer}{''.join(matrices)}.sizes", *(value.shape[1] for value in matrices.values()))
+        all_of = net.add("MatMul", f"{x} {packs}", f"{layer}{''.join(matrices)}")
+        net.add("Split", f"{all_of} {sizes}", " ".join(names), axis=-1)
     else:
-        for name, matrix in (("q", q), ("k", k), ("v", v)):
-            net.constant(f"w{name}", matrix)
-            net.add("MatMul", f"x w{name}", name)
+        for name, matrix in matrices.items():
+            net.add("MatMul", f"{x} {net.constant(f'{layer}w{name}', matrix)}", layer + name)
+
+
+def attention(*, packed: bool, order: Sequence[int] = (0, 1, 2)) -> Network:
+    """An attention of 4 heads over samples, positions and width, in this order, q, k, v by one matrix or by three."""
+    shape = tuple((2, 32, 64)[dim] for dim in order)
+    net = Network(shape, shape)
+    net.add("Identity", attended(net, "x", "", 4, packed=packed, is_turned=tuple(order) != (0, 1, 2)), "y")
+    return net
+
+
+def attended(net: Network, x: str, layer: str, groups: int, *, packed: bool, is_turned: bool = False) -> str:
+    """An attention of 4 heads with keys and values of some, over [2, 32, 64] or, turned, [32, 2, 64]."""
+    own = net.weights.pop(net.weight(f"{layer}qkv", 64, 64 + 32 * groups))
+    ends = 64, 64 + 16 * groups
+    project(net, x, layer, dict(zip("qkv", np.split(own, ends, axis=1), strict=True)), packed=packed)
+    first, second = (1, 0) if is_turned else (0, 1)
+    lead = (32, 2) if is_turned else (2, 32)
+    net.ints("flat", *lead, 64), net.ints("together", 2, 4, 32, 16), net.ints("group", 2)
     for name, perm in (("q", (0, 2, 1, 3)), ("k", (0, 2, 3, 1)), ("v", (0, 2, 1, 3))):
-        net.add("Reshape", f"{name} heads", f"{name}r")
-        net.add("Transpose", f"{name}r", f"{name}h", perm=perm)
-    net.add("MatMul", "qh kh", "scores"), net.add("Softmax", "scores", "p", axis=-1), net.add("MatMul", "p vh", "o")
-    net.add("Transpose", "o", "ot", perm=(0, 2, 1, 3)), net.add("Reshape", "ot flat", "of")
-    net.weight("out", 64, 64)
-    net.add("MatMul", "of out", "y")
+        heads = 4 if name == "q" else groups
+        net.ints(f"{heads} heads".replace(" ", "."), *lead, heads, 16)
+        net.add("Reshape", f"{layer}{name} {heads}.heads", f"{layer}{name}r")
+        turn = tuple({0: first, 1: second}.get(dim, dim) for dim in perm)
+        net.add("Transpose", f"{layer}{name}r", f"{layer}{name}h", perm=turn)
+        if heads < 4:
+            shape = (2, groups, 4 // groups, 16, 32) if name == "k" else (2, groups, 4 // groups, 32, 16)
+            net.ints(f"{name}.every", *shape), net.ints(f"{name}.four", 2, 4, *shape[3:])
+            net.add("Unsqueeze", f"{layer}{name}h group", f"{layer}{name}u")
+            net.add("Expand", f"{layer}{name}u {name}.every", f"{layer}{name}e")
+            net.add("Reshape", f"{layer}{name}e {name}.four", f"{layer}{name}h4")
+    more = "4" if groups < 4 else ""
+    net.add("MatMul", f"{layer}qh {layer}kh{more}", f"{layer}scores")
+    net.add("Softmax", f"{layer}scores", f"{layer}p", axis=-1)
+    net.add("MatMul", f"{layer}p {layer}vh{more}", f"{layer}o")
+    net.add("Transpose", f"{layer}o", f"{layer}ot", perm=(2, 0, 1, 3) if is_turned else (0, 2, 1, 3))
+    net.add("Reshape", f"{layer}ot flat", f"{layer}of")
+    return net.add("MatMul", f"{layer}of {net.weight(f'{layer}out', 64, 64)}", f"{layer}attended")
+
+
+def layers(*, packed: bool) -> Network:
+    """Two layers of grouped attention and a gated product, normalised and added, as Llama's or as Phi-3's."""
+    net = Network((2, 32, 64), (2, 32, 64), 23)
+    x = "x"
+    for layer in ("first/", "second/"):
+        for part in ("a", "m"):
+            scale = net.constant(f"{layer}{part}.scale", np.ones(64, np.float32))
+            normal = net.add("RMSNormalization", f"{x} {scale}", f"{layer}{part}.normal")
+            if part == "a":
+                made = attended(net, normal, layer, 2, packed=packed)
+            else:
+                made = gate_and_up(net, normal, layer, 128, packed=packed)
+            x = net.add("Add", f"{x} {made}", f"{layer}{part}.sum")
+    net.add("Identity", x, "y")
     return net
 
 
@@ -191,6 +236,135 @@ def depthwise(*, by_shifts: bool) -> Network:
     return net
 
 
+def grouped(*, together: bool) -> Network:
+    """A convolution of 4 groups of channels between two layers, as one op or as one of each group."""
+    net = Network((2, 3, 32, 32), (2, 3, 32, 32))
+    net.weight("first", 16, 3, 3, 3), net.weight("last", 3, 16, 3, 3)
+    net.add("Conv", "x first", "c", pads=[1] * 4)
+    kernels = net.weights.pop(net.weight("kernels", 16, 4, 3, 3))
+    if together:
+        net.constant("kernels", kernels), net.add("Conv", "c kernels", "g", group=4, pads=[1] * 4)
+    else:
+        net.add("Split", "c", "c0 c1 c2 c3", axis=1, num_outputs=4)
+        for group in range(4):
+            kernel = net.constant(f"k{group}", kernels[4 * group : 4 * group + 4])
+            net.add("Conv", f"c{group} {kernel}", f"g{group}", pads=[1] * 4)
+        net.add("Concat", "g0 g1 g2 g3", "g", axis=1)
+    net.add("Relu", "g", "r"), net.add("Conv", "r last", "y", pads=[1] * 4)
+    return net
+
+
+def summed(net: Network) -> None:
+    """Rows added up from above."""
+    net.add("CumSum", f"h {net.constant('axis', np.array(2, np.int64))}", "m")
+
+
+def summed_by_hand(net: Network) -> None:
+    """Of each 4 rows, and then what those before them come to."""
+    net.ints("apart", 2, 8, 8, 4, 32), net.ints("whole", 2, 8, 32, 32), net.ints("rows", 3)
+    inner, outer = (net.constant(f"axis{dim}", np.array(dim, np.int64)) for dim in (3, 2))
+    net.add("Reshape", "h apart", "a"), net.add("CumSum", f"a {inner}", "own")
+    net.add("ReduceSum", "a rows", "sums"), net.add("CumSum", f"sums {outer}", "before", exclusive=1)
+    net.add("Add", "own before", "both"), net.add("Reshape", "both whole", "m")
+
+
+def cached(*, by_positions: bool) -> Network:
+    """New rows of a cache of keys, which a query is multiplied with."""
+    net = Network((1, 1, 8, 64), (1, 1, 8, 2048), 24)
+    net.weight("cache", 1, 1, 2048, 64), net.weight("wk", 64, 64), net.weight("wq", 64, 64)
+    net.add("MatMul", "x wk", "k"), net.add("MatMul", "x wq", "q")
+    if by_positions:
+        net.ints("at", 1000), net.add("TensorScatter", "cache k at", "keys", axis=2)
+    else:
+        rows = np.broadcast_to(np.arange(1000, 1008)[:, None], (1, 1, 8, 64))
+        net.add("ScatterElements", f"cache {net.constant('at', np.array(rows))} k", "keys", axis=2)
+    net.add("Transpose", "keys", "turned", perm=(0, 1, 3, 2)), net.add("MatMul", "q turned", "s")
+    net.add("Softmax", "s", "y", axis=-1)
+    return net
+
+
+def put_together(net: Network, *, dim: int | None) -> None:
+    """Two functions of rows, perhaps put together and taken apart again before they are added."""
+    net.add("Relu", "h", "a"), net.add("Tanh", "h", "b")
+    if dim is not None:
+        net.add("Concat", "a b", "ab", axis=dim), net.add("Split", "ab", "a2 b2", axis=dim, num_outputs=2)
+    net.add("Add", "a b" if dim is None else "a2 b2", "m")
+
+
+def multiplied(net: Network, *, side: int | None) -> None:
+    """A product with the identity on a side, or nothing."""
+    if side is None:
+        net.add("Identity", "h", "m")
+    else:
+        eye = net.constant("eye", np.eye(32, dtype=np.float32))
+        net.add("MatMul", f"{eye} h" if side == 0 else f"h {eye}", "m")
+
+
+def convolved(net: Network, form: str) -> None:
+    """A convolution of 3x3 as one op, as a product of columns, or as nine products of what is shifted."""
+    kernel = net.weights.pop(net.weight("kernel", 8, 8, 3, 3))
+    if form == "Conv":
+        net.constant("kernel", kernel), net.add("Conv", "h kernel", "m", pads=[1] * 4)
+        return
+    net.ints("pads", 0, 0, 1, 1, 0, 0, 1, 1), net.ints("axes", 2, 3), net.add("Pad", "h pads", "p")
+    net.ints("columns", 2, -1, 1024), net.ints("image", 2, 8, 32, 32)
+    taps = [(row, column) for row in range(3) for column in range(3)]
+    for row, column in taps:
+        name = f"{row}{column}"
+        net.ints(f"s{name}", row, column), net.ints(f"e{name}", row + 32, column + 32)
+        net.add("Slice", f"p s{name} e{name} axes", f"v{name}")
+    if form == "im2col":
+        net.add("Concat", " ".join(f"v{row}{column}" for row, column in taps), "v", axis=1)
+        net.add("Reshape", "v columns", "vc")
+        net.constant("kernel", kernel.transpose(0, 2, 3, 1).reshape(8, 72)), net.add("MatMul", "kernel vc", "mc")
+        net.add("Reshape", "mc image", "m")
+        return
+    for row, column in taps:
+        name = f"{row}{column}"
+        net.constant(f"w{name}", kernel[:, :, row, column]), net.add("Reshape", f"v{name} columns", f"vc{name}")
+        net.add("MatMul", f"w{name} vc{name}", f"t{name}")
+    net.add("Sum", " ".join(f"t{row}{column}" for row, column in taps), "mc"), net.add("Reshape", "mc image", "m")
+
+
+def experts(*, stacked: bool) -> Network:
+    """Four experts of stacked weights, weighed by a gate, one after the other or in one product."""
+    net = Network((64, 32), (64, 32))
+    net.weight("router", 32, 4), net.weight("up", 4, 32, 64), net.weight("down", 4, 64, 32)
+    net.add("MatMul", "x router", "logits"), net.add("Softmax", "logits", "gate", axis=-1)
+    if stacked:
+        net.ints("first", 0), net.ints("last", 2)
+        net.add("Unsqueeze", "x first", "xs"), net.add("MatMul", "xs up", "h"), net.add("Relu", "h", "r")
+        net.add("MatMul", "r down", "o"), net.add("Transpose", "gate", "turned")
+        net.add("Unsqueeze", "turned last", "g")
+        net.add("Mul", "o g", "weighed"), net.add("ReduceSum", "weighed first", "y", keepdims=0)
+        return net
+    for number in range(4):
+        at = net.constant(f"at{number}", np.array(number, np.int64))
+        column = net.ints(f"column{number}", number)
+        net.add("Gather", f"up {at}", f"up{number}", axis=0), net.add("Gather", f"down {at}", f"down{number}", axis=0)
+        net.add("Gather", f"gate {column}", f"g{number}", axis=1)
+        net.add("MatMul", f"x up{number}", f"h{number}"), net.add("Relu", f"h{number}", f"r{number}")
+        net.add("MatMul", f"r{number} down{number}", f"o{number}"), net.add("Mul", f"o{number} g{number}", f"w{number}")
+        net.add("Add", f"y{number - 1} w{number}" if number else "w0 zero", f"y{number}" if number < 3 else "y")
+    net.constant("zero", np.zeros((), np.float32))
+    return net
+
+
+def in_parts(count: int) -> Network:
+    """Two layers over tokens, so many at a time."""
+    net = Network((128, 64), (128, 64))
+    net.weight("a", 64, 64), net.weight("b", 64, 64)
+    names = ["x"] if count == 1 else [f"x{part}" for part in range(count)]
+    if count > 1:
+        net.add("Split", "x", " ".join(names), axis=0, num_outputs=count)
+    for name in names:
+        net.add("MatMul", f"{name} a", f"h{name}"), net.add("Relu", f"h{name}", f"r{name}")
+        net.add("MatMul", f"r{name} b", f"y{name}" if count > 1 else "y")
+    if count > 1:
+        net.add("Concat", " ".join(f"y{name}" for name in names), "y", axis=0)
+    return net
+
+
 GROUPS: Mapping[str, Mapping[str, Callable[[], Network]]] = {
     "gate and up, step": {"separate": lambda: gated(packed=False), "packed": lambda: gated(packed=True)},
     "q, k, v, step": {"separate": lambda: attention(packed=False), "packed": lambda: attention(packed=True)},
@@ -210,32 +384,83 @@ GROUPS: Mapping[str, Mapping[str, Callable[[], Network]]] = {
         "nothing": lambda: between(lambda net: halves(net, swaps=0)),
         "swapped twice": lambda: between(lambda net: halves(net, swaps=2)),
     },
+    "depthwise": {"products": lambda: depthwise(by_shifts=True), "Conv": lambda: depthwise(by_shifts=False)},
     "depthwise, step": {"products": lambda: depthwise(by_shifts=True), "Conv": lambda: depthwise(by_shifts=False)},
+    "grouped": {"a Conv a group": lambda: grouped(together=False), "Conv": lambda: grouped(together=True)},
+    "grouped, step": {"a Conv a group": lambda: grouped(together=False), "Conv": lambda: grouped(together=True)},
+    "two layers, step": {"as Llama's": lambda: layers(packed=False), "as Phi-3's": lambda: layers(packed=True)},
+    "positions, step": {
+        "second dim": lambda: attention(packed=False), "first dim": lambda: attention(packed=False, order=(1, 0, 2)),
+        "first dim, packed": lambda: attention(packed=True, order=(1, 0, 2)),
+    },
+    "sums of rows": {"by hand": lambda: between(summed_by_hand), "CumSum": lambda: between(summed)},
+    "cache": {
+        "ScatterElements": lambda: cached(by_positions=False), "TensorScatter": lambda: cached(by_positions=True),
+    },
+    "put together": {
+        form: lambda dim=dim: between(lambda net: put_together(net, dim=dim))  # type: ignore[misc]
+        for form, dim in (("nothing", None), ("channels", 1), ("rows", 2))
+    },
+    "identity": {
+        form: lambda side=side: between(lambda net: multiplied(net, side=side))  # type: ignore[misc]
+        for form, side in (("nothing", None), ("of rows", 0), ("of columns", 1))
+    },
+    "3x3": {
+        form: lambda form=form: between(lambda net: convolved(net, form))  # type: ignore[misc]
+        for form in ("Conv", "im2col", "shifts")
+    },
+    "experts, step": {"one product": lambda: experts(stacked=True), "a loop": lambda: experts(stacked=False)},
+    "tokens, step": {"whole": lambda: in_parts(1), "in quarters": lambda: in_parts(4)},
 }  # fmt: skip
 
 
-def measured(name: str, workers: list[int], folder: Path, *, runs: bool) -> list[list[str]]:
-    """A row for each spelling of a group: costs, and the ratio to the cheapest."""
-    costs: dict[str, list[int]] = {}
+@dataclass(frozen=True)
+class Costs:
+    """What the plans of one spelling cost."""
+
+    spelling: str
+    costs: tuple[int, ...]
+    """For each number of workers."""
+    ratios: tuple[float, ...]
+    """Over the cheapest of the group."""
+    verdict: str
+    """Of a run on 3 workers; "" without one."""
+
+
+def measured(
+    spellings: Iterable[tuple[str, ModelProto]], workers: Sequence[int], folder: Path, *, is_step: bool, runs: bool
+) -> list[Costs]:
+    """What all spellings of a network cost."""
+    costs: dict[str, tuple[int, ...]] = {}
     verdicts: dict[str, str] = {}
-    for spelling, build in GROUPS[name].items():
+    for spelling, model in spellings:
         file = folder / "model.onnx"
-        file.write_bytes(build().model().SerializeToString())
-        if name.endswith(", step"):
+        file.write_bytes(model.SerializeToString())
+        if is_step:
             api.grad(file, loss="mse", optimizer="sgd", lr=0.1, output=folder / "step.onnx")
             file = folder / "step.onnx"
         plans = [api.plan(file, gpus=count, out=folder / "plan", force=True).plan for count in workers]
-        costs[spelling] = [plan.cost for plan in plans]
+        costs[spelling] = tuple(plan.cost for plan in plans)
         verdicts[spelling] = ""
         if runs:
             api.plan(file, gpus=3, out=folder / "plan", force=True)
             verdicts[spelling] = "right" if api.run(folder / "plan", verify=True).verified else "WRONG"
     least = [max(1, min(column)) for column in zip(*costs.values(), strict=True)]
     return [
-        [name, spelling, *(f"{cost / 1e3:,.1f}  {cost / best:.2f}" for cost, best in zip(row, least, strict=True)),
-         verdicts[spelling]]
-        for spelling, row in costs.items()
-    ]  # fmt: skip
+        Costs(spelling, own, tuple(cost / best for cost, best in zip(own, least, strict=True)), verdicts[spelling])
+        for spelling, own in costs.items()
+    ]
+
+
+def groups(options: argparse.Namespace) -> Iterator[tuple[str, bool, Iterable[tuple[str, ModelProto]]]]:
+    """The networks that are asked for: what they are called, whether their step is meant, and their spellings."""
+    if options.drawn:
+        for name, is_step, models in drawn(options.drawn, options.seed):
+            yield name, is_step, models.items()
+    else:
+        for name in options.only:
+            built = ((spelling, build().model()) for spelling, build in GROUPS[name].items())
+            yield name, name.endswith(", step"), built
 
 
 def main() -> None:
@@ -243,14 +468,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, nargs="+", default=[2, 4, 8])
     parser.add_argument("--only", nargs="+", default=list(GROUPS), choices=list(GROUPS))
+    parser.add_argument("--drawn", type=int, metavar="N", help="pairs that rewriting at random makes, instead")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--run", action="store_true", help="run each on 3 workers and verify it")
     options = parser.parse_args()
     table = Table("network", "written as", *(f"{count} workers" for count in options.workers), "run")
+    most = 1.0
     with tempfile.TemporaryDirectory() as folder:
-        for name in options.only:
-            for row in measured(name, options.workers, Path(folder), runs=options.run):
-                table.add_row(*row)
-    Console(width=110).print(table)
+        for name, is_step, spellings in groups(options):
+            for row in measured(spellings, options.workers, Path(folder), is_step=is_step, runs=options.run):
+                numbers = zip(row.costs, row.ratios, strict=True)
+                table.add_row(
+                    name, row.spelling, *(f"{cost / 1e3:,.1f}  {over:.2f}" for cost, over in numbers), row.verdict
+                )
+                most = max(most, *row.ratios)
+    Console(width=130).print(table, f"at most {most:.2f} of the cheapest")
 
 
 if __name__ == "__main__":

@@ -106,8 +106,8 @@ def test_a_form_is_its_own_form_and_its_names_are_the_models(network: Graph, see
     assert not again.in_place
     made = {name for op in other.ops for name in op.outputs}
     there = {name for op in form.graph.ops for name in op.outputs}
-    assert form.in_place.keys() == made - there
-    assert set(form.in_place.values()) <= there | set(other.inputs)
+    assert form.in_place.keys() | form.in_parts.keys() == made - there
+    assert set(form.in_place.values()) <= there | {*other.inputs, *form.in_parts}
     assert {op.name for op in form.graph.ops} <= {op.name for op in other.ops}
     assert (form.graph.inputs, form.graph.outputs) == (other.inputs, other.outputs)
 

@@ -135,9 +135,20 @@ def respelled(graph: Graph, seed: int) -> Graph:
 
 
 def _around(writing: Writing, x: str) -> str:
-    """The tensor again, by ops that lay it out anew and back."""
+    """The tensor again, by ops that lay it out anew and back, or that put it together of what they took of it."""
     roll, shape = writing.random, writing.shape(x)
-    match roll.choice(["Identity", "Transpose", "Reshape"]):
+    match roll.choice(["Identity", "Transpose", "Reshape", "Split", "Concat", "Product"]):
+        case "Split":
+            return _swapped(
+                writing,
+                _swapped(writing, x, dim := roll.randrange(len(shape)), shape[dim] // 2 or 1),
+                dim,
+                -(-shape[dim] // 2),
+            )
+        case "Concat":
+            return _beside(writing, x, roll.randrange(len(shape)))
+        case "Product":
+            return _multiplied(writing, x)
         case "Identity":
             return writing.add("Identity", (x,), shape)
         case "Transpose":
@@ -147,6 +158,40 @@ def _around(writing: Writing, x: str) -> str:
         case _:
             between = roll.choice([(prod(shape),), (1, *shape), (*shape, 1)])
             return writing.reshape(writing.reshape(x, between), shape)
+
+
+def _swapped(writing: Writing, x: str, dim: int, first: int) -> str:
+    """What is behind so many places of a dim, and then what is before."""
+    size = writing.shape(x)[dim]
+    parts = [_taken(writing, x, dim, first, size), _taken(writing, x, dim, 0, first)]
+    return writing.add("Concat", tuple(filter(None, parts)), writing.shape(x), axis=dim)
+
+
+def _taken(writing: Writing, x: str, dim: int, start: int, end: int) -> str:
+    """A part of a tensor; "" of none."""
+    shape = list(writing.shape(x))
+    shape[dim] = end - start
+    places = (writing.ints((one,)) for one in (start, end, dim))
+    return writing.add("Slice", (x, *places), tuple(shape)) if start < end else ""
+
+
+def _beside(writing: Writing, x: str, dim: int) -> str:
+    """The tensor, taken of what it was put beside others in."""
+    shape, size = writing.shape(x), writing.shape(x)[dim]
+    twice, three = (tuple(n * size if at == dim else one for at, one in enumerate(shape)) for n in (2, 3))
+    pair = writing.add("Concat", (x, x), twice, axis=dim)
+    whole = writing.add("Concat", (pair, x), three, axis=dim)
+    return _taken(writing, whole, dim, size, 2 * size)
+
+
+def _multiplied(writing: Writing, x: str) -> str:
+    """The tensor times the identity, on either side."""
+    roll, shape = writing.random, writing.shape(x)
+    side = roll.choice([0, 1])
+    name = f"{writing.scope}.eye.{len(writing.constants)}"
+    writing.constants[name] = np.eye(shape[-2 + side], dtype=np.float32)
+    writing.tensor(name, writing.constants[name].shape)
+    return writing.add("MatMul", (x, name) if side else (name, x), shape)
 
 
 def _repeated(writing: Writing, x: str, shape: Shape) -> str:

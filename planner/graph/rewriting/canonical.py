@@ -9,6 +9,8 @@ The rules, each of which takes tensors out of the graph whose elements others ho
 - *parts*: a state that is taken apart wherever it is read is several states;
 - *copies*: an Identity; Transposes, and Reshapes, that come back to what there was; what changes no shape; what lays
   out a tensor as another op did. A Transpose of a Transpose is one Transpose, a Reshape of a Reshape one Reshape;
+- *pieces*: who reads a piece of what was put together reads what it is a piece of (``planner.graph.rewriting.pieces``);
+- *products with the identity*: they are what they multiply, perhaps turned;
 - *merged dims*: ops between Reshapes that merge dims and tell them apart again work on the dims as they are, and so do
   products that sum over them (``planner.graph.rewriting.unmerged``);
 - *turned operands*: a Transpose is taken into products that read it, if nothing else does;
@@ -28,13 +30,15 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from planner.algebra.region import Region
 from planner.graph.model import Graph, Op, Shape
 from planner.graph.rewriting.lanes import Lanes
-from planner.graph.rewriting.packing import InParts, Placed
+from planner.graph.rewriting.packing import InParts, Placed, boxes
 from planner.graph.rewriting.parts import by_parts
-from planner.graph.rewriting.products import product_of, written
+from planner.graph.rewriting.pieces import in_pieces
+from planner.graph.rewriting.products import product_of, without_identity, written
 from planner.graph.rewriting.unmerged import unmerged
-from planner.graph.traits import BROADCASTING, RESHAPES, VIEWS
+from planner.graph.traits import BROADCASTING, RESHAPES, SLICING, VIEWS
 
 
 @dataclass(frozen=True)
@@ -43,10 +47,10 @@ class Canonical:
 
     graph: Graph
     in_place: Mapping[str, str]
-    """By tensor that the canonical form has no more: the tensor of it that holds its elements, turned, repeated or in
-    another shape. Who read the one reads, or makes, the other in its place."""
+    """By tensor that the canonical form has no more: the tensor that holds its elements, turned, repeated, among others
+    or in another shape. Who read the one reads, or makes, the other in its place."""
     in_parts: InParts = field(default_factory=dict)
-    """Which tensors it has by their parts instead."""
+    """Which tensors it has by their parts instead; parts may have parts."""
     lanes: tuple[Lanes, ...] | None = None
     """Equal ops beside each other in ``graph`` (``lanes_of``); None: nobody has looked for them."""
 
@@ -66,8 +70,13 @@ def canonical(graph: Graph, kept: Collection[str] = ()) -> Canonical:
         graph: is left as it is; that itself is in the result if it is its own canonical form.
         kept: tensors that stay, and are read by who reads them: those to which the user's rules give a tiling.
     """
-    graph, in_parts = by_parts(graph, kept)
     form = _Form(graph, frozenset(kept), {op.name: op for op in graph.ops}, graph.tensors.keys())
+    _in_pieces(form)
+    form.drop_unread()
+    names = [*form.held_by]
+    form.graph, in_parts = by_parts(replace(graph, ops=tuple(form.ops.values())), kept)
+    form.ops, form.given = {op.name: op for op in form.graph.ops}, form.graph.tensors.keys()
+    names += [name for op in form.graph.ops for name in op.outputs if name]
     before: tuple[Op, ...] = ()
     while (now := tuple(form.ops.values())) != before:
         before = now
@@ -78,7 +87,7 @@ def canonical(graph: Graph, kept: Collection[str] = ()) -> Canonical:
             _merged_dims(form)
     if before == graph.ops:
         return Canonical(graph, {}, in_parts)
-    made_of, graph = graph, form.graph
+    graph = form.graph
     read = {name for op in before for name in op.inputs}
     made = {name for op in before for name in op.outputs}
     there = {*graph.inputs, *made, *(name for name in graph.constants if name in read)}
@@ -89,8 +98,8 @@ def canonical(graph: Graph, kept: Collection[str] = ()) -> Canonical:
         constants={name: value for name, value in graph.constants.items() if name in there},
         folded=graph.folded & there,
     )
-    in_place = {name: form.holder(name) for op in made_of.ops for name in op.outputs if name and name not in made}
-    return Canonical(found, in_place, in_parts)
+    in_place = {name: form.holder(name) for name in names if name not in made | form.pieces.keys()}
+    return Canonical(found, in_place, {**in_parts, **form.pieces})
 
 
 @dataclass
@@ -105,6 +114,8 @@ class _Form:
     """Tensors of the graph as it was."""
     held_by: dict[str, str] = field(default_factory=dict)
     """By tensor that is there no more, the tensor that was read in its place when it went."""
+    pieces: dict[str, dict[str, Region]] = field(default_factory=dict)
+    """By tensor of the model that was put together and is there no more, of which tensors, and which box each is."""
 
     def holder(self, name: str) -> str:
         """The tensor that is read in the place of one that is there no more."""
@@ -135,11 +146,13 @@ class _Form:
         wanted = {*self.graph.outputs, *self.kept}
         found = []
         for op in reversed(self.ops.values()):
-            if op.op_type in VIEWS and not op.domain and wanted.isdisjoint(op.outputs):
-                self.held_by[op.outputs[0]] = op.inputs[0]
-                continue
-            wanted.update(op.inputs)
-            found.append(op)
+            if op.domain or op.op_type not in VIEWS | SLICING | {"Concat"} or not wanted.isdisjoint(op.outputs):
+                wanted.update(op.inputs)
+                found.append(op)
+            elif op.op_type == "Concat":
+                self.pieces[op.outputs[0]] = boxes(self.graph, op)
+            else:
+                self.held_by.update(dict.fromkeys(op.outputs, op.inputs[0]))
         self.ops = {op.name: op for op in reversed(found)}
 
 
@@ -274,6 +287,11 @@ def _merged_dims(form: _Form) -> None:
         form.graph = replace(graph, tensors=tensors, constants=constants, folded=graph.folded | emit.constants.keys())
 
 
+def _in_pieces(form: _Form) -> None:
+    """Who reads a piece reads what it is a piece of (``planner.graph.rewriting.pieces``)."""
+    form.ops = {op.name: op for op in in_pieces(form.graph, form.ops.values(), form.kept)}
+
+
 def _turned_operands(form: _Form) -> None:
     """Products read what a Transpose turns, where all that read the Transpose are products that can."""
     readers = form.readers()
@@ -363,7 +381,7 @@ def _one_form(form: _Form) -> None:
 def _rewritten(form: _Form) -> Iterator[tuple[str, Op]]:
     for op in form.ops.values():
         product = product_of(op, form.graph.tensors)
-        other = None if product is None else written(product)
+        other = None if product is None else without_identity(product, form.value) or written(product)
         if other is not None:
             yield op.name, other
 
@@ -371,6 +389,7 @@ def _rewritten(form: _Form) -> Iterator[tuple[str, Op]]:
 Rule: TypeAlias = Callable[[_Form], None]
 
 RULES: Final[tuple[Rule, ...]] = (
+    _in_pieces,
     _without_copies,
     _turned_operands,
     _turned_results,

@@ -127,6 +127,13 @@ def places(graph: Graph, op: Op) -> list[Place]:
     return found
 
 
+def boxes(graph: Graph, op: Op) -> dict[str, Region]:
+    """Where each operand of a Concat lies in the result."""
+    found = places(graph, op)
+    packing = Packing(found[0][1], 1, tuple(end - start for _, _, start, end in found))
+    return dict(zip(op.inputs, packing.boxes(graph.tensors[op.outputs[0]].shape), strict=True))
+
+
 def carried(graph: Graph, op: Op, name: str, own: Packing) -> list[tuple[str, Packing]]:
     """Which tensors of an op are packed because one of them is.
 

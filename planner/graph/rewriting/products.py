@@ -12,10 +12,13 @@ The form is the first of these that says it, each of which ONNX Runtime has kern
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 from string import ascii_letters
 from typing import Final, TypeAlias
+
+import numpy as np
 
 from planner.graph.model import Attribute, DType, Op, Shape, Tensor
 from planner.graph.traits import PRODUCTS
@@ -126,6 +129,20 @@ def written(product: Product) -> Op | None:
     swapped = replace(product, operands=product.operands[::-1], labels=product.labels[::-1])
     first, second = (product, swapped) if _is_in_order(product) else (swapped, product)
     return _as_matmul(first) or _as_matmul(second) or _as_gemm(first) or _as_einsum(first)
+
+
+def without_identity(product: Product, value_of: Callable[[str], np.ndarray | None]) -> Op | None:
+    """A product with a known identity is its other factor, perhaps turned; None of another product."""
+    for (ends, name), (others, source) in permutations(zip(product.labels, product.operands, strict=True), 2):
+        value = value_of(name)
+        labels = [sum(ends) - label if label in ends else label for label in others]
+        is_passed = len({*ends}.intersection(others)) == 1 and sorted(labels) == sorted(product.result)
+        if value is None or not is_passed or len(product.operands) > 2 or _adds(product.op) or _scale(product.op) != 1:
+            continue
+        if value[:1, :1] == 1 and np.array_equal(value, np.identity(len(value))):
+            perm = tuple(map(labels.index, product.result))
+            return replace(product.op, op_type="Transpose", inputs=(source,), attributes=(("perm", perm),))
+    return None
 
 
 def _is_in_order(product: Product) -> bool:
