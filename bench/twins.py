@@ -271,13 +271,15 @@ def summed_by_hand(net: Network) -> None:
 def cached(*, by_positions: bool) -> Network:
     """New rows of a cache of keys, which a query is multiplied with."""
     net = Network((1, 1, 8, 64), (1, 1, 8, 2048), 24)
+    net.ints("flat", 1, 512), net.add("Reshape", "x flat", "xf"), net.add("ArgMax", "xf", "at", axis=1, keepdims=0)
     net.weight("cache", 1, 1, 2048, 64), net.weight("wk", 64, 64), net.weight("wq", 64, 64)
     net.add("MatMul", "x wk", "k"), net.add("MatMul", "x wq", "q")
     if by_positions:
-        net.ints("at", 1000), net.add("TensorScatter", "cache k at", "keys", axis=2)
+        net.add("TensorScatter", "cache k at", "keys", axis=2)
     else:
-        rows = np.broadcast_to(np.arange(1000, 1008)[:, None], (1, 1, 8, 64))
-        net.add("ScatterElements", f"cache {net.constant('at', np.array(rows))} k", "keys", axis=2)
+        net.constant("line", np.arange(8, dtype=np.int64)[:, None]), net.ints("new", 1, 1, 8, 64)
+        net.add("Add", "line at", "rows"), net.add("Expand", "rows new", "places")
+        net.add("ScatterElements", "cache places k", "keys", axis=2)
     net.add("Transpose", "keys", "turned", perm=(0, 1, 3, 2)), net.add("MatMul", "q turned", "s")
     net.add("Softmax", "s", "y", axis=-1)
     return net

@@ -147,7 +147,7 @@ def _around(writing: Writing, x: str) -> str:
             )
         case "Concat":
             return _beside(writing, x, roll.randrange(len(shape)))
-        case "Product":
+        case "Product" if len(shape) > 1:
             return _multiplied(writing, x)
         case "Identity":
             return writing.add("Identity", (x,), shape)

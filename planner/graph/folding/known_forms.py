@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import TypeAlias
 
 import numpy as np
@@ -75,7 +76,7 @@ def instances_for(op: Op, source: Tensor, tensors: Mapping[str, Tensor]) -> Know
 
     Args:
         op: an InstanceNormalization.
-        source: which a Reshape brings to the op's input.
+        source: of the elements of the op's input, in the dims that they had.
         tensors: of the graph.
     """
     merged = tensors[op.inputs[0]].shape
@@ -83,7 +84,7 @@ def instances_for(op: Op, source: Tensor, tensors: Mapping[str, Tensor]) -> Know
         return None
     together = source.shape[1] // merged[1]
     apart = (*merged[:2], *((together,) if together > 1 else ()), *source.shape[2:])
-    if apart == merged:
+    if apart == merged or prod(apart) != prod(merged):
         return None
     fine, normal, shape, back = map(namer(op.name, tensors), ("apart", "normal", "apart.shape", "merged.shape"))
     return {shape: np.array(apart, np.int64), back: np.array(merged, np.int64)}, (

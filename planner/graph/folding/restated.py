@@ -28,7 +28,7 @@ from planner.graph.folding.places import grid_for, places_for
 from planner.graph.folding.sequences import sequence_form
 from planner.graph.model import Op, Tensor
 from planner.graph.protos import array_of, op_to_node, tensor_shape
-from planner.graph.traits import RESHAPES
+from planner.graph.traits import carried
 
 Nodes: TypeAlias = Sequence[tuple[str, NodeProto]]
 """Unique op name and node, in execution order. What they read that no op makes is known already."""
@@ -106,9 +106,11 @@ def nodes_by_operands(op: Op, known: KnownGraph) -> Nodes | None:
         scales = known.values.get(op.inputs[2])
         form = None if scales is None else sizes_for(op, scales, known.tensors)
     elif op.op_type == "InstanceNormalization":
-        maker = next((other for other in reversed(known.ops) if op.inputs[0] in other.outputs), None)
-        if maker is not None and not maker.domain and maker.op_type in RESHAPES and maker.inputs[0] in known.tensors:
-            form = instances_for(op, known.tensors[maker.inputs[0]], known.tensors)
+        source = op.inputs[0]
+        for maker in reversed(known.ops):
+            if form is None and source in maker.outputs and not maker.domain and carried(maker.op_type, 1):
+                source = maker.inputs[0]
+                form = instances_for(op, known.tensors[source], known.tensors) if source in known.tensors else None
     elif op.op_type in ("Gather", "GatherND") and op.inputs[0] not in known.initializers:
         indices = None if known.value_of(op.inputs[0]) is not None else known.value_of(op.inputs[1])
         if indices is not None and op.op_type == "Gather":

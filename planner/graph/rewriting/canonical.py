@@ -24,7 +24,7 @@ a step, a Gather of rows, a Reshape of another shape) stays an op: where it is p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
@@ -71,29 +71,24 @@ def canonical(graph: Graph, kept: Collection[str] = ()) -> Canonical:
         kept: tensors that stay, and are read by who reads them: those to which the user's rules give a tiling.
     """
     form = _Form(graph, frozenset(kept), {op.name: op for op in graph.ops}, graph.tensors.keys())
-    _in_pieces(form)
-    form.drop_unread()
+    form.settle((_in_pieces, _without_copies, _one_form))
     names = [*form.held_by]
     form.graph, in_parts = by_parts(replace(graph, ops=tuple(form.ops.values())), kept)
     form.ops, form.given = {op.name: op for op in form.graph.ops}, form.graph.tensors.keys()
     names += [name for op in form.graph.ops for name in op.outputs if name]
-    before: tuple[Op, ...] = ()
-    while (now := tuple(form.ops.values())) != before:
-        before = now
-        for rule in RULES:
-            rule(form)
-            form.drop_unread()
-        if tuple(form.ops.values()) == before:
-            _merged_dims(form)
-    if before == graph.ops:
+    form.settle(RULES)
+    while _merged_dims(form):
+        form.settle(RULES)
+    ops = tuple(form.ops.values())
+    if ops == graph.ops:
         return Canonical(graph, {}, in_parts)
     graph = form.graph
-    read = {name for op in before for name in op.inputs}
-    made = {name for op in before for name in op.outputs}
+    read = {name for op in ops for name in op.inputs}
+    made = {name for op in ops for name in op.outputs}
     there = {*graph.inputs, *made, *(name for name in graph.constants if name in read)}
     found = replace(
         graph,
-        ops=before,
+        ops=ops,
         tensors={name: tensor for name, tensor in graph.tensors.items() if name in there},
         constants={name: value for name, value in graph.constants.items() if name in there},
         folded=graph.folded & there,
@@ -140,6 +135,15 @@ class _Form:
             for name in filter(None, op.inputs):
                 found[name][op.name] = None
         return found
+
+    def settle(self, rules: Iterable[Rule]) -> None:
+        """Applies rules until none of them changes anything."""
+        before: tuple[Op, ...] = ()
+        while (now := tuple(self.ops.values())) != before:
+            before = now
+            for rule in rules:
+                rule(self)
+                self.drop_unread()
 
     def drop_unread(self) -> None:
         """Leaves out what only lays elements out that nobody reads any more."""
@@ -274,8 +278,8 @@ def _original(form: _Form, op: Op, before: Mapping[str, Op]) -> str | None:
     return source
 
 
-def _merged_dims(form: _Form) -> None:
-    """Ops work on dims that Reshapes merge for them (``planner.graph.rewriting.unmerged``)."""
+def _merged_dims(form: _Form) -> bool:
+    """Ops work on dims that Reshapes merge for them (``planner.graph.rewriting.unmerged``); False where none do."""
     graph = form.graph
     fixed = {*graph.inputs, *graph.outputs, *graph.constants, *form.kept}
     found = unmerged(graph, tuple(form.ops.values()), fixed)
@@ -285,6 +289,7 @@ def _merged_dims(form: _Form) -> None:
         form.held_by |= held
         tensors, constants = {**graph.tensors, **emit.tensors}, {**graph.constants, **emit.constants}
         form.graph = replace(graph, tensors=tensors, constants=constants, folded=graph.folded | emit.constants.keys())
+    return found is not None
 
 
 def _in_pieces(form: _Form) -> None:
@@ -396,4 +401,4 @@ RULES: Final[tuple[Rule, ...]] = (
     _repeated_operands,
     _one_form,
 )
-"""In the order in which they are applied, until none of them changes anything and no dims are merged."""
+"""In the order in which they are applied."""

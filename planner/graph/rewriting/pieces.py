@@ -1,7 +1,7 @@
 """What is put together and taken apart again along one dim: who reads a piece of it reads what it is a piece of.
 
 Every result of a Concat, a Split or a Slice is a row of pieces of other tensors along a dim; pieces that lie beside
-each other in one tensor are one. Where all that an op makes is tensors that are whole, it is these, or their Concat.
+each other in one tensor are one. Where there are tensors of all pieces that an op makes, it is these, or their Concat.
 """
 
 from __future__ import annotations
@@ -28,27 +28,26 @@ def in_pieces(graph: Graph, ops: Iterable[Op], kept: Collection[str]) -> Iterato
         kept: tensors that are read by who reads them.
     """
     rows: dict[str, Row] = {}
+    taken: dict[tuple[int, str, int, int], str] = {}
+    """By dim and piece the tensor that holds it."""
     for op in ops:
-        own, better = _rows(graph, op), dict[str, Row]()
+        own, better = _rows(graph, op), dict[str, tuple[int, tuple[str, ...]]]()
         for name, (dim, pieces) in own.items():
-            found, below = pieces, _joined(rows, dim, pieces)
-            while not (is_better := _is_better(graph, op, dim, pieces, found)) and found != below:
-                found, below = below, _joined(rows, dim, below)
-            better |= {name: (dim, found)} if is_better else {}
-        rows |= {name: better.get(name, row) for name, row in own.items() if name not in kept}
+            found = _joined(rows, dim, pieces)
+            taken.update(((dim, source, 0, graph.tensors[source].shape[dim]), source) for source, *_ in pieces)
+            names = tuple(taken.get((dim, *piece), "") for piece in found)
+            if found and all(names) and (op.op_type in TAKING or len(found) < max(2, len(pieces))):
+                better[name] = dim, names
+            if name not in kept:
+                rows[name] = dim, found
+                if len(found) == 1:
+                    taken.setdefault((dim, *found[0]), name)
         if not own or len(better) < len(own):
             yield op
             continue
-        for number, (name, (dim, found)) in enumerate(better.items()):
-            called = f"{op.name}#{number}" if len(own) > 1 else op.name
-            made = Op(called, "Identity", tuple(source for source, *_ in found), (name,))
-            yield made if len(found) == 1 else replace(made, op_type="Concat", attributes=(("axis", dim),))
-
-
-def _is_better(graph: Graph, op: Op, dim: int, before: Pieces, now: Pieces) -> bool:
-    """Whether an op is better made of these pieces: a Concat of whole tensors is, unless it is no shorter."""
-    is_whole = all((start, end) == (0, graph.tensors[name].shape[dim]) for name, start, end in now)
-    return bool(now) and is_whole and (op.op_type in TAKING or len(now) < max(2, len(before)))
+        for number, (name, (dim, names)) in enumerate(better.items()):
+            made = Op(f"{op.name}#{number}" if len(own) > 1 else op.name, "Identity", names, (name,))
+            yield made if len(names) == 1 else replace(made, op_type="Concat", attributes=(("axis", dim),))
 
 
 def _rows(graph: Graph, op: Op) -> dict[str, Row]:
