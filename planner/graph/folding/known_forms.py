@@ -95,10 +95,8 @@ def instances_for(op: Op, source: Tensor, tensors: Mapping[str, Tensor]) -> Know
 
 
 def split_for(op: Op, outputs: Sequence[Tensor], tensors: Mapping[str, Tensor]) -> KnownForm:
-    """A Split without its empty outputs; where one output is left, that is all of the input."""
+    """A Split without its empty outputs."""
     names = tuple(tensor.name for tensor in outputs)
-    if len(names) == 1:
-        return {}, (Op(op.name, "Identity", op.inputs[:1], names),)
     axis = op.attribute("axis", 0)
     assert isinstance(axis, int), "the schema was checked"
     sizes = fresh_name(f"{op.name}.sizes", tensors)

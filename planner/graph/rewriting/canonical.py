@@ -24,7 +24,7 @@ a step, a Gather of rows, a Reshape of another shape) stays an op: where it is p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
@@ -71,24 +71,30 @@ def canonical(graph: Graph, kept: Collection[str] = ()) -> Canonical:
         kept: tensors that stay, and are read by who reads them: those to which the user's rules give a tiling.
     """
     form = _Form(graph, frozenset(kept), {op.name: op for op in graph.ops}, graph.tensors.keys())
-    form.settle((_in_pieces, _without_copies, _one_form))
+    form.ops = {op.name: without_identity(op, graph.tensors, form.value) or op for op in graph.ops}
+    _in_pieces(form)
+    form.drop_unread()
     names = [*form.held_by]
     form.graph, in_parts = by_parts(replace(graph, ops=tuple(form.ops.values())), kept)
     form.ops, form.given = {op.name: op for op in form.graph.ops}, form.graph.tensors.keys()
     names += [name for op in form.graph.ops for name in op.outputs if name]
-    form.settle(RULES)
-    while _merged_dims(form):
-        form.settle(RULES)
-    ops = tuple(form.ops.values())
-    if ops == graph.ops:
+    before: tuple[Op, ...] = ()
+    while (now := tuple(form.ops.values())) != before:
+        before = now
+        for rule in RULES:
+            rule(form)
+            form.drop_unread()
+        if tuple(form.ops.values()) == before:
+            _merged_dims(form)
+    if before == graph.ops:
         return Canonical(graph, {}, in_parts)
     graph = form.graph
-    read = {name for op in ops for name in op.inputs}
-    made = {name for op in ops for name in op.outputs}
+    read = {name for op in before for name in op.inputs}
+    made = {name for op in before for name in op.outputs}
     there = {*graph.inputs, *made, *(name for name in graph.constants if name in read)}
     found = replace(
         graph,
-        ops=ops,
+        ops=before,
         tensors={name: tensor for name, tensor in graph.tensors.items() if name in there},
         constants={name: value for name, value in graph.constants.items() if name in there},
         folded=graph.folded & there,
@@ -136,21 +142,12 @@ class _Form:
                 found[name][op.name] = None
         return found
 
-    def settle(self, rules: Iterable[Rule]) -> None:
-        """Applies rules until none of them changes anything."""
-        before: tuple[Op, ...] = ()
-        while (now := tuple(self.ops.values())) != before:
-            before = now
-            for rule in rules:
-                rule(self)
-                self.drop_unread()
-
     def drop_unread(self) -> None:
         """Leaves out what only lays elements out that nobody reads any more."""
         wanted = {*self.graph.outputs, *self.kept}
         found = []
         for op in reversed(self.ops.values()):
-            if op.domain or op.op_type not in VIEWS | SLICING | {"Concat"} or not wanted.isdisjoint(op.outputs):
+            if op.domain or op.op_type not in _LAYING_OUT or not wanted.isdisjoint(op.outputs):
                 wanted.update(op.inputs)
                 found.append(op)
             elif op.op_type == "Concat":
@@ -278,8 +275,8 @@ def _original(form: _Form, op: Op, before: Mapping[str, Op]) -> str | None:
     return source
 
 
-def _merged_dims(form: _Form) -> bool:
-    """Ops work on dims that Reshapes merge for them (``planner.graph.rewriting.unmerged``); False where none do."""
+def _merged_dims(form: _Form) -> None:
+    """Ops work on dims that Reshapes merge for them (``planner.graph.rewriting.unmerged``)."""
     graph = form.graph
     fixed = {*graph.inputs, *graph.outputs, *graph.constants, *form.kept}
     found = unmerged(graph, tuple(form.ops.values()), fixed)
@@ -289,7 +286,6 @@ def _merged_dims(form: _Form) -> bool:
         form.held_by |= held
         tensors, constants = {**graph.tensors, **emit.tensors}, {**graph.constants, **emit.constants}
         form.graph = replace(graph, tensors=tensors, constants=constants, folded=graph.folded | emit.constants.keys())
-    return found is not None
 
 
 def _in_pieces(form: _Form) -> None:
@@ -386,10 +382,12 @@ def _one_form(form: _Form) -> None:
 def _rewritten(form: _Form) -> Iterator[tuple[str, Op]]:
     for op in form.ops.values():
         product = product_of(op, form.graph.tensors)
-        other = None if product is None else without_identity(product, form.value) or written(product)
+        other = None if product is None else written(product)
         if other is not None:
             yield op.name, other
 
+
+_LAYING_OUT: Final = VIEWS | SLICING | {"Concat"}
 
 Rule: TypeAlias = Callable[[_Form], None]
 
@@ -401,4 +399,4 @@ RULES: Final[tuple[Rule, ...]] = (
     _repeated_operands,
     _one_form,
 )
-"""In the order in which they are applied."""
+"""In the order in which they are applied, until none of them changes anything and no dims are merged."""

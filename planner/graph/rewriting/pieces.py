@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from planner.graph.model import Graph, Op
 from planner.graph.rewriting.packing import PUTTING, TAKING, WholeError, places
@@ -17,6 +17,7 @@ Pieces: TypeAlias = Sequence[tuple[str, int, int]]
 """Tensors, and from where to where along the dim."""
 Row: TypeAlias = tuple[int, Pieces]
 """A dim, and the pieces that a tensor is made of along it."""
+_MOVING: Final = TAKING | PUTTING | {"Identity"}
 
 
 def in_pieces(graph: Graph, ops: Iterable[Op], kept: Collection[str]) -> Iterator[Op]:
@@ -31,32 +32,31 @@ def in_pieces(graph: Graph, ops: Iterable[Op], kept: Collection[str]) -> Iterato
     taken: dict[tuple[int, str, int, int], str] = {}
     """By dim and piece the tensor that holds it."""
     for op in ops:
-        own, better = _rows(graph, op), dict[str, tuple[int, tuple[str, ...]]]()
+        own, better = _rows(graph, op), list[Op]()
         for name, (dim, pieces) in own.items():
             found = _joined(rows, dim, pieces)
             taken.update(((dim, source, 0, graph.tensors[source].shape[dim]), source) for source, *_ in pieces)
             names = tuple(taken.get((dim, *piece), "") for piece in found)
             if found and all(names) and (op.op_type in TAKING or len(found) < max(2, len(pieces))):
-                better[name] = dim, names
+                called = f"{op.name}#{len(better)}" if len(own) > 1 else op.name
+                made = Op(called, "Concat", names, (name,), (("axis", dim),))
+                better.append(made if len(names) > 1 else replace(made, op_type="Identity", attributes=()))
             if name not in kept:
                 rows[name] = dim, found
                 if len(found) == 1:
                     taken.setdefault((dim, *found[0]), name)
-        if not own or len(better) < len(own):
-            yield op
-            continue
-        for number, (name, (dim, names)) in enumerate(better.items()):
-            made = Op(f"{op.name}#{number}" if len(own) > 1 else op.name, "Identity", names, (name,))
-            yield made if len(names) == 1 else replace(made, op_type="Concat", attributes=(("axis", dim),))
+        yield from better if own and len(better) == len(own) else [op]
 
 
 def _rows(graph: Graph, op: Op) -> dict[str, Row]:
     """By output of an op the pieces of its operands that it is made of; {} of an op that does something else."""
+    if op.domain or op.op_type not in _MOVING:
+        return {}
     try:
-        found = places(graph, op) if op.op_type in TAKING | PUTTING and not op.domain else None
+        found = places(graph, op) if op.op_type != "Identity" else []
     except WholeError:
-        found = None
-    if found is None or len(graph.tensors[op.inputs[0]].shape) != len(graph.tensors[op.outputs[0]].shape):
+        return {}
+    if len(graph.tensors[op.inputs[0]].shape) != len(graph.tensors[op.outputs[0]].shape):
         return {}
     if op.op_type == "Concat":
         return {op.outputs[0]: (found[0][1], [(name, 0, end - start) for name, _, start, end in found if start < end])}

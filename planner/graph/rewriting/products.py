@@ -131,17 +131,19 @@ def written(product: Product) -> Op | None:
     return _as_matmul(first) or _as_matmul(second) or _as_gemm(first) or _as_einsum(first)
 
 
-def without_identity(product: Product, value_of: Callable[[str], np.ndarray | None]) -> Op | None:
-    """A product with a known identity is its other factor, perhaps turned; None of another product."""
-    for (ends, name), (others, source) in permutations(zip(product.labels, product.operands, strict=True), 2):
-        value = value_of(name)
-        labels = [sum(ends) - label if label in ends else label for label in others]
+def without_identity(op: Op, tensors: Mapping[str, Tensor], value_of: Callable[[str], np.ndarray | None]) -> Op | None:
+    """A product with a known identity is its other factor, perhaps turned; None of another op."""
+    product = product_of(op, tensors)
+    if product is None or len(product.operands) != 2 or _adds(op) or _scale(op) != 1.0:
+        return None
+    for (ends, name), (others, source) in permutations(zip(product.labels, product.operands, strict=True)):
+        value, labels = value_of(name), [sum(ends) - label if label in ends else label for label in others]
         is_passed = len({*ends}.intersection(others)) == 1 and sorted(labels) == sorted(product.result)
-        if value is None or not is_passed or len(product.operands) > 2 or _adds(product.op) or _scale(product.op) != 1:
-            continue
-        if value[:1, :1] == 1 and np.array_equal(value, np.identity(len(value))):
-            perm = tuple(map(labels.index, product.result))
-            return replace(product.op, op_type="Transpose", inputs=(source,), attributes=(("perm", perm),))
+        is_one = value is not None and value.shape[1:] == value.shape[:1] and (value[:1, :1] == 1).all()
+        if value is not None and is_one and is_passed and np.array_equal(value, np.identity(len(value))):
+            perm = (("perm", tuple(map(labels.index, product.result))),)
+            kind, stated = ("Identity", ()) if labels == [*product.result] else ("Transpose", perm)
+            return replace(op, op_type=kind, inputs=(source,), attributes=stated)
     return None
 
 
