@@ -207,12 +207,13 @@ class FunctionProof:
         sizes, dtype = node.output_shapes[position], node.output_dtypes[position]
         if sizes is None or dtype is None or dtype.array_dtype != array.dtype or len(sizes) != array.ndim:
             return None
-        spare = [size - own + 1 for size, own in zip(sizes, array.shape, strict=True)]
+        spare = [size - held + 1 for size, held in zip(sizes, array.shape, strict=True)]
         if any(places < 1 for places in spare):
             return None
         value, wanted = self._whole.value(known.described_op.op.outputs[position]), holding(array)
-        alike = [one for one in stated if one.shape == array.shape]
-        corners = [one.lo for one in alike if one.tensor == symbol] or [one.lo for one in alike]
+        alike = [one for one in stated if len(one.lo) == array.ndim]
+        own = [one.lo for one in alike if one.tensor == symbol and one.shape == array.shape]
+        corners = own or [one.lo for one in alike]
         for lo in corners if value is None else (*corners, *itertools.islice(np.ndindex(*spare), _MOST_PLACES)):
             if len(lo) != array.ndim or any(first is None or first >= n for first, n in zip(lo, spare, strict=True)):
                 continue

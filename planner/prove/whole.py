@@ -27,6 +27,8 @@ from planner.tdl.descriptions import Descriptions
 from planner.tdl.expr import Access, Apply, Match, OpaqueResult, subvalues
 from planner.tdl.node_view import NodeView
 
+_MOST_DERIVED = 2**24
+"""Elements of what is worked out of the model: a part of it, in a worker's file, may be few enough to be folded."""
 _BY_RULE_ALONE = "by its local rule alone"
 
 
@@ -106,7 +108,7 @@ class Whole:
         self.makers = {name: one.op.name for one in ops for name in one.op.outputs}
         made: dict[Hashable, tuple[Symbol | None, ...]] = {}
         arrays = dict(graph.constants)
-        self._derived = Derived(arrays, graph.opset)
+        self._derived = Derived(arrays, graph.opset, most=_MOST_DERIVED)
         for described_op in ops:
             known = self._known(described_op, made)
             op = described_op.op

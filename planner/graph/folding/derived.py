@@ -7,15 +7,12 @@ trained. But a shape is decided before anything runs, by the values that the fil
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 import numpy as np
 
 from planner.graph.folding.evaluate import FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate
 from planner.graph.model import Op, Tensor
 from planner.graph.protos import op_to_node
-
-_MOST: Final = MAX_FOLDED_ELEMENTS
 
 
 class Derived:
@@ -24,9 +21,11 @@ class Derived:
     Args:
         values: of every constant that has one, by name; those that are worked out are not added.
         opset: version of the default domain.
+        most: elements of what is worked out.
     """
 
-    def __init__(self, values: Mapping[str, np.ndarray | None], opset: int) -> None:
+    def __init__(self, values: Mapping[str, np.ndarray | None], opset: int, *, most: int = MAX_FOLDED_ELEMENTS) -> None:
+        self._most = most
         self._values = values
         self._opset = opset
         self._made_by: dict[str, Op] = {}
@@ -34,13 +33,13 @@ class Derived:
 
     def note(self, op: Op, made: Iterable[Tensor | None]) -> None:
         """An op that stays in the graph; it is remembered if it reads no more than what is derived."""
-        if self._may_derive(op) and all(tensor is not None and tensor.elements <= _MOST for tensor in made):
+        if self._may_derive(op) and all(tensor is not None and tensor.elements <= self._most for tensor in made):
             self._made_by.update((name, op) for name in op.outputs if name)
 
     def covers(self, name: str) -> bool:
         """Whether a tensor depends on no input, as far as it can be computed here."""
         value = self._values.get(name)
-        return name in self._made_by or (value is not None and value.size <= _MOST)
+        return name in self._made_by or (value is not None and value.size <= self._most)
 
     def sources(self, name: str) -> frozenset[str]:
         """The constants that a derived tensor is computed from; of a constant, itself."""

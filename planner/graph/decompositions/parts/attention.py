@@ -11,8 +11,10 @@ from types import MappingProxyType
 import numpy as np
 
 from planner.graph.decompositions.parts.weighted_sums import (
+    Placed,
     by_head,
     in_groups,
+    placed,
     scores_of,
     side_by_side,
     weighted_sum,
@@ -52,10 +54,21 @@ def attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     assert scale is None or isinstance(scale, int | float), "scale is a number"
     assert isinstance(cap, int | float), "softcap is a number"
     factor = 1 / math.sqrt(emitter.shape(q)[3]) if scale is None else float(scale)
-    scores = scores_of(emitter, q, k, factor, float(cap))
+    left, right = (_window(op, name) for name in _WINDOWS)
+    right = 0 if op.attribute("is_causal", 0) else right
+    mask = emitter.value(op.inputs[3]) if op.has_input(3) else None
+    is_whole = mask is not None and mask.shape[-2:] == (queries, emitter.shape(k)[2])
+    is_far = before or op.has_input(6) or (op.has_input(3) and not is_whole)
+    near = (-1, -1) if is_far else (left, right) if mask is None else _reach(mask, left, right)
+    place = placed(emitter, q, k, v, *near)
+    scores = scores_of(emitter, place.q, place.k, factor, float(cap))
     groups, keys = own if own != heads else 0, emitter.shape(k)[2]
-    masks = _places(emitter, op, queries, keys, before, groups)
-    given = _whole_mask(emitter, op.inputs[3], keys) if op.has_input(3) else ""
+    masks = _places(emitter, op, place, left, right, before, groups)
+    given = ""
+    if mask is not None and place.is_in_blocks:
+        given = emitter.constant(place.of_blocks(mask, 0 if mask.dtype == bool else -math.inf), "mask.blocks")
+    elif op.has_input(3):
+        given = _whole_mask(emitter, op.inputs[3], keys)
     given = in_groups(emitter, given, groups, "mask.groups") if given else ""
     if given and emitter.dtype(given) is DType.BOOL:
         masks.append(given)
@@ -63,7 +76,8 @@ def attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
         scores = emitter.each("Add", "biased", scores, given)
     scores = where_seen(emitter, scores, masks)
     may_see_none = bool(given) or op.has_input(6) or any(_window(op, name) >= 0 for name in _WINDOWS)
-    y = weighted_sum(emitter, scores, v, may_see_none=may_see_none, wide=_precision(emitter, op, q))
+    y = weighted_sum(emitter, scores, place.v, may_see_none=may_see_none, wide=_precision(emitter, op, q))
+    y = place.whole(emitter, y, queries)
     made = y if emitter.rank(op.inputs[0]) == 4 else side_by_side(emitter, y)
     return (made, *(_own(emitter, name, part) for name, part in ((k, "k"), (v, "v"))))[: max(len(op.outputs), 1)]
 
@@ -96,20 +110,16 @@ def _precision(emitter: Emitter, op: Op, q: str) -> DType | None:
     return dtype if dtype is DType.FLOAT64 and emitter.dtype(q) is not DType.FLOAT64 else None
 
 
-def _places(emitter: Emitter, op: Op, queries: int, keys: int, before: int, groups: int) -> list[str]:
+def _places(emitter: Emitter, op: Op, place: Placed, left: int, right: int, before: int, groups: int) -> list[str]:
     """Which keys are seen for where they stand: those that are there, and those that are near enough to the query."""
-    left, right = (_window(op, name) for name in _WINDOWS)
-    if op.attribute("is_causal", 0):
-        right = 0
     has_length = op.has_input(6)
-    columns = emitter.constant(np.arange(keys, dtype=np.int64), "columns")
-    rows = emitter.constant(np.arange(before, before + queries, dtype=np.int64).reshape(-1, 1), "rows")
+    columns, rows = emitter.constant(place.columns, "columns"), emitter.constant(place.rows + before, "rows")
     masks = []
     if has_length:
         batch = emitter.shape(op.inputs[6])[0]
-        ends = emitter.reshape(op.inputs[6], (batch, *(1,) * (4 if groups else 3)), "ends")
+        ends = emitter.reshape(op.inputs[6], (batch, 1, 1, 1), "ends")
         masks.append(emitter.each("Less", "is_there", columns, ends, dtype=DType.BOOL))
-        first = emitter.each("Sub", "first", ends, emitter.scalar(queries, DType.INT64, "queries"))
+        first = emitter.each("Sub", "first", ends, emitter.scalar(len(place.rows), DType.INT64, "queries"))
         rows = emitter.each("Add", "rows.last", rows, first)
     if right >= 0:
         last = emitter.each("Add", "rows.right", rows, emitter.scalar(right, DType.INT64, "right")) if right else rows
@@ -117,7 +127,7 @@ def _places(emitter: Emitter, op: Op, queries: int, keys: int, before: int, grou
     if left >= 0:
         least = emitter.each("Sub", "rows.left", rows, emitter.scalar(left, DType.INT64, "left")) if left else rows
         masks.append(emitter.each("LessOrEqual", "is_near", least, columns, dtype=DType.BOOL))
-    return masks
+    return [in_groups(emitter, mask, groups, f"{mask.removeprefix(emitter.prefix)}.groups") for mask in masks]
 
 
 def _window(op: Op, name: str) -> int:
@@ -125,6 +135,18 @@ def _window(op: Op, name: str) -> int:
     size = op.attribute(name, -1)
     assert isinstance(size, int), "a window is a number of positions"
     return size
+
+
+def _reach(mask: np.ndarray, left: int, right: int) -> tuple[int, int]:
+    """How far before and behind its own position a query sees keys by a mask and a window; -1 for any number."""
+    is_flag = mask.dtype == bool
+    seen = mask if is_flag else mask > np.finfo(mask.dtype).min / 2
+    if not (is_flag or seen.any(-1).all()):  # equally low scores of all keys are a mean of their values
+        return left, right
+    row, column = np.nonzero(seen.any(tuple(range(seen.ndim - 2))))
+    far = row - column
+    reach = int(far.max(initial=0)), int((-far).max(initial=0))
+    return min(reach[0], left if left >= 0 else reach[0]), min(reach[1], right if right >= 0 else reach[1])
 
 
 def _whole_mask(emitter: Emitter, mask: str, keys: int) -> str:

@@ -65,6 +65,23 @@ def joined(emitter: Emitter, x: str, dim: int, size: int, part: str) -> str:
     return emitter.one("Slice", (whole, *limits), (*wide[:dim], size, *wide[dim + 1 :]), emitter.dtype(x), hint=part)
 
 
+def between_neighbours(emitter: Emitter, blocks: Blocks, before: int, after: int) -> str:
+    """Each block between so many elements of those before it and of those after it; zeros beyond the ends."""
+    shape, places, dim = emitter.shape(blocks.name), blocks.places, blocks.dim
+    parts = []
+    for ahead in range(-before // places, (places + after - 1) // places + 1):
+        starts, ends = [0] * len(shape), list(shape)
+        starts[dim + 1] = max(0, -before - ahead * places)
+        ends[dim + 1] = min(places, places + after - ahead * places)
+        part = emitter.slice(blocks.name, starts, ends)
+        if ahead:
+            moved = [ahead if other == dim else 0 for other in range(len(shape))]
+            pads = emitter.ints([*(-blocks for blocks in moved), *moved], "moved.pads")
+            part = emitter.one("Pad", (part, pads), emitter.shape(part), emitter.dtype(part), hint="moved")
+        parts.append(part)
+    return emitter.concat(parts, dim + 1, "between")
+
+
 def numbered(emitter: Emitter, blocks: Blocks, part: str) -> str:
     """The first position of each block, in a shape that broadcasts to the blocks."""
     shape = emitter.shape(blocks.name)

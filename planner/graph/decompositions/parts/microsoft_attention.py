@@ -13,8 +13,10 @@ import numpy as np
 
 from planner.graph.attributes import integer, number
 from planner.graph.decompositions.parts.weighted_sums import (
+    Placed,
     by_head,
     in_groups,
+    placed,
     scores_of,
     side_by_side,
     weighted_sum,
@@ -115,15 +117,21 @@ def group_query_attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
             for x, part in ((q, "q.rotary"), (k, "k.rotary"))
         )
     pasts = [op.inputs[slot] if op.has_input(slot) else "" for slot in (3, 4)]
+    window = integer(op, "local_window_size", -1)
+    is_far = step.starts or op.has_input(10) or not _is_near(emitter, op)
+    new = k, v
     k, v = (_cache(emitter, step, new, past, part) for new, past, part in zip((k, v), pasts, "kv", strict=True))
-    scores = scores_of(emitter, q, k, _scale(op, emitter.shape(q)[3]), number(op, "softcap", 0.0))
+    place = placed(emitter, q, *((k, v) if is_far else new), -1 if is_far else window - 1, 0)
+    scores = scores_of(emitter, place.q, place.k, _scale(op, emitter.shape(q)[3]), number(op, "softcap", 0.0))
     groups = step.own if step.own != step.heads else 0
     if op.has_input(10):
         added = in_groups(emitter, _longer(emitter, op.inputs[10], 3, step.rows, "added"), groups, "added.groups")
         scores = emitter.each("Add", "biased", scores, added)
-    scores = where_seen(emitter, scores, _seen(emitter, op, step, groups))
-    may_see_none = integer(op, "local_window_size", -1) > 0 and _is_in_blocks(op)
-    y = weighted_sum(emitter, scores, v, sink=_sink(emitter, op, scores, groups), may_see_none=may_see_none)
+    scores = where_seen(emitter, scores, _seen(emitter, op, step, place, groups))
+    may_see_none = window > 0 and _is_in_blocks(op)
+    sink = _sink(emitter, op, scores, groups)
+    y = weighted_sum(emitter, scores, place.v, sink=sink, may_see_none=may_see_none)
+    y = place.whole(emitter, y, step.new)
     caches = (
         name if name in emitter.tensors
         else emitter.one("Identity", (name,), emitter.shape(name), emitter.dtype(name), hint=f"{part}.out")
@@ -175,12 +183,16 @@ def _columns(emitter: Emitter, step: _Step, part: str, *after: int) -> str:
     return emitter.constant(np.arange(step.rows, dtype=step.dtype.array_dtype).reshape(-1, *after), part)
 
 
-def _seen(emitter: Emitter, op: Op, step: _Step, groups: int) -> list[str]:
+def _seen(emitter: Emitter, op: Op, step: _Step, place: Placed, groups: int) -> list[str]:
     """Which keys a query sees: none behind its own or its sample's last, and those of its window."""
-    rows, columns = _rows(emitter, step, "rows"), _columns(emitter, step, "columns")
-    last = rows
+    rows, columns = (
+        emitter.constant(at.astype(step.dtype.array_dtype), part)
+        for at, part in ((place.rows, "rows"), (place.columns, "columns"))
+    )
+    last = rows = _rows(emitter, step, "rows") if step.starts else rows
     if step.is_prompt or not step.starts:
-        lengths = emitter.reshape(op.inputs[5], (emitter.shape(op.inputs[5])[0], 1, 1, 1), "lengths.prompt")
+        dims = (emitter.shape(op.inputs[5])[0], *(1,) * max(3, place.columns.ndim))
+        lengths = emitter.reshape(op.inputs[5], dims, "lengths.prompt")
         last = emitter.each("Min", "rows.last", rows, lengths)
     masks = [emitter.each("GreaterOrEqual", "is_past", last, columns, dtype=DType.BOOL)]
     window = integer(op, "local_window_size", -1)
@@ -193,6 +205,13 @@ def _seen(emitter: Emitter, op: Op, step: _Step, groups: int) -> list[str]:
         masks.append(emitter.each("Less", "is_near", first, columns, dtype=DType.BOOL))
     # One head of them all: the groups' dim is beside it.
     return [in_groups(emitter, mask, groups, f"{mask.removeprefix(emitter.prefix)}.groups") for mask in masks]
+
+
+def _is_near(emitter: Emitter, op: Op) -> bool:
+    """Whether the window of all queries of a prompt is before their own position."""
+    lengths = emitter.value(op.inputs[5])
+    ends = emitter.shape(op.inputs[0])[1] - 1
+    return _is_in_blocks(op) or (lengths is not None and bool((lengths >= ends).all()))
 
 
 def _is_in_blocks(op: Op) -> bool:

@@ -5,18 +5,78 @@ then what each worker's keys contribute to the two sums, in the order of the wor
 head's result costs as much as of any all-reduce, and a query of a head two elements more.
 
 Tensors have five dims, [batch, key heads, query heads to each, queries, keys or elements]; four where every query head
-has keys of its own.
+has keys of its own. Where a query sees few keys beside its own position, there is a dim of blocks behind the batch: to
+each block of queries belong the keys that they see, so that over a border no others are brought.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from planner.graph.decompositions.parts.blocks import are_worth_blocks, between_neighbours, in_blocks, joined
 from planner.graph.emitter import Emitter
 from planner.graph.model import DType, Shape
+
+_NOWHERE = 2**31 - 1
+"""The position of a key that there is not: behind all that a query sees."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Queries, keys and values by head, and their positions, which broadcast against each other."""
+
+    q: str
+    k: str
+    v: str
+    rows: np.ndarray
+    columns: np.ndarray
+
+    @property
+    def is_in_blocks(self) -> bool:
+        """Whether there is a dim of blocks behind the batch."""
+        return self.columns.ndim > 1
+
+    def of_blocks(self, mask: np.ndarray, unseen: float) -> np.ndarray:
+        """A mask of queries and keys, by blocks of queries; ``unseen`` of keys that there are not."""
+        more, keys = self.rows.size - mask.shape[-2], mask.shape[-1]
+        wide = np.pad(mask, [(0, 0)] * (mask.ndim - 2) + [(0, more), (0, 1)], constant_values=unseen)
+        found = wide[..., self.rows[:, 0], np.minimum(self.columns, keys)[:, 0]]
+        return np.moveaxis(found, -4, -3) if mask.ndim > 2 else found[:, None]
+
+    def whole(self, emitter: Emitter, y: str, queries: int) -> str:
+        """The result of so many queries, [batch, heads, queries, size]."""
+        if not self.is_in_blocks:
+            return y
+        return joined(emitter, emitter.transpose(y, (0, 2, 1, 3, 4), "y.blocks"), 2, queries, "y.whole")
+
+
+def placed(emitter: Emitter, q: str, k: str, v: str, before: int, after: int) -> Placed:
+    """What belongs together, in blocks where queries see that many keys before and after their own position.
+
+    Args:
+        emitter: writes the ops.
+        q: [batch, heads, queries, size].
+        k: [batch, key heads, keys, size].
+        v: like the keys.
+        before: how many keys a query sees at most that are before its own position; -1 for any number.
+        after: the same of those behind.
+    """
+    queries, keys = emitter.shape(q)[2], emitter.shape(k)[2]
+    places = -(-queries // emitter.workers)
+    is_near = min(before, after) >= 0 and before + places + after < keys == queries
+    if not (is_near and are_worth_blocks(emitter, q, 2)):
+        return Placed(q, k, v, np.arange(queries).reshape(-1, 1), np.arange(keys))
+    rows = np.arange(emitter.workers * places).reshape(-1, 1, places, 1)
+    columns = rows[:, :, :1] + np.arange(-before, places + after)
+    columns[(columns < 0) | (columns >= keys)] = _NOWHERE
+    blocks = [in_blocks(emitter, x, 2, 0.0) for x in (q, k, v)]
+    names = [blocks[0].name, *(between_neighbours(emitter, one, before, after) for one in blocks[1:])]
+    q, k, v = (emitter.transpose(x, (0, 2, 1, 3, 4), f"{part}.blocks") for x, part in zip(names, "qkv", strict=True))
+    return Placed(q, k, v, rows, columns)
 
 
 def by_head(emitter: Emitter, x: str, heads: int, part: str) -> str:
@@ -55,22 +115,23 @@ def scores_of(emitter: Emitter, q: str, k: str, scale: float, cap: float = 0.0) 
 
     Args:
         emitter: writes the ops.
-        q: [batch, heads, queries, size].
-        k: [batch, key heads, keys, size].
+        q: [batch, heads, queries, size], or with blocks.
+        k: [batch, key heads, keys, size], or with blocks.
         scale: of the queries, before the product.
         cap: the largest score; 0 for none.
 
     Returns:
         Scores in groups, of the queries' dtype.
     """
-    batch, heads, _, size = emitter.shape(q)
-    own, keys = emitter.shape(k)[1:3]
+    *batch, heads, _, size = emitter.shape(q)
+    own, keys = emitter.shape(k)[-3:-1]
     dtype = emitter.dtype(q)
     scaled = emitter.each("Mul", "scaled", q, emitter.scalar(scale, dtype, "scale"))
-    turned = emitter.transpose(k, (0, 1, 3, 2), "turned")
+    last = emitter.rank(k) - 1
+    turned = emitter.transpose(k, (*range(last - 1), last, last - 1), "turned")
     if heads != own:
         scaled = in_groups(emitter, scaled, own, "q.groups")
-        turned = emitter.reshape(turned, (batch, own, 1, size, keys), "k.groups")
+        turned = emitter.reshape(turned, (*batch, own, 1, size, keys), "k.groups")
     scores = emitter.one("MatMul", (scaled, turned), (*emitter.shape(scaled)[:-1], keys), dtype, hint="scores")
     if cap:
         parts = emitter.each("Mul", "cap.parts", scores, emitter.scalar(1 / cap, dtype, "cap.inverse"))
@@ -92,7 +153,7 @@ def where_seen(emitter: Emitter, scores: str, masks: Sequence[str]) -> str:
 def weighted_sum(
     emitter: Emitter, scores: str, v: str, *, sink: str = "", may_see_none: bool = False, wide: DType | None = None
 ) -> str:
-    """The values by the softmax of the scores along their last dim: [batch, heads, queries, size].
+    """The values by the softmax of the scores along their last dim: [batch, heads, queries, size], or with blocks.
 
     What is summed is divided behind the product with the values, so that both sums are joined at once. Where the
     values are of 16 bits it is divided before: sums of many keys are beyond their range.
@@ -100,15 +161,15 @@ def weighted_sum(
     Args:
         emitter: writes the ops.
         scores: in groups.
-        v: [batch, key heads, keys, size].
+        v: [batch, key heads, keys, size], or with blocks.
         sink: a score beside those of the keys, whose value is 0, to broadcast against the scores; "" for none.
         may_see_none: whether a query's scores may all be -inf, whose result then is 0.
         wide: what the softmax is computed in, if not in the scores' dtype, or in 32 bits where that is of 16.
     """
-    own, keys, size = emitter.shape(v)[1:]
+    *batch, own, keys, size = emitter.shape(v)
     dtype, last = emitter.dtype(v), emitter.rank(scores) - 1
-    if len(emitter.shape(scores)) == 5:
-        v = emitter.reshape(v, (*emitter.shape(v)[:2], 1, keys, size), "v.groups")
+    if emitter.rank(scores) > emitter.rank(v):
+        v = emitter.reshape(v, (*batch, own, 1, keys, size), "v.groups")
     wide = wide or (DType.FLOAT32 if emitter.dtype(scores).is_half else emitter.dtype(scores))
     scores = emitter.cast(scores, wide, "scores.wide")
     top = emitter.reduce("ReduceMax", scores, (last,), "max")
@@ -133,6 +194,6 @@ def weighted_sum(
     y = emitter.one("MatMul", (raised, v), shape, dtype, hint="weighted")
     if not before:
         y = emitter.each("Div", "y", y, total)
-    batch, heads, queries = shape[0], math.prod(shape[1:-2]), shape[-2]
+    heads = math.prod(shape[len(batch) : -2])
     assert heads % own == 0, "heads share keys"
-    return emitter.reshape(y, (batch, heads, queries, size), "y.heads")
+    return emitter.reshape(y, (*batch, heads, *shape[-2:]), "y.heads")
