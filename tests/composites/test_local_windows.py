@@ -20,7 +20,7 @@ SIZE = 8
 
 
 def attention(random: np.random.Generator, mask: str) -> tuple[Graph, Graph, Arrays]:
-    """Twice one with a window, by a constant mask of flags or numbers or by attributes; heads in a dim or side by side."""
+    """Twice one with a window, by a constant mask of flags or numbers or by attributes."""
     heads, own = [(1, 1), (4, 2), (3, 3)][random.integers(3)]
     positions, batch, attributes = int(random.integers(33, 60)), int(random.integers(1, 3)), {}
     left, right = (int(random.integers(0, 12)) for _ in range(2))
