@@ -11,10 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from planner.algebra.region import Region
 from planner.opdefs.broadcast import normal_axis
-from planner.opdefs.lookup import counted, index_dtype, refuse_flags
+from planner.opdefs.lookup import Strip, counted, index_dtype, refuse_flags, strip_of
 from planner.opdefs.parts import filled, input_region, int64, output_dtype
-from planner.tdl.builder import Ix, NodeView, Sum, TensorArg, Val, match, op
+from planner.tdl.builder import Ix, NodeView, Sum, TensorArg, Val, call, match, op
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
 
 
@@ -74,11 +75,25 @@ def masked_lookup(node: NodeView, part: Part, dims: Sequence[int], *, listed: bo
     return LocalOp(tuple(nodes), constants)
 
 
+def _places(node: NodeView) -> np.ndarray:
+    """What a Gather looks up, counted from the front."""
+    known = node.constant(1)
+    return np.where(known < 0, known + node.size(0, _axis(node)), known)
+
+
+def _strip(node: NodeView) -> Strip | None:
+    """Where a Gather's places lie, if they are known."""
+    return None if node.constant_if_known(1) is None else strip_of(_places(node), node.size(0, _axis(node)))
+
+
 def gather_local(node: NodeView, part: Part) -> LocalOp:
-    """Masked where the part has some of the rows; an index that is one known number becomes 0."""
+    """Known places counted from the part's first; else masked where the part has some of the rows."""
     axis = _axis(node)
     if _one_index(node, axis) is not None:
         return same_op(node, part, constants={1: np.zeros_like(node.constant(1))})
+    if _strip(node) is not None:
+        own = _places(node)[input_region(part, 1).within(Region.whole(node.constant(1).shape))]
+        return same_op(node, part, constants={1: (own - input_region(part, 0).lo[axis]).astype(node.constant(1).dtype)})
     return masked_lookup(node, part, (axis,), listed=False, after=node.rank(0) - axis - 1)
 
 
@@ -87,11 +102,15 @@ def gather(node: NodeView, X: TensorArg, indices: TensorArg) -> object:
     """Along axis, the elements that the indices name."""
     axis = _axis(node)
     one = _one_index(node, axis)
+    strip, padded = node.derive(_strip), X.padded(0.0)
 
     def value(*i: Ix) -> Val:
         before, named, after = i[:axis], i[axis : axis + indices.rank], i[axis + indices.rank :]
         if one is not None:
             return X[(*before, one, *after)]
+        if strip is not None:
+            near = Sum(lambda t: padded[(*before, strip.at(named[strip.dim], t), *after)], extents=(2,))
+            return call("looked up", near, indices[named])
         return Sum(lambda v: X[(*before, v, *after)] * match(indices[named], v))
 
     return value

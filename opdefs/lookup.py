@@ -9,13 +9,53 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
 from planner.graph.model import DType
 from planner.opdefs.parts import int64
-from planner.tdl.builder import NodeView
+from planner.tdl.builder import Ix, NodeView
 from planner.tdl.local import LocalNode, NotLocalError
+
+_WIDEST = 16
+"""A strip of known places that is wider is a lookup."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """Known places along a line: those of index i are between ``first + slope * i`` and ``width`` behind it."""
+
+    dim: int
+    """Of the places' array, along which i counts."""
+    slope: Fraction
+    first: Fraction
+    width: Fraction
+
+    def at(self, i: Ix, end: Ix) -> Ix:
+        """The one end of what index i reads, and the other, where ``end`` is 1."""
+        return i * self.slope + self.first + end * self.width
+
+
+def strip_of(places: np.ndarray, size: int) -> Strip | None:
+    """The narrowest strip with the slope of a resized dim or of its ends; None where places are a lookup.
+
+    Args:
+        places: in a dim, counted from its front.
+        size: of the dim.
+    """
+    if places.size < 2 or places.min() < 0 or places.max() >= size:
+        return None
+    dim = int(np.argmax(places.shape))
+    lines = np.moveaxis(places, dim, 0).reshape(places.shape[dim], -1)
+    low, high = lines.min(axis=1), lines.max(axis=1)
+    count, found = len(lines), []
+    for slope in (Fraction(size, count), Fraction(int(low[-1] - low[0]), max(1, count - 1))):
+        n, along = slope.denominator, np.arange(count) * slope.numerator
+        first, last = int((low * n - along).min()), int((high * n - along).max())
+        found.append(Strip(dim, slope, Fraction(first, n), Fraction(last - first, n)))
+    best = min(found, key=lambda strip: strip.width)
+    return best if best.width <= min(_WIDEST, size // 2) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,51 +1,31 @@
 """Resize and Upsample: a dim that keeps its size is copied, one that repeats its elements is a floor-division.
 
-Dims that are interpolated or shrunk by a ratio of small numbers are cut with a halo; others are kept whole.
+A dim that is interpolated is a lookup of known places along a line, weighed and summed: a part reads the few rows
+beyond its borders that these are.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.opdefs.broadcast import normal_axes
-from planner.opdefs.parts import input_region, int64
+from planner.graph.bands import Band
+from planner.graph.interpolation import resizing
+from planner.opdefs.lookup import Strip, strip_of
+from planner.opdefs.parts import input_region, int64, output_dtype
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op
-from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part
+from planner.tdl.local import LocalNode, LocalOp, Part
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
-    """A dim that is interpolated, in steps: ``made`` outputs further on, everything is ``read`` inputs further on.
+class Way:
+    """What happens to a dim."""
 
-    So a part that begins with a whole step is a Resize of its own. What lies beyond its borders comes with a halo of
-    whole steps, the outputs of which are sliced off again.
-    """
-
-    made: int
-    read: int
-    halo: int
-    """Inputs before and after those of a step: a multiple of ``read``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scaling:
-    """What happens to each dim: 1 copies, n repeats each element n times, 0 does something else."""
-
-    repeats: tuple[int, ...]
-    steps: tuple[Steps | None, ...]
-    """By dim; None where it repeats, and where all of the dim is needed."""
-    scales: tuple[float, ...] | None
-    """By dim, where the op states them."""
-
-
-_LONGEST_STEP = 16
-"""Longer steps are taken for none: a part would read more beyond its borders than it is worth."""
-_SAME_RATIO = 1e-6
-"""A scale is stated in float32."""
-_SYMMETRIC = "half_pixel_symmetric"
+    repeats: int = 0
+    """1 copies, n repeats each element n times; 0 does something else."""
+    strip: Strip | None = None
+    """Where it does: what an element is made of; None where all of the dim is needed."""
 
 
 def _stated(node: NodeView) -> tuple[np.ndarray | None, np.ndarray | None]:
@@ -60,155 +40,113 @@ def _stated(node: NodeView) -> tuple[np.ndarray | None, np.ndarray | None]:
     return found[0], found[1] if first == 2 else None
 
 
-def scaling(node: NodeView) -> Scaling:
-    """How each dim is scaled."""
-    rank = node.rank(0)
-    axes = normal_axes(node.attribute("axes") or range(rank), rank) if node.attribute("axes") else tuple(range(rank))
-    order = [axis % rank for axis in node.attribute("axes") or range(rank)]
+def _bands(node: NodeView) -> dict[int, Band] | None:
+    """The matrices of the dims that are resized; None where they are not known, or not by the rules of all dims."""
     scales, sizes = _stated(node)
-    by_dim = None
-    if scales is not None:
-        by_dim = tuple(float(scales[order.index(dim)]) if dim in axes else 1.0 for dim in range(rank))
-    where = node.attribute("coordinate_transformation_mode", "half_pixel")
-    cropped, shifts = where == "tf_crop_and_resize", where == "tf_half_pixel_for_nn"
-    fitted = node.attribute("keep_aspect_ratio_policy", "stretch") != "stretch"
-    repeats: list[int] = []
-    steps: list[Steps | None] = []
+    where, policy = node.attribute("coordinate_transformation_mode"), node.attribute("keep_aspect_ratio_policy")
+    unknown = scales is None and sizes is None
+    if unknown or where == "tf_crop_and_resize" or policy not in (None, "stretch"):
+        return None
+    before, after = node.input_shapes[0], node.output_shapes[0]
+    assert before is not None, "the input is there"
+    assert after is not None, "the output is there"
+    resized = node.op
+    if resized.op_type == "Upsample" or node.opset < 11:
+        if any(size < old for size, old in zip(after, before, strict=True)):
+            return None
+        old = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        resized = replace(resized, attributes=(*resized.attributes, *old.items()))
+    return resizing(resized, before, after, None if scales is None else scales.ravel().tolist())
+
+
+def _is_summed(band: Band) -> bool:
+    """Whether elements are more than looked up."""
+    return band.width > 1 or bool((band.weights != 1).any())
+
+
+def _ways(node: NodeView) -> tuple[Way, ...]:
+    """What happens to each dim."""
+    bands, rank = _bands(node), node.rank(0)
+    if bands is None:
+        axes = [axis % rank for axis in node.attribute("axes") or range(rank)]
+        return tuple(Way() if dim in axes else Way(1) for dim in range(rank))
+    is_float, found = output_dtype(node).is_float and node.opset >= 13, []
     for dim in range(rank):
-        steps.append(None)
-        if dim not in axes:
-            repeats.append(1)
-        elif cropped or fitted or (by_dim is None and sizes is None):
-            repeats.append(0)
+        band, size = bands.get(dim), node.size(0, dim)
+        if band is None or band.is_identity:
+            found.append(Way(1))
+            continue
+        times = band.rows // size
+        if np.array_equal(band.places[:, 0], np.arange(times * size) // times) and not _is_summed(band):
+            found.append(Way(times))
         else:
-            before, after = node.size(0, dim), node.output_size(dim)
-            ratio = Fraction(by_dim[dim]) if by_dim is not None else Fraction(after, before)
-            whole = ratio.denominator == 1 and before * ratio == after
-            repeats.append(int(ratio) if whole and ((ratio == 1 and not shifts) or _repeats_evenly(node)) else 0)
-            if not repeats[-1]:
-                steps[-1] = _steps(node, before, after, ratio)
-    return Scaling(tuple(repeats), tuple(steps), by_dim)
-
-
-def _steps(node: NodeView, before: int, after: int, ratio: Fraction) -> Steps | None:
-    """How a dim that is interpolated goes on in steps; None if it does not, or only in long ones.
-
-    ONNX (Resize): output x lies at (x + 0.5) / scale - 0.5 of the input, or at x / scale, and takes the nearest
-    element, 2 or 4 of them, or with antialias as many more as the dim shrinks. The other coordinates depend on where a
-    dim ends.
-    """
-    near = ratio.limit_denominator(_LONGEST_STEP)
-    made, read = near.numerator, near.denominator
-    if not 0 < made <= _LONGEST_STEP or abs(near / ratio - 1) > _SAME_RATIO or after == 1:
-        return None
-    mode, where = node.attribute("mode", "nearest"), node.attribute("coordinate_transformation_mode", "half_pixel")
-    if node.op.op_type == "Upsample" or node.opset < 11:
-        where = "asymmetric"
-    evenly = before * made == after * read
-    if where not in ("asymmetric", "half_pixel", "pytorch_half_pixel") and not (where == _SYMMETRIC and evenly):
-        return None
-    if mode == "nearest" and Fraction(float(np.float32(made) / np.float32(read))) != near:
-        return None  # the nearest of two elements that are equally near is a matter of rounding
-    taps = 2 if mode == "cubic" else 1
-    if node.attribute("antialias", 0):
-        taps = taps * max(1, -(-read // made)) + 1
-    return Steps(made, read, -(-taps // read) * read)
-
-
-def _repeats_evenly(node: NodeView) -> bool:
-    """True if nearest neighbours, for a whole scale n, are ``x // n``."""
-    if node.attribute("mode", "nearest") != "nearest":
-        return False
-    if node.op.op_type == "Upsample" or node.opset < 11:
-        return True
-    where = node.attribute("coordinate_transformation_mode", "half_pixel")
-    rounding = node.attribute("nearest_mode", "round_prefer_floor")
-    if where == "asymmetric":
-        return bool(rounding == "floor")
-    return where in ("half_pixel", "pytorch_half_pixel") and rounding in ("round_prefer_floor", "round_prefer_ceil")
+            found.append(Way(0, strip_of(band.places, size) if is_float or not _is_summed(band) else None))
+    return tuple(found)
 
 
 def resize_local(node: NodeView, part: Part) -> LocalOp:
-    """Resizes what the part reads, and slices out what it makes.
-
-    Raises:
-        NotLocalError: it is to be sliced, and the opset is older than 10; or rounding would make another size.
-    """
+    """Dims that are whole, or repeat whole elements, are resized; of others the elements are looked up and summed."""
     region, made, whole = input_region(part, 0), part.outputs[0], node.output_shapes[0]
     assert made is not None, "the output is made"
     assert whole is not None, "the output is there"
-    plan = scaling(node)
-    rank = region.rank
+    ways, bands, cut = _ways(node), _bands(node) or {}, dict[int, Band]()
+    for dim, way in enumerate(ways):
+        grown = region.lo[dim] * way.repeats, region.hi[dim] * way.repeats
+        is_own = (made.lo[dim], made.hi[dim]) == (grown if way.repeats else (0, whole[dim]))
+        if not is_own or (not way.repeats and region.shape[dim] < node.size(0, dim)):
+            cut[dim] = bands[dim]
     inputs = [f"c{slot}" if name else "" for slot, name in enumerate(node.op.inputs)]
     constants = {f"c{slot}": node.constant(slot) for slot, name in enumerate(node.op.inputs) if name and slot}
-    inputs[0] = "in0"
-    grown: dict[int, int] = {}
-    starts: dict[int, int] = {}
-    for dim, (repeat, steps) in enumerate(zip(plan.repeats, plan.steps, strict=True)):
-        if repeat:
-            first, grown[dim] = region.lo[dim] * repeat, region.shape[dim] * repeat
-        elif steps is not None:
-            first = region.lo[dim] // steps.read * steps.made
-            grown[dim] = region.shape[dim] * steps.made // steps.read
-            _check_size(plan, dim, region.shape[dim], grown[dim], whole[dim])
-        else:
-            continue
-        starts[dim] = made.lo[dim] - first
-    if len(inputs) > 3 and inputs[3] and constants["c3"].size:
-        order = [axis % rank for axis in node.attribute("axes") or range(rank)]
-        sizes = [int(size) for size in constants["c3"]]
-        constants["c3"] = int64([grown.get(dim, size) for dim, size in zip(order, sizes, strict=True)])
-    attributes = dict(node.op.attributes)
-    axes = tuple(grown)
-    if all(grown[dim] == made.shape[dim] for dim in axes):
-        return LocalOp((LocalNode(node.op.op_type, tuple(inputs), ("out0",), attributes),), constants)
-    if node.opset < 10:
-        raise NotLocalError("before opset 10, a part of Upsample holds whole elements of its input")
-    constants["starts"], constants["axes"] = int64([starts[dim] for dim in axes]), int64(axes)
-    constants["ends"] = int64([starts[dim] + made.shape[dim] for dim in axes])
-    return LocalOp(
-        (
-            LocalNode(node.op.op_type, tuple(inputs), ("more",), attributes),
-            LocalNode("Slice", ("more", "starts", "ends", "axes"), ("out0",)),
-        ),
-        constants,
-    )
-
-
-def _check_size(plan: Scaling, dim: int, read: int, grown: int, whole: int) -> None:
-    """Raises NotLocalError where a part's own Resize would not make what it is to make."""
-    if plan.scales is not None:
-        scale = np.float32(plan.scales[dim])
-        # The runtime's kernel multiplies in float32, its shape inference in float64: 9 rows by 1.6666666 are 15 or 14.
-        if {int(np.float32(read) * scale), int(read * float(scale))} != {grown}:
-            raise NotLocalError("the size of a resized part is a matter of rounding")
-    if grown == 1 < whole:
-        raise NotLocalError("a dim that is resized to one element is computed in another way")
+    axes = [axis % region.rank for axis in node.attribute("axes") or range(region.rank)]
+    if node.opset < 11 and cut:
+        cut = bands
+    if "c2" in constants and constants["c2"].size:
+        constants["c2"] = np.where([axis in cut for axis in axes], np.float32(1), constants["c2"])
+    if "c3" in constants and constants["c3"].size:
+        sizes = [
+            made.shape[axis] if ways[axis].repeats else size for axis, size in zip(axes, constants["c3"], strict=True)
+        ]
+        constants["c3"] = np.where([axis in cut for axis in axes], [region.shape[axis] for axis in axes], sizes)
+    nodes, last = list[LocalNode](), "in0"
+    if any(way.repeats != 1 and dim not in cut for dim, way in enumerate(ways)):
+        nodes.append(LocalNode(node.op.op_type, ("in0", *inputs[1:]), ("resized",), dict(node.op.attributes)))
+        last = "resized"
+    for dim, band in cut.items():
+        places, weights = (array[made.lo[dim] : made.hi[dim]] for array in (band.places - region.lo[dim], band.weights))
+        constants[f"places{dim}"] = places if _is_summed(band) else places[:, 0]
+        nodes.append(LocalNode("Gather", (last, f"places{dim}"), (f"read{dim}",), {"axis": dim}))
+        if _is_summed(band):
+            column = weights.reshape(*places.shape, *(1 for _ in range(dim + 1, region.rank)))
+            constants[f"weights{dim}"] = column.astype(output_dtype(node).array_dtype)
+            constants[f"taps{dim}"] = int64([dim + 1])
+            nodes.append(LocalNode("Mul", (f"read{dim}", f"weights{dim}"), (f"weighed{dim}",)))
+            nodes.append(LocalNode("ReduceSum", (f"weighed{dim}", f"taps{dim}"), (f"summed{dim}",), {"keepdims": 0}))
+        (last,) = nodes[-1].outputs
+    return LocalOp((*nodes[:-1], replace(nodes[-1], outputs=("out0",))), constants)
 
 
 @op("Resize", "Upsample", local=resize_local)
 def resize(node: NodeView, X: TensorArg, *parameters: TensorArg | None) -> object:
     """Copies, repeats or interpolates, dim by dim."""
-    plan = scaling(node)
-    stepped = [steps for steps in plan.steps if steps is not None]
-    extents = tuple(steps.read + 2 * steps.halo for steps in stepped)
+    ways = node.derive(_ways)
+    strips = [way.strip for way in ways if way.strip is not None]
     padded = X.padded(0.0)
 
     def value(*i: Ix) -> Val:
-        kept = tuple(var for var, n, steps in zip(i, plan.repeats, plan.steps, strict=True) if not n and steps is None)
+        kept = tuple(var for var, way in zip(i, ways, strict=True) if not way.repeats and way.strip is None)
 
-        def element(*t: Ix) -> Val:
-            offsets = iter(t)
+        def element(*ends: Ix) -> Val:
+            offsets = iter(ends)
             place: list[Ix | slice] = []
-            for var, n, steps in zip(i, plan.repeats, plan.steps, strict=True):
-                if steps is not None:
-                    place.append(var // steps.made * steps.read + next(offsets) - steps.halo)
+            for var, way in zip(i, ways, strict=True):
+                if way.strip is not None:
+                    place.append(way.strip.at(var, next(offsets)))
                 else:
-                    place.append(var // n if n else slice(None))
-            return (padded if stepped else X)[tuple(place)]
+                    place.append(var // way.repeats if way.repeats else slice(None))
+            return (padded if strips else X)[tuple(place)]
 
-        if not stepped and not kept:
+        if not strips and not kept:
             return element()
-        return Opaque("interpolate")(Sum(element, extents=extents) if stepped else element())[kept]
+        return Opaque("interpolate")(Sum(element, extents=(2,) * len(strips)) if strips else element())[kept]
 
     return value

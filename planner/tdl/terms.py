@@ -43,7 +43,7 @@ class Ix:
     def __init__(self, tree: Index) -> None:
         self.tree = tree
 
-    def __add__(self, other: Ix | int) -> Ix:
+    def __add__(self, other: Ix | int | Fraction) -> Ix:
         return Ix(Plus(self.tree, _index(other)))
 
     __radd__ = __add__
@@ -88,11 +88,11 @@ def _divisor(value: object) -> int:
     return value
 
 
-def _index(value: Ix | int | slice | At) -> Index:
+def _index(value: Ix | int | Fraction | slice | At) -> Index:
     match value:
         case Ix():
             return value.tree
-        case int():
+        case int() | Fraction():
             return Number(Fraction(value))
         case slice(start=None, stop=None, step=None):
             return Whole()

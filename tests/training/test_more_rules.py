@@ -11,8 +11,8 @@ from onnx import helper, numpy_helper
 import stock_runtime
 from drawn import random
 from fast_suite import examples
+from planner.graph.interpolation import interpolation
 from planner.training.build import build_training_graph
-from planner.training.rules.linear_maps import interpolation
 from written_out import written_out
 
 node = helper.make_node

@@ -11,9 +11,9 @@ from onnx import helper
 from drawn import random
 from fast_suite import examples
 from planner.errors import UnsupportedError
+from planner.graph.interpolation import interpolation
 from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
-from planner.training.rules.linear_maps import interpolation
 from stock_runtime import run
 from written_out import written_out
 

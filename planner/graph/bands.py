@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.graph.builder import Builder
 from planner.graph.protos import numpy_dtype
+from planner.graph.writer import Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Band:
         return every and bool((self.places.ravel() == np.arange(self.columns)).all())
 
 
-def along(emit: Builder, x: str, dim: int, band: Band, hint: str) -> str:
+def along(emit: Writer, x: str, dim: int, band: Band, hint: str) -> str:
     """A matrix [m, n] times the lines of ``x`` along a dim of size n: what its rows read, weighed and added up."""
     if band.is_identity:
         return x
