@@ -19,13 +19,10 @@ from planner.tdl.builder import Ix, NodeView, Sum, TensorArg, Val, call, match, 
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
 
 
-def _one_index(node: NodeView, axis: int) -> int | None:
+def _one_index(node: NodeView) -> int | None:
     """The only index that a Gather looks up, if it is one number and known."""
     known = node.constant_if_known(1)
-    if known is None or known.size != 1:
-        return None
-    index = int(known.reshape(()).item())
-    return index + node.size(0, axis) if index < 0 else index
+    return None if known is None or known.size != 1 else int(_places(node).item())
 
 
 def _axis(node: NodeView) -> int:
@@ -89,7 +86,7 @@ def _strip(node: NodeView) -> Strip | None:
 def gather_local(node: NodeView, part: Part) -> LocalOp:
     """Known places counted from the part's first; else masked where the part has some of the rows."""
     axis = _axis(node)
-    if _one_index(node, axis) is not None:
+    if _one_index(node) is not None:
         return same_op(node, part, constants={1: np.zeros_like(node.constant(1))})
     if _strip(node) is not None:
         own = _places(node)[input_region(part, 1).within(Region.whole(node.constant(1).shape))]
@@ -101,7 +98,7 @@ def gather_local(node: NodeView, part: Part) -> LocalOp:
 def gather(node: NodeView, X: TensorArg, indices: TensorArg) -> object:
     """Along axis, the elements that the indices name."""
     axis = _axis(node)
-    one = _one_index(node, axis)
+    one = _one_index(node)
     strip, padded = node.derive(_strip), X.padded(0.0)
 
     def value(*i: Ix) -> Val:

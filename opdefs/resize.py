@@ -6,7 +6,9 @@ beyond its borders that these are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
@@ -17,15 +19,8 @@ from planner.opdefs.parts import input_region, int64, output_dtype
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op
 from planner.tdl.local import LocalNode, LocalOp, Part
 
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """What happens to a dim."""
-
-    repeats: int = 0
-    """1 copies, n repeats each element n times; 0 does something else."""
-    strip: Strip | None = None
-    """Where it does: what an element is made of; None where all of the dim is needed."""
+Way: TypeAlias = "int | Strip | None"
+"""What happens to a dim: 1 copies, n repeats elements; else the strip that an element is made of, or all of the dim."""
 
 
 def _stated(node: NodeView) -> tuple[np.ndarray | None, np.ndarray | None]:
@@ -47,9 +42,9 @@ def _bands(node: NodeView) -> dict[int, Band] | None:
     unknown = scales is None and sizes is None
     if unknown or where == "tf_crop_and_resize" or policy not in (None, "stretch"):
         return None
-    before, after = node.input_shapes[0], node.output_shapes[0]
-    assert before is not None, "the input is there"
-    assert after is not None, "the output is there"
+    before, after = (
+        tuple(size(dim) for dim in range(node.rank(0))) for size in (partial(node.size, 0), node.output_size)
+    )
     resized = node.op
     if resized.op_type == "Upsample" or node.opset < 11:
         if any(size < old for size, old in zip(after, before, strict=True)):
@@ -69,31 +64,30 @@ def _ways(node: NodeView) -> tuple[Way, ...]:
     bands, rank = _bands(node), node.rank(0)
     if bands is None:
         axes = [axis % rank for axis in node.attribute("axes") or range(rank)]
-        return tuple(Way() if dim in axes else Way(1) for dim in range(rank))
-    is_float, found = output_dtype(node).is_float and node.opset >= 13, []
+        return tuple(None if dim in axes else 1 for dim in range(rank))
+    is_float, found = output_dtype(node).is_float and node.opset >= 13, list[Way]()
     for dim in range(rank):
         band, size = bands.get(dim), node.size(0, dim)
         if band is None or band.is_identity:
-            found.append(Way(1))
+            found.append(1)
             continue
         times = band.rows // size
         if np.array_equal(band.places[:, 0], np.arange(times * size) // times) and not _is_summed(band):
-            found.append(Way(times))
+            found.append(times)
         else:
-            found.append(Way(0, strip_of(band.places, size) if is_float or not _is_summed(band) else None))
+            found.append(strip_of(band.places, size) if is_float or not _is_summed(band) else None)
     return tuple(found)
 
 
 def resize_local(node: NodeView, part: Part) -> LocalOp:
     """Dims that are whole, or repeat whole elements, are resized; of others the elements are looked up and summed."""
-    region, made, whole = input_region(part, 0), part.outputs[0], node.output_shapes[0]
+    region, made = input_region(part, 0), part.outputs[0]
     assert made is not None, "the output is made"
-    assert whole is not None, "the output is there"
     ways, bands, cut = _ways(node), _bands(node) or {}, dict[int, Band]()
     for dim, way in enumerate(ways):
-        grown = region.lo[dim] * way.repeats, region.hi[dim] * way.repeats
-        is_own = (made.lo[dim], made.hi[dim]) == (grown if way.repeats else (0, whole[dim]))
-        if not is_own or (not way.repeats and region.shape[dim] < node.size(0, dim)):
+        is_whole = (region.shape[dim], made.shape[dim]) == (node.size(0, dim), node.output_size(dim))
+        grown = (region.lo[dim] * way, region.hi[dim] * way) if isinstance(way, int) else None
+        if not is_whole and grown != (made.lo[dim], made.hi[dim]):
             cut[dim] = bands[dim]
     inputs = [f"c{slot}" if name else "" for slot, name in enumerate(node.op.inputs)]
     constants = {f"c{slot}": node.constant(slot) for slot, name in enumerate(node.op.inputs) if name and slot}
@@ -103,12 +97,11 @@ def resize_local(node: NodeView, part: Part) -> LocalOp:
     if "c2" in constants and constants["c2"].size:
         constants["c2"] = np.where([axis in cut for axis in axes], np.float32(1), constants["c2"])
     if "c3" in constants and constants["c3"].size:
-        sizes = [
-            made.shape[axis] if ways[axis].repeats else size for axis, size in zip(axes, constants["c3"], strict=True)
-        ]
+        is_grown = [isinstance(ways[axis], int) for axis in axes]
+        sizes = np.where(is_grown, [made.shape[axis] for axis in axes], constants["c3"])
         constants["c3"] = np.where([axis in cut for axis in axes], [region.shape[axis] for axis in axes], sizes)
     nodes, last = list[LocalNode](), "in0"
-    if any(way.repeats != 1 and dim not in cut for dim, way in enumerate(ways)):
+    if any(way != 1 and dim not in cut for dim, way in enumerate(ways)):
         nodes.append(LocalNode(node.op.op_type, ("in0", *inputs[1:]), ("resized",), dict(node.op.attributes)))
         last = "resized"
     for dim, band in cut.items():
@@ -129,20 +122,20 @@ def resize_local(node: NodeView, part: Part) -> LocalOp:
 def resize(node: NodeView, X: TensorArg, *parameters: TensorArg | None) -> object:
     """Copies, repeats or interpolates, dim by dim."""
     ways = node.derive(_ways)
-    strips = [way.strip for way in ways if way.strip is not None]
+    strips = [way for way in ways if isinstance(way, Strip)]
     padded = X.padded(0.0)
 
     def value(*i: Ix) -> Val:
-        kept = tuple(var for var, way in zip(i, ways, strict=True) if not way.repeats and way.strip is None)
+        kept = tuple(var for var, way in zip(i, ways, strict=True) if way is None)
 
         def element(*ends: Ix) -> Val:
             offsets = iter(ends)
             place: list[Ix | slice] = []
             for var, way in zip(i, ways, strict=True):
-                if way.strip is not None:
-                    place.append(way.strip.at(var, next(offsets)))
+                if isinstance(way, Strip):
+                    place.append(way.at(var, next(offsets)))
                 else:
-                    place.append(var // way.repeats if way.repeats else slice(None))
+                    place.append(var // way if way else slice(None))
             return (padded if strips else X)[tuple(place)]
 
         if not strips and not kept:

@@ -29,7 +29,6 @@ VETOED: dict[str, str] = {
     "com.microsoft.MatMulNBits": _BLOCKS,
     "com.microsoft.MultiHeadAttention": _HEADS,
     "com.microsoft.RotaryEmbedding": _HEADS,
-    "Upsample": "before opset 10, a part holds whole elements of the input: there is no Slice by inputs",
 }
 """By operator, with its domain: why some of its strategies are vetoed."""
 
@@ -49,11 +48,6 @@ GAPS: tuple[Allowed, ...] = (
         "MaxUnpool", "[3,2,5,4]", "places that occur once by chance: of a place that occurs twice the last value stays"
     ),
     Allowed("Size", "", "nothing is read and one number is made: there is nothing to divide"),
-    Allowed(
-        "Resize",
-        "align_corners",
-        "a scale that is no whole number, and by chance keeps the size that was tried: not so for other sizes",
-    ),
 )
 """Missing strategies that are left out on purpose."""
 

@@ -118,7 +118,9 @@ def group_query_attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
         )
     pasts = [op.inputs[slot] if op.has_input(slot) else "" for slot in (3, 4)]
     window = integer(op, "local_window_size", -1)
-    is_far = step.starts or op.has_input(10) or not _is_near(emitter, op)
+    lengths = emitter.value(op.inputs[5])
+    is_before_own = _is_in_blocks(op) or (lengths is not None and lengths.min() >= step.new - 1)
+    is_far = step.starts or op.has_input(10) or not is_before_own
     new = k, v
     k, v = (_cache(emitter, step, new, past, part) for new, past, part in zip((k, v), pasts, "kv", strict=True))
     place = placed(emitter, q, *((k, v) if is_far else new), -1 if is_far else window - 1, 0)
@@ -205,13 +207,6 @@ def _seen(emitter: Emitter, op: Op, step: _Step, place: Placed, groups: int) -> 
         masks.append(emitter.each("Less", "is_near", first, columns, dtype=DType.BOOL))
     # One head of them all: the groups' dim is beside it.
     return [in_groups(emitter, mask, groups, f"{mask.removeprefix(emitter.prefix)}.groups") for mask in masks]
-
-
-def _is_near(emitter: Emitter, op: Op) -> bool:
-    """Whether the window of all queries of a prompt is before their own position."""
-    lengths = emitter.value(op.inputs[5])
-    ends = emitter.shape(op.inputs[0])[1] - 1
-    return _is_in_blocks(op) or (lengths is not None and bool((lengths >= ends).all()))
 
 
 def _is_in_blocks(op: Op) -> bool:
