@@ -62,7 +62,11 @@ class Network:
             [helper.make_tensor_value_info("y", TensorProto.FLOAT, self.y)],
             [numpy_helper.from_array(value, name) for name, value in self.weights.items()],
         )  # fmt: skip
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=9)
+        return helper.make_model(
+            graph,
+            opset_imports=[helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)],
+            ir_version=9,
+        )
 
 
 def gated(*, packed: bool) -> Network:
@@ -367,6 +371,36 @@ def in_parts(count: int) -> Network:
     return net
 
 
+def resized(net: Network, rows: int, *, mode: str, where: str = "half_pixel") -> None:
+    """So many rows, by a Resize."""
+    net.ints("sizes", 2, 8, rows, 32)
+    inputs = ["h", "", "", "sizes"]
+    net.nodes.append(helper.make_node("Resize", inputs, ["m"], mode=mode, coordinate_transformation_mode=where))
+
+
+def near(*, by_mask: bool) -> Network:
+    """An attention of one head over 1,024 positions, of which a query sees 64: by an attribute, or a constant mask."""
+    net = Network((1, 1024, 64), (1, 1024, 64), 23)
+    for name in "qkv":
+        net.weight(f"w{name}", 64, 64)
+        net.add("MatMul", f"x w{name}", name)
+    if by_mask:
+        far = np.arange(1024)[:, None] - np.arange(1024)
+        net.constant("mask", (far >= 0) & (far < 64))
+        net.add("Attention", "q k v mask", "a", q_num_heads=1, kv_num_heads=1)
+    else:
+        net.constant("ends", np.array([1023], np.int32)), net.constant("total", np.array([1024], np.int32))
+        net.nodes.append(
+            helper.make_node(
+                "GroupQueryAttention", ["q", "k", "v", "", "", "ends", "total"], ["a"], domain="com.microsoft",
+                num_heads=1, kv_num_heads=1, local_window_size=64,
+            )
+        )  # fmt: skip
+    net.weight("out", 64, 64)
+    net.add("MatMul", "a out", "y")
+    return net
+
+
 GROUPS: Mapping[str, Mapping[str, Callable[[], Network]]] = {
     "gate and up, step": {"separate": lambda: gated(packed=False), "packed": lambda: gated(packed=True)},
     "q, k, v, step": {"separate": lambda: attention(packed=False), "packed": lambda: attention(packed=True)},
@@ -413,6 +447,14 @@ GROUPS: Mapping[str, Mapping[str, Callable[[], Network]]] = {
     },
     "experts, step": {"one product": lambda: experts(stacked=True), "a loop": lambda: experts(stacked=False)},
     "tokens, step": {"whole": lambda: in_parts(1), "in quarters": lambda: in_parts(4)},
+    **{
+        f"linear{step}": {
+            "halves of pixels": lambda: between(lambda net: resized(net, 64, mode="linear"), 64),
+            "corners": lambda: between(lambda net: resized(net, 64, mode="linear", where="align_corners"), 64),
+        }
+        for step in ("", ", step")
+    },
+    "window": {"attribute": lambda: near(by_mask=False), "mask": lambda: near(by_mask=True)},
 }  # fmt: skip
 
 

@@ -129,14 +129,13 @@ def resize(node: NodeView, X: TensorArg, *parameters: TensorArg | None) -> objec
         kept = tuple(var for var, way in zip(i, ways, strict=True) if way is None)
 
         def element(*ends: Ix) -> Val:
-            offsets = iter(ends)
-            place: list[Ix | slice] = []
-            for var, way in zip(i, ways, strict=True):
-                if isinstance(way, Strip):
-                    place.append(way.at(var, next(offsets)))
-                else:
-                    place.append(var // way if way else slice(None))
-            return (padded if strips else X)[tuple(place)]
+            end = iter(ends)
+            return (padded if strips else X)[
+                tuple(
+                    way.at(var, next(end)) if isinstance(way, Strip) else var // way if way else slice(None)
+                    for var, way in zip(i, ways, strict=True)
+                )
+            ]
 
         if not strips and not kept:
             return element()
