@@ -24,7 +24,7 @@ TYPED := planner cli.py $(if $(wildcard bench/*.py),bench)
 say = printf '\n$$ %s\n' "$(1)"; $(BIN)/$(1)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-nightly test-exports test-wheel test-pytorch check-costs world schemas lint format bench papers bench-multifetch cuda-stand-in hooks clean
+.PHONY: help demo test test-slow test-nightly test-exports test-wheel test-pytorch check-costs world schemas lint format bench papers bench-multifetch bench-pytorch cuda-stand-in hooks clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -99,10 +99,16 @@ papers: $(STAMP) ## print the figures of the papers beside ours: a quarter of an
 # The one that needs a GPU is a target of its own, so are the papers' figures, and the contest's instances are not in the
 # repository.
 bench: $(STAMP) ## run the benchmarks; they print tables and judge nothing
-	@set -e; for file in $(filter-out bench/multifetch.py bench/papers.py bench/iopddl%.py,$(sort $(wildcard bench/[a-z]*.py))); do printf '\n== %s\n' "$$file"; $(BIN)/python "$$file"; done
+	@set -e; for file in $(filter-out bench/multifetch.py bench/papers.py bench/against_pytorch.py bench/pytorch_steps.py bench/iopddl%.py,$(sort $(wildcard bench/[a-z]*.py))); do printf '\n== %s\n' "$$file"; $(BIN)/python "$$file"; done
 
 bench-multifetch: $(STAMP) ## time fetches on a GPU against a plain copy; ends with 2 where there is no GPU
 	@$(BIN)/python bench/multifetch.py $(BENCH_OPTIONS)
+
+# Half an hour, and PyTorch is installed for it. `BENCH_OPTIONS='--only gpt-2 --size small'`: some of it.
+bench-pytorch: $(STAMP) ## time a step of fourteen networks beside PyTorch's and plain ONNX Runtime's
+	@test -x build/pytorch/env/bin/python || $(PYTHON) -m venv build/pytorch/env
+	@build/pytorch/env/bin/python -m pip install -qq --disable-pip-version-check -r tests/tools/pytorch-requirements.txt
+	@$(BIN)/python bench/against_pytorch.py $(BENCH_OPTIONS)
 
 # `make cuda-stand-in VERSION=1.32.0` tries another version of onnxruntime-gpu than the installed one.
 cuda-stand-in: $(STAMP) ## load ONNX Runtime's CUDA provider without a GPU, over stand-ins for CUDA's libraries
