@@ -226,6 +226,9 @@ class GlobalLpPool(OpRun):
         return ((abs(x) ** p).sum(axis=tuple(range(2, x.ndim)), keepdims=True) ** (1 / p),)
 
 
+FEW = 32
+"""Elements that a constant may have anyway: lists of dims, places in windows of a tiny picture."""
+
 OWN: list[type[OpRun]] = [
     GlobalLpPool, LRN, LpPool, Pad, Conv, ConvTranspose, MaxPool, AveragePool, Erf, Gelu, Mean, LpNormalization,
     MeanVarianceNormalization,
@@ -333,6 +336,12 @@ def check_directions(
             assert abs(found - expected) <= tolerance * (scale + abs(expected)) + 1e-8, (name, found, expected)
 
 
+def too_large(step: Graph, forward: Graph) -> list[str]:
+    """The constants of a training graph that are larger than all tensors of the forward one, and than ``FEW``."""
+    most = max(FEW, *(tensor.elements for tensor in forward.tensors.values()))
+    return [name for name in step.constants if step.tensors[name].elements > most]
+
+
 @pytest.fixture(scope="session")
 def check_gradients() -> Callable[..., Graph]:
     """Builds the training graph of a forward model, checks it as ONNX, and holds its gradients to differences."""
@@ -348,6 +357,7 @@ def check_gradients() -> Callable[..., Graph]:
             first, loss="mse", optimizer="sgd", learning_rate=1.0, output=forward.outputs[0],
             parameters=forward.trained(), **options,
         )  # fmt: skip
+        assert too_large(step, first) == []
         proto = to_model(step)
         # Of pools that round up, ONNX's inference counts windows that the runtime does not make.
         rounds_up = any(one.name == "ceil_mode" and one.i for node in proto.graph.node for one in node.attribute)

@@ -186,6 +186,39 @@ def test_first_of_equal_maxima_gets_the_gradient(reference, forward_model):
     np.testing.assert_array_equal(found["x"] if "x" in found else found["x.next"], [[[[-1, 1], [1, 1]]]])
 
 
+LARGE = [
+    {"kernel_shape": [5, 5]},
+    {"kernel_shape": [4, 3], "pads": [2, 1, 1, 1]},
+    {"kernel_shape": [2, 3], "strides": [2, 1], "dilations": [3, 2], "pads": [1, 0, 0, 1]},
+    {"kernel_shape": [40, 40], "strides": [40, 40], "ceil_mode": 1},
+]
+"""Of windows on pictures of 5 by 5: filters of such a size for each channel would have more elements than these."""
+
+
+@pytest.mark.parametrize("op_type", ["MaxPool", "AveragePool", "LpPool"])
+@pytest.mark.parametrize("attributes", LARGE)
+def test_large_windows(op_type, attributes, check_gradients, forward_model):
+    forward = forward_model([node(op_type, ["x"], ["y"], **attributes)], {"x": random((1, 3, 5, 5), 1)})
+    step = check_gradients(forward)
+    assert op_type != "MaxPool" or not {"Conv", "ConvTranspose"} & {op.op_type for op in step.ops}
+
+
+def test_windows_that_are_larger_than_the_picture_with_their_padding(check_gradients, forward_model):
+    """As a filter of ones this would be 1,280 by 1,280 numbers a channel."""
+    attributes = {"kernel_shape": [1280, 1280], "strides": [1280, 1280], "ceil_mode": 1}
+    graph = forward_model([node("AveragePool", ["x"], ["y"], **attributes)], {"x": random((1, 1280, 2, 2), 1)})
+    first = graph.graph()
+    step = build_training_graph(first, loss="mse", optimizer="sgd", learning_rate=1.0, parameters=graph.trained())
+    assert max(step.tensors[name].elements for name in step.constants) <= 1280 * 4
+
+
+def test_large_blocks_of_an_image(check_gradients, forward_model):
+    nodes = [node("Col2Im", ["x", "image", "block"], ["y"], strides=[1, 2], dilations=[2, 1], pads=[0, 1, 0, 1])]
+    constants = {"image": np.array([5, 5]), "block": np.array([3, 5])}
+    step = check_gradients(forward_model(nodes, {"x": random((1, 30, 2), 1)}, constants=constants))
+    assert "Conv" not in {op.op_type for op in step.ops}
+
+
 def test_unclear_padding_is_refused(check_gradients, forward_model):
     nodes = [node("AveragePool", ["x"], ["y"], name="pool", kernel_shape=[1], strides=[3], auto_pad="SAME_UPPER")]
     with pytest.raises(UnsupportedError) as error:

@@ -111,6 +111,7 @@ def _window_sums(emit: Builder, x: str, before: int, after: int) -> str:
     Height and width stay dims of their own, so that the Conv may be cut along them.
     """
     shape = emit.shape(x)
+    before, after = min(before, shape[1] - 1), min(after, shape[1] - 1)
     image = (shape[0], 1, shape[1], *shape[2:])
     space = len(shape) - 2
     extent = (before + 1 + after, *(1,) * space)

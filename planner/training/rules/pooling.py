@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from planner.graph.attributes import integer, integers, refuse
 from planner.graph.builder import Builder
-from planner.graph.model import Attribute, DType
+from planner.graph.model import Attribute, DType, Shape
+from planner.graph.protos import numpy_dtype
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
+from planner.training.rules.bands import Band, along
 from planner.training.rules.convolution import data_gradient
 from planner.training.rules.windows import Windows, windows_of
 
@@ -26,15 +29,15 @@ def max_pool(context: Backward) -> Contributions:
     """For Y = max of each window: dY goes to the window's first maximum.
 
     Not by the Indices output, which counts through the whole tensor and so cannot be cut in space, but by comparing:
-    X, padded with a very low value, is unfolded into the K elements of each window (a grouped Conv with one-hot
-    kernels); ArgMax over them gives the first hit; dY is put there, and folded back by the transpose of the unfolding.
+    X, padded with a very low value, is unfolded into the K elements of each window (``Unfolding``); ArgMax over them
+    gives the first hit; dY is put there, and folded back.
     """
     emit, dy = context.builder, context.dy
-    windows = _windows(context)
     samples, channels, *positions = emit.shape(dy)
+    windows = _windows(context).within(emit.shape(context.x)[2:], tuple(positions))
+    unfolding = Unfolding.of(emit, emit.shape(context.x), tuple(positions), windows, context.x)
     count = math.prod(windows.kernel)
-    one_hot = one_hot_kernels(emit, channels, windows.kernel, context.x)
-    folded = unfolded(emit, context.x, one_hot, windows, tuple(positions), _very_low(emit.dtype(dy)))
+    folded = unfolding.unfolded(emit, context.x, _very_low(emit.dtype(dy)))
     elements = emit.reshape(folded, (samples, channels, count, *positions))
     hit = emit.one(
         "ArgMax", [elements], (samples, channels, 1, *positions), DType.INT64, attributes={"axis": 2, "keepdims": 1}
@@ -42,24 +45,82 @@ def max_pool(context: Backward) -> Contributions:
     range_of_k = np.arange(count, dtype=np.int64).reshape(1, 1, count, *(1 for _ in positions))
     first = emit.compare("Equal", hit, emit.constant(range_of_k, f"range.{count}"))
     spread = emit.where(first, emit.unsqueeze(dy, [2]), emit.scalar(0.0, dy))
-    spread = emit.reshape(spread, emit.shape(folded))
-    return [data_gradient(emit, spread, one_hot, emit.shape(context.x), windows, channels)]
+    return [unfolding.folded(emit, emit.reshape(spread, emit.shape(folded)))]
 
 
-def unfolded(emit: Builder, x: str, one_hot: str, windows: Windows, positions: tuple[int, ...], border: float) -> str:
-    """[N, C*K, positions]: the K elements of each window of each channel, by a grouped Conv with one-hot kernels."""
-    samples, channels, *_ = emit.shape(x)
-    zeros = (0, 0)
-    padded = emit.pad(x, (*zeros, *windows.before), (*zeros, *windows.after), border)
-    stated: dict[str, Attribute] = {
-        "group": channels,
-        "kernel_shape": windows.kernel,
-        "strides": windows.strides,
-    }
-    if any(step != 1 for step in windows.dilations):
-        stated["dilations"] = windows.dilations
-    shape = (samples, emit.shape(one_hot)[0], *positions)
-    return emit.one("Conv", [padded, one_hot], shape, emit.dtype(x), hint="windows", attributes=stated)
+@dataclass(frozen=True, slots=True)
+class Unfolding:
+    """Windows of [N, C, sizes] as [N, C*K, positions], and back.
+
+    By a grouped Conv with one-hot kernels. Their C*K*K elements are too many where windows are large and few: then a
+    band for each dim picks what windows read (``bands``).
+    """
+
+    shape: Shape
+    positions: Shape
+    windows: Windows
+    one_hot: str | None
+    """[C*K, 1, kernel]: kernel k of each channel picks element k of the window. None: by bands."""
+
+    @classmethod
+    def of(cls, emit: Builder, shape: Shape, positions: Shape, windows: Windows, like: str) -> Unfolding:
+        """Of a tensor of this shape, whose dtype is that of ``like``."""
+        channels, count = shape[1], math.prod(windows.kernel)
+        one_hot = None
+        if channels * count**2 <= math.prod(shape):
+            single = np.eye(count, dtype=numpy_dtype(emit.dtype(like))).reshape(count, 1, *windows.kernel)
+            kernels = np.tile(single, (channels, 1, *(1 for _ in windows.kernel)))
+            one_hot = emit.constant(kernels, f"one_hot.{channels}x{count}")
+        return cls(shape, positions, windows, one_hot)
+
+    def unfolded(self, emit: Builder, x: str, border: float) -> str:
+        """The elements of each window; ``border`` in the padding."""
+        windows = self.windows
+        padded = emit.pad(x, (0, 0, *windows.before), (0, 0, *windows.after), border)
+        made = (self.shape[0], self.shape[1] * math.prod(windows.kernel), *self.positions)
+        if self.one_hot is None:
+            for dim, band in enumerate(self._bands()):
+                padded = along(emit, padded, dim + 2, band, "windows")
+            apart = [size for pair in zip(self.positions, windows.kernel, strict=True) for size in pair]
+            wide = emit.reshape(padded, (*self.shape[:2], *apart))
+            return emit.reshape(emit.transpose(wide, self._order), made)
+        stated: dict[str, Attribute] = {
+            "group": self.shape[1],
+            "kernel_shape": windows.kernel,
+            "strides": windows.strides,
+        }
+        if any(step != 1 for step in windows.dilations):
+            stated["dilations"] = windows.dilations
+        return emit.one("Conv", [padded, self.one_hot], made, emit.dtype(x), hint="windows", attributes=stated)
+
+    def folded(self, emit: Builder, elements: str) -> str:
+        """The sum of what the elements of windows are, where they are read from."""
+        windows = self.windows
+        if self.one_hot is not None:
+            return data_gradient(emit, elements, self.one_hot, self.shape, windows, self.shape[1])
+        wide = emit.reshape(elements, (*self.shape[:2], *windows.kernel, *self.positions))
+        wide = emit.transpose(wide, [self._order.index(dim) for dim in range(len(self._order))])
+        lines = [width * count for width, count in zip(windows.kernel, self.positions, strict=True)]
+        padded = emit.reshape(wide, (*self.shape[:2], *lines))
+        for dim, band in enumerate(self._bands()):
+            padded = along(emit, padded, dim + 2, band.transposed, "windows")
+        cut = ([-width for width in widths] for widths in (windows.before, windows.after))
+        return emit.pad(padded, *((0, 0, *widths) for widths in cut))
+
+    @property
+    def _order(self) -> list[int]:
+        """From a dim of positions before each one of the window to the window's before those of positions."""
+        rank = len(self.positions)
+        return [0, 1, *range(3, 2 * rank + 2, 2), *range(2, 2 * rank + 2, 2)]
+
+    def _bands(self) -> list[Band]:
+        """Of each dim: from what is padded to the elements of its windows, one after the other."""
+        found = []
+        for dim, places in enumerate(self.windows.places(self.positions)):
+            size = self.shape[dim + 2] + self.windows.before[dim] + self.windows.after[dim]
+            column = places.ravel() + self.windows.before[dim]
+            found.append(Band.of((column.size, size), np.arange(column.size), column, np.ones(column.size)))
+        return found
 
 
 @gradient("Col2Im", inputs=(0,))
@@ -84,8 +145,8 @@ def col2im(context: Backward) -> Contributions:
         for position, stride, end, size, before in zip(positions, strides, reach, sizes, pads[:count], strict=True)
     )
     windows = Windows(kernel, strides, dilations, pads[:count], missing)
-    one_hot = one_hot_kernels(emit, emit.shape(dy)[1], kernel, dy)
-    return [emit.reshape(unfolded(emit, dy, one_hot, windows, positions, 0.0), emit.shape(context.x))]
+    unfolding = Unfolding.of(emit, emit.shape(dy), positions, windows, dy)
+    return [emit.reshape(unfolding.unfolded(emit, dy, 0.0), emit.shape(context.x))]
 
 
 def _very_low(dtype: DType) -> float:
@@ -96,33 +157,44 @@ def _very_low(dtype: DType) -> float:
     return -(2.0 ** exponents.get(dtype, 127))
 
 
-def one_hot_kernels(emit: Builder, channels: int, kernel: tuple[int, ...], like: str) -> str:
-    """[channels*K, 1, kernel]: kernel k of each channel picks element k of the window."""
-    count = math.prod(kernel)
-    dtype = np.asarray(emit.value(emit.scalar(1.0, like))).dtype
-    single = np.eye(count, dtype=dtype).reshape(count, 1, *kernel)
-    return emit.constant(np.tile(single, (channels, 1, *(1 for _ in kernel))), f"one_hot.{channels}x{count}")
+def _to_every_element(emit: Builder, share: str, shape: Shape, windows: Windows) -> str:
+    """[N, C, sizes]: each element's sum of what the windows that read it have.
+
+    By a grouped ConvTranspose with kernels of ones; where these have more elements than the result, by a band for each
+    dim.
+    """
+    channels, positions = shape[1], emit.shape(share)[2:]
+    windows = windows.within(shape[2:], positions)
+    if channels * math.prod(windows.kernel) <= math.prod(shape):
+        kernels = np.ones((channels, 1, *windows.kernel), numpy_dtype(emit.dtype(share)))
+        return data_gradient(emit, share, emit.constant(kernels, f"ones.{channels}"), shape, windows, channels)
+    for dim, places in enumerate(windows.places(positions)):
+        window = np.repeat(np.arange(len(places)), places.shape[1])
+        inside = (places.ravel() >= 0) & (places.ravel() < shape[dim + 2])
+        row, column = places.ravel()[inside], window[inside]
+        band = Band.of((shape[dim + 2], positions[dim]), row, column, np.ones(row.size))
+        share = along(emit, share, dim + 2, band, "share")
+    return share
 
 
 @gradient("AveragePool")
 def average_pool(context: Backward) -> Contributions:
     """For Y = mean of each window: dY / count goes to each of its elements.
 
-    This is a grouped ConvTranspose with kernels of ones. The count leaves out padding, unless count_include_pad says
+    The count leaves out padding, unless count_include_pad says
     otherwise, and always what ceil_mode adds beyond it.
     """
     emit, op, dy = context.builder, context.op, context.dy
     windows = _windows(context)
-    channels = emit.shape(dy)[1]
     counts = _counts(context, windows)
-    dtype = np.asarray(emit.value(emit.scalar(1.0, dy))).dtype
     if counts.min() == counts.max():
         share = emit.scale(dy, 1.0 / float(counts.flat[0]))
     else:
-        weights = emit.constant((1.0 / counts).astype(dtype)[None, None], f"constant.{op.name}.shares")
+        weights = emit.constant(
+            (1.0 / counts).astype(numpy_dtype(emit.dtype(dy)))[None, None], f"constant.{op.name}.shares"
+        )
         share = emit.mul(dy, weights)
-    ones = emit.constant(np.ones((channels, 1, *windows.kernel), dtype), f"ones.{channels}")
-    return [data_gradient(emit, share, ones, emit.shape(context.x), windows, channels)]
+    return [_to_every_element(emit, share, emit.shape(context.x), windows)]
 
 
 def _counts(context: Backward, windows: Windows) -> np.ndarray:
@@ -131,9 +203,8 @@ def _counts(context: Backward, windows: Windows) -> np.ndarray:
     include = integer(op, "count_include_pad", 0)
     stated = integers(op, "pads", (0,) * (2 * len(windows.kernel)))[len(windows.kernel) :]
     counts = np.ones((), np.int64)
-    for dim, (size, position) in enumerate(zip(emit.shape(context.x)[2:], emit.shape(context.dy)[2:], strict=True)):
-        starts = np.arange(position)[:, None] * windows.strides[dim] - windows.before[dim]
-        read = starts + np.arange(windows.kernel[dim])[None, :] * windows.dilations[dim]
+    places = windows.places(emit.shape(context.dy)[2:])
+    for dim, (size, read) in enumerate(zip(emit.shape(context.x)[2:], places, strict=True)):
         low, high = 0, size
         if include:
             low, high = -windows.before[dim], size + max(stated[dim], 0)
@@ -177,12 +248,8 @@ def lp_pool(context: Backward) -> Contributions:
     """For Y = (Σ |x|ᵖ)^(1/p) of each window: dX = sign(x) |x|ᵖ⁻¹ Σ dY Y¹⁻ᵖ over its windows (a ConvTranspose)."""
     emit = context.builder
     windows = _windows(context)
-    channels = emit.shape(context.dy)[1]
-    dtype = np.asarray(emit.value(emit.scalar(1.0, context.dy))).dtype
-    ones = emit.constant(np.ones((channels, 1, *windows.kernel), dtype), f"ones.{channels}")
-    shape = emit.shape(context.x)
-    p = integer(context.op, "p", 2)
-    return [_p_norm_slope(context, p, lambda share: data_gradient(emit, share, ones, shape, windows, channels))]
+    shape, p = emit.shape(context.x), integer(context.op, "p", 2)
+    return [_p_norm_slope(context, p, lambda share: _to_every_element(emit, share, shape, windows))]
 
 
 @gradient("GlobalLpPool")

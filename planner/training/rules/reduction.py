@@ -124,7 +124,8 @@ def reduce_product(context: Backward) -> Contributions:
     order = [*kept, *axes]
     lead = tuple(shape[dim] for dim in kept)
     lines = emit.reshape(emit.transpose(context.x, order), (*lead, 1, count))
-    itself = emit.constant(np.eye(count, dtype=bool), f"eye.{count}")
+    each = np.arange(count, dtype=np.int64)
+    itself = emit.compare("Equal", *(emit.constant(line, f"range.{count}") for line in (each, each[:, None])))
     others = emit.where(itself, emit.scalar(1.0, lines), lines, "others")
     axis = emit.ints([len(lead) + 1], "axes")
     products = emit.one("ReduceProd", [others, axis], (*lead, count), emit.dtype(lines), attributes={"keepdims": 0})

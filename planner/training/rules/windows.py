@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from planner.graph.attributes import integers, refuse, text
 from planner.graph.model import Op, Shape
 
@@ -33,6 +35,33 @@ class Windows:
     def unreached(self) -> tuple[int, ...]:
         """How many elements at the end no window reads."""
         return tuple(max(0, -width) for width in self.after)
+
+    def places(self, positions: Shape) -> list[np.ndarray]:
+        """Of each dim [positions, kernel]: where windows read; below 0 and beyond the end in padding."""
+        return [
+            np.arange(count)[:, None] * stride + np.arange(width) * step - before
+            for count, width, stride, step, before in zip(
+                positions, self.kernel, self.strides, self.dilations, self.before, strict=True
+            )
+        ]
+
+    def within(self, sizes: Shape, positions: Shape) -> Windows:
+        """Without first and last elements that lie in the padding of every window."""
+        cut = []
+        for dim, (size, read) in enumerate(zip(sizes, self.places(positions), strict=True)):
+            (inside,) = ((read >= 0) & (read < size)).any(axis=0).nonzero()
+            first = min(int(inside[0]), self.before[dim] // self.dilations[dim])
+            cut.append((first, self.kernel[dim] - 1 - int(inside[-1])))
+        return replace(
+            self,
+            kernel=tuple(width - first - last for width, (first, last) in zip(self.kernel, cut, strict=True)),
+            before=tuple(
+                width - first * step for width, (first, _), step in zip(self.before, cut, self.dilations, strict=True)
+            ),
+            after=tuple(
+                width - last * step for width, (_, last), step in zip(self.after, cut, self.dilations, strict=True)
+            ),
+        )
 
     @property
     def picked(self) -> tuple[int, ...]:
