@@ -205,7 +205,7 @@ class SwappingModel(Swaps):
         graph: with all its constants.
         values: of every input, before the first step.
         limit_bytes: what the tensors on the device may take.
-        is_shared: its sessions share threads and memory, for which the process must have made none before.
+        is_shared: its sessions share memory, for which the process must have made none before.
 
     Raises:
         InfeasibleError: an op alone needs more.
@@ -217,7 +217,7 @@ class SwappingModel(Swaps):
         require_constants(graph)
         constants = {name: value for name, value in graph.constants.items() if value is not None}
         super().__init__(graph, Device(limit_bytes, {**values, **constants}), _allocated)
-        self._maker = SessionMaker(cores(), pool=cores() if is_shared else None)
+        self._maker = SessionMaker(cores(), is_shared=is_shared)
         self._sessions: dict[Any, Any] = {}
         self._runs = [self._session(op) for op in graph.ops]
 

@@ -45,7 +45,7 @@ from planner.planning.objective import LITERATURE, Times, of_the_literature, tim
 from planner.planning.request import source_of
 from planner.progress import Progress
 from planner.results import ProfileResult
-from planner.runtime.engine.core.sessions import cores
+from planner.runtime.engine.core.sessions import threads_of
 from planner.runtime.engine.gpu.devices import require_cuda
 from planner.runtime.measure.ops import CpuStopwatch, CudaStopwatch, Stopwatch
 from planner.runtime.values.results import write_bytes
@@ -143,7 +143,7 @@ def _check_target(target: Path) -> None:
 
 def _stopwatch(device: Literal["cpu", "cuda"], workers: int, custom_ops: Sequence[Path]) -> Stopwatch:
     if device == "cpu":
-        return CpuStopwatch(max(1, cores() // workers), libraries=custom_ops)
+        return CpuStopwatch(threads_of(workers), libraries=custom_ops)
     if custom_ops:
         raise UsageError("--custom-ops: libraries are for --device cpu")
     cupy, _ = require_cuda([0])

@@ -133,6 +133,8 @@ def run(result: RunResult, file: TextIO, *, is_told: bool = False) -> None:
         ("moved", f"{result.moved_bytes:,} bytes per step, " + ("equal" if agree else "NOT equal") + " in every fetch"),
         ("memory per worker", f"{binary(max(peaks))} of tensors at most" + staged),
     ]
+    if result.threads:
+        facts.append(("threads per worker", str(result.threads)))
     if result.on_gpus is not None:
         taken = ", ".join(f"{format_bytes(size)} on GPU {device}" for device, size in result.on_gpus.beside_bytes)
         facts.append(("beside the arrays", f"{taken}, of sessions and tables"))

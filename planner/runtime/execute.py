@@ -308,6 +308,7 @@ class Iterations:
             arena_bytes=self._engine.arena_bytes,
             workspace_bytes=tuple(worker.workspace_bytes for worker in program.workers),
             staging_bytes=self._engine.staging_bytes,
+            threads=self._engine.threads,
             on_gpus=self._engine.on_gpus,
             nearly_same=len(self._nearly_same or ()),
             profile=profile_of(program, self._iterations, self._plan.estimate) if options.profile and reports else None,

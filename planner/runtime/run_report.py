@@ -64,7 +64,7 @@ class RunResult(ShortRepr):
     schema_version: ClassVar = 1
     told: ClassVar = (
         "steps losses fetches=#fetches predicted_bytes moved_bytes verified no_reference own_precision max_error "
-        "max_error_limit comparisons model_file=door? first_step seconds peak_bytes arena_bytes staging_bytes "
+        "max_error_limit comparisons model_file=door? first_step seconds peak_bytes arena_bytes staging_bytes threads "
         "on_gpus? nearly_same=nearly_same_on_gpus? checkpoint exported export drawn data_dir=data_folder "
         "is_interrupted accuracies? evaluations? profile?"
     )
@@ -124,6 +124,8 @@ class RunResult(ShortRepr):
     """By step, where they were asked for."""
     evaluations: tuple[Evaluation, ...] = ()
     """Of held-out data."""
+    threads: int = 0
+    """Of each worker, for one op; 0 on GPUs, and where no step was done."""
     is_interrupted: bool = False
     """Somebody asked the run to end before its last step."""
 

@@ -104,8 +104,8 @@ class Unfolding:
         padded = emit.reshape(wide, (*self.shape[:2], *lines))
         for dim, band in enumerate(self._bands()):
             padded = along(emit, padded, dim + 2, band.transposed, "windows")
-        cut = ([-width for width in widths] for widths in (windows.before, windows.after))
-        return emit.pad(padded, *((0, 0, *widths) for widths in cut))
+        before, after = ((0, 0, *(-width for width in widths)) for widths in (windows.before, windows.after))
+        return emit.pad(padded, before, after)
 
     @property
     def _order(self) -> list[int]:

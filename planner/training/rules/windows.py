@@ -49,7 +49,7 @@ class Windows:
         """Without first and last elements that lie in the padding of every window."""
         cut = []
         for dim, (size, read) in enumerate(zip(sizes, self.places(positions), strict=True)):
-            (inside,) = ((read >= 0) & (read < size)).any(axis=0).nonzero()
+            inside = np.flatnonzero(((read >= 0) & (read < size)).any(axis=0))
             first = min(int(inside[0]), self.before[dim] // self.dilations[dim])
             cut.append((first, self.kernel[dim] - 1 - int(inside[-1])))
         return replace(

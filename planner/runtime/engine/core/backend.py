@@ -7,6 +7,7 @@ returns. On a GPU it has been put on the worker's stream, and who waits for it l
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -20,8 +21,13 @@ from planner.artifacts.on_gpus import OnGpus
 from planner.artifacts.program import Segment
 from planner.artifacts.worker_model import IR_VERSION, WorkerModel
 from planner.runtime.engine.core.exchange import Exchange
-from planner.runtime.engine.core.sessions import SessionMaker, bind, body_model, cores
+from planner.runtime.engine.core.sessions import SessionMaker, bind, body_model, threads_of
 from planner.runtime.engine.core.transport import NumpyTransport, Transport
+
+_LARGE_ELEMENTS: Final = 1 << 17
+"""Of a segment's largest tensor: below that, ops take less than ca. 0.1 ms, and to wake a thread takes half of it."""
+_MOST_THREADS: Final = 4096
+"""In the pools of a process, which sleep most of the time; systems limit how many there are."""
 
 
 class Backend(ABC):
@@ -91,10 +97,10 @@ class CpuBackend(Backend):
 
     Args:
         exchange: the memory.
-        workers: of the plan.
-        here: how many of them this process runs, which has their part of the processors.
+        workers: of this machine, which share its processors.
+        segments: how many this process may have to make sessions of.
         transport: how arrays get from worker to worker.
-        is_shared: sessions share one thread pool and one arena (see ``SessionMaker``).
+        is_shared: sessions share one arena (see ``SessionMaker``).
         libraries: of custom operators.
     """
 
@@ -102,7 +108,7 @@ class CpuBackend(Backend):
         self,
         exchange: Exchange,
         workers: int,
-        here: int,
+        segments: int,
         *,
         transport: Transport | None = None,
         is_shared: bool = False,
@@ -111,8 +117,8 @@ class CpuBackend(Backend):
         self.transport = transport or NumpyTransport()
         self.staging_bytes = (0,) * workers
         self._exchange = exchange
-        threads, pool = max(1, cores() // workers), max(1, cores() * here // workers)
-        self._maker: Final = SessionMaker(threads, pool=pool if is_shared else None, libraries=libraries)
+        threads = min(threads_of(workers), 1 + _MOST_THREADS // max(1, segments))
+        self._maker: Final = SessionMaker(threads, is_shared=is_shared, libraries=libraries)
         self._bodies: Final = BodyDigests()
         self._sessions: dict[str, Any] = {}
         """By what they compute (``BodyDigests.of``)."""
@@ -139,7 +145,10 @@ class CpuBackend(Backend):
         buffers, body = model.program.buffers, model.bodies[segment.function]
         content = self._bodies.of(segment, model)
         if content not in self._sessions:
-            self._sessions[content] = self._maker.session(segment_model(segment, model))
+            most = max(math.prod(buffers[name].shape) for name in (*segment.inputs, *segment.outputs))
+            self._sessions[content] = self._maker.session(
+                segment_model(segment, model), is_small=most < _LARGE_ELEMENTS
+            )
         session = self._sessions[content]
         inputs, outputs = (
             {name: (arrays[buffer], buffers[buffer].dtype) for name, buffer in zip(names, mine, strict=True)}

@@ -75,7 +75,7 @@ class Executor:
         orders: what there is to know of all workers; None: the models are all workers.
         peers: how a worker waits for the others, by its number; None: all of them are here.
         transport: how arrays get from worker to worker, on CPUs.
-        is_shared: sessions share one thread pool and one arena (see ``SessionMaker``).
+        is_shared: sessions share one arena (see ``SessionMaker``).
         backend: where the workers compute; None: on CPUs.
         libraries: of custom operators, on CPUs.
         progress: told whose sessions are made.
@@ -101,8 +101,9 @@ class Executor:
     ) -> None:
         orders = orders or orders_of([model.program for model in models], state)
         self._exchange = exchange
+        segments = sum(isinstance(step, Segment) for model in models for step in model.program.steps)
         self._backend = backend or CpuBackend(
-            exchange, len(orders.programs), len(models), transport=transport, is_shared=is_shared, libraries=libraries
+            exchange, len(orders.programs), segments, transport=transport, is_shared=is_shared, libraries=libraries
         )
         self._counts = ThreadCounts(len(orders.programs))
         self._workers: list[WorkerExecutor] = []

@@ -18,6 +18,7 @@ from planner.graph.model import StatePair
 from planner.runtime.engine.core.backend import Backend
 from planner.runtime.engine.core.exchange import Exchange
 from planner.runtime.engine.core.executor import Executor, Iteration
+from planner.runtime.engine.core.sessions import threads_of
 from planner.runtime.engine.core.transport import Transport
 
 Source: TypeAlias = Callable[[str, Region], np.ndarray]
@@ -39,6 +40,8 @@ class Engine(ABC):
     staged, too."""
     on_gpus: OnGpus | None = None
     """What is known of the sessions; None on CPUs."""
+    threads: int = 0
+    """Of each worker, for one op; 0 on GPUs."""
     reports: bool = True
     """True if this process learns what the workers have done: of several processes, one."""
 
@@ -155,6 +158,7 @@ class InProcessEngine(Engine):
         self._exchange = Exchange(self.programs)
         self.arena_bytes = self._exchange.arena_bytes
         backend = make_backend(self._exchange) if make_backend is not None else None
+        self.threads = threads_of(len(models)) if backend is None else 0
         self.executor = Executor(
             models, self._exchange, state, transport=transport, backend=backend, libraries=libraries
         )

@@ -4,8 +4,10 @@
     - ``NchwcTransformer`` crashes on some valid backward graphs: left out
     - if a session cannot be made, the Python wrapper prints to stdout and tries again *without* the list of left-out
       optimizers: that fallback is switched off
-    - a thread pool and an arena of its own for every session are too much for hundreds of them: a process that has
-      only our sessions shares one of each
+    - an arena of its own for every session is too much for hundreds of them: a process that has only our sessions
+      shares one
+    - idle threads of a pool spin, which takes as much processor time again as the work: here they sleep. The pool that
+      sessions can share has no setting for that, so each has its own
     - RunOptions that do not state a ``gpu_graph_id`` cost 30 us in every run, for an exception that is raised and
       caught: on CPUs none are passed, on GPUs (``gpu/cuda_sessions.py``) they state that there is none
 
@@ -60,37 +62,40 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def threads_of(workers: int) -> int:
+    """How many threads each of so many workers of a machine has, for one op."""
+    return max(1, cores() // workers)
+
+
 class SessionMaker:
     """Makes sessions that compute with a number of threads each.
 
     Args:
         threads: for each running session; 1 makes no pool.
-        pool: all sessions of this process share one arena, and one pool of so many threads. Only a process that has
-            made no session yet may ask for it, and only once. None: each has its own.
+        is_shared: all sessions of this process share one arena. Only a process that has made no session yet may ask for
+            it, and only once.
         libraries: of custom operators.
     """
 
-    def __init__(self, threads: int, *, pool: int | None = None, libraries: Sequence[Path] = ()) -> None:
+    def __init__(self, threads: int, *, is_shared: bool = False, libraries: Sequence[Path] = ()) -> None:
         self._runtime = onnxruntime()
         self._libraries = tuple(libraries)
         self._threads = threads
-        self._has_shared_arena = pool is not None
-        self._has_shared_pool = pool is not None and threads > 1
-        if pool is not None and threads > 1:
-            self._runtime.set_global_thread_pool_sizes(pool, 1)
-        if self._has_shared_arena:
+        self._is_shared = is_shared
+        if is_shared:
             kind = self._runtime.OrtAllocatorType.ORT_ARENA_ALLOCATOR
             place = self._runtime.OrtMemoryInfo("Cpu", kind, 0, self._runtime.OrtMemType.DEFAULT)
             # Grown by what is asked for, not to the next power of two.
             config = self._runtime.OrtArenaCfg({"arena_extend_strategy": 1})
             self._runtime.create_and_register_allocator(place, config)
 
-    def session(self, model: ModelProto, *, is_literal: bool = False) -> Any:
+    def session(self, model: ModelProto, *, is_literal: bool = False, is_small: bool = False) -> Any:
         """An ``InferenceSession`` of a model of standard operators and of those that libraries bring.
 
         Args:
             model: without local functions, unless it is taken literally.
             is_literal: nothing is changed or optimised.
+            is_small: one thread has computed it before another one wakes.
 
         Raises:
             onnxruntime's exceptions: the model cannot be run.
@@ -98,11 +103,9 @@ class SessionMaker:
         options = self._runtime.SessionOptions()
         register(options, self._libraries)
         options.log_severity_level = FATAL
-        if self._has_shared_pool:
-            options.use_per_session_threads = False
-        else:
-            options.intra_op_num_threads = self._threads
-        if self._has_shared_arena:
+        options.intra_op_num_threads = 1 if is_small else self._threads
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        if self._is_shared:
             options.add_session_config_entry("session.use_env_allocators", "1")
         if is_literal:
             options.graph_optimization_level = self._runtime.GraphOptimizationLevel.ORT_DISABLE_ALL

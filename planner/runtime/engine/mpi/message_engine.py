@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from planner.artifacts.program import Arena, WorkerProgram
+from planner.artifacts.program import Arena, Segment, WorkerProgram
 from planner.artifacts.waits import Waits
 from planner.artifacts.worker_model import WorkerModel
 from planner.errors import TofuError
@@ -28,6 +28,7 @@ from planner.runtime.engine.core.check import describe
 from planner.runtime.engine.core.exchange import IDLE, Exchange, arena_of, check_room
 from planner.runtime.engine.core.executor import Iteration, orders_of
 from planner.runtime.engine.core.interface import Engine, Source
+from planner.runtime.engine.core.sessions import threads_of
 from planner.runtime.engine.core.worker_executor import WorkerExecutor, failure
 from planner.runtime.engine.mpi.meeting import agree_on_start
 from planner.runtime.engine.mpi.message_peers import (
@@ -100,13 +101,14 @@ class MessageEngine(Engine):
             backend = CpuBackend(
                 self._exchange,
                 neighbours,
-                1,
+                sum(isinstance(step, Segment) for step in self._program.steps),
                 transport=InboxTransport(self._program, inbox),
                 is_shared=has_process,
                 libraries=libraries,
             )
             arrays = {name: self._exchange.array(self._worker, name) for name in self._program.buffers}
             places, staging_bytes = Places(sent_boxes(self._program, post, arrays), inbox.received), inbox.size_bytes
+            self.threads = threads_of(neighbours)
         backend.enter(self._worker)
         peers = MessagePeers(post, places, world.channel, world.ranks, world.finish)
         self._executor = WorkerExecutor(model, self.programs, waits, (), self._exchange, state, backend, peers)

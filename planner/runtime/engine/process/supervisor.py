@@ -25,6 +25,7 @@ from planner.progress import Progress, silent
 from planner.runtime.engine.core.exchange import Exchange, as_seen_by, check_room
 from planner.runtime.engine.core.executor import Iteration, Orders, orders_of
 from planner.runtime.engine.core.interface import Engine
+from planner.runtime.engine.core.sessions import threads_of
 from planner.runtime.engine.process.child_process import COMMAND, ChildProcess
 from planner.runtime.engine.process.patience import PATIENCE_SECONDS, PatientLines, StallError, stall
 from planner.runtime.engine.process.shared_peers import require_futexes
@@ -73,6 +74,7 @@ class SupervisedEngine(Engine):
             orders = [replace(known, programs=as_seen_by(worker, self.programs)) for (worker,) in crews]
         if device_map is None:
             check_room(self.programs)
+            self.threads = threads_of(len(self.programs))
         self._exchange = Exchange(self.programs)
         self.arena_bytes = self._exchange.arena_bytes
         self._is_on_device = device_map is not None
