@@ -11,14 +11,14 @@ from typing import Final
 
 import numpy as np
 
-from planner.graph.attributes import integer, integers
+from planner.graph.attributes import integer
+from planner.graph.decompositions.image_kernels import OF_PRODUCTS, ImageKernel
 from planner.graph.decompositions.parts.normalization import batch_normalization
 from planner.graph.decompositions.parts.softmax import axis_of
 from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.emitter import Emitter
 from planner.graph.model import DType, Op
 
-_OF_PRODUCTS: Final = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32)
 _LEAST_OPSET: Final = 13
 """From here on pads and axes are inputs, as they are written here; worker models have no older one."""
 _LEAST_ELEMENTS: Final = 1 << 14
@@ -99,7 +99,7 @@ def sums(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     x = op.inputs[0]
     shape, rank = emitter.shape(x), emitter.rank(x)
     axes = emitter.value(op.inputs[1]) if op.inputs[1:] else op.attribute("axes")
-    is_plain = emitter.opset >= _LEAST_OPSET and axes is not None and emitter.dtype(x) in _OF_PRODUCTS
+    is_plain = emitter.opset >= _LEAST_OPSET and axes is not None and emitter.dtype(x) in OF_PRODUCTS
     if not is_plain or math.prod(shape) < _LEAST_ELEMENTS:
         return None
     dims = sorted({int(axis) % rank for axis in np.asarray(axes)})
@@ -156,43 +156,32 @@ def filter_gradient(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     Such is the gradient of a filter, whose kernel is an image. All windows overlap, so that what one product reads the
     others read as well. cuDNN takes up to 140 times as long, and refuses some in float16 (docs/gpu-results.md).
     """
+    image = ImageKernel.of(emitter, op) if len(op.inputs) == 2 else None
+    if image is None or not image.is_gradient or image.windows_count > _MOST_WINDOWS or emitter.opset < _LEAST_OPSET:
+        return None
     x, w = op.inputs[:2]
-    is_plain = emitter.opset >= _LEAST_OPSET and len(op.inputs) == 2 and op.attribute("auto_pad") in (None, "NOTSET")
-    if not is_plain or emitter.dtype(x) not in _OF_PRODUCTS:
-        return None
-    samples, _, *sizes = emitter.shape(x)
-    kernels, channels, *kernel = emitter.shape(w)
-    rank, group = len(kernel), integer(op, "group", 1)
-    strides, dilations = (integers(op, name, (1,) * rank) for name in ("strides", "dilations"))
-    pads = integers(op, "pads", (0,) * (2 * rank))
-    padded = [sum(width) for width in zip(sizes, pads[:rank], pads[rank:], strict=True)]
-    spans = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]
-    windows = [(size - span) // stride + 1 for size, span, stride in zip(padded, spans, strides, strict=True)]
-    overlap = all((count - 1) * stride < span for count, stride, span in zip(windows, strides, spans, strict=True))
-    is_few = 1 <= math.prod(windows) <= min(math.prod(kernel) - 1, _MOST_WINDOWS) and min(samples, *windows) > 0
-    if not (overlap and is_few):
-        return None
-    x = emitter.pad(x, (0, 0, *pads[:rank]), (0, 0, *pads[rank:]))
+    samples, channels, windows = image.samples, image.channels, image.windows
+    x = emitter.pad(x, (0, 0, *image.before), (0, 0, *image.after))
     # Elements that lie a dilation apart are brought together once, so that a window is a box.
     phases = {
         phase: emitter.every(
             emitter.slice(x, (0, 0, *phase), emitter.shape(x)),
-            {2 + dim: step for dim, step in enumerate(dilations) if step != 1},
+            {2 + dim: step for dim, step in enumerate(image.dilations) if step != 1},
         )
         for phase in product(*(range(min(step, (count - 1) * stride + 1))
-                               for step, count, stride in zip(dilations, windows, strides, strict=True)))
+                               for step, count, stride in zip(image.dilations, windows, image.strides, strict=True)))
     }  # fmt: skip
 
     def boxes() -> Iterator[str]:
-        for window in product(*map(range, windows)):
-            starts = [index * stride for index, stride in zip(window, strides, strict=True)]
-            first = [start // step for start, step in zip(starts, dilations, strict=True)]
-            ends = [start + size for start, size in zip(first, kernel, strict=True)]
-            phase = tuple(start % step for start, step in zip(starts, dilations, strict=True))
-            yield emitter.slice(phases[phase], (0, 0, *first), (samples, channels * group, *ends))
+        for starts in image.starts():
+            first = [start // step for start, step in zip(starts, image.dilations, strict=True)]
+            ends = [start + size for start, size in zip(first, image.kernel, strict=True)]
+            phase = tuple(start % step for start, step in zip(starts, image.dilations, strict=True))
+            yield emitter.slice(phases[phase], (0, 0, *first), (samples, channels * image.group, *ends))
 
+    group = image.group
     made = _products(emitter, boxes(), samples, w) if group == 1 else _by_channel(emitter, boxes(), samples, w, group)
-    return (emitter.reshape(emitter.concat(made, 2), (samples, kernels, *windows)),)
+    return (emitter.reshape(emitter.concat(made, 2), (samples, image.kernels, *windows)),)
 
 
 def _products(emitter: Emitter, boxes: Iterator[str], samples: int, w: str) -> list[str]:

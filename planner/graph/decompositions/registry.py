@@ -32,6 +32,8 @@ class Purpose(enum.Enum):
     """Composites in operators that have gradient rules. Writer: ``Builder``."""
     UPDATE = "update"
     """Optimizers of ai.onnx.preview.training, which no runtime executes. Writer: ``Builder``."""
+    CPU = "cpu"
+    """Operators whose kernel for CPUs is slow (``is_better``). Writer: ``Emitter``."""
     CUDA = "cuda"
     """Operators that CUDA has no kernel for, or a slow one (``is_better``). Writer: ``Emitter``."""
 

@@ -128,7 +128,7 @@ class ForeignOp:
             opset=graph.opset,
             domains=graph.domains,
         )
-        self._session: Any = SessionMaker(1, libraries=libraries).session(carried(to_model(alone)))
+        self._session: Any = SessionMaker(1, libraries=libraries).session(carried(to_model(alone)), is_judge=True)
 
     def run(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
         """Its outputs, in order, where floating-point inputs may be of any precision."""

@@ -41,7 +41,7 @@ class WholeModel:
         computed = replace(graph, initial={}, outputs=self._made, notes={}, state=(), constants=constants)
         maker = SessionMaker(cores(), libraries=libraries)
         with self._refusing("load"):
-            self._session = maker.session(carried(to_model(computed))) if self._made else None
+            self._session = maker.session(carried(to_model(computed)), is_judge=True) if self._made else None
 
     def step(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """All outputs of one step.

@@ -76,13 +76,6 @@ class Widening:
         self._taken.add(wanted)
         return wanted
 
-    def prefix(self, wanted: str) -> str:
-        """What no name of a tensor of the model begins with."""
-        while any(name.startswith(wanted) for name in self._taken):
-            wanted += "_"
-        self._taken.add(wanted)
-        return wanted
-
 
 def has_halves(node: NodeProto, kinds: Mapping[str, int]) -> bool:
     """Whether a node reads or makes 16-bit floats."""

@@ -27,9 +27,11 @@ import numpy as np
 from onnx import FunctionProto, ModelProto, NodeProto, helper
 
 from planner.artifacts.worker_model import body_graph
+from planner.graph.decompositions.registry import Purpose
 from planner.graph.model import DType, Shape
 from planner.graph.protos import dtype_of, elem_type_of
 from planner.installed import require_runtime
+from planner.runtime.engine.core.faster_ops import with_faster_ops
 from planner.runtime.engine.core.halves import in_float32
 
 _PROVIDERS: Final = ["CPUExecutionProvider"]
@@ -89,12 +91,15 @@ class SessionMaker:
             config = self._runtime.OrtArenaCfg({"arena_extend_strategy": 1})
             self._runtime.create_and_register_allocator(place, config)
 
-    def session(self, model: ModelProto, *, is_literal: bool = False, is_small: bool = False) -> Any:
+    def session(
+        self, model: ModelProto, *, is_literal: bool = False, is_judge: bool = False, is_small: bool = False
+    ) -> Any:
         """An ``InferenceSession`` of a model of standard operators and of those that libraries bring.
 
         Args:
             model: without local functions, unless it is taken literally.
             is_literal: nothing is changed or optimised.
+            is_judge: ops stay as they are, where others would be faster on a CPU.
             is_small: one thread has computed it before another one wakes.
 
         Raises:
@@ -109,8 +114,12 @@ class SessionMaker:
             options.add_session_config_entry("session.use_env_allocators", "1")
         if is_literal:
             options.graph_optimization_level = self._runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        if not is_literal:
+            model = in_float32(model)
+        if not (is_literal or is_judge):
+            model = with_faster_ops(model, Purpose.CPU)
         return self._runtime.InferenceSession(
-            (model if is_literal else in_float32(model)).SerializeToString(),
+            model.SerializeToString(),
             options,
             providers=_PROVIDERS,
             disabled_optimizers=_LEFT_OUT,

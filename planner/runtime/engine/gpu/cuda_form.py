@@ -18,14 +18,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import onnx
-from onnx import ModelProto, NodeProto, TensorProto, defs, helper, inliner, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, defs, helper, inliner
 
-from planner.graph.decompositions.registry import Purpose, decomposition, decompositions
-from planner.graph.emitter import Emitter
-from planner.graph.model import Op, Tensor, TensorAttribute
-from planner.graph.protos import dtype_of, op_of, op_to_node
+from planner.graph.decompositions.registry import Purpose
+from planner.graph.protos import dtype_of
 from planner.graph.reading.defaults import state_operator_defaults
 from planner.graph.traits import carried
+from planner.runtime.engine.core.faster_ops import Expander, with_faster_ops
 from planner.runtime.engine.core.halves import Widening, has_halves, kinds_of, with_nodes
 from planner.runtime.engine.gpu.cuda_kernels import fails_when_run, has_cuda_kernel, is_of_runtime
 
@@ -78,7 +77,7 @@ def cuda_form(model: ModelProto) -> CudaForm:
         model: of standard operators and those of ``com.microsoft``, without local functions. Is left as it is.
     """
     opsets = {"" if one.domain == "ai.onnx" else one.domain: one.version for one in model.opset_import}
-    model = _with_better(model, opsets)
+    model = with_faster_ops(model, Purpose.CUDA)
     widened: set[str] = set()
     expanded: set[str] = set()
     on_cpu: set[str] = set()
@@ -121,20 +120,6 @@ def cuda_form(model: ModelProto) -> CudaForm:
     model, has_constants = _with_made_constants(model)
     is_literal = has_constants or bool(on_cpu)
     return CudaForm(model, frozenset(widened), frozenset(expanded), frozenset(on_cpu), is_literal)
-
-
-def _with_better(model: ModelProto, opsets: Mapping[str, int]) -> ModelProto:
-    """The model with what is slow written in other ops."""
-    better = {name for name, one in decompositions(Purpose.CUDA).items() if one.is_better}
-    if not any(node.op_type in better for node in model.graph.node):
-        return model
-    inferred = onnx.shape_inference.infer_shapes(model)
-    changer = _Changer(model, inferred, kinds_of(inferred), opsets)
-    changed = [changer.expanded(node) if node.op_type in better else None for node in model.graph.node]
-    if not any(changed):
-        return model
-    nodes = [part for node, parts in zip(model.graph.node, changed, strict=True) for part in parts or [node]]
-    return with_nodes(model, nodes)
 
 
 def _with_made_constants(model: ModelProto) -> tuple[ModelProto, bool]:
@@ -242,18 +227,7 @@ class _Changer:
     ) -> None:
         self._kinds, self._opsets = kinds, opsets
         self._widening = Widening(model, kinds)
-        graph = inferred.graph
-        shapes = {
-            value.name: tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
-            for value in (*graph.input, *graph.value_info, *graph.output)
-            if value.type.tensor_type.HasField("shape")
-        } | {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
-        made = {node.output[0]: node.attribute[0].t for node in graph.node if node.op_type == "Constant"}
-        bound = {value.name for value in graph.input}
-        given = {one.name: one for one in graph.initializer if one.name not in bound} | made
-        self._values = {name: numpy_helper.to_array(one) for name, one in given.items() if one.data_type}
-        dtypes = {name: dtype_of(kinds[name]) for name in shapes.keys() & kinds.keys()}
-        self._tensors = {name: Tensor(name, shapes[name], dtype) for name, dtype in dtypes.items() if dtype is not None}
+        self.expanded = Expander(Purpose.CUDA, model, inferred, kinds).expanded
 
     def widened(self, node: NodeProto) -> list[NodeProto] | None:
         """The node on larger types; None if that does not help."""
@@ -294,21 +268,6 @@ class _Changer:
             return False
         schema = defs.get_schema(node.op_type, self._opsets[""])
         return any(getattr(schema, kind) for kind in ("has_function", "has_context_dependent_function"))
-
-    def expanded(self, node: NodeProto) -> list[NodeProto] | None:
-        """The node as ops that have kernels; None if nothing is known here."""
-        op = op_of(node, node.name)
-        found = decomposition(Purpose.CUDA, op)
-        if found is None or not all(name in self._tensors for name in op.inputs if name):
-            return None
-        prefix = self._widening.prefix(f"{next(filter(None, op.outputs))}/")
-        emitter = Emitter(prefix, self._tensors, self._values, self._opsets[""])
-        made = found(emitter, op)
-        if made is None:
-            return None
-        given = (Op(name, "Constant", (), (name,), (("value", TensorAttribute(value)),))
-                 for name, value in emitter.constants.items())  # fmt: skip
-        return [op_to_node(one) for one in (*given, *emitter.standing_for(op, made))]
 
 
 def _moved(node: NodeProto) -> list[str]:

@@ -146,7 +146,7 @@ def _trial(cupy: Any, device: int) -> str:
         stream = cupy.cuda.Stream(non_blocking=True)
         for model, inputs in _trials():
             (name,) = (node.op_type for node in model.graph.node)
-            (wanted,) = SessionMaker(1).session(model).run(None, inputs)
+            (wanted,) = SessionMaker(1).session(model, is_judge=True).run(None, inputs)
             found = _run_on(cupy, device, stream, model, inputs, wanted)
             if not np.allclose(found, wanted, rtol=_CLOSE, atol=_CLOSE):
                 return f"{name} gives other numbers than on the CPU: {_first(found, wanted)}"

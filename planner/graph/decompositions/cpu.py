@@ -1,0 +1,169 @@
+"""Operators in others for CPUs, where ONNX Runtime's kernel is slow (docs/running.md has what each gains)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import product
+from typing import Final
+
+from planner.graph.attributes import integer, integers
+from planner.graph.decompositions.image_kernels import ImageKernel
+from planner.graph.decompositions.registry import Purpose, stands_for
+from planner.graph.emitter import Emitter
+from planner.graph.model import Op, Shape
+from planner.graph.traits import BROADCASTING
+
+_LEAST_OPSET: Final = 13
+"""From here on axes are inputs, as they are written here; worker models have no older one."""
+_LEAST_CHANNELS: Final = 16
+"""Below, the rows that a window takes of an image in which channels lie together are too short."""
+_MOST_TAPS: Final = 9
+"""Of windows of few channels."""
+_SMALL_IMAGE: Final = 64
+"""Elements up to which the boxes of all windows are one operand: they lie in the cache."""
+_SMALL_RESULT: Final = 16
+"""Elements of a channel of a sample."""
+_LEAST_ELEMENTS: Final = 256
+"""Of an operand that is worth two Reshapes."""
+
+
+@stands_for("Conv", purpose=Purpose.CPU, is_better=True)
+def convolution(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
+    """A convolution of few windows as matrix products of all samples with what each window takes.
+
+    ONNX Runtime's kernel makes a matrix of as few columns as there are windows for each sample. The gradient of a
+    filter has 1 to 49 windows, and as many samples as channels: it takes two to six times as long so. Transposes around
+    the op, and those made here, become one.
+    """
+    image = ImageKernel.of(emitter, op)
+    if image is None or image.group != 1 or emitter.opset < _LEAST_OPSET:
+        return None
+    if not image.is_gradient:
+        is_small = image.windows_count <= _SMALL_RESULT and image.samples > 1
+        return _by_channels(emitter, op, image, at_once=True) if is_small else None
+    if len(op.inputs) > 2:
+        return None
+    size, channels = math.prod(image.kernel), image.samples
+    is_dense = all(step == 1 for step in (*image.strides, *image.dilations))
+    few = image.windows_count * channels * image.kernels <= (channels + image.kernels) * size
+    if is_dense and ((image.windows_count == 1 and few) or channels < _LEAST_CHANNELS):
+        return _by_image(emitter, op, image) if image.windows_count <= _MOST_TAPS else None
+    return _by_channels(emitter, op, image, at_once=size <= _SMALL_IMAGE) if channels >= _LEAST_CHANNELS else None
+
+
+def _by_image(emitter: Emitter, op: Op, image: ImageKernel) -> tuple[str, ...]:
+    """A product for each image, and the sum over images: their elements lie together."""
+    spatial = range(2, 2 + len(image.kernel))
+    x, w = (emitter.transpose(name, (1, 0, *spatial)) for name in op.inputs[:2])
+    size = math.prod(image.kernel)
+    boxes = [emitter.reshape(box, (image.channels, image.samples, size)) for box in _boxes(emitter, image, x, 2)]
+    left = emitter.reshape(w, (image.channels, image.kernels, size))
+    right = emitter.transpose(emitter.concat(boxes, 1), (0, 2, 1))
+    return (_gradient(emitter, image, emitter.reduce_sum(emitter.matmul(left, right, "products"), [0])),)
+
+
+def _by_channels(emitter: Emitter, op: Op, image: ImageKernel, *, at_once: bool) -> tuple[str, ...]:
+    """A product for each window, or one for all: the samples of an element lie together."""
+    rank, rows = len(image.kernel), image.channels * math.prod(image.kernel)
+    x = emitter.transpose(op.inputs[0], (*range(1, 2 + rank), 0))
+    left = emitter.reshape(op.inputs[1], (image.kernels, rows))
+    boxes = _boxes(emitter, image, x, 1)
+    if at_once:
+        boxes = [emitter.concat(boxes, 1 + rank)]
+    products = [emitter.matmul(left, emitter.reshape(box, (rows, emitter.shape(box)[-1]))) for box in boxes]
+    result = _gradient(emitter, image, emitter.concat(products, 1))
+    for bias in op.inputs[2:]:
+        result = emitter.add(result, emitter.reshape(bias, (image.kernels, *(1 for _ in range(rank)))))
+    return (result,)
+
+
+def _boxes(emitter: Emitter, image: ImageKernel, x: str, first: int) -> list[str]:
+    """What each window takes of images whose spatial dims begin at a dim."""
+    rank = len(image.kernel)
+    around = [(0,) * first, (0,) * (emitter.rank(x) - first - rank)]
+    x = emitter.pad(x, (*around[0], *image.before, *around[1]), (*around[0], *image.after, *around[1]))
+    sizes = emitter.shape(x)
+    steps = {first + dim: step for dim, step in enumerate(image.dilations) if step != 1}
+    spans = [(size - 1) * step + 1 for size, step in zip(image.kernel, image.dilations, strict=True)]
+    boxes = []
+    for starts in image.starts():
+        begin, end = [0] * len(sizes), list(sizes)
+        begin[first : first + rank] = starts
+        end[first : first + rank] = [start + span for start, span in zip(starts, spans, strict=True)]
+        boxes.append(emitter.every(emitter.slice(x, begin, end), steps))
+    return boxes
+
+
+def _gradient(emitter: Emitter, image: ImageKernel, products: str) -> str:
+    """The result of [kernels, windows · samples], as the op has it."""
+    apart = emitter.reshape(products, (image.kernels, image.windows_count, image.samples))
+    turned = emitter.reshape(emitter.transpose(apart, (0, 2, 1)), (image.kernels, image.samples, *image.windows))
+    return emitter.transpose(turned, (1, 0, *range(2, 2 + len(image.windows))))
+
+
+@stands_for("ConvTranspose", purpose=Purpose.CPU, is_better=True)
+def data_gradient(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
+    """A convolution with the filters turned, where each window is an element; of small images one product of all
+    samples, whose parts are added up.
+    """
+    x, w = op.inputs[:2]
+    samples, kernels, *sizes = emitter.shape(x)
+    _, channels, *kernel = emitter.shape(w)
+    rank = len(kernel)
+    is_plain = len(op.inputs) == 2 and integer(op, "group", 1) == 1 and op.attribute("auto_pad") in (None, "NOTSET")
+    if not is_plain or emitter.opset < _LEAST_OPSET:
+        return None
+    strides, result = integers(op, "strides", (1,) * rank), emitter.shape(op.outputs[0])
+    dilations, before = integers(op, "dilations", (1,) * rank), integers(op, "pads", (0,) * (2 * rank))[:rank]
+    if math.prod(kernel) == 1 and not any(before):
+        turned = emitter.transpose(w, (1, 0, *range(2, 2 + rank)))
+        shape, stated = (samples, channels, *sizes), {"kernel_shape": tuple(kernel)}
+        return (
+            _spread(
+                emitter, emitter.one("Conv", [x, turned], shape, emitter.dtype(x), attributes=stated), strides, result
+            ),
+        )
+    if math.prod(sizes) > _SMALL_RESULT or samples == 1 or set(strides) != {1}:
+        return None
+    turned = emitter.transpose(emitter.reshape(w, (kernels, channels * math.prod(kernel))), (1, 0))
+    columns = emitter.reshape(emitter.transpose(x, (1, 0, *range(2, 2 + rank))), (kernels, samples * math.prod(sizes)))
+    parts = emitter.reshape(emitter.matmul(turned, columns), (channels, math.prod(kernel), samples * math.prod(sizes)))
+    moved = []
+    for number, tap in enumerate(product(*map(range, kernel))):
+        part = emitter.slice(parts, (0, number, 0), (channels, number + 1, samples * math.prod(sizes)))
+        starts = [index * step - pad for index, step, pad in zip(tap, dilations, before, strict=True)]
+        ends = [whole - size - start for whole, size, start in zip(result[2:], sizes, starts, strict=True)]
+        moved.append(emitter.pad(emitter.reshape(part, (channels, samples, *sizes)), (0, 0, *starts), (0, 0, *ends)))
+    total = emitter.one("Sum", moved, (channels, samples, *result[2:]), emitter.dtype(x), hint="total")
+    return (emitter.transpose(total, (1, 0, *range(2, 2 + rank))),)
+
+
+def _spread(emitter: Emitter, x: str, strides: Sequence[int], shape: Shape) -> str:
+    """[samples, channels, *sizes] with zeros between elements, and behind them up to a shape."""
+    head, sizes = shape[:2], emitter.shape(x)[2:]
+    if any(step != 1 for step in strides):
+        apart = emitter.reshape(x, (*head, *(part for size in sizes for part in (size, 1))))
+        after = (0, 0, *(part for step in strides for part in (0, step - 1)))
+        apart = emitter.pad(apart, (0,) * len(after), after)
+        x = emitter.reshape(apart, (*head, *(size * step for size, step in zip(sizes, strides, strict=True))))
+    behind = [whole - size for whole, size in zip(shape, emitter.shape(x), strict=True)]
+    return emitter.pad(x, (0,) * len(shape), behind)
+
+
+@stands_for(*sorted(BROADCASTING), purpose=Purpose.CPU, is_better=True)
+def flat(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
+    """An op of a number and a tensor that ends in dims of one element, on the tensor as a list.
+
+    ONNX Runtime loops over the last dims that broadcast alike: over one element at a time.
+    """
+    shapes = {emitter.shape(name) for name in op.inputs if math.prod(emitter.shape(name)) != 1}
+    if len(shapes) != 1 or all(math.prod(emitter.shape(name)) != 1 for name in op.inputs):
+        return None
+    (shape,) = shapes
+    if shape[-1] != 1 or math.prod(shape) < _LEAST_ELEMENTS or any(emitter.rank(x) > len(shape) for x in op.inputs):
+        return None
+    operands = [emitter.reshape(name, (math.prod(emitter.shape(name)),)) for name in op.inputs]
+    dtype = emitter.dtype(op.outputs[0])
+    made = emitter.one(op.op_type, operands, (math.prod(shape),), dtype, attributes=dict(op.attributes))
+    return (emitter.reshape(made, shape),)
