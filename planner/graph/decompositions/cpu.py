@@ -1,4 +1,4 @@
-"""Operators in others for CPUs, where ONNX Runtime's kernel is slow (docs/running.md has what each gains)."""
+"""Operators in others for CPUs, where ONNX Runtime's kernel is slow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from planner.graph.attributes import integer, integers
 from planner.graph.decompositions.image_kernels import ImageKernel
 from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.emitter import Emitter
-from planner.graph.model import Op, Shape
+from planner.graph.model import DType, Op, Shape
+from planner.graph.rewriting.products import Labels, product_of
 from planner.graph.traits import BROADCASTING
 
 _LEAST_OPSET: Final = 13
@@ -22,40 +23,37 @@ _MOST_TAPS: Final = 9
 """Of windows of few channels."""
 _SMALL_IMAGE: Final = 64
 """Elements up to which the boxes of all windows are one operand: they lie in the cache."""
-_SMALL_RESULT: Final = 16
-"""Elements of a channel of a sample."""
+_FEW_COLUMNS: Final = 16
+"""Elements of an image up to which a product for each sample has too few columns."""
 _LEAST_ELEMENTS: Final = 256
 """Of an operand that is worth two Reshapes."""
 
 
 @stands_for("Conv", purpose=Purpose.CPU, is_better=True)
-def convolution(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
-    """A convolution of few windows as matrix products of all samples with what each window takes.
+def filter_gradient(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
+    """A convolution of no more windows than the kernel has elements as matrix products with what each window takes.
 
-    ONNX Runtime's kernel makes a matrix of as few columns as there are windows for each sample. The gradient of a
-    filter has 1 to 49 windows, and as many samples as channels: it takes two to six times as long so. Transposes around
-    the op, and those made here, become one.
+    Such is the gradient of a filter, whose kernel is an image. ONNX Runtime's kernel makes a matrix of as few columns
+    as there are windows for each sample, and takes two to six times as long. Transposes around the op, and those made
+    here, become one.
     """
-    image = ImageKernel.of(emitter, op)
+    image = ImageKernel.of(emitter, op) if len(op.inputs) == 2 else None
     if image is None or image.group != 1 or emitter.opset < _LEAST_OPSET:
         return None
-    if not image.is_gradient:
-        is_small = image.windows_count <= _SMALL_RESULT and image.samples > 1
-        return _by_channels(emitter, op, image, at_once=True) if is_small else None
-    if len(op.inputs) > 2:
+    if not image.windows_overlap or image.windows_count > math.prod(image.kernel):
         return None
     size, channels = math.prod(image.kernel), image.samples
     is_dense = all(step == 1 for step in (*image.strides, *image.dilations))
     few = image.windows_count * channels * image.kernels <= (channels + image.kernels) * size
     if is_dense and ((image.windows_count == 1 and few) or channels < _LEAST_CHANNELS):
         return _by_image(emitter, op, image) if image.windows_count <= _MOST_TAPS else None
-    return _by_channels(emitter, op, image, at_once=size <= _SMALL_IMAGE) if channels >= _LEAST_CHANNELS else None
+    return _by_channels(emitter, op, image) if channels >= _LEAST_CHANNELS else None
 
 
 def _by_image(emitter: Emitter, op: Op, image: ImageKernel) -> tuple[str, ...]:
     """A product for each image, and the sum over images: their elements lie together."""
     spatial = range(2, 2 + len(image.kernel))
-    x, w = (emitter.transpose(name, (1, 0, *spatial)) for name in op.inputs[:2])
+    x, w = (emitter.transpose(name, (1, 0, *spatial)) for name in op.inputs)
     size = math.prod(image.kernel)
     boxes = [emitter.reshape(box, (image.channels, image.samples, size)) for box in _boxes(emitter, image, x, 2)]
     left = emitter.reshape(w, (image.channels, image.kernels, size))
@@ -63,19 +61,16 @@ def _by_image(emitter: Emitter, op: Op, image: ImageKernel) -> tuple[str, ...]:
     return (_gradient(emitter, image, emitter.reduce_sum(emitter.matmul(left, right, "products"), [0])),)
 
 
-def _by_channels(emitter: Emitter, op: Op, image: ImageKernel, *, at_once: bool) -> tuple[str, ...]:
-    """A product for each window, or one for all: the samples of an element lie together."""
+def _by_channels(emitter: Emitter, op: Op, image: ImageKernel) -> tuple[str, ...]:
+    """A product for each window, or one for all where an image is small: the channels of an element lie together."""
     rank, rows = len(image.kernel), image.channels * math.prod(image.kernel)
     x = emitter.transpose(op.inputs[0], (*range(1, 2 + rank), 0))
     left = emitter.reshape(op.inputs[1], (image.kernels, rows))
     boxes = _boxes(emitter, image, x, 1)
-    if at_once:
+    if math.prod(image.kernel) <= _SMALL_IMAGE:
         boxes = [emitter.concat(boxes, 1 + rank)]
     products = [emitter.matmul(left, emitter.reshape(box, (rows, emitter.shape(box)[-1]))) for box in boxes]
-    result = _gradient(emitter, image, emitter.concat(products, 1))
-    for bias in op.inputs[2:]:
-        result = emitter.add(result, emitter.reshape(bias, (image.kernels, *(1 for _ in range(rank)))))
-    return (result,)
+    return (_gradient(emitter, image, emitter.concat(products, 1)),)
 
 
 def _boxes(emitter: Emitter, image: ImageKernel, x: str, first: int) -> list[str]:
@@ -124,7 +119,7 @@ def data_gradient(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
                 emitter, emitter.one("Conv", [x, turned], shape, emitter.dtype(x), attributes=stated), strides, result
             ),
         )
-    if math.prod(sizes) > _SMALL_RESULT or samples == 1 or set(strides) != {1}:
+    if math.prod(sizes) > _FEW_COLUMNS or samples == 1 or set(strides) != {1}:
         return None
     turned = emitter.transpose(emitter.reshape(w, (kernels, channels * math.prod(kernel))), (1, 0))
     columns = emitter.reshape(emitter.transpose(x, (1, 0, *range(2, 2 + rank))), (kernels, samples * math.prod(sizes)))
@@ -137,6 +132,40 @@ def data_gradient(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
         moved.append(emitter.pad(emitter.reshape(part, (channels, samples, *sizes)), (0, 0, *starts), (0, 0, *ends)))
     total = emitter.one("Sum", moved, (channels, samples, *result[2:]), emitter.dtype(x), hint="total")
     return (emitter.transpose(total, (1, 0, *range(2, 2 + rank))),)
+
+
+@stands_for("Einsum", purpose=Purpose.CPU, is_better=True)
+def matrix_product(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
+    """A product of stacks of matrices as MatMul between Transposes, which ONNX Runtime makes one kernel of."""
+    product = product_of(op, {name: emitter.tensor(name) for name in (*op.inputs, *op.outputs)})
+    if product is None or len(product.operands) != 2 or product.dtype is not DType.FLOAT32:
+        return None
+    left, right = product.labels
+    stack = [label for label in product.result if label in left and label in right]
+    rows, columns = (
+        [label for label in product.result if label in own and label not in stack] for own in (left, right)
+    )
+    inner = [label for label in left if label in right and label not in stack]
+    if len(stack) + len(rows) + len(columns) != len(product.result) or len({*left, *right}) != len(
+        product.result
+    ) + len(inner):
+        return None
+    sizes = {label: size for name, own in zip(product.operands, product.labels, strict=True)
+             for label, size in zip(own, emitter.shape(name), strict=True)}  # fmt: skip
+
+    def turned(name: str, own: Labels, first: list[int], second: list[int]) -> str:
+        order = [*stack, *first, *second]
+        shape = [
+            *(sizes[label] for label in stack),
+            *(math.prod(sizes[label] for label in part) for part in (first, second)),
+        ]
+        return emitter.reshape(emitter.transpose(name, [own.index(label) for label in order]), shape)
+
+    a, b = product.operands
+    made = emitter.matmul(turned(a, left, rows, inner), turned(b, right, inner, columns))
+    order = [*stack, *rows, *columns]
+    apart = emitter.reshape(made, [sizes[label] for label in order])
+    return (emitter.transpose(apart, [order.index(label) for label in product.result]),)
 
 
 def _spread(emitter: Emitter, x: str, strides: Sequence[int], shape: Shape) -> str:

@@ -157,7 +157,9 @@ def filter_gradient(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     others read as well. cuDNN takes up to 140 times as long, and refuses some in float16 (docs/gpu-results.md).
     """
     image = ImageKernel.of(emitter, op) if len(op.inputs) == 2 else None
-    if image is None or not image.is_gradient or image.windows_count > _MOST_WINDOWS or emitter.opset < _LEAST_OPSET:
+    if image is None or not image.windows_overlap or emitter.opset < _LEAST_OPSET:
+        return None
+    if image.windows_count > min(math.prod(image.kernel) - 1, _MOST_WINDOWS):
         return None
     x, w = op.inputs[:2]
     samples, channels, windows = image.samples, image.channels, image.windows

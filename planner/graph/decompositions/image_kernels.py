@@ -18,10 +18,7 @@ OF_PRODUCTS: Final = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32)
 
 @dataclass(frozen=True, slots=True)
 class ImageKernel:
-    """A Conv of [samples, channels · group, *sizes] with kernels [kernels, channels, *kernel].
-
-    All windows overlap: what the product of one window reads the others read as well.
-    """
+    """A Conv of [samples, channels · group, *sizes] with kernels [kernels, channels, *kernel]."""
 
     samples: int
     channels: int
@@ -37,7 +34,7 @@ class ImageKernel:
 
     @classmethod
     def of(cls, emitter: Emitter, op: Op) -> ImageKernel | None:
-        """An op's form; None if it has windows that do not overlap, or pads that are not stated."""
+        """An op's form; None if its pads are not stated, or nothing is computed."""
         x, w = op.inputs[:2]
         if op.attribute("auto_pad") not in (None, "NOTSET") or emitter.dtype(x) not in OF_PRODUCTS:
             return None
@@ -49,17 +46,17 @@ class ImageKernel:
         padded = [sum(width) for width in zip(sizes, pads[:rank], pads[rank:], strict=True)]
         spans = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]
         windows = tuple((size - span) // stride + 1 for size, span, stride in zip(padded, spans, strides, strict=True))
-        overlap = all((count - 1) * stride < span for count, stride, span in zip(windows, strides, spans, strict=True))
-        if not overlap or min(samples, channels, kernels, *windows) < 1:
+        if min(samples, channels, kernels, *windows) < 1:
             return None
         group = integer(op, "group", 1)
         return cls(samples, channels, kernels, group, tuple(kernel), windows, tuple(strides), tuple(dilations),
                    tuple(pads[:rank]), tuple(pads[rank:]))  # fmt: skip
 
     @property
-    def is_gradient(self) -> bool:
-        """True if the kernel has more elements than there are windows."""
-        return self.windows_count < math.prod(self.kernel)
+    def windows_overlap(self) -> bool:
+        """True if what the product of one window reads all others read as well."""
+        dims = zip(self.windows, self.strides, self.kernel, self.dilations, strict=True)
+        return all((count - 1) * stride <= (size - 1) * step for count, stride, size, step in dims)
 
     @property
     def windows_count(self) -> int:

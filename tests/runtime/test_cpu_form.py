@@ -1,0 +1,157 @@
+"""Ops that are written in others for CPUs compute the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import ModelProto, TensorProto, helper
+
+from planner.graph.decompositions.registry import Purpose
+from planner.runtime.engine.core.faster_ops import with_faster_ops
+from planner.runtime.engine.core.sessions import SessionMaker
+
+Shapes = Sequence[tuple[int, ...]]
+
+
+def model_of(op_type: str, shapes: Shapes, attributes: Mapping[str, Any], kind: int = TensorProto.FLOAT) -> ModelProto:
+    """One op of operands of these shapes; its result's shape is inferred."""
+    names = [f"x{number}" for number in range(len(shapes))]
+    inputs = [helper.make_tensor_value_info(name, kind, shape) for name, shape in zip(names, shapes, strict=True)]
+    node = helper.make_node(op_type, names, ["y"], **attributes)
+    graph = helper.make_graph([node], "one", inputs, [onnx.ValueInfoProto(name="y")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
+    del inferred.graph.value_info[:]
+    return inferred
+
+
+def compared(model: ModelProto) -> list[str]:
+    """The op types of the model in its form for CPUs, after the same numbers have come out of both."""
+    rng = np.random.default_rng(0)
+    feeds = {
+        value.name: rng.normal(size=[dim.dim_value for dim in value.type.tensor_type.shape.dim]).astype(np.float32)
+        for value in model.graph.input
+    }
+    form = with_faster_ops(model, Purpose.CPU)
+    onnx.checker.check_model(form, full_check=True)
+    maker = SessionMaker(1)
+    whole, faster = (maker.session(each, is_judge=True).run(None, feeds)[0] for each in (model, form))
+    assert whole.dtype == faster.dtype
+    np.testing.assert_allclose(faster, whole, rtol=1e-4, atol=1e-4 * float(np.abs(whole).max(initial=1.0)))
+    return [node.op_type for node in form.graph.node]
+
+
+GRADIENTS: Mapping[str, tuple[Shapes, Mapping[str, Any]]] = {
+    "3x3": (((32, 4, 8, 8), (24, 4, 8, 8)), {"pads": [1, 1, 1, 1]}),
+    "3x3 of large images": (((16, 2, 20, 20), (8, 2, 20, 20)), {"pads": [1, 1, 1, 1]}),
+    "3x3 with steps of two": (((16, 4, 17, 17), (8, 4, 8, 8)), {"dilations": [2, 2]}),
+    "1x1 of large images": (((16, 4, 12, 12), (8, 4, 12, 12)), {}),
+    "1x1 of small images": (((64, 4, 2, 2), (48, 4, 2, 2)), {}),
+    "few channels": (((3, 4, 16, 16), (8, 4, 16, 16)), {"pads": [1, 1, 1, 1]}),
+    "uneven pads": (((16, 3, 9, 7), (8, 3, 8, 9)), {"pads": [0, 2, 1, 1]}),
+    "windows with steps": (((16, 3, 12, 12), (8, 3, 8, 8)), {"strides": [2, 2]}),
+    "images of the filter's size": (((16, 4, 3, 3), (8, 4, 3, 3)), {"pads": [1, 1, 1, 1]}),
+    "one dim": (((16, 3, 30), (8, 3, 28)), {}),
+    "three dims": (((16, 2, 5, 6, 4), (8, 2, 4, 5, 4)), {}),
+}  # fmt: skip
+OF_SMALL_IMAGES: Mapping[str, tuple[str, Shapes, Mapping[str, Any]]] = {
+    "ConvTranspose": ("ConvTranspose", ((8, 6, 4, 3), (6, 5, 3, 3)), {"pads": [1, 1, 1, 1]}),
+    "ConvTranspose, apart": ("ConvTranspose", ((8, 6, 3, 3), (6, 5, 3, 2)), {"dilations": [2, 1], "pads": [1, 0] * 2}),
+    "ConvTranspose of 1x1": ("ConvTranspose", ((2, 6, 9, 9), (6, 5, 1, 1)), {}),
+    "ConvTranspose of 1x1 with steps": (
+        "ConvTranspose", ((2, 6, 9, 8), (6, 5, 1, 1)), {"strides": [2, 3], "output_padding": [1, 0]},
+    ),
+    "ConvTranspose of one dim": ("ConvTranspose", ((8, 6, 5), (6, 5, 3)), {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_of_filters_are_products(name: str) -> None:
+    shapes, attributes = GRADIENTS[name]
+    ops = compared(model_of("Conv", shapes, attributes))
+    assert "MatMul" in ops
+    assert "Conv" not in ops
+
+
+@pytest.mark.parametrize("name", OF_SMALL_IMAGES)
+def test_convolutions_of_small_images_are_products_of_all_samples(name: str) -> None:
+    op_type, shapes, attributes = OF_SMALL_IMAGES[name]
+    assert op_type not in compared(model_of(op_type, shapes, attributes)) or "1x1" in name
+
+
+@pytest.mark.parametrize(
+    ("op_type", "shapes", "attributes"),
+    [
+        ("Conv", ((2, 4, 16, 16), (4, 4, 3, 3)), {}),  # its windows are many
+        ("Conv", ((8, 6, 4, 4), (5, 6, 3, 3)), {"pads": [1, 1, 1, 1]}),  # more than its kernel has elements
+        ("Conv", ((8, 4, 4, 4), (4, 2, 3, 3)), {"group": 2, "pads": [1, 1, 1, 1]}),
+        ("Conv", ((3, 4, 64, 64), (8, 4, 32, 32)), {"pads": [3, 3, 2, 2], "dilations": [2, 2]}),  # rows of 3 elements
+        ("ConvTranspose", ((8, 6, 4, 4), (6, 5, 3, 3)), {"strides": [2, 2]}),
+        ("ConvTranspose", ((8, 6, 4, 4), (6, 2, 1, 1)), {"group": 2}),
+        ("Add", ((512, 2, 1, 1), (1, 2, 1, 1)), {}),
+        ("Einsum", ((4, 4), (4, 4)), {"equation": "ii,jk->jk"}),
+    ],
+)
+def test_what_would_not_be_faster_stays(op_type: str, shapes: Shapes, attributes: Mapping[str, Any]) -> None:
+    assert compared(model_of(op_type, shapes, attributes)) == [op_type]
+
+
+@given(
+    samples=st.integers(1, 20),
+    channels=st.integers(1, 5),
+    kernels=st.integers(1, 5),
+    dims=st.lists(
+        st.tuples(st.integers(1, 7), st.integers(1, 5), st.integers(1, 2), st.integers(1, 2), st.integers(0, 2)),
+        min_size=1,
+        max_size=2,
+    ),
+)
+def test_drawn_convolutions_compute_the_same(
+    samples: int, channels: int, kernels: int, dims: list[tuple[int, int, int, int, int]]
+) -> None:
+    sizes, kernel, strides, dilations, pads = zip(*dims, strict=True)
+    spans = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]
+    sizes = tuple(max(size, span) for size, span in zip(sizes, spans, strict=True))
+    stated = {"strides": strides, "dilations": dilations, "pads": pads * 2}
+    compared(model_of("Conv", ((samples, channels, *sizes), (kernels, channels, *kernel)), stated))
+    if all(2 * pad < span for pad, span in zip(pads, spans, strict=True)):
+        compared(model_of("ConvTranspose", ((samples, kernels, *sizes), (kernels, channels, *kernel)), stated))
+
+
+@pytest.mark.parametrize("equation", ["acbe,adbe->abcd", "acbe,aecd->abcd", "abd,cd->abc", "acd,ace->de", "ab,cb->ca"])
+def test_equations_of_products_are_products(equation: str) -> None:
+    sizes = dict(zip("abcde", (2, 3, 4, 5, 6), strict=True))
+    terms = equation.partition("->")[0].split(",")
+    shapes = [tuple(sizes[letter] for letter in term) for term in terms]
+    assert "Einsum" not in compared(model_of("Einsum", shapes, {"equation": equation}))
+
+
+@pytest.mark.parametrize("op_type", ["Add", "Div", "Mul", "Sub", "Max"])
+def test_numbers_times_what_ends_in_single_elements_take_a_list(op_type: str) -> None:
+    for shapes in (((), (32, 16, 1, 1)), ((32, 16, 1, 1), (1,)), ((1, 1, 1, 1), (32, 16, 1, 1))):
+        assert "Reshape" in compared(model_of(op_type, shapes, {}))
+    comparison = model_of("Greater", ((32, 16, 1), ()), {})
+    assert "Reshape" in [node.op_type for node in with_faster_ops(comparison, Purpose.CPU).graph.node]
+
+
+def test_a_judge_has_the_ops_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of("Conv", *GRADIENTS["3x3"])
+    seen: list[bytes] = []
+    maker = SessionMaker(1)
+    real = maker._runtime.InferenceSession
+    monkeypatch.setattr(
+        maker._runtime,
+        "InferenceSession",
+        lambda text, *rest, **more: (seen.append(text), real(text, *rest, **more))[1],
+    )
+    maker.session(model, is_judge=True)
+    maker.session(model)
+    judged, run = (onnx.load_from_string(text) for text in seen)
+    assert [node.op_type for node in judged.graph.node] == ["Conv"]
+    assert "Conv" not in [node.op_type for node in run.graph.node]
