@@ -57,6 +57,11 @@ GRADIENTS: Mapping[str, tuple[Shapes, Mapping[str, Any]]] = {
     "uneven pads": (((16, 3, 9, 7), (8, 3, 8, 9)), {"pads": [0, 2, 1, 1]}),
     "windows with steps": (((16, 3, 12, 12), (8, 3, 8, 8)), {"strides": [2, 2]}),
     "images of the filter's size": (((16, 4, 3, 3), (8, 4, 3, 3)), {"pads": [1, 1, 1, 1]}),
+    "7x7 by channel": (((1, 6, 4, 9, 8), (6, 1, 4, 9, 8)), {"pads": [0, 3, 3] * 2, "group": 6}),
+    "by channel, several filters each": (((1, 4, 3, 9, 9), (8, 1, 3, 8, 7)), {"pads": [0, 1, 0] * 2, "group": 4}),
+    "by channel with steps": (((1, 4, 3, 12, 12), (4, 1, 3, 5, 5)), {"dilations": [1, 2, 2], "group": 4}),
+    "by channel, windows apart": (((1, 4, 3, 12, 12), (4, 1, 3, 8, 8)), {"strides": [1, 2, 2], "group": 4}),
+    "by channel of one dim": (((1, 4, 3, 20), (4, 1, 3, 18)), {"group": 4}),
     "one dim": (((16, 3, 30), (8, 3, 28)), {}),
     "three dims": (((16, 2, 5, 6, 4), (8, 2, 4, 5, 4)), {}),
 }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Final
 
@@ -25,6 +26,8 @@ _SMALL_IMAGE: Final = 64
 """Elements up to which the boxes of all windows are one operand: they lie in the cache."""
 _FEW_COLUMNS: Final = 16
 """Elements of an image up to which a product for each sample has too few columns."""
+_MOST_LINE: Final = 16
+"""Elements of a padded line of an image for each of a line's windows."""
 _LEAST_ELEMENTS: Final = 256
 """Of an operand that is worth two Reshapes."""
 
@@ -38,10 +41,13 @@ def filter_gradient(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     here, become one.
     """
     image = ImageKernel.of(emitter, op) if len(op.inputs) == 2 else None
-    if image is None or image.group != 1 or emitter.opset < _LEAST_OPSET:
+    if image is None or emitter.opset < _LEAST_OPSET:
         return None
     if not image.windows_overlap or image.windows_count > math.prod(image.kernel):
         return None
+    if image.group != 1:
+        is_by_channel = image.samples == image.channels == image.windows[0] == 1
+        return _by_line(emitter, op, image) if is_by_channel and image.before[0] == image.after[0] == 0 else None
     size, channels = math.prod(image.kernel), image.samples
     is_dense = all(step == 1 for step in (*image.strides, *image.dilations))
     few = image.windows_count * channels * image.kernels <= (channels + image.kernels) * size
@@ -71,6 +77,39 @@ def _by_channels(emitter: Emitter, op: Op, image: ImageKernel) -> tuple[str, ...
         boxes = [emitter.concat(boxes, 1 + rank)]
     products = [emitter.matmul(left, emitter.reshape(box, (rows, emitter.shape(box)[-1]))) for box in boxes]
     return (_gradient(emitter, image, emitter.concat(products, 1)),)
+
+
+def _by_line(emitter: Emitter, op: Op, image: ImageKernel) -> tuple[str, ...] | None:
+    """Each channel has a filter of its own, and the images are the first dim: a product of lines for each channel.
+
+    ``lines[o, p]`` is the sum over all lines of the kernel's element o times the image's element p. Those that a window
+    k adds up are p = o · dilation + k · stride: a column, once each line has as many elements more as the dilation.
+    """
+    *rest, width = image.kernel
+    group, rows, times = image.group, math.prod(rest), image.kernels // image.group
+    whole = emitter.shape(op.inputs[0])[-1] + image.before[-1] + image.after[-1]
+    if whole > _MOST_LINE * image.windows[-1]:
+        return None
+    x = emitter.reshape(op.inputs[0], emitter.shape(op.inputs[0])[1:])
+    of_lines = replace(
+        image,
+        kernel=(*rest, whole),
+        windows=(*image.windows[:-1], 1),
+        strides=(*image.strides[:-1], 1),
+        dilations=(*image.dilations[:-1], 1),
+    )
+    boxes = [emitter.reshape(box, (group, rows, whole)) for box in _boxes(emitter, of_lines, x, 1)]
+    kernels = emitter.transpose(emitter.reshape(op.inputs[1], (group, times, rows, width)), (0, 1, 3, 2))
+    left, count = emitter.reshape(kernels, (group, times * width, rows)), len(boxes)
+    lines = emitter.reshape(emitter.matmul(left, emitter.concat(boxes, 2)), (group * times, width, count, whole))
+    step, stride = image.dilations[-1], image.strides[-1]
+    flat = emitter.reshape(emitter.transpose(lines, (0, 2, 1, 3)), (group * times, count, width * whole))
+    longer = emitter.pad(flat, (0, 0, 0), (0, 0, width * step))
+    columns = emitter.reshape(longer, (group * times, count, width, whole + step))
+    windows = image.windows[-1]
+    read = emitter.slice(columns, (0, 0, 0, 0), (group * times, count, width, (windows - 1) * stride + 1))
+    sums = emitter.reduce_sum(emitter.every(read, {3: stride} if stride != 1 else {}), [2])
+    return (emitter.reshape(sums, (1, group * times, *image.windows)),)
 
 
 def _boxes(emitter: Emitter, image: ImageKernel, x: str, first: int) -> list[str]:
