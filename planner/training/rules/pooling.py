@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.graph.attributes import integer, integers, refuse
+from planner.graph.bands import Band, along
 from planner.graph.builder import Builder
 from planner.graph.model import Attribute, DType, Shape
 from planner.graph.protos import numpy_dtype
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
-from planner.training.rules.bands import Band, along
 from planner.training.rules.convolution import data_gradient
 from planner.training.rules.windows import Windows, windows_of
 
