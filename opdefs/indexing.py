@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from planner.algebra.region import Region
+from planner.graph.folding.evaluate import MAX_FOLDED_ELEMENTS
 from planner.opdefs.broadcast import normal_axis
 from planner.opdefs.lookup import Strip, counted, index_dtype, refuse_flags, strip_of
 from planner.opdefs.parts import filled, input_region, int64, output_dtype
@@ -80,7 +81,9 @@ def _places(node: NodeView) -> np.ndarray:
 
 def _strip(node: NodeView) -> Strip | None:
     """Where a Gather's places lie, if they are known."""
-    return None if node.constant_if_known(1) is None else strip_of(_places(node), node.size(0, _axis(node)))
+    known = node.constant_if_known(1)
+    is_small = known is not None and known.size <= MAX_FOLDED_ELEMENTS
+    return strip_of(_places(node), node.size(0, _axis(node))) if is_small else None
 
 
 def gather_local(node: NodeView, part: Part) -> LocalOp:
@@ -98,8 +101,7 @@ def gather_local(node: NodeView, part: Part) -> LocalOp:
 def gather(node: NodeView, X: TensorArg, indices: TensorArg) -> object:
     """Along axis, the elements that the indices name."""
     axis = _axis(node)
-    one = _one_index(node)
-    strip, padded = node.derive(_strip), X.padded(0.0)
+    one, strip, padded = node.derive(_one_index), node.derive(_strip), X.padded(0.0)
 
     def value(*i: Ix) -> Val:
         before, named, after = i[:axis], i[axis : axis + indices.rank], i[axis + indices.rank :]

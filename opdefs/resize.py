@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from planner.graph.bands import Band
+from planner.graph.folding.evaluate import MAX_FOLDED_ELEMENTS
 from planner.graph.interpolation import resizing
 from planner.opdefs.lookup import Strip, strip_of
 from planner.opdefs.parts import input_region, int64, output_dtype
@@ -28,23 +29,22 @@ def _stated(node: NodeView) -> tuple[np.ndarray | None, np.ndarray | None]:
     if node.op.op_type == "Upsample" and node.attribute("scales") is not None:
         return np.array(node.attribute("scales")), None
     first = 1 if node.op.op_type == "Upsample" or node.opset < 11 else 2
-    found = []
-    for slot in (first, 3):
-        value = node.constant_if_known(slot) if node.has(slot) and slot >= first else None
-        found.append(None if value is None or value.size == 0 else value)
-    return found[0], found[1] if first == 2 else None
+    values = [node.constant_if_known(slot) if node.has(slot) and slot >= first else None for slot in (first, 3)]
+    scales, sizes = (None if value is None or value.size == 0 else value for value in values)
+    return scales, sizes if first == 2 else None
 
 
 def _bands(node: NodeView) -> dict[int, Band] | None:
-    """The matrices of the dims that are resized; None where they are not known, or not by the rules of all dims."""
+    """The matrices of the dims that are resized; None where they are not known, too large, or not each by itself."""
     scales, sizes = _stated(node)
     where, policy = node.attribute("coordinate_transformation_mode"), node.attribute("keep_aspect_ratio_policy")
-    unknown = scales is None and sizes is None
-    if unknown or where == "tf_crop_and_resize" or policy not in (None, "stretch"):
-        return None
     before, after = (
         tuple(size(dim) for dim in range(node.rank(0))) for size in (partial(node.size, 0), node.output_size)
     )
+    most = max((max(pair) for pair in zip(before, after, strict=True) if pair[0] != pair[1]), default=0)
+    is_known = (scales is not None or sizes is not None) and most <= MAX_FOLDED_ELEMENTS and 0 not in before
+    if not is_known or where == "tf_crop_and_resize" or policy not in (None, "stretch"):
+        return None
     resized = node.op
     if resized.op_type == "Upsample" or node.opset < 11:
         if any(size < old for size, old in zip(after, before, strict=True)):

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
 from fast_suite import chosen, examples
-from planner import api
+from planner import api, opdefs
+from planner.graph.model import DType, Graph, Op, Tensor
 from planner.opdefs.lookup import strip_of
 
 CHANNELS, COLUMNS = 4, 24
@@ -108,3 +109,17 @@ def test_a_strip_holds_all_places(size: int, count: int, window: int, seed: int,
 
 def test_places_in_no_order_are_a_lookup() -> None:
     assert strip_of(np.random.default_rng(0).permutation(64), 64) is None
+
+
+@pytest.mark.parametrize("op_type", ["Gather", "Resize"])
+def test_a_small_file_of_large_sizes_takes_no_memory(op_type: str) -> None:
+    many = 2**33
+    indices = np.broadcast_to(np.int64(1), (many,))
+    known = indices if op_type == "Gather" else np.array([many], np.int64)
+    inputs = ("x", "i") if op_type == "Gather" else ("x", "", "", "i")
+    tensors = {"x": Tensor("x", (4,), DType.FLOAT32), "y": Tensor("y", (many,), DType.FLOAT32)}
+    tensors["i"] = Tensor("i", known.shape, DType.INT64)
+    op = Op("op", op_type, inputs, ("y",))
+    graph = Graph("large", tensors, (op,), ("x",), ("y",), {"i": known}, frozenset("i"), opset=21)
+    [bound] = opdefs.standard().bind_all(graph)
+    assert bound.extents
