@@ -48,6 +48,11 @@ HEADS = """
     ct = Transpose <perm = [0, 2, 1, 3]> (c) cr = Reshape(ct, {{0,0,32}}) o = MatMul(cr, wo[32,32])"""
 ATTENTION = HEADS.format(q="h", k="h")
 FEED_FORWARD = "f = MatMul(n, wf[32,48]) fa = Relu(f) fb = MatMul(fa, wg[48,32])"
+STEPS = [", ".join(f"{name}{step}" for step in range(8)) for name in "pq"]
+CELL = """
+    a{0} = Squeeze(p{0}, {{1}}) i{0} = Gemm <transB = 1> (a{0}, wc[32,32], wd[32])
+    r{0} = Gemm <transB = 1> (s{0}, we[32,32]) b{0} = Add(i{0}, r{0}) s{1} = Tanh(b{0}) q{0} = Unsqueeze(s{1}, {{1}})"""
+"""A recurrent cell of PyTorch, at one of eight steps."""
 LAYERS: Mapping[str, tuple[str, str]] = {
     **{name: ("vector", f"m = {name}(h)") for name in ACTIVATIONS},
     "PReLU": ("vector", "m = PRelu(h, wp[32])"),
@@ -88,6 +93,8 @@ LAYERS: Mapping[str, tuple[str, str]] = {
     "RNN": ("sequence", "t = Transpose <perm = [1, 0, 2]> (h)"
             "g = RNN <hidden_size = 32> (t, wc[1,32,32], wd[1,32,32], we[1,64])"
             "q = Squeeze(g, {1}) m = Transpose <perm = [1, 0, 2]> (q)"),
+    "RNNCell": ("sequence", f"{STEPS[0]} = Split <axis = 1, num_outputs = 8> (h) s0 = ConstantOfShape({{16,32}})"
+                f"{' '.join(map(CELL.format, range(8), range(1, 9)))} m = Concat <axis = 1> ({STEPS[1]})"),
     "Embedding": ("tokens", "m = Tanh(h)"),
     "EmbeddingBag": ("tokens", "m = ReduceSum <keepdims = 0> (h, {1})"),
     "tied embedding": ("tokens", "t = Transpose(wa[40,32]) l = MatMul(h, t) m = MatMul(l, wc[40,32])"),
@@ -250,7 +257,7 @@ def test_an_input_that_nobody_reads_has_no_samples(tmp_path: Path) -> None:
     assert overhead(graph, planned(graph, "data")) >= 1
 
 
-@pytest.mark.parametrize("layer", ["GRU", "LSTM", "RNN"])
+@pytest.mark.parametrize("layer", ["GRU", "LSTM", "RNN", "RNNCell"])
 def test_the_gradient_of_a_recurrent_matrix_is_one_product(layer: str, tmp_path: Path) -> None:
     """No matrices are added up over time steps: every worker would do that with whole ones."""
     graph = layer_step(layer, tmp_path)

@@ -235,23 +235,30 @@ def _in_one_product(builder: Builder, name: str, pending: dict[str, str], parts:
     """A sum of products of matrices by samples, Σ Aᵀ B, becomes one product over the samples of all of them.
 
     Such is the gradient of a matrix that is read at every time step; sums of matrices would be whole on every worker.
+    With more samples than the matrix has rows or columns, A and B are too large to be kept for it.
     """
     factors = [_by_samples(builder, part) for part in parts.get(name, ())]
     if len(factors) < 2 or not all(factors) or len({tuple(map(builder.shape, both)) for both in factors}) > 1:
         return
+    samples = builder.shape(factors[0][0])[0]
+    if samples > max(builder.shape(name)):
+        return
     with builder.scope(f"{name}.grad"):
         sides = zip(*reversed(factors), strict=True)
         tall = [builder.concat([builder.unsqueeze(one, [0]) for one in side], 0) for side in sides]
-        rows = len(factors) * builder.shape(factors[0][0])[0]
-        left, right = (builder.reshape(side, (rows, builder.shape(side)[-1])) for side in tall)
+        left, right = (builder.reshape(side, (len(factors) * samples, builder.shape(side)[-1])) for side in tall)
         pending[name] = builder.matmul(builder.transpose(left, [1, 0]), right)
 
 
 def _by_samples(builder: Builder, part: str) -> tuple[str, ...]:
     """A and B of a product of matrices Aᵀ B; () of something else, and where rows of A are merged from several dims."""
     product = builder.made_by(part)
-    turned = builder.made_by(product.inputs[0]) if product is not None and product.op_type == "MatMul" else None
-    if product is None or turned is None or turned.op_type != "Transpose" or builder.rank(turned.inputs[0]) != 2:
+    turned = None if product is None or product.op_type != "MatMul" else builder.made_by(product.inputs[0])
+    if product is not None and product.op_type == "Gemm" and product.attributes == (("transA", 1),):
+        left = product.inputs[0]
+    elif turned is not None and turned.op_type == "Transpose" and builder.rank(turned.inputs[0]) == 2:
+        left = turned.inputs[0]
+    else:
         return ()
-    maker = builder.made_by(turned.inputs[0])
-    return () if maker is not None and maker.op_type == "Reshape" else (turned.inputs[0], product.inputs[1])
+    maker = builder.made_by(left)
+    return () if product is None or (maker is not None and maker.op_type == "Reshape") else (left, product.inputs[1])
