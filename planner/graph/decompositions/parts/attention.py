@@ -22,6 +22,7 @@ from planner.graph.decompositions.parts.weighted_sums import (
 )
 from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.emitter import Emitter
+from planner.graph.fills import is_fill
 from planner.graph.model import DType, Op
 from planner.graph.writer import ELEM_TYPES
 
@@ -57,7 +58,7 @@ def attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     left, right = (_window(op, name) for name in _WINDOWS)
     right = 0 if op.attribute("is_causal", 0) else right
     mask = emitter.value(op.inputs[3]) if op.has_input(3) else None
-    is_whole = mask is not None and mask.shape[-2:] == (queries, emitter.shape(k)[2])
+    is_whole = mask is not None and not is_fill(mask) and mask.shape[-2:] == (queries, emitter.shape(k)[2])
     is_far = before or op.has_input(6) or (op.has_input(3) and not is_whole)
     near = (-1, -1) if is_far else (left, right) if mask is None else _reach(mask, left, right)
     place = placed(emitter, q, k, v, *near)
