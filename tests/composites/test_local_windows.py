@@ -128,6 +128,7 @@ def of_positions(form: str, folder: Path, before: int = 15) -> Path:
     chosen(
         [(form, workers) for form in ("GroupQueryAttention", "mask") for workers in (2, 3, 4, 8)],
         fast=[("GroupQueryAttention", 2)],
+        night=[("GroupQueryAttention", 8), ("mask", 2), ("mask", 8)],
     ),
 )
 def test_a_window_of_keys_and_values_crosses_each_border(form: str, workers: int, tmp_path: Path) -> None:
