@@ -2,7 +2,8 @@
 
 A lookup is described as a sum over all positions of the dim that is looked up, of which the data choose one:
 ``Y[i, d] = Sum_{v} X[v, d] * [I[i] == v]``. So it can be cut on that dim (the vocabulary split of language models): a
-worker looks up what it has, gives zeros for the rest, and the partial results are added.
+worker looks up what it has, gives zeros for the rest, and the partial results are added. Known places that lie along a
+line are no such sum: a part reads the rows between its first place and its last.
 """
 
 from __future__ import annotations
