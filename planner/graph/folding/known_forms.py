@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
+from operator import mul
 from typing import TypeAlias
 
 import numpy as np
 
+from planner.graph.attributes import integer, integers, text
+from planner.graph.emitter import Emitter, free_prefix
 from planner.graph.model import Op, Tensor
 from planner.graph.protos import elem_type_of
 from planner.graph.wellformed import fresh_name, namer
@@ -92,6 +95,41 @@ def instances_for(op: Op, source: Tensor, tensors: Mapping[str, Tensor]) -> Know
         Op(normal, op.op_type, (fine, *op.inputs[1:]), (normal,), op.attributes),
         Op(op.name, "Reshape", (normal, back), op.outputs),
     )
+
+
+def unpooled_for(op: Op, pool: Op, tensors: Mapping[str, Tensor], opset: int) -> KnownForm | None:
+    """A MaxUnpool of the places that a pool found, whose windows share no element: a value goes to one of its window.
+
+    A place counts through the whole tensor, and may be anywhere in it; what a pool found is in its own window, so that
+    each value is held against the places there. None where windows differ, overlap or are padded.
+
+    Args:
+        op: the MaxUnpool.
+        pool: the MaxPool that makes its places.
+        tensors: of the graph.
+        opset: version of the default domain.
+    """
+    x, places = op.inputs[:2]
+    shape, made = tensors[x].shape, tensors[pool.inputs[0]].shape
+    kernel = integers(pool, "kernel_shape", ())
+    count = len(kernel)
+    plain = {"strides": kernel, "kernel_shape": kernel, "pads": (0,) * (2 * count), "dilations": (1,) * count}
+    told = ((one, name) for one in (op, pool) for name in plain)
+    default = {**plain, "strides": (1,) * count}
+    fits = tensors[places].shape == shape and made[2:] == tuple(map(mul, shape[2:], kernel)) and opset >= 13
+    if not fits or any(integers(one, name, default[name]) != plain[name] for one, name in told):
+        return None
+    if text(pool, "auto_pad", "NOTSET") not in ("NOTSET", "VALID") or integer(pool, "storage_order", 0):
+        return None
+    emitter = Emitter(free_prefix(f"{op.name}/", sorted(tensors)), tensors, {}, opset)
+    plane, apart = prod(made[2:]), [3 + 2 * dim for dim in range(count)]
+    first = (np.arange(prod(shape[:2])) * plane).reshape(*shape[:2], *(1 for _ in kernel))
+    inner = tuple(size for pair in zip(shape[2:], kernel, strict=True) for size in pair)
+    places = emitter.unsqueeze(emitter.sub(places, emitter.constant(first, "planes")), apart)
+    hit = emitter.compare("Equal", places, emitter.constant(np.arange(plane).reshape(inner), "positions"))
+    spread = emitter.each("Where", "spread", hit, emitter.unsqueeze(x, apart), emitter.scalar(0.0, x, "nought"))
+    *before, last = emitter.standing_for(op, (emitter.reshape(spread, made, "unpooled"),))
+    return emitter.constants, (*before, replace(last, name=op.name))
 
 
 def split_for(op: Op, outputs: Sequence[Tensor], tensors: Mapping[str, Tensor]) -> KnownForm:

@@ -23,6 +23,7 @@ from planner.graph.folding.known_forms import (
     mod_for,
     sizes_for,
     split_for,
+    unpooled_for,
 )
 from planner.graph.folding.places import grid_for, places_for
 from planner.graph.folding.sequences import sequence_form
@@ -87,7 +88,7 @@ def sequence_nodes(op: Op, known: KnownGraph) -> Nodes:
 
 def nodes_by_operands(op: Op, known: KnownGraph) -> Nodes | None:
     """A CastLike, a Compress by known flags, a Resize by known scales, a Mod of floats, a normalisation of groups that
-    a Reshape has merged, a Gather of constant places, in other ops; None for others.
+    a Reshape has merged, a Gather of constant places, a MaxUnpool of what a pool found, in other ops; None for others.
 
     Args:
         op: of the default domain.
@@ -105,6 +106,11 @@ def nodes_by_operands(op: Op, known: KnownGraph) -> Nodes | None:
     elif op.op_type == "Resize" and op.has_input(0) and op.has_input(2):
         scales = known.values.get(op.inputs[2])
         form = None if scales is None else sizes_for(op, scales, known.tensors)
+    elif op.op_type == "MaxUnpool" and (maker := _maker(op.inputs[1], known)) is not None:
+        sizes = known.value_of(op.inputs[2]) if op.has_input(2) else None
+        is_pools = not op.has_input(2) or (sizes is not None and tuple(sizes) == known.tensors[maker.inputs[0]].shape)
+        if maker.op_type == "MaxPool" and not maker.domain and is_pools:
+            form = unpooled_for(op, maker, known.tensors, known.opset)
     elif op.op_type == "InstanceNormalization":
         source = op.inputs[0]
         for maker in reversed(known.ops):
@@ -118,6 +124,11 @@ def nodes_by_operands(op: Op, known: KnownGraph) -> Nodes | None:
         elif indices is not None:
             form = grid_for(op, indices, known.tensors)
     return None if form is None else _with_constants(form, known)
+
+
+def _maker(name: str, known: KnownGraph) -> Op | None:
+    """The op that makes a tensor."""
+    return next((other for other in reversed(known.ops) if name in other.outputs), None)
 
 
 def _is_floored(op: Op, known: KnownGraph) -> bool:
