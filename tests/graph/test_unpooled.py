@@ -52,7 +52,7 @@ def test_values_are_where_the_pool_found_them(proto: onnx.ModelProto, is_by_wind
 
 
 @pytest.mark.parametrize("workers", [2, *(pytest.param(workers, marks=pytest.mark.slow) for workers in (3, 4))])
-@pytest.mark.parametrize("trains", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("trains", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_rows_stay_where_they_are(workers: int, *, trains: bool, tmp_path: Path) -> None:
     proto, random = model((1, 4, 48, 16), (2, 2)), np.random.default_rng(0)
     nodes = [node("Conv", ["g", "w"], ["x"], pads=[1] * 4), *proto.graph.node, node("Conv", ["y", "v"], ["o"])]
