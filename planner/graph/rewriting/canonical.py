@@ -9,8 +9,8 @@ The rules, each of which takes tensors out of the graph whose elements others ho
 - *parts*: a state that is taken apart wherever it is read is several states;
 - *copies*: an Identity; Transposes, and Reshapes, that come back to what there was; what changes no shape; what lays
   out a tensor as another op did. A Transpose of a Transpose is one Transpose, a Reshape of a Reshape one Reshape;
-- *pieces*: who reads a piece of what was put together reads what it is a piece of (``planner.graph.rewriting.pieces``);
-- *products with the identity*: they are what they multiply, perhaps turned;
+- *pieces*: who reads a piece of what was put together reads the piece (``planner.graph.rewriting.pieces``);
+- *identities*: a product with one is what it multiplies, perhaps turned;
 - *merged dims*: ops between Reshapes that merge dims and tell them apart again work on the dims as they are, and so do
   products that sum over them (``planner.graph.rewriting.unmerged``);
 - *turned operands*: a Transpose is taken into products that read it, if nothing else does;
@@ -24,7 +24,7 @@ a step, a Gather of rows, a Reshape of another shape) stays an op: where it is p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
@@ -376,19 +376,11 @@ def _has_its_shape(form: _Form, op: Op, inputs: list[str]) -> bool:
 
 def _one_form(form: _Form) -> None:
     """Equal products are equal ops."""
-    form.ops.update(dict(_rewritten(form)))
-
-
-def _rewritten(form: _Form) -> Iterator[tuple[str, Op]]:
-    for op in form.ops.values():
-        product = product_of(op, form.graph.tensors)
-        other = None if product is None else written(product)
-        if other is not None:
-            yield op.name, other
+    products = [(op.name, product_of(op, form.graph.tensors)) for op in form.ops.values()]
+    form.ops.update({name: other for name, product in products if product and (other := written(product))})
 
 
 _LAYING_OUT: Final = VIEWS | SLICING | {"Concat"}
-
 Rule: TypeAlias = Callable[[_Form], None]
 
 RULES: Final[tuple[Rule, ...]] = (
