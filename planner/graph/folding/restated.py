@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
+import numpy as np
 from onnx import NodeProto, TensorProto
 
 from planner.errors import ModelError, UnsupportedError
@@ -109,7 +110,7 @@ def nodes_by_operands(op: Op, known: KnownGraph) -> Nodes | None:
     elif op.op_type == "MaxUnpool" and (maker := _maker(op.inputs[1], known)) is not None:
         sizes = known.value_of(op.inputs[2]) if op.has_input(2) else None
         is_pools = not op.has_input(2) or (sizes is not None and tuple(sizes) == known.tensors[maker.inputs[0]].shape)
-        if maker.op_type == "MaxPool" and not maker.domain and is_pools:
+        if maker.op_type == "MaxPool" and is_pools:
             form = unpooled_for(op, maker, known.tensors, known.opset)
     elif op.op_type == "InstanceNormalization":
         source = op.inputs[0]
@@ -117,6 +118,8 @@ def nodes_by_operands(op: Op, known: KnownGraph) -> Nodes | None:
             if form is None and source in maker.outputs and not maker.domain and carried(maker.op_type, 1):
                 source = maker.inputs[0]
                 form = instances_for(op, known.tensors[source], known.tensors) if source in known.tensors else None
+    elif op.op_type == "Where" and _is_guarded_in_vain(op, known):
+        form = {}, (Op(op.name, "Identity", op.inputs[2:], op.outputs),)
     elif op.op_type in ("Gather", "GatherND") and op.inputs[0] not in known.initializers:
         indices = None if known.value_of(op.inputs[0]) is not None else known.value_of(op.inputs[1])
         if indices is not None and op.op_type == "Gather":
@@ -127,8 +130,39 @@ def nodes_by_operands(op: Op, known: KnownGraph) -> Nodes | None:
 
 
 def _maker(name: str, known: KnownGraph) -> Op | None:
-    """The op that makes a tensor."""
-    return next((other for other in reversed(known.ops) if name in other.outputs), None)
+    """The op of the default domain that makes a tensor, and stays in the graph."""
+    found = next((op for op in reversed(known.ops) if name in op.outputs), None)
+    return None if found is None or found.domain else found
+
+
+def _is_guarded_in_vain(op: Op, known: KnownGraph) -> bool:
+    """Whether a Where takes a softmax where that is a number, and no row of its constant mask is empty.
+
+    PyTorch's exporter writes attention so. Only a row of -inf alone has no softmax. Products of numbers have one, also
+    with a mask that has a number in each row.
+    """
+    guard, softmax = _maker(op.inputs[0], known), _maker(op.inputs[2], known)
+    if guard is None or softmax is None or (guard.op_type, softmax.op_type) != ("IsNaN", "Softmax"):
+        return False
+    scores = _maker(softmax.inputs[0], known)
+    if guard.inputs != op.inputs[2:] or scores is None:
+        return False
+    if scores.op_type == "Add":
+        masks = [name for name in scores.inputs if name in known.folded and known.values.get(name) is not None]
+        if len(masks) != 1 or not _has_numbers(masks[0], softmax, known):
+            return False
+        scores = _maker(next(name for name in scores.inputs if name != masks[0]), known)
+    return scores is not None and scores.op_type == "MatMul"
+
+
+def _has_numbers(mask: str, softmax: Op, known: KnownGraph) -> bool:
+    """Whether each row of a known mask has a number, and is nowhere larger than all numbers."""
+    value, rank = known.values[mask], len(known.tensors[softmax.inputs[0]].shape)
+    axis = softmax.attribute("axis", -1)
+    assert value is not None, "it is known"
+    assert isinstance(axis, int), "the schema was checked"
+    wide = value.reshape((1,) * (rank - value.ndim) + value.shape)
+    return bool(np.isfinite(wide).any(axis=axis).all() and (wide < np.inf).all())
 
 
 def _is_floored(op: Op, known: KnownGraph) -> bool:
