@@ -140,7 +140,25 @@ class Writer(ABC):
         except ValueError:
             facts = tuple(f"{name!r}: {list(shape)}" for name, shape in zip(inputs, shapes, strict=True))
             raise ModelError("operands do not stretch to each other", facts=facts) from None
-        return self.one(op_type, inputs, tuple(shape), dtype or self.dtype(inputs[-1]), hint=hint)
+        dtype = dtype or self.dtype(inputs[-1])
+        inputs = self._unrepeated(inputs, shape)
+        return self.one(op_type, inputs, tuple(shape), dtype, hint=hint)
+
+    def _unrepeated(self, inputs: Sequence[str], shape: Sequence[int]) -> tuple[str, ...]:
+        """The operands, without an Expand where another one has the shape anyway: it is a pass over memory."""
+        found = list(inputs)
+        for position, name in enumerate(inputs):
+            source = self.before_expand(name)
+            others = (self.shape(other) for other in (*found[:position], *found[position + 1 :], source))
+            if source != name and np.broadcast_shapes(*others) == tuple(shape):
+                found[position] = source
+        return tuple(found)
+
+    def before_expand(self, name: str) -> str:
+        """The tensor of the same rank that an Expand repeats to this one; else itself."""
+        op = self.made_by(name)
+        is_expand = op is not None and op.op_type == "Expand" and not op.domain
+        return op.inputs[0] if is_expand and self.rank(op.inputs[0]) == self.rank(name) else name
 
     def unary(self, op_type: str, x: str, hint: str = "") -> str:
         """An element-wise op of one operand: Neg, Exp, Sqrt ..."""

@@ -138,3 +138,28 @@ def test_dropout_whose_mode_is_not_known_is_refused(check_gradients, forward_mod
     with pytest.raises(UnsupportedError) as error:
         check_gradients(forward)
     assert error.value.facts == ("op 'drop' (Dropout): its training_mode is not a known constant",)
+
+
+PASSES = {
+    "silu": ([node("Sigmoid", ["x"], ["s"]), node("Mul", ["x", "s"], ["y"])], 4),
+    "silu, the other way round": ([node("Sigmoid", ["x"], ["s"]), node("Mul", ["s", "x"], ["y"])], 4),
+    "square of a mean's distance": (
+        [node("ReduceMean", ["x"], ["m"], keepdims=1), node("Sub", ["x", "m"], ["c"]), node("Mul", ["c", "c"], ["q"]),
+         node("ReduceSum", ["q", "axes"], ["y"], keepdims=1)], 2),
+}  # fmt: skip
+"""Nodes, and the most element-wise ops of the gradient on tensors as large as x."""
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_gradients_in_few_passes(name, check_gradients, forward_model):
+    nodes, most = PASSES[name]
+    forward = forward_model(nodes, {"x": away_from_zero((3, 4))}, constants={"axes": np.array([1])})
+    step = check_gradients(forward)
+    ops = [op for op in step.ops if ".backward" in op.name or op.name.endswith("x.grad")]
+    large = [
+        op.op_type
+        for op in ops
+        if op.op_type != "Reshape" and any(step.tensors[out].shape == (3, 4) for out in op.outputs)
+    ]
+    assert 0 < len(large) <= most
+    assert "Expand" not in large

@@ -63,22 +63,21 @@ def gelu(context: Backward) -> Contributions:
     """For y = x Φ(x), or its tanh approximation, by the attribute ``approximate``.
 
     none: dx = dy (Φ(x) + x φ(x)), Φ = (1 + erf(x/√2))/2, φ = e^(-x²/2)/√(2π).
-    tanh: with u = √(2/π)(x + 0.044715 x³) and t = tanh u, dx = dy ((1 + t)/2 + x (1 - t²)/2 u').
+    tanh: with u = 2 √(2/π)(x + 0.044715 x³), y = x s and s = sigmoid u (tanh v is 2 sigmoid 2v - 1):
+    dx = dy (s + y (1 - s) u').
     """
     emit, x = context.builder, context.x
-    one = emit.scalar(1.0, x)
     square = emit.mul(x, x)
     if text(context.op, "approximate", "none") == "none":
+        one = emit.scalar(1.0, x)
         cumulative = emit.scale(emit.add(emit.unary("Erf", emit.scale(x, math.sqrt(0.5))), one), 0.5)
         bell = emit.scale(emit.unary("Exp", emit.scale(square, -0.5)), 1.0 / math.sqrt(2.0 * math.pi))
         return [emit.mul(context.dy, emit.add(cumulative, emit.mul(x, bell)))]
-    c, cubic = math.sqrt(2.0 / math.pi), 0.044715
-    inner = emit.mul(x, emit.add(emit.scale(square, c * cubic), emit.scalar(c, x)))
-    t = emit.unary("Tanh", inner)
-    inner_slope = emit.add(emit.scale(square, 3.0 * c * cubic), emit.scalar(c, x))
-    t_slope = emit.mul(emit.sub(one, emit.mul(t, t)), inner_slope)
-    total = emit.scale(emit.add(emit.add(one, t), emit.mul(x, t_slope)), 0.5)
-    return [emit.mul(context.dy, total)]
+    c, cubic = 2.0 * math.sqrt(2.0 / math.pi), 0.044715
+    s = emit.unary("Sigmoid", emit.mul(x, emit.add(emit.scale(square, c * cubic), emit.scalar(c, x))))
+    slope = emit.add(emit.scale(square, 3.0 * c * cubic), emit.scalar(c, x))
+    rest = emit.sub(context.y, emit.mul(context.y, s))
+    return [emit.mul(context.dy, emit.add(s, emit.mul(rest, slope)))]
 
 
 @gradient("Elu")
@@ -137,12 +136,10 @@ def mish(context: Backward) -> Contributions:
 
 @gradient("Swish")
 def swish(context: Backward) -> Contributions:
-    """For y = x s, s = sigmoid(alpha x): dx = dy (s + alpha x s (1 - s))."""
-    emit, x = context.builder, context.x
-    scaled = emit.scale(x, number(context.op, "alpha", 1.0))
-    s = emit.unary("Sigmoid", scaled)
-    rest = emit.mul(scaled, emit.sub(emit.scalar(1.0, x), s))
-    return [emit.mul(context.dy, emit.mul(s, emit.add(emit.scalar(1.0, x), rest)))]
+    """For y = x s, s = sigmoid(alpha x): dx = dy (s + alpha y (1 - s))."""
+    emit, alpha = context.builder, number(context.op, "alpha", 1.0)
+    s, scaled = emit.unary("Sigmoid", emit.scale(context.x, alpha)), emit.scale(context.y, alpha)
+    return [emit.mul(context.dy, emit.add(s, emit.sub(scaled, emit.mul(scaled, s))))]
 
 
 @gradient("PRelu")

@@ -41,10 +41,18 @@ def sub(context: Backward) -> Contributions:
 
 @gradient("Mul")
 def mul(context: Backward) -> Contributions:
-    """For y = a b: da = dy b, db = dy a."""
+    """For y = a b: da = dy b, db = dy a. For a a it is 2 dy a; for a sigmoid(a) dy (s + y (1 - s)), y and s known."""
+    emit, dy = context.builder, context.dy
     a, b = context.op.inputs
-    da = _sum_to_input(context, 0, context.builder.mul(context.dy, b)) if context.wanted[0] else None
-    db = _sum_to_input(context, 1, context.builder.mul(context.dy, a)) if context.wanted[1] else None
+    if a == b:
+        return [emit.mul(emit.scale(emit.before_expand(dy), 2.0), a)]
+    for x, s in ((a, b), (b, a)):
+        made_by = emit.made_by(s)
+        if made_by is not None and (made_by.op_type, made_by.domain, made_by.inputs) == ("Sigmoid", "", (x,)):
+            slope = emit.add(s, emit.sub(context.y, emit.mul(context.y, s)))
+            return [emit.mul(dy, slope) if name == x else None for name in (a, b)]
+    da = _sum_to_input(context, 0, emit.mul(dy, b)) if context.wanted[0] else None
+    db = _sum_to_input(context, 1, emit.mul(dy, a)) if context.wanted[1] else None
     return [da, db]
 
 

@@ -32,13 +32,16 @@ def _of_input(op_type: str, attributes: Mapping[str, Attribute] | None = None) -
     """An activation's gradient from (GO, I), or from (GO, I, bias) where it was added first."""
 
     def lowering(walk: Walk, op: Op) -> tuple[str, ...]:
-        dy, x, *bias = op.inputs
+        emit, (dy, x, *bias) = walk.builder, op.inputs
         if bias:
-            x = walk.builder.add(x, bias[0])
+            x = emit.add(x, bias[0])
         stated = dict(attributes or {})
         if op_type == "Swish":
-            stated["alpha"] = number(op, "alpha", 1.702)
-        return (walk.rule(op_type, (x,), dy, name=op.name, attributes=stated)[0] or "",)
+            stated["alpha"] = alpha = number(op, "alpha", 1.702)
+            y = emit.mul(x, emit.unary("Sigmoid", emit.scale(x, alpha)))
+        else:
+            y = emit.one(op_type, [x], emit.shape(x), emit.dtype(x), attributes=stated)
+        return (walk.rule(op_type, (x,), dy, y=y, name=op.name, attributes=stated)[0] or "",)
 
     return lowering
 
