@@ -157,8 +157,9 @@ class Writer(ABC):
     def before_expand(self, name: str) -> str:
         """The tensor of the same rank that an Expand repeats to this one; else itself."""
         op = self.made_by(name)
-        is_expand = op is not None and op.op_type == "Expand" and not op.domain
-        return op.inputs[0] if is_expand and self.rank(op.inputs[0]) == self.rank(name) else name
+        if op is None or op.op_type != "Expand" or op.domain or self.rank(op.inputs[0]) != self.rank(name):
+            return name
+        return op.inputs[0]
 
     def unary(self, op_type: str, x: str, hint: str = "") -> str:
         """An element-wise op of one operand: Neg, Exp, Sqrt ..."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from drawn import random
 from planner.errors import UnsupportedError
@@ -142,3 +142,23 @@ def test_axes_as_an_attribute(check_gradients, forward_model):
     nodes = [node("ReduceMean", ["x"], ["m"], axes=[-1], keepdims=1), node("ReduceMax", ["m"], ["y"], axes=[0])]
     step = check_gradients(forward_model(nodes, {"x": random((2, 3))}, opset=17))
     assert step.opset == 21
+
+
+@pytest.mark.parametrize("is_trained", [False, True])
+def test_ones_and_zeros_that_are_no_weights_take_no_pass(is_trained, check_gradients, forward_model):
+    """So PyTorch's exporter writes GroupNorm; what a model begins with may be ones and zeros as well."""
+    one, zero = np.ones(3), np.zeros(3)
+    nodes = [node("InstanceNormalization", ["x", "scale", "bias"], ["y"])]
+    if not is_trained:
+        filled = [numpy_helper.from_array(np.array([value])) for value in (1.0, 0.0)]
+        made = [
+            node("ConstantOfShape", ["shape"], [name], value=value)
+            for name, value in zip(["scale", "bias"], filled, strict=True)
+        ]
+        nodes = [*made, *nodes]
+    x = np.random.default_rng(0).standard_normal((2, 3, 4, 2))
+    parameters = {"x": x, "scale": one, "bias": zero} if is_trained else {"x": x}
+    step = check_gradients(forward_model(nodes, parameters, constants={"shape": np.array([3])}))
+    assert ("bias.next" in step.outputs) == is_trained
+    beside = [op for op in step.ops if any(step.tensors[name].shape == (3, 1, 1) for name in op.inputs)]
+    assert bool(beside) == is_trained

@@ -26,7 +26,17 @@ def normalised(emit: Builder, x: str, over: Sequence[int], epsilon: float) -> st
     centred, variance = _centred(emit, x, over)
     if epsilon:
         variance = emit.add(variance, emit.scalar(epsilon, x))
-    return emit.div(centred, emit.unary("Sqrt", variance, "deviation"), "normalised")
+    inverse = emit.unary("Reciprocal", emit.unary("Sqrt", variance, "deviation"), "inverse")
+    return emit.mul(centred, inverse, "normalised")
+
+
+def _scaled(emit: Builder, normal: str, scale: str, bias: str) -> str:
+    """``scale normal + bias`` by channel; without what does nothing, as an exporter's own ones and zeros do."""
+    for op_type, name, nothing in (("Mul", scale, 1), ("Add", bias, 0)):
+        value = emit.value(name) if name in emit.folded else None
+        if value is None or (value != nothing).any():
+            normal = emit.binary(op_type, normal, emit.unsqueeze(name, range(1, emit.rank(normal) - 1)))
+    return normal
 
 
 @stands_for("InstanceNormalization", purpose=Purpose.GRADIENT)
@@ -34,8 +44,7 @@ def instance_normalization(emit: Builder, op: Op) -> tuple[str, ...]:
     """Y = scale (x - mean) / √(var + epsilon) + bias, mean and var of each sample's channel (Ulyanov 2016)."""
     x, scale, bias = op.inputs
     normal = normalised(emit, x, range(2, emit.rank(x)), number(op, "epsilon", 1e-5))
-    scale, bias = (emit.unsqueeze(name, range(1, emit.rank(x) - 1)) for name in (scale, bias))
-    return (emit.add(emit.mul(normal, scale), bias),)
+    return (_scaled(emit, normal, scale, bias),)
 
 
 @stands_for("GroupNormalization", purpose=Purpose.GRADIENT)
@@ -53,9 +62,7 @@ def group_normalization(emit: Builder, op: Op) -> tuple[str, ...]:
     wide = emit.cast(x, DType.FLOAT32) if integer(op, "stash_type", 1) == 1 and dtype.is_half else x
     grouped = emit.reshape(wide, apart, "grouped")
     normal = normalised(emit, grouped, range(2, len(apart)), number(op, "epsilon", 1e-5))
-    normal = emit.reshape(emit.cast(normal, dtype), shape, "normal")
-    scale, bias = (emit.unsqueeze(name, range(1, len(shape) - 1)) for name in (scale, bias))
-    return (emit.add(emit.mul(normal, scale), bias),)
+    return (_scaled(emit, emit.reshape(emit.cast(normal, dtype), shape, "normal"), scale, bias),)
 
 
 def _by_group(image: Shape, groups: Shape) -> Shape | None:
