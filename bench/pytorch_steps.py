@@ -167,7 +167,8 @@ NETWORKS: dict[str, Callable[[int], Case]] = {
         "ConvNext", size, 8, 128, depths=[2, 2, 4, 2], hidden_sizes=[64, 128, 256, 512], drop_path_rate=0.0
     ),
     "efficientnet": lambda size: _of_pictures(
-        "EfficientNet", size, 8, 96, image_size=96, dropout_rate=0.0, drop_connect_rate=0.0
+        "EfficientNet", size, 8, 96, image_size=96, dropout_rate=0.0, drop_connect_rate=0.0, width_coefficient=1.0,
+        depth_coefficient=1.0, hidden_dim=1280
     ),
     "u-net": lambda size: Case(UNet(32), {"x": torch.randn(4 // size, 3, 128, 128)}, 10),
     "lstm": lambda size: Case(Recurrent(512 // size), {"x": torch.randn(32, 16, 512 // size)}, 10),
