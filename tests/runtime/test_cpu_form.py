@@ -99,6 +99,8 @@ def test_convolutions_of_small_images_are_products_of_all_samples(name: str) -> 
         ("Conv", ((3, 4, 64, 64), (8, 4, 32, 32)), {"pads": [3, 3, 2, 2], "dilations": [2, 2]}),  # rows of 3 elements
         ("ConvTranspose", ((8, 6, 4, 4), (6, 5, 3, 3)), {"strides": [2, 2]}),
         ("ConvTranspose", ((8, 6, 4, 4), (6, 2, 1, 1)), {"group": 2}),
+        ("ConvTranspose", ((2, 3, 4, 4), (3, 2, 1, 1)), {"output_shape": [5, 5], "strides": [2, 2]}),
+        ("Einsum", ((4, 3, 5), (4, 6)), {"equation": "abc,ad->bd"}),
         ("Add", ((512, 2, 1, 1), (1, 2, 1, 1)), {}),
         ("Einsum", ((4, 4), (4, 4)), {"equation": "ii,jk->jk"}),
     ],

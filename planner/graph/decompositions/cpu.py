@@ -146,18 +146,15 @@ def data_gradient(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     _, channels, *kernel = emitter.shape(w)
     rank = len(kernel)
     is_plain = len(op.inputs) == 2 and integer(op, "group", 1) == 1 and op.attribute("auto_pad") in (None, "NOTSET")
-    if not is_plain or emitter.opset < _LEAST_OPSET:
+    if not is_plain or op.attribute("output_shape") or emitter.opset < _LEAST_OPSET:
         return None
     strides, result = integers(op, "strides", (1,) * rank), emitter.shape(op.outputs[0])
     dilations, before = integers(op, "dilations", (1,) * rank), integers(op, "pads", (0,) * (2 * rank))[:rank]
     if math.prod(kernel) == 1 and not any(before):
         turned = emitter.transpose(w, (1, 0, *range(2, 2 + rank)))
         shape, stated = (samples, channels, *sizes), {"kernel_shape": tuple(kernel)}
-        return (
-            _spread(
-                emitter, emitter.one("Conv", [x, turned], shape, emitter.dtype(x), attributes=stated), strides, result
-            ),
-        )
+        small = emitter.one("Conv", [x, turned], shape, emitter.dtype(x), attributes=stated)
+        return (_spread(emitter, small, strides, result),)
     if math.prod(sizes) > _FEW_COLUMNS or samples == 1 or set(strides) != {1}:
         return None
     turned = emitter.transpose(emitter.reshape(w, (kernels, channels * math.prod(kernel))), (1, 0))
@@ -185,9 +182,8 @@ def matrix_product(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
         [label for label in product.result if label in own and label not in stack] for own in (left, right)
     )
     inner = [label for label in left if label in right and label not in stack]
-    if len(stack) + len(rows) + len(columns) != len(product.result) or len({*left, *right}) != len(
-        product.result
-    ) + len(inner):
+    # What one operand alone has, and the result has not, is a sum before the product.
+    if {*left, *right} != {*stack, *rows, *columns, *inner} or {*product.result} != {*stack, *rows, *columns}:
         return None
     sizes = {label: size for name, own in zip(product.operands, product.labels, strict=True)
              for label, size in zip(own, emitter.shape(name), strict=True)}  # fmt: skip
@@ -201,9 +197,9 @@ def matrix_product(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
         return emitter.reshape(emitter.transpose(name, [own.index(label) for label in order]), shape)
 
     a, b = product.operands
-    made = emitter.matmul(turned(a, left, rows, inner), turned(b, right, inner, columns))
+    result = emitter.matmul(turned(a, left, rows, inner), turned(b, right, inner, columns))
     order = [*stack, *rows, *columns]
-    apart = emitter.reshape(made, [sizes[label] for label in order])
+    apart = emitter.reshape(result, [sizes[label] for label in order])
     return (emitter.transpose(apart, [order.index(label) for label in product.result]),)
 
 
@@ -233,5 +229,5 @@ def flat(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
         return None
     operands = [emitter.reshape(name, (math.prod(emitter.shape(name)),)) for name in op.inputs]
     dtype = emitter.dtype(op.outputs[0])
-    made = emitter.one(op.op_type, operands, (math.prod(shape),), dtype, attributes=dict(op.attributes))
-    return (emitter.reshape(made, shape),)
+    result = emitter.one(op.op_type, operands, (math.prod(shape),), dtype, attributes=dict(op.attributes))
+    return (emitter.reshape(result, shape),)
