@@ -37,12 +37,13 @@ class Strip:
         return i * self.slope + self.first + end * self.width
 
 
-def strip_of(places: np.ndarray, size: int) -> Strip | None:
+def strip_of(places: np.ndarray, size: int, widest: int | None = None) -> Strip | None:
     """The narrowest strip with the slope of a resized dim or of its ends; None where places are a lookup.
 
     Args:
         places: in a dim, counted from its front.
         size: of the dim.
+        widest: that is no lookup; half of the dim unless stated.
     """
     if places.size < 2 or places.min() < 0 or places.max() >= size:
         return None
@@ -55,7 +56,7 @@ def strip_of(places: np.ndarray, size: int) -> Strip | None:
         first, last = int((low * n - along).min()), int((high * n - along).max())
         found.append(Strip(dim, slope, Fraction(first, n), Fraction(last - first, n)))
     best = min(found, key=lambda strip: strip.width)
-    return best if best.width <= min(_WIDEST, size // 2) else None
+    return best if best.width <= min(_WIDEST, size // 2 if widest is None else widest) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,8 @@ def _ways(node: NodeView) -> tuple[Way, ...]:
         if np.array_equal(band.places[:, 0], np.arange(times * size) // times) and not _is_summed(band):
             found.append(times)
         else:
-            found.append(strip_of(band.places, size) if is_float or not _is_summed(band) else None)
+            is_line = band.rows >= band.width and (is_float or not _is_summed(band))
+            found.append(strip_of(band.places, size, size - 1) if is_line else None)
     return tuple(found)
 
 

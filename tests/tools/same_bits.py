@@ -163,7 +163,7 @@ def loaded(graph: Graph, plan: Decided) -> LoadedPlan:
 def each_op_as_it_stands() -> Iterator[None]:
     """Sessions optimise nothing."""
     usual = sessions.SessionMaker.session
-    sessions.SessionMaker.session = lambda self, model, *, is_literal=False: usual(  # type: ignore[method-assign]
+    sessions.SessionMaker.session = lambda self, model, **_: usual(  # type: ignore[method-assign]
         self, sessions.in_float32(model), is_literal=True
     )
     try:
