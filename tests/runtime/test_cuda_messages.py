@@ -40,7 +40,7 @@ LENET = build("lenet-5", batch=8)
 @pytest.fixture(autouse=True)
 def _same_ops(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is written in faster ops on a GPU adds in another order; here bits are compared with those of a CPU."""
-    monkeypatch.setattr(cuda_form, "_with_better", lambda model, _opsets: model)
+    monkeypatch.setattr(cuda_form, "with_faster_ops", lambda model, _purpose: model)
 
 
 def gpu(kind: type[StagedBackend] = StagedBackend, cupys: list[FakeCupy] | None = None) -> Callable[..., Any]:

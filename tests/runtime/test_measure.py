@@ -205,7 +205,7 @@ def test_a_gpu_is_timed_by_events_of_its_stream() -> None:
 
     def session(form: CudaForm, device: int, stream: int) -> tuple[Any, str]:
         assert (device, stream) == (3, Stream.ptr)
-        return Session(SessionMaker(1).session(form.model, is_judge=True), streams), "asynchronous"
+        return Session(SessionMaker(1).session(form.model), streams), "asynchronous"
 
     cupy = Cupy()
     cupy.cuda.Stream = Kept  # type: ignore[attr-defined]

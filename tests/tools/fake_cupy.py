@@ -372,4 +372,4 @@ class FakeSession:
 
 
 def fake_session(form: CudaForm, device: int, stream: int) -> tuple[Any, Any]:
-    return FakeSession(SessionMaker(1).session(form.model, is_judge=True), stream), "asynchronous"
+    return FakeSession(SessionMaker(1).session(form.model), stream), "asynchronous"
