@@ -291,7 +291,8 @@ class Writer(ABC):
         return self.one("Slice", [x, *bounds], shape, self.dtype(x))
 
     def every(self, x: str, steps: Mapping[int, int]) -> str:
-        """Of ``x`` every so-manieth element along some dims, from the first."""
+        """Of ``x`` every so-manieth element along some dims, from the first; dims that stay whole are left out."""
+        steps = {dim: step for dim, step in steps.items() if step != 1}
         if not steps:
             return x
         shape = tuple(-(-size // steps.get(dim, 1)) for dim, size in enumerate(self.shape(x)))

@@ -9,15 +9,13 @@ from itertools import product
 from typing import Final
 
 from planner.graph.attributes import integer, integers
-from planner.graph.decompositions.image_kernels import ImageKernel
+from planner.graph.decompositions.image_kernels import LEAST_OPSET, ImageKernel
 from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.emitter import Emitter
 from planner.graph.model import DType, Op, Shape
 from planner.graph.rewriting.products import Labels, product_of
 from planner.graph.traits import BROADCASTING
 
-_LEAST_OPSET: Final = 13
-"""From here on axes are inputs, as they are written here; worker models have no older one."""
 _LEAST_CHANNELS: Final = 16
 """Below, the rows that a window takes of an image in which channels lie together are too short."""
 _MOST_TAPS: Final = 9
@@ -41,7 +39,7 @@ def filter_gradient(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     here, become one.
     """
     image = ImageKernel.of(emitter, op) if len(op.inputs) == 2 else None
-    if image is None or emitter.opset < _LEAST_OPSET:
+    if image is None or emitter.opset < LEAST_OPSET:
         return None
     if not image.windows_overlap or image.windows_count > math.prod(image.kernel):
         return None
@@ -108,7 +106,7 @@ def _by_line(emitter: Emitter, op: Op, image: ImageKernel) -> tuple[str, ...] | 
     columns = emitter.reshape(longer, (group * times, count, width, whole + step))
     windows = image.windows[-1]
     read = emitter.slice(columns, (0, 0, 0, 0), (group * times, count, width, (windows - 1) * stride + 1))
-    sums = emitter.reduce_sum(emitter.every(read, {3: stride} if stride != 1 else {}), [2])
+    sums = emitter.reduce_sum(emitter.every(read, {3: stride}), [2])
     return (emitter.reshape(sums, (1, group * times, *image.windows)),)
 
 
@@ -118,7 +116,7 @@ def _boxes(emitter: Emitter, image: ImageKernel, x: str, first: int) -> list[str
     around = [(0,) * first, (0,) * (emitter.rank(x) - first - rank)]
     x = emitter.pad(x, (*around[0], *image.before, *around[1]), (*around[0], *image.after, *around[1]))
     sizes = emitter.shape(x)
-    steps = {first + dim: step for dim, step in enumerate(image.dilations) if step != 1}
+    steps = dict(enumerate(image.dilations, first))
     spans = [(size - 1) * step + 1 for size, step in zip(image.kernel, image.dilations, strict=True)]
     boxes = []
     for starts in image.starts():
@@ -146,7 +144,7 @@ def data_gradient(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     _, channels, *kernel = emitter.shape(w)
     rank = len(kernel)
     is_plain = len(op.inputs) == 2 and integer(op, "group", 1) == 1 and op.attribute("auto_pad") in (None, "NOTSET")
-    if not is_plain or op.attribute("output_shape") or emitter.opset < _LEAST_OPSET:
+    if not is_plain or op.attribute("output_shape") or emitter.opset < LEAST_OPSET:
         return None
     strides, result = integers(op, "strides", (1,) * rank), emitter.shape(op.outputs[0])
     dilations, before = integers(op, "dilations", (1,) * rank), integers(op, "pads", (0,) * (2 * rank))[:rank]

@@ -12,15 +12,13 @@ from typing import Final
 import numpy as np
 
 from planner.graph.attributes import integer
-from planner.graph.decompositions.image_kernels import OF_PRODUCTS, ImageKernel
+from planner.graph.decompositions.image_kernels import LEAST_OPSET, OF_PRODUCTS, ImageKernel
 from planner.graph.decompositions.parts.normalization import batch_normalization
 from planner.graph.decompositions.parts.softmax import axis_of
 from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.emitter import Emitter
 from planner.graph.model import DType, Op
 
-_LEAST_OPSET: Final = 13
-"""From here on pads and axes are inputs, as they are written here; worker models have no older one."""
 _LEAST_ELEMENTS: Final = 1 << 14
 """Of a sum that becomes a product: below, a kernel's launch is what takes time."""
 _LEAST_ONES, _MOST_ONES = 16, 1 << 16
@@ -65,7 +63,7 @@ def tan(emitter: Emitter, op: Op) -> tuple[str, ...]:
 @stands_for("Hardmax", purpose=Purpose.CUDA)
 def hardmax(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """1 where the first largest element along the axis is, 0 elsewhere; before opset 13 along several dims at once."""
-    if emitter.opset < _LEAST_OPSET:
+    if emitter.opset < LEAST_OPSET:
         return None
     (x,) = op.inputs
     shape, axis = emitter.shape(x), axis_of(emitter, op, -1)
@@ -99,7 +97,7 @@ def sums(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     x = op.inputs[0]
     shape, rank = emitter.shape(x), emitter.rank(x)
     axes = emitter.value(op.inputs[1]) if op.inputs[1:] else op.attribute("axes")
-    is_plain = emitter.opset >= _LEAST_OPSET and axes is not None and emitter.dtype(x) in OF_PRODUCTS
+    is_plain = emitter.opset >= LEAST_OPSET and axes is not None and emitter.dtype(x) in OF_PRODUCTS
     if not is_plain or math.prod(shape) < _LEAST_ELEMENTS:
         return None
     dims = sorted({int(axis) % rank for axis in np.asarray(axes)})
@@ -157,7 +155,7 @@ def filter_gradient(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     others read as well. cuDNN takes up to 140 times as long, and refuses some in float16 (docs/gpu-results.md).
     """
     image = ImageKernel.of(emitter, op) if len(op.inputs) == 2 else None
-    if image is None or not image.windows_overlap or emitter.opset < _LEAST_OPSET:
+    if image is None or not image.windows_overlap or emitter.opset < LEAST_OPSET:
         return None
     if image.windows_count > min(math.prod(image.kernel) - 1, _MOST_WINDOWS):
         return None
@@ -168,7 +166,7 @@ def filter_gradient(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     phases = {
         phase: emitter.every(
             emitter.slice(x, (0, 0, *phase), emitter.shape(x)),
-            {2 + dim: step for dim, step in enumerate(image.dilations) if step != 1},
+            dict(enumerate(image.dilations, 2)),
         )
         for phase in product(*(range(min(step, (count - 1) * stride + 1))
                                for step, count, stride in zip(image.dilations, windows, image.strides, strict=True)))

@@ -12,6 +12,8 @@ from planner.graph.attributes import integer, integers
 from planner.graph.emitter import Emitter
 from planner.graph.model import DType, Op, Shape
 
+LEAST_OPSET: Final = 13
+"""From here on pads and axes are inputs, as they are written for devices; worker models have no older one."""
 OF_PRODUCTS: Final = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32)
 """What devices have products of."""
 
