@@ -59,6 +59,8 @@ class KnownGraph:
         """Names of tensors that are handed on unchanged; by each, the first name."""
         self.ops: list[Op] = []
         """Those that stay, in execution order."""
+        self.makers: dict[str, Op] = {}
+        """By tensor the op of these that makes it."""
         self._derived = Derived(self.values, opset)
         for name, tensor in initializers.items():
             if values[name] is None:
@@ -104,6 +106,7 @@ class KnownGraph:
     def keep(self, op: Op) -> None:
         """An op stays; it reads its operands by their first names."""
         self.ops.append(replace(op, inputs=tuple(self.first_name(operand) for operand in op.inputs)))
+        self.makers.update(dict.fromkeys(filter(None, op.outputs), self.ops[-1]))
 
     def keep_typed(self, op: Op, made: Mapping[str, Tensor | None]) -> None:
         """An op stays, and its outputs' static types are these."""
@@ -160,6 +163,7 @@ class KnownGraph:
             if op is not None and source not in self.foldable:
                 self.ops = [kept for kept in self.ops if kept.name != op.name]
                 for output in op.outputs:
+                    self.makers.pop(output, None)
                     if (made := self._derived.value(output)) is not None:
                         self.know(output, made)
             if op is not None:

@@ -114,10 +114,9 @@ def nodes_by_operands(op: Op, known: KnownGraph) -> Nodes | None:
             form = unpooled_for(op, maker, known.tensors, known.opset)
     elif op.op_type == "InstanceNormalization":
         source = op.inputs[0]
-        for maker in reversed(known.ops):
-            if form is None and source in maker.outputs and not maker.domain and carried(maker.op_type, 1):
-                source = maker.inputs[0]
-                form = instances_for(op, known.tensors[source], known.tensors) if source in known.tensors else None
+        while form is None and (maker := _maker(source, known)) is not None and carried(maker.op_type, 1):
+            source = maker.inputs[0]
+            form = instances_for(op, known.tensors[source], known.tensors) if source in known.tensors else None
     elif op.op_type == "Where" and _is_guarded_in_vain(op, known):
         form = {}, (Op(op.name, "Identity", op.inputs[2:], op.outputs),)
     elif op.op_type in ("Gather", "GatherND") and op.inputs[0] not in known.initializers:
@@ -131,8 +130,8 @@ def nodes_by_operands(op: Op, known: KnownGraph) -> Nodes | None:
 
 def _maker(name: str, known: KnownGraph) -> Op | None:
     """The op of the default domain that makes a tensor, and stays in the graph."""
-    found = next((op for op in reversed(known.ops) if name in op.outputs), None)
-    return None if found is None or found.domain else found
+    maker = known.makers.get(name)
+    return None if maker is None or maker.domain else maker
 
 
 def _is_guarded_in_vain(op: Op, known: KnownGraph) -> bool:
