@@ -37,17 +37,18 @@ class Strip:
         return i * self.slope + self.first + end * self.width
 
 
-def strip_of(places: np.ndarray, size: int, widest: int | None = None) -> Strip | None:
+def strip_of(places: np.ndarray, size: int, *, dim: int | None = None, widest: int | None = None) -> Strip | None:
     """The narrowest strip with the slope of a resized dim or of its ends; None where places are a lookup.
 
     Args:
         places: in a dim, counted from its front.
         size: of the dim.
+        dim: of the array, along which indices count; the longest unless stated.
         widest: that is no lookup; half of the dim unless stated.
     """
     if places.size < 2 or places.min() < 0 or places.max() >= size:
         return None
-    dim = int(np.argmax(places.shape))
+    dim = int(np.argmax(places.shape)) if dim is None else dim
     lines = np.moveaxis(places, dim, 0).reshape(places.shape[dim], -1)
     low, high = lines.min(axis=1), lines.max(axis=1)
     count, found = len(lines), []

@@ -75,8 +75,8 @@ def _ways(node: NodeView) -> tuple[Way, ...]:
         if np.array_equal(band.places[:, 0], np.arange(times * size) // times) and not _is_summed(band):
             found.append(times)
         else:
-            is_line = band.rows >= band.width and (is_float or not _is_summed(band))
-            found.append(strip_of(band.places, size, size - 1) if is_line else None)
+            may_cut = is_float or not _is_summed(band)
+            found.append(strip_of(band.places, size, dim=0, widest=size - 1) if may_cut else None)
     return tuple(found)
 
 
