@@ -50,6 +50,20 @@ def test_by_labels(loss, shape, weights, ignore, forward_model, reference, direc
     directions(of, forward.parameters, {"w": forward.parameters["w"] - found["w.next"]})
 
 
+@pytest.mark.parametrize("ignore", [None, -100])
+@pytest.mark.parametrize("shape", [(5, 4), (2, 4, 3)])
+def test_labels_are_looked_up(shape, ignore, forward_model):
+    """Only the softmax and its gradient are as large as the logits: no one-hot form of the labels."""
+    forward = forward_model([node("Tanh", ["w"], ["y"])], {"w": random(shape)})
+    options = LossOptions(None, ignore, class_axis=1)
+    step = build_training_graph(
+        forward.graph(), loss="softmax_cross_entropy", optimizer="sgd", learning_rate=1.0, loss_options=options
+    )
+    of_loss = [op for op in step.ops if "loss" in op.name or op.outputs[0] == "y.grad"]
+    large = [op.op_type for op in of_loss if step.tensors[op.outputs[0]].shape == shape]
+    assert large == ["LogSoftmax", "Exp", "Mul", "ScatterElements"]
+
+
 @pytest.mark.parametrize("loss", ["mse", "l1", "bce_with_logits"])
 def test_by_element(loss, forward_model, reference, directions):
     forward = forward_model([node("Tanh", ["w"], ["y"])], {"w": random((3, 4))})

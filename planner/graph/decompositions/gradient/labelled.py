@@ -26,32 +26,38 @@ class Labelled:
 
     emit: Builder
     log_p: str
-    is_label: str
-    """Booleans of the shape of ``log_p``: whether this class is the label, and is not ignored."""
+    labels: str
+    """Integers of the shape of ``log_p`` with one class; 0 at a position that does not count."""
+    picked: str
+    """``log_p`` at the labels, of their shape."""
     axis: int
     """The dim of ``log_p`` in which the classes lie."""
     weights: str | None
-    """[C, 1, ...], as many dims behind C as ``log_p`` has."""
+    """[C]."""
     counts_all: bool
     """Whether every position has weight 1: nothing is ignored and there are no weights."""
+    kept: str | None = None
+    """Booleans, broadcast to ``labels``: whether a position counts; None: all of them do."""
     counted: np.ndarray | None = None
     """1 where a position counts whatever its label is, else 0, broadcast to ``log_p``; None: all of them do. The label
     is no class where it is 0."""
 
+    def _values(self) -> str:
+        """``w[t] l[t]`` of every position, of the shape of the labels."""
+        emit, values = self.emit, self.picked
+        if self.weights is not None:
+            values = emit.mul(values, self._label_weights(self.weights), "weighted")
+        # Not a product with zeros: 0 * -inf is NaN.
+        return values if self.kept is None else emit.where(self.kept, values, emit.scalar(0.0, values), "counted")
+
     def values(self) -> str:
         """``-w[t] l[t]`` of every position, without the dim of the classes."""
-        emit, zero = self.emit, self.emit.scalar(0.0, self.log_p)
-        weighted = self.log_p if self.weights is None else emit.mul(self.log_p, self.weights, "weighted")
-        # Not a product with the one-hot form: 0 * -inf is NaN.
-        picked = emit.where(self.is_label, weighted, zero, "picked")
-        return emit.unary("Neg", emit.reduce_sum(picked, [self.axis]))
+        return self.emit.unary("Neg", self.emit.squeeze(self._values(), [self.axis]))
 
     def sum(self) -> str:
         """Σ of the values."""
-        emit, zero = self.emit, self.emit.scalar(0.0, self.log_p)
-        weighted = self.log_p if self.weights is None else emit.mul(self.log_p, self.weights, "weighted")
-        picked = emit.where(self.is_label, weighted, zero, "picked")
-        return emit.unary("Neg", emit.reduce_sum(picked, range(emit.rank(picked))))
+        values = self._values()
+        return self.emit.unary("Neg", self.emit.reduce_sum(values, range(self.emit.rank(values))))
 
     @property
     def positions(self) -> int:
@@ -60,25 +66,32 @@ class Labelled:
         every = math.prod(shape) // shape[self.axis]
         return every if self.counted is None else int(every * self.counted.sum()) // self.counted.size
 
-    def class_weights(self) -> str:
-        """``w[c]`` where c is the label, else 0; of the shape of ``log_p``."""
+    def _label_weights(self, weights: str) -> str:
+        shape, dtype = self.emit.shape(self.labels), self.emit.dtype(weights)
+        return self.emit.one("Gather", [weights, self.labels], shape, dtype, hint="label_weights")
+
+    def _share(self, share: str | None) -> str:
+        """``w[t] share`` of every position, 0 where it does not count; a scalar where it is one number."""
         emit = self.emit
-        if self.weights is None:
-            return emit.cast(self.is_label, emit.dtype(self.log_p))
-        return emit.where(self.is_label, self.weights, emit.scalar(0.0, self.log_p), "label_weights")
+        one = emit.scalar(1.0, self.log_p)
+        if self.counts_all:
+            return one if share is None else share
+        weights = one if self.weights is None else self._label_weights(self.weights)
+        if self.kept is not None:
+            weights = emit.where(self.kept, weights, emit.scalar(0.0, self.log_p), "weights")
+        return weights if share is None else emit.mul(weights, share)
 
     def total_weight(self) -> str:
         """``Σ w[t]``, a scalar."""
-        weights = self.class_weights()
+        weights = self._share(None)
         return self.emit.reduce_sum(weights, range(self.emit.rank(weights)), hint="total_weight")
 
     def mean(self) -> str:
         """The weighted mean of the values."""
         if self.counts_all:
             # The sign and the mean in one factor: partial sums can be added up, partial means cannot.
-            emit, zero = self.emit, self.emit.scalar(0.0, self.log_p)
-            picked = emit.where(self.is_label, self.log_p, zero, "picked")
-            return emit.scale(emit.reduce_sum(picked, range(emit.rank(picked))), -1.0 / self.positions)
+            values = self._values()
+            return self.emit.scale(self.emit.reduce_sum(values, range(self.emit.rank(values))), -1.0 / self.positions)
         return self.emit.div(self.sum(), self.total_weight(), "mean")
 
     def per_position(self, dy: str | None, reduction: str) -> str | None:
@@ -109,17 +122,24 @@ class Labelled:
 
     def log_p_gradient(self, share: str | None) -> str:
         """``-w[t] share`` at the label, 0 elsewhere."""
-        weights = self.emit.unary("Neg", self.class_weights())
-        return weights if share is None else self.emit.mul(weights, share)
+        emit, classes = self.emit, self.emit.shape(self.log_p)[self.axis]
+        dtype = numpy_dtype(emit.dtype(self.labels))
+        names = np.arange(classes, dtype=dtype).reshape(
+            classes, *(1 for _ in range(emit.rank(self.log_p) - self.axis - 1))
+        )
+        is_label = emit.compare("Equal", self.labels, emit.constant(names, f"range.{classes}"))
+        return emit.where(is_label, emit.unary("Neg", self._share(share)), emit.scalar(0.0, self.log_p))
 
     def logits_gradient(self, share: str | None) -> str:
         """``share w[t] (p - one_hot)``, where ``log_p`` is LogSoftmax of the logits along the classes."""
-        emit, weights = self.emit, self.class_weights()
-        p = emit.unary("Exp", self.log_p, "softmax")
-        if not self.counts_all:
-            p = emit.mul(p, emit.reduce_sum(weights, [self.axis], keepdims=True))
-        difference = emit.sub(p, weights)
-        return difference if share is None else emit.mul(difference, share)
+        emit, shares = self.emit, self._share(share)
+        one = emit.scalar(1.0, self.log_p)
+        others = emit.unary("Exp", self.log_p, "softmax")
+        own = emit.sub(emit.unary("Exp", self.picked), one)
+        if shares != one:
+            others, own = emit.mul(others, shares), emit.mul(own, shares)
+        operands, attributes = [others, self.labels, own], {"axis": self.axis}
+        return emit.one("ScatterElements", operands, emit.shape(others), emit.dtype(others), attributes=attributes)
 
 
 def labelled(
@@ -143,17 +163,20 @@ def labelled(
         axis: see above.
         counted: see ``Labelled``.
     """
-    classes, rest = emit.shape(log_p)[axis], emit.rank(log_p) - axis - 1
-    dtype = np.int32 if emit.dtype(labels) is DType.INT32 else np.int64
-    names = np.arange(classes, dtype=dtype).reshape(classes, *(1 for _ in range(rest)))
-    column = emit.unsqueeze(labels, [axis])
-    is_label = emit.compare("Equal", column, emit.constant(names, f"range.{classes}"))
-    if ignore_index is not None and 0 <= ignore_index < classes:
-        ignored = emit.compare("Equal", column, emit.constant(np.array(ignore_index, dtype), f"int.{ignore_index}"))
-        kept = emit.one("Not", [ignored], emit.shape(ignored), DType.BOOL)
-        is_label = emit.compare("And", is_label, kept)
-    aligned = None
-    if weights is not None:
-        aligned = emit.unsqueeze(weights, range(1, rest + 1)) if rest else weights
+    column, kept = emit.unsqueeze(labels, [axis]), None
+    zero = emit.constant(np.array(0, numpy_dtype(emit.dtype(labels))), "int.0")
+    if ignore_index is not None:
+        ignored = emit.constant(np.array(ignore_index, numpy_dtype(emit.dtype(labels))), f"int.{ignore_index}")
+        is_ignored = emit.compare("Equal", column, ignored)
+        kept = emit.one("Not", [is_ignored], emit.shape(column), DType.BOOL)
+    if counted is not None:
+        counting = emit.constant(counted.astype(np.bool_), "counting")
+        kept = counting if kept is None else emit.compare("And", kept, counting)
+    if kept is not None:
+        column = emit.where(kept, column, zero, "labels")
     counts_all = weights is None and ignore_index is None
-    return Labelled(emit, log_p, is_label, axis, aligned, counts_all, counted)
+    attributes, dtype = {"axis": axis}, emit.dtype(log_p)
+    picked = emit.one(
+        "GatherElements", [log_p, column], emit.shape(column), dtype, hint="picked", attributes=attributes
+    )
+    return Labelled(emit, log_p, column, picked, axis, weights, counts_all, kept, counted)
