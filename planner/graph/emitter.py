@@ -25,6 +25,7 @@ class Emitter(Writer):
         values: of the graph's constants.
         opset: version of the default operator domain.
         workers: how many a plan is for; 1 where it is not known.
+        block: channels that lie together in what the device's convolutions read fastest; 0 if none do.
     """
 
     def __init__(
@@ -35,10 +36,12 @@ class Emitter(Writer):
         opset: int,
         *,
         workers: int = 1,
+        block: int = 0,
     ) -> None:
         self.prefix = prefix
         self.opset = opset
         self.workers = workers
+        self.block = block
         self.tensors: dict[str, Tensor] = {}
         """What is new."""
         self.constants: dict[str, np.ndarray] = {}

@@ -9,48 +9,62 @@ from itertools import product
 from typing import Final
 
 from planner.graph.attributes import integer, integers
+from planner.graph.decompositions.channel_blocks import in_blocks
 from planner.graph.decompositions.image_kernels import LEAST_OPSET, ImageKernel
 from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.emitter import Emitter
-from planner.graph.model import DType, Op, Shape
+from planner.graph.model import Attribute, DType, Op, Shape
 from planner.graph.rewriting.products import Labels, product_of
 from planner.graph.traits import BROADCASTING
 
 _LEAST_CHANNELS: Final = 16
 """Below, the rows that a window takes of an image in which channels lie together are too short."""
-_MOST_TAPS: Final = 9
-"""Of windows of few channels."""
+_MOST_WINDOWS: Final = 9
+"""Of few channels."""
 _SMALL_IMAGE: Final = 64
-"""Elements up to which the boxes of all windows are one operand: they lie in the cache."""
+"""Elements up to which what belongs to all windows, or makes them, is one operand: it lies in the cache."""
 _FEW_COLUMNS: Final = 16
-"""Elements of an image up to which a product for each sample has too few columns."""
-_MOST_LINE: Final = 16
-"""Elements of a padded line of an image for each of a line's windows."""
+"""Windows below which a product for each sample has too few columns."""
+_MOST_TAPS: Final = 25
+"""Elements of a filter that have a Slice or a Pad each."""
+_MOST_PARTS: Final = 1 << 23
+"""Elements of what a product of all samples reads or makes, which is there besides the images."""
 _LEAST_ELEMENTS: Final = 256
 """Of an operand that is worth two Reshapes."""
 
 
 @stands_for("Conv", purpose=Purpose.CPU, is_better=True)
-def filter_gradient(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
+def convolution(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
+    """A convolution of few windows as products, or on blocks of channels."""
+    image = ImageKernel.of(emitter, op)
+    if image is None or emitter.opset < LEAST_OPSET:
+        return None
+    windows, size = image.windows_count, math.prod(image.kernel)
+    is_small = 1 < windows < (_SMALL_IMAGE if set(image.strides) == {1} else _FEW_COLUMNS) and image.samples > 1
+    is_small = is_small and size * windows * image.channels * image.samples <= _MOST_PARTS
+    if is_small and image.group == 1 < size <= _MOST_TAPS:
+        return (_of_small_images(emitter, image, *op.inputs),)
+    if len(op.inputs) == 2 and (made := _filter_gradient(emitter, op, image)) is not None:
+        return made
+    x, w, *bias = op.inputs
+    blocks = in_blocks(emitter, x, w, image, *bias)
+    return None if blocks is None else (blocks,)
+
+
+def _filter_gradient(emitter: Emitter, op: Op, image: ImageKernel) -> tuple[str, ...] | None:
     """A convolution of no more windows than the kernel has elements as matrix products with what each window takes.
 
     Such is the gradient of a filter, whose kernel is an image. ONNX Runtime's kernel makes a matrix of as few columns
     as there are windows for each sample, and takes two to six times as long. Transposes around the op, and those made
     here, become one.
     """
-    image = ImageKernel.of(emitter, op) if len(op.inputs) == 2 else None
-    if image is None or emitter.opset < LEAST_OPSET:
+    if not image.windows_overlap or image.windows_count > math.prod(image.kernel) or image.group != 1:
         return None
-    if not image.windows_overlap or image.windows_count > math.prod(image.kernel):
-        return None
-    if image.group != 1:
-        is_by_channel = image.samples == image.channels == image.windows[0] == 1
-        return _by_line(emitter, op, image) if is_by_channel and image.before[0] == image.after[0] == 0 else None
     size, channels = math.prod(image.kernel), image.samples
     is_dense = all(step == 1 for step in (*image.strides, *image.dilations))
     few = image.windows_count * channels * image.kernels <= (channels + image.kernels) * size
     if is_dense and ((image.windows_count == 1 and few) or channels < _LEAST_CHANNELS):
-        return _by_image(emitter, op, image) if image.windows_count <= _MOST_TAPS else None
+        return _by_image(emitter, op, image) if image.windows_count <= _MOST_WINDOWS else None
     return _by_channels(emitter, op, image) if channels >= _LEAST_CHANNELS else None
 
 
@@ -77,37 +91,18 @@ def _by_channels(emitter: Emitter, op: Op, image: ImageKernel) -> tuple[str, ...
     return (_gradient(emitter, image, emitter.concat(products, 1)),)
 
 
-def _by_line(emitter: Emitter, op: Op, image: ImageKernel) -> tuple[str, ...] | None:
-    """Each channel has a filter of its own, and the images are the first dim: a product of lines for each channel.
-
-    ``lines[o, p]`` is the sum over all lines of the kernel's element o times the image's element p. Those that a window
-    k adds up are p = o · dilation + k · stride: a column, once each line has as many elements more as the dilation.
-    """
-    *rest, width = image.kernel
-    group, rows, times = image.group, math.prod(rest), image.kernels // image.group
-    whole = emitter.shape(op.inputs[0])[-1] + image.before[-1] + image.after[-1]
-    if whole > _MOST_LINE * image.windows[-1]:
-        return None
-    x = emitter.reshape(op.inputs[0], emitter.shape(op.inputs[0])[1:])
-    of_lines = replace(
-        image,
-        kernel=(*rest, whole),
-        windows=(*image.windows[:-1], 1),
-        strides=(*image.strides[:-1], 1),
-        dilations=(*image.dilations[:-1], 1),
-    )
-    boxes = [emitter.reshape(box, (group, rows, whole)) for box in _boxes(emitter, of_lines, x, 1)]
-    kernels = emitter.transpose(emitter.reshape(op.inputs[1], (group, times, rows, width)), (0, 1, 3, 2))
-    left, count = emitter.reshape(kernels, (group, times * width, rows)), len(boxes)
-    lines = emitter.reshape(emitter.matmul(left, emitter.concat(boxes, 2)), (group * times, width, count, whole))
-    step, stride = image.dilations[-1], image.strides[-1]
-    flat = emitter.reshape(emitter.transpose(lines, (0, 2, 1, 3)), (group * times, count, width * whole))
-    longer = emitter.pad(flat, (0, 0, 0), (0, 0, width * step))
-    columns = emitter.reshape(longer, (group * times, count, width, whole + step))
-    windows = image.windows[-1]
-    read = emitter.slice(columns, (0, 0, 0, 0), (group * times, count, width, (windows - 1) * stride + 1))
-    sums = emitter.reduce_sum(emitter.every(read, {3: stride}), [2])
-    return (emitter.reshape(sums, (1, group * times, *image.windows)),)
+def _of_small_images(emitter: Emitter, image: ImageKernel, x: str, w: str, bias: str = "") -> str:
+    """One product of all samples, which lie together."""
+    rank, rows = len(image.kernel), image.channels * math.prod(image.kernel)
+    taps = replace(image, kernel=image.windows, windows=image.kernel, strides=image.dilations, dilations=image.strides)
+    boxes = _boxes(emitter, taps, emitter.transpose(x, (1, *range(2, 2 + rank), 0)), 1)
+    columns = image.samples * image.windows_count
+    flat = [emitter.reshape(box, (image.channels, 1, columns)) for box in boxes]
+    right = emitter.reshape(emitter.concat(flat, 1), (rows, columns))
+    made = emitter.matmul(emitter.reshape(w, (image.kernels, rows)), right)
+    made = emitter.add(made, emitter.reshape(bias, (image.kernels, 1))) if bias else made
+    made = emitter.reshape(made, (image.kernels, *image.windows, image.samples))
+    return emitter.transpose(made, (1 + rank, *range(1 + rank)))
 
 
 def _boxes(emitter: Emitter, image: ImageKernel, x: str, first: int) -> list[str]:
@@ -136,36 +131,79 @@ def _gradient(emitter: Emitter, image: ImageKernel, products: str) -> str:
 
 @stands_for("ConvTranspose", purpose=Purpose.CPU, is_better=True)
 def data_gradient(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
-    """A convolution with the filters turned, where each window is an element; of small images one product of all
-    samples, whose parts are added up.
+    """A convolution with the filters turned, where each window is an element, or on blocks of channels; of small images
+    one product of all samples, whose parts are added up.
     """
     x, w = op.inputs[:2]
     samples, kernels, *sizes = emitter.shape(x)
     _, channels, *kernel = emitter.shape(w)
-    rank = len(kernel)
-    is_plain = len(op.inputs) == 2 and integer(op, "group", 1) == 1 and op.attribute("auto_pad") in (None, "NOTSET")
+    rank, group, dtype, result = len(kernel), integer(op, "group", 1), emitter.dtype(x), emitter.shape(op.outputs[0])
+    is_plain = len(op.inputs) == 2 and op.attribute("auto_pad") in (None, "NOTSET")
     if not is_plain or op.attribute("output_shape") or emitter.opset < LEAST_OPSET:
         return None
-    strides, result = integers(op, "strides", (1,) * rank), emitter.shape(op.outputs[0])
-    dilations, before = integers(op, "dilations", (1,) * rank), integers(op, "pads", (0,) * (2 * rank))[:rank]
-    if math.prod(kernel) == 1 and not any(before):
-        turned = emitter.transpose(w, (1, 0, *range(2, 2 + rank)))
-        shape, stated = (samples, channels, *sizes), {"kernel_shape": tuple(kernel)}
-        small = emitter.one("Conv", [x, turned], shape, emitter.dtype(x), attributes=stated)
-        return (_spread(emitter, small, strides, result),)
-    if math.prod(sizes) > _FEW_COLUMNS or samples == 1 or set(strides) != {1}:
+    strides, dilations = (integers(op, name, (1,) * rank) for name in ("strides", "dilations"))
+    before = integers(op, "pads", (0,) * (2 * rank))[:rank]
+    turned = (1, 0, *range(2, 2 + rank))
+    is_small = group == 1 < samples and math.prod(sizes) < _SMALL_IMAGE
+    is_small = is_small and math.prod((channels, samples, *kernel, *sizes)) <= _MOST_PARTS
+    if is_small and max(math.prod(kernel), math.prod(strides)) <= _MOST_TAPS:
+        return (_added(emitter, x, w, result, strides, dilations, before),)
+    if group == math.prod((*kernel, *strides)) == 1 and not any(before) and result[2:] == tuple(sizes):
+        stated: dict[str, Attribute] = {"kernel_shape": tuple(kernel)}
+        return (emitter.one("Conv", [x, emitter.transpose(w, turned)], result, dtype, attributes=stated),)
+    spans = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]
+    first = tuple(span - 1 - pad for span, pad in zip(spans, before, strict=True))
+    last = tuple(whole - size + pad for whole, size, pad in zip(result[2:], sizes, before, strict=True))
+    if set(strides) != {1} or min(*first, *last) < 0 or (group != 1 and (channels != 1 or group != kernels)):
         return None
-    turned = emitter.transpose(emitter.reshape(w, (kernels, channels * math.prod(kernel))), (1, 0))
-    columns = emitter.reshape(emitter.transpose(x, (1, 0, *range(2, 2 + rank))), (kernels, samples * math.prod(sizes)))
-    parts = emitter.reshape(emitter.matmul(turned, columns), (channels, math.prod(kernel), samples * math.prod(sizes)))
-    moved = []
+    w = emitter.reverse(w if group != 1 else emitter.transpose(w, turned), range(2, 2 + rank))
+    image = ImageKernel(samples, emitter.shape(w)[1], emitter.shape(w)[0], group, tuple(kernel), result[2:], strides,
+                        dilations, first, last)  # fmt: skip
+    made = in_blocks(emitter, x, w, image)
+    return None if made is None else (made,)
+
+
+def _added(
+    emitter: Emitter, x: str, w: str, result: Shape, strides: Shape, dilations: Shape, before: Sequence[int]
+) -> str:
+    """What every element of the kernels makes of all images, added up where it belongs: samples lie together.
+
+    Elements that lie a stride apart are added up by themselves.
+    """
+    (samples, kernels, *sizes), (_, channels, *kernel) = emitter.shape(x), emitter.shape(w)
+    rank, columns, dtype = len(sizes), samples * math.prod(sizes), emitter.dtype(x)
+    left = emitter.transpose(emitter.reshape(w, (kernels, channels * math.prod(kernel))), (1, 0))
+    right = emitter.reshape(emitter.transpose(x, (1, *range(2, 2 + rank), 0)), (kernels, columns))
+    parts = emitter.reshape(emitter.matmul(left, right), (channels, math.prod(kernel), columns))
+    apart = [-(-size // stride) for size, stride in zip(result[2:], strides, strict=True)]
+    moved: dict[tuple[int, ...], list[str]] = {}
     for number, tap in enumerate(product(*map(range, kernel))):
-        part = emitter.slice(parts, (0, number, 0), (channels, number + 1, samples * math.prod(sizes)))
-        starts = [index * step - pad for index, step, pad in zip(tap, dilations, before, strict=True)]
-        ends = [whole - size - start for whole, size, start in zip(result[2:], sizes, starts, strict=True)]
-        moved.append(emitter.pad(emitter.reshape(part, (channels, samples, *sizes)), (0, 0, *starts), (0, 0, *ends)))
-    total = emitter.one("Sum", moved, (channels, samples, *result[2:]), emitter.dtype(x), hint="total")
-    return (emitter.transpose(total, (1, 0, *range(2, 2 + rank))),)
+        part = emitter.slice(parts, (0, number, 0), (channels, number + 1, columns))
+        places = [index * step - pad for index, step, pad in zip(tap, dilations, before, strict=True)]
+        starts = [place // stride for place, stride in zip(places, strides, strict=True)]
+        ends = [whole - size - start for whole, size, start in zip(apart, sizes, starts, strict=True)]
+        if any(end <= -size or start <= -size for size, start, end in zip(sizes, starts, ends, strict=True)):
+            continue  # all of it lies beyond
+        part = emitter.pad(emitter.reshape(part, (channels, *sizes, samples)), (0, *starts, 0), (0, *ends, 0))
+        phase = tuple(place % stride for place, stride in zip(places, strides, strict=True))
+        moved.setdefault(phase, []).append(part)
+
+    def joined(*phase: int) -> str:
+        """[channels, *apart, samples], where the dims are whole that the phase does not state."""
+        dim = len(phase)
+        shape = [channels, *apart[:dim], *result[2 + dim :], samples]
+        if dim == rank:
+            if phase not in moved:
+                return emitter.zeros(tuple(shape), x)
+            return emitter.one("Sum", moved[phase], tuple(shape), dtype, hint="total")
+        inner = [joined(*phase, place) for place in range(strides[dim])]
+        rows = channels * math.prod(apart[: dim + 1])
+        lines = [emitter.reshape(each, (rows, math.prod(shape[dim + 2 :]))) for each in inner]
+        whole = [channels, *apart[:dim], apart[dim] * strides[dim], *shape[dim + 2 :]]
+        made = emitter.reshape(emitter.concat(lines, 1), whole)
+        return emitter.slice(made, (0,) * len(shape), shape)
+
+    return emitter.transpose(joined(), (1 + rank, *range(1 + rank)))
 
 
 @stands_for("Einsum", purpose=Purpose.CPU, is_better=True)
@@ -199,18 +237,6 @@ def matrix_product(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     order = [*stack, *rows, *columns]
     apart = emitter.reshape(result, [sizes[label] for label in order])
     return (emitter.transpose(apart, [order.index(label) for label in product.result]),)
-
-
-def _spread(emitter: Emitter, x: str, strides: Sequence[int], shape: Shape) -> str:
-    """[samples, channels, *sizes] with zeros between elements, and behind them up to a shape."""
-    head, sizes = shape[:2], emitter.shape(x)[2:]
-    if any(step != 1 for step in strides):
-        apart = emitter.reshape(x, (*head, *(part for size in sizes for part in (size, 1))))
-        after = (0, 0, *(part for step in strides for part in (0, step - 1)))
-        apart = emitter.pad(apart, (0,) * len(after), after)
-        x = emitter.reshape(apart, (*head, *(size * step for size, step in zip(sizes, strides, strict=True))))
-    behind = [whole - size for whole, size in zip(shape, emitter.shape(x), strict=True)]
-    return emitter.pad(x, (0,) * len(shape), behind)
 
 
 @stands_for(*sorted(BROADCASTING), purpose=Purpose.CPU, is_better=True)

@@ -6,7 +6,7 @@ from bisect import insort
 from collections.abc import Mapping
 
 import onnx
-from onnx import ModelProto, NodeProto, numpy_helper
+from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 from planner.graph.decompositions.registry import Purpose, decomposition, decompositions
 from planner.graph.emitter import Emitter, free_prefix
@@ -15,23 +15,27 @@ from planner.graph.protos import dtype_of, op_of, op_to_node
 from planner.runtime.engine.core.halves import kinds_of, with_nodes
 
 
-def with_faster_ops(model: ModelProto, purpose: Purpose) -> ModelProto:
+def with_faster_ops(model: ModelProto, purpose: Purpose, block: int = 0) -> ModelProto:
     """The model with what is slow written in other ops; the model itself if there is nothing.
 
     Args:
         model: of static shapes, without local functions. Is left as it is.
         purpose: of a device.
+        block: see ``Emitter``.
     """
     better = {name for name, rule in decompositions(purpose).items() if rule.is_better}
     if not any(node.op_type in better for node in model.graph.node):
         return model
     inferred = onnx.shape_inference.infer_shapes(model)
-    expander = Expander(purpose, model, inferred, kinds_of(inferred))
+    expander = Expander(purpose, model, inferred, kinds_of(inferred), block)
     changed = [expander.expanded(node) if node.op_type in better else None for node in model.graph.node]
     if not any(changed):
         return model
     nodes = [part for node, parts in zip(model.graph.node, changed, strict=True) for part in parts or [node]]
-    return with_nodes(model, nodes)
+    result = with_nodes(model, nodes)
+    stated = {entry.domain for entry in model.opset_import} | {""}
+    result.opset_import.extend(helper.make_opsetid(one, 1) for one in sorted({node.domain for node in nodes} - stated))
+    return result
 
 
 class Expander:
@@ -42,10 +46,13 @@ class Expander:
         model: that the nodes are of.
         inferred: the model with the shapes and dtypes of its tensors.
         kinds: by tensor, its ``TensorProto.DataType``.
+        block: see ``Emitter``.
     """
 
-    def __init__(self, purpose: Purpose, model: ModelProto, inferred: ModelProto, kinds: Mapping[str, int]) -> None:
-        self._purpose = purpose
+    def __init__(
+        self, purpose: Purpose, model: ModelProto, inferred: ModelProto, kinds: Mapping[str, int], block: int = 0
+    ) -> None:
+        self._purpose, self._block = purpose, block
         self._opset = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
         graph = inferred.graph
         self._taken = sorted({name for node in model.graph.node for name in node.output} | kinds.keys())
@@ -77,7 +84,7 @@ class Expander:
             return None
         prefix = free_prefix(f"{next(filter(None, op.outputs))}/", self._taken)
         insort(self._taken, prefix)
-        emitter = Emitter(prefix, self._tensors, self._values, self._opset)
+        emitter = Emitter(prefix, self._tensors, self._values, self._opset, block=self._block)
         made = rule(emitter, op)
         if made is None:
             return None

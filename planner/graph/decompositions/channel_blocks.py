@@ -1,0 +1,93 @@
+"""Convolutions of images in which blocks of channels lie together, for which ONNX Runtime has its fastest kernels.
+
+Its own optimizer takes them where filters are constants alone. Here they are laid out in every step: a pass over them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from planner.graph.decompositions.image_kernels import ImageKernel
+from planner.graph.emitter import Emitter
+from planner.graph.model import Attribute, DType, Shape
+
+DOMAIN: Final = "com.microsoft.nchwc"
+_LEAST_WINDOWS: Final = 1024
+"""Of all samples, for which filters of many channels are worth to be laid out."""
+_MOST_PADDED: Final = 64
+"""Elements of a kernel up to which a window over an image's border takes no longer than another."""
+_ALIGNED: Final = 4
+"""What the channels are a multiple of that the runtime brings together."""
+
+
+def in_blocks(emitter: Emitter, x: str, w: str, image: ImageKernel, bias: str = "") -> str | None:
+    """A Conv's result; None where it is not computed faster so, or not at all.
+
+    Args:
+        emitter: of the ops.
+        x: [samples, channels · group, *sizes].
+        w: [kernels, channels, *kernel].
+        image: of these; its pads are not negative.
+        bias: of the kernels; "" if there is none.
+    """
+    rank, size, group = len(image.kernel), math.prod(image.kernel), image.group
+    if not emitter.block or emitter.dtype(x) is not DType.FLOAT32 or size == 1:
+        return None
+    rows = {"kernel": 1, "windows": 1, "strides": 1, "dilations": 1, "before": 0, "after": 0}
+    if rank == 1:
+        of_lines = replace(image, **{name: (row, *getattr(image, name)) for name, row in rows.items()})  # type: ignore[arg-type]
+        made = in_blocks(emitter, emitter.unsqueeze(x, [2]), emitter.unsqueeze(w, [2]), of_lines, bias)
+        return made and emitter.squeeze(made, [2])
+    if rank == 2 and group == 1:
+        fits = image.channels < emitter.block or image.channels % emitter.block == 0
+        is_worth_it = image.kernels % emitter.block == 0 and image.samples * image.windows_count >= _LEAST_WINDOWS
+        return _result(emitter, x, w, image, bias) if fits and is_worth_it else None
+    if image.channels != 1 or group == 1:
+        return None
+    if rank == 2:
+        return _result(emitter, x, w, image, bias) if image.kernels == group and group % _ALIGNED == 0 else None
+    count, *sizes = emitter.shape(x)[2:]
+    is_sum = (image.samples, image.windows[0], image.kernel[0]) == (1, 1, count) and not bias
+    if rank != 3 or not is_sum or image.before[0] or image.after[0]:
+        return None
+    # The gradient of a filter of each channel: images are the first dim, and each has kernels of its own.
+    kernels, windows, own = image.kernels, image.windows[1:], count * image.kernels
+    if own % _ALIGNED:
+        return None
+    x = emitter.concat([emitter.transpose(x, (2, 1, 0, 3, 4))] * (kernels // group), 2)
+    w = emitter.transpose(emitter.reshape(w, (kernels, *image.kernel)), (1, 0, 2, 3))
+    parts = {name: getattr(image, name)[1:] for name in rows}
+    made = _result(emitter, emitter.reshape(x, (1, own, *sizes)), emitter.reshape(w, (own, 1, *image.kernel[1:])),
+                   replace(image, kernels=own, group=own, **parts))  # fmt: skip
+    total = emitter.reduce_sum(emitter.reshape(made, (count, kernels, *windows)), [0])
+    return emitter.reshape(total, (1, kernels, 1, *windows))
+
+
+def _result(emitter: Emitter, x: str, w: str, image: ImageKernel, bias: str = "") -> str:
+    """Of images of rank 2, either of one group, or with as many groups as there are channels and kernels."""
+    block, size, (samples, channels, *_) = emitter.block, math.prod(image.kernel), emitter.shape(x)
+    inner, more, pads = image.channels, -image.kernels % block, (*image.before, *image.after)
+    if size > _MOST_PADDED:
+        x, pads = emitter.pad(x, (0, 0, *image.before), (0, 0, *image.after)), (0,) * 4
+    if image.group != 1 or channels % block == 0:
+        x = _emitted(emitter, "ReorderInput", [x], (samples, channels + -channels % block, *emitter.shape(x)[2:]))
+    # Kernels lie together as channels do, and then what they have of a block of channels.
+    kernels, together = image.kernels + more, block if inner % block == 0 else 1
+    rows = emitter.reshape(w, (1, image.kernels, inner * size, 1))
+    filters = _emitted(emitter, "ReorderInput", [rows], (1, kernels, inner * size, 1))
+    if together != 1:
+        parts = emitter.reshape(filters, (kernels // block, inner // together, together, size, block))
+        filters = emitter.transpose(parts, (0, 1, 3, 2, 4))
+    filters = emitter.reshape(filters, (kernels, inner, *image.kernel))
+    operands = [x, filters, emitter.pad(bias, (0,), (more,))] if bias else [x, filters]
+    group, shape = 1 if image.group == 1 else kernels, (samples, image.kernels, *image.windows)
+    made = _emitted(emitter, "Conv", operands, (samples, kernels, *image.windows), kernel_shape=image.kernel,
+                    pads=pads, strides=image.strides, dilations=image.dilations, group=group)  # fmt: skip
+    return _emitted(emitter, "ReorderOutput", [made], shape, channels=image.kernels)
+
+
+def _emitted(emitter: Emitter, op_type: str, inputs: Sequence[str], shape: Shape, **stated: Attribute) -> str:
+    return emitter.emit(op_type, inputs, [shape], [DType.FLOAT32], attributes=stated, domain=DOMAIN)[0]
