@@ -72,12 +72,12 @@ BY_BLOCKS: Mapping[str, tuple[str, Shapes, Mapping[str, Any]]] = {
         "ConvTranspose", ((2, 16, 9, 8), (16, 1, 5, 3)), {"pads": [2, 0, 1, 1], "dilations": [1, 2], "group": 16},
     ),
     "turned, one dim": ("ConvTranspose", ((2, 16, 30), (16, 1, 4)), {"pads": [3, 0], "group": 16}),
-    "gradient": ("Conv", ((1, 6, 4, 9, 8), (6, 1, 4, 9, 8)), {"pads": [0, 3, 3] * 2, "group": 6}),
-    "gradient, large images": ("Conv", ((1, 4, 4, 20, 20), (4, 1, 4, 20, 20)), {"pads": [0, 3, 3] * 2, "group": 4}),
-    "gradient, several filters each": ("Conv", ((1, 4, 3, 9, 9), (8, 1, 3, 8, 7)), {"pads": [0, 1, 0] * 2, "group": 4}),
-    "gradient with steps": ("Conv", ((1, 4, 3, 12, 12), (4, 1, 3, 5, 5)), {"dilations": [1, 2, 2], "group": 4}),
-    "gradient, windows apart": ("Conv", ((1, 4, 3, 12, 12), (4, 1, 3, 8, 8)), {"strides": [1, 2, 2], "group": 4}),
-    "gradient of one dim": ("Conv", ((1, 4, 3, 20), (4, 1, 3, 18)), {"group": 4}),
+    "gradient": ("Conv", ((1, 24, 9, 8), (6, 4, 9, 8)), {"pads": [3] * 4, "group": 6}),
+    "gradient, large images": ("Conv", ((1, 16, 20, 20), (4, 4, 20, 20)), {"pads": [3] * 4, "group": 4}),
+    "gradient, several filters each": ("Conv", ((1, 12, 9, 9), (8, 3, 8, 7)), {"pads": [1, 0, 1, 0], "group": 4}),
+    "gradient with steps": ("Conv", ((1, 12, 12, 12), (4, 3, 5, 5)), {"dilations": [2, 2], "group": 4}),
+    "gradient, windows apart": ("Conv", ((1, 12, 12, 12), (4, 3, 8, 8)), {"strides": [2, 2], "group": 4}),
+    "gradient of one dim": ("Conv", ((1, 12, 20), (4, 3, 18)), {"group": 4}),
     "many windows": ("Conv", ((2, 32, 24, 24), (16, 32, 3, 3), (16,)), {"pads": [1] * 4}),
     "many windows of few channels": ("Conv", ((2, 3, 66, 66), (16, 3, 3, 3)), {"strides": [2, 2], "dilations": [2, 2]}),
     "many windows, turned": ("ConvTranspose", ((2, 16, 24, 24), (16, 32, 3, 3)), {"pads": [1, 0, 1, 2]}),
@@ -160,7 +160,7 @@ def test_what_would_not_be_faster_stays(op_type: str, shapes: Shapes, attributes
     samples=st.integers(1, 20),
     channels=st.integers(1, 5),
     kernels=st.integers(1, 5),
-    kind=st.sampled_from(["of one group", "by channel", "in blocks"]),
+    kind=st.sampled_from(["of one group", "by channel", "one channel each", "in blocks"]),
     dims=st.lists(
         st.tuples(st.integers(1, 7), st.integers(1, 5), st.integers(1, 2), st.integers(1, 2), st.integers(0, 2)),
         min_size=1,
@@ -173,22 +173,23 @@ def test_drawn_convolutions_compute_the_same(
     sizes, kernel, strides, dilations, pads = zip(*dims, strict=True)
     spans = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]
     sizes = tuple(max(size, span) for size, span in zip(sizes, spans, strict=True))
-    stated = {"strides": strides, "dilations": dilations, "pads": pads * 2, "group": 1}
-    own = channels
+    own, group = channels, 1
     with pytest.MonkeyPatch.context() as patch:
         if kind == "by channel":
-            channels, kernels, own = 4 * channels, 4 * channels, 1
-            stated["group"] = channels
+            group, channels, own = kernels, kernels * channels, channels
+        elif kind == "one channel each":
+            group, channels, kernels, own = 4 * channels, 4 * channels, 4 * channels, 1
         elif kind == "in blocks":
             channels, kernels = 16 * channels, 16 * kernels
             own = channels
             patch.setattr(channel_blocks, "_LEAST_WINDOWS", 1)
             patch.setattr(cpu, "_SMALL_IMAGE", 1)
             patch.setattr(cpu, "_FEW_COLUMNS", 1)
+        stated = {"strides": strides, "dilations": dilations, "pads": pads * 2, "group": group}
         compared(model_of("Conv", ((samples, channels, *sizes), (kernels, own, *kernel)), stated))
         whole = [(size - 1) * stride + span for size, stride, span in zip(sizes, strides, spans, strict=True)]
         if all(2 * pad < size for pad, size in zip(pads, whole, strict=True)):
-            wide = 1 if kind == "by channel" else kernels
+            wide = kernels // group
             compared(model_of("ConvTranspose", ((samples, channels, *sizes), (channels, wide, *kernel)), stated))
 
 

@@ -36,34 +36,26 @@ def in_blocks(emitter: Emitter, x: str, w: str, image: ImageKernel, bias: str = 
     rank, size, group = len(image.kernel), math.prod(image.kernel), image.group
     if not emitter.block or emitter.dtype(x) is not DType.FLOAT32 or size == 1:
         return None
-    rows = {"kernel": 1, "windows": 1, "strides": 1, "dilations": 1, "before": 0, "after": 0}
     if rank == 1:
+        rows = {"kernel": 1, "windows": 1, "strides": 1, "dilations": 1, "before": 0, "after": 0}
         of_lines = replace(image, **{name: (row, *getattr(image, name)) for name, row in rows.items()})  # type: ignore[arg-type]
         made = in_blocks(emitter, emitter.unsqueeze(x, [2]), emitter.unsqueeze(w, [2]), of_lines, bias)
         return made and emitter.squeeze(made, [2])
-    if rank == 2 and group == 1:
-        fits = image.channels < emitter.block or image.channels % emitter.block == 0
-        is_worth_it = image.kernels % emitter.block == 0 and image.samples * image.windows_count >= _LEAST_WINDOWS
-        return _result(emitter, x, w, image, bias) if fits and is_worth_it else None
-    if image.channels != 1 or group == 1:
+    channels, kernels, windows = image.channels, image.kernels, image.windows_count
+    if group == 1:
+        fits = channels < emitter.block or channels % emitter.block == 0
+        is_worth_it = kernels % emitter.block == 0 and image.samples * windows >= _LEAST_WINDOWS
+        return _result(emitter, x, w, image, bias) if rank == 2 and fits and is_worth_it else None
+    own = kernels * channels
+    if rank != 2 or own % _ALIGNED or (own != group and bias) or (kernels != group and windows > size):
         return None
-    if rank == 2:
-        return _result(emitter, x, w, image, bias) if image.kernels == group and group % _ALIGNED == 0 else None
-    count, *sizes = emitter.shape(x)[2:]
-    is_sum = (image.samples, image.windows[0], image.kernel[0]) == (1, 1, count) and not bias
-    if rank != 3 or not is_sum or image.before[0] or image.after[0]:
-        return None
-    # The gradient of a filter of each channel: images are the first dim, and each has kernels of its own.
-    kernels, windows, own = image.kernels, image.windows[1:], count * image.kernels
-    if own % _ALIGNED:
-        return None
-    x = emitter.concat([emitter.transpose(x, (2, 1, 0, 3, 4))] * (kernels // group), 2)
-    w = emitter.transpose(emitter.reshape(w, (kernels, *image.kernel)), (1, 0, 2, 3))
-    parts = {name: getattr(image, name)[1:] for name in rows}
-    made = _result(emitter, emitter.reshape(x, (1, own, *sizes)), emitter.reshape(w, (own, 1, *image.kernel[1:])),
-                   replace(image, kernels=own, group=own, **parts))  # fmt: skip
-    total = emitter.reduce_sum(emitter.reshape(made, (count, kernels, *windows)), [0])
-    return emitter.reshape(total, (1, kernels, 1, *windows))
+    # In the gradient of a filter of each channel, whose kernel is an image, the channels are samples to be added up.
+    samples, _, *sizes = emitter.shape(x)
+    parts = [emitter.reshape(x, (samples, group, channels, *sizes))] * (kernels // group)
+    x = emitter.reshape(emitter.concat(parts, 2), (samples, own, *sizes))
+    w = emitter.reshape(w, (own, 1, *image.kernel))
+    made = _result(emitter, x, w, replace(image, channels=1, kernels=own, group=own), bias)
+    return emitter.reduce_sum(emitter.reshape(made, (samples, kernels, channels, *image.windows)), [2])
 
 
 def _result(emitter: Emitter, x: str, w: str, image: ImageKernel, bias: str = "") -> str:
