@@ -20,6 +20,7 @@ from planner.graph.traits import COPYING, RESHAPES
 from planner.training import rules
 from planner.training.batch.change import samples_of_inputs, with_batch
 from planner.training.gradients.autodiff import backward
+from planner.training.gradients.composed import composed
 from planner.training.gradients.dropout import DropoutMode, with_dropout
 from planner.training.gradients.expand import expanded
 from planner.training.gradients.lowering import lower
@@ -119,10 +120,10 @@ def build_training_graph(
         forward = with_batch(forward, batch, frozenset(candidates))
     placed = samples_of_inputs(forward)
     forward = with_dropout(forward, dropout)
-    forward = with_precision(forward, precision, candidates)
+    forward = with_precision(composed(brought_up(forward), candidates), precision, candidates)
     of_inputs = {name: sample_of(forward, name) for name in forward.inputs}
     rule_table = rules.standard()
-    forward = expanded(brought_up(forward), candidates, rule_table)
+    forward = expanded(forward, candidates, rule_table)
     candidates = tuple(name for name in candidates if name in forward.constants)
 
     builder = Builder(forward)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from planner.graph.attributes import number, text
+from planner.graph.builder import Builder
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
 
@@ -17,6 +18,12 @@ def _where_positive(context: Backward, slope: str) -> str:
     emit = context.builder
     positive = emit.compare("Greater", context.x, emit.scalar(0.0, context.x))
     return emit.where(positive, context.dy, emit.mul(context.dy, slope))
+
+
+def _share(emit: Builder, x: str, slope: float, offset: float) -> str:
+    """``slope x + offset``, which lies from 0 to 1, in one pass."""
+    attributes = {"alpha": slope, "beta": offset}
+    return emit.one("HardSigmoid", [x], emit.shape(x), emit.dtype(x), hint="share", attributes=attributes)
 
 
 @gradient("Relu")
@@ -62,21 +69,21 @@ def softplus(context: Backward) -> Contributions:
 def gelu(context: Backward) -> Contributions:
     """For y = x Φ(x), or its tanh approximation, by the attribute ``approximate``.
 
-    none: dx = dy (Φ(x) + x φ(x)), Φ = (1 + erf(x/√2))/2, φ = e^(-x²/2)/√(2π).
+    none: with z = x/√2, dx = dy (Φ(x) + z e^(-z² - ln √π)), Φ(x) = (1 + erf z)/2.
     tanh: with u = 2 √(2/π)(x + 0.044715 x³), y = x s and s = sigmoid u (tanh v is 2 sigmoid 2v - 1):
     dx = dy (s + y (1 - s) u').
     """
     emit, x = context.builder, context.x
-    square = emit.mul(x, x)
     if text(context.op, "approximate", "none") == "none":
-        one = emit.scalar(1.0, x)
-        cumulative = emit.scale(emit.add(emit.unary("Erf", emit.scale(x, math.sqrt(0.5))), one), 0.5)
-        bell = emit.scale(emit.unary("Exp", emit.scale(square, -0.5)), 1.0 / math.sqrt(2.0 * math.pi))
-        return [emit.mul(context.dy, emit.add(cumulative, emit.mul(x, bell)))]
+        z = emit.scale(x, math.sqrt(0.5))
+        cumulative = _share(emit, emit.unary("Erf", z), 0.5, 0.5)
+        bell = emit.unary("Exp", emit.sub(emit.scalar(-0.5 * math.log(math.pi), x), emit.mul(z, z)))
+        return [emit.mul(context.dy, emit.add(cumulative, emit.mul(z, bell)))]
     c, cubic = 2.0 * math.sqrt(2.0 / math.pi), 0.044715
+    square = emit.mul(x, x)
     s = emit.unary("Sigmoid", emit.mul(x, emit.add(emit.scale(square, c * cubic), emit.scalar(c, x))))
     slope = emit.add(emit.scale(square, 3.0 * c * cubic), emit.scalar(c, x))
-    rest = emit.sub(context.y, emit.mul(context.y, s))
+    rest = emit.mul(context.y, _share(emit, s, -1.0, 1.0))
     return [emit.mul(context.dy, emit.add(s, emit.mul(rest, slope)))]
 
 
