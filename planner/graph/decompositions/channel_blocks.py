@@ -17,6 +17,8 @@ from planner.graph.model import Attribute, DType, Shape
 DOMAIN: Final = "com.microsoft.nchwc"
 _LEAST_WINDOWS: Final = 1024
 """Of all samples, for which filters of many channels are worth to be laid out."""
+_MOST_COPIED: Final = 1 << 22
+"""Elements of images and results that are there twice where a channel does not have a filter of its own."""
 _MOST_PADDED: Final = 64
 """Elements of a kernel up to which a window over an image's border takes no longer than another."""
 _ALIGNED: Final = 4
@@ -44,8 +46,10 @@ def in_blocks(emitter: Emitter, x: str, w: str, image: ImageKernel, bias: str = 
     channels, kernels, windows = image.channels, image.kernels, image.windows_count
     if group == 1:
         fits = channels < emitter.block or channels % emitter.block == 0
-        is_worth_it = kernels % emitter.block == 0 and image.samples * windows >= _LEAST_WINDOWS
-        return _result(emitter, x, w, image, bias) if rank == 2 and fits and is_worth_it else None
+        copied = math.prod(emitter.shape(x)) + image.samples * kernels * windows
+        is_worth_it = image.samples * windows >= _LEAST_WINDOWS and copied <= _MOST_COPIED
+        fits = fits and rank == 2 and kernels % emitter.block == 0
+        return _result(emitter, x, w, image, bias) if fits and is_worth_it else None
     own = kernels * channels
     if rank != 2 or own % _ALIGNED or (own != group and bias) or (kernels != group and windows > size):
         return None
