@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from planner.graph.model import DType
 from planner.graph.writer import Writer
 
 
@@ -56,14 +59,35 @@ def normalised_by_batch(
     variance = writer.where(training, variance, writer.cast(running[1], dtype), "taken") if training else variance
     deviation = writer.unary("Sqrt", writer.add(variance, writer.scalar(epsilon, x)), "deviation")
     scale, bias = writer.cast(scale, dtype), writer.cast(bias, dtype)
-    slope = per_channel(writer, writer.div(scale, deviation, "slope"), len(shape))
-    y = writer.add(writer.mul(centred, slope), per_channel(writer, bias, len(shape)))
+    slope = writer.div(scale, deviation, "slope")
+    y = scaled(writer, centred, slope, bias)
     following = []
     for before, found in zip(running, (mean, variance), strict=True):
         kept = writer.scale(before, momentum, "kept")
         added = writer.scale(writer.cast(found, writer.dtype(before)), 1.0 - momentum, "added")
         following.append(writer.add(kept, added, "running"))
-    return ByBatch(y, mean, tuple(following), centred, deviation, slope)
+    return ByBatch(y, mean, tuple(following), centred, deviation, per_channel(writer, slope, len(shape)))
+
+
+def scaled(writer: Writer, x: str, scale: str, bias: str) -> str:
+    """``scale x + bias``, both [channels], in one pass: a BatchNormalization by a mean of 0 and a variance of 1."""
+    (channels,), dtype = writer.shape(scale), writer.dtype(x)
+    if dtype is DType.BFLOAT16:  # of which runtimes have no kernel
+        scale, bias = (per_channel(writer, name, writer.rank(x)) for name in (scale, bias))
+        return writer.add(writer.mul(x, scale), bias)
+    mean, variance = (
+        writer.constant(np.full(channels, value, dtype.array_dtype), f"{hint}.{channels}")
+        for value, hint in ((0, "zeros"), (1, "ones"))
+    )
+    attributes = {"epsilon": 0.0}
+    return writer.one(
+        "BatchNormalization",
+        [x, scale, bias, mean, variance],
+        writer.shape(x),
+        dtype,
+        hint="scaled",
+        attributes=attributes,
+    )
 
 
 def per_channel(writer: Writer, vector: str, rank: int) -> str:

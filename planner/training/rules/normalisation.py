@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from planner.graph.attributes import axis_of, integer, number, refuse
-from planner.graph.decompositions.batch_statistics import per_channel
+from planner.graph.decompositions.batch_statistics import per_channel, scaled
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
 
@@ -35,9 +35,8 @@ def batch_normalization(context: Backward) -> Contributions:
     if not context.wanted[0]:
         return [None, dscale, dbias]
     share = 1.0 / (math.prod(emit.shape(dy)) // emit.shape(dy)[1])
-    mean_dy = per_channel(emit, emit.scale(dbias, share), rank)
-    along = per_channel(emit, emit.scale(emit.div(dscale, deviation), share), rank)
-    inner = emit.sub(emit.sub(dy, mean_dy), emit.mul(centred, along))
+    along = emit.scale(emit.div(dscale, deviation), share)
+    inner = emit.sub(dy, scaled(emit, centred, along, emit.scale(dbias, share)))
     return [emit.mul(inner, slope), dscale, dbias]
 
 
