@@ -220,10 +220,12 @@ def adamw(update: Update) -> Updated:
     memory, mean, squares = _moments(update, update.gradient)
     with emit.scope("optimizer"):
         dtype = emit.dtype(update.rate)
-        spread = emit.cast(emit.unary("Sqrt", _unbiased(update, hyper.beta2)), dtype)
-        rate = emit.div(update.rate, emit.cast(_unbiased(update, hyper.beta1), dtype), "rate")
-    root = emit.div(emit.unary("Sqrt", squares, "root"), spread)
-    deviation = emit.add(root, emit.scalar(1e-8 if hyper.epsilon is None else hyper.epsilon, root), "deviation")
+        # Both sides of the quotient times √(1 - betaᵀ), so that what is as large as X is not divided by it.
+        spread = emit.unary("Sqrt", _unbiased(update, hyper.beta2))
+        bias = emit.div(spread, _unbiased(update, hyper.beta1), "bias")
+        rate = emit.mul(update.rate, emit.cast(bias, dtype), "rate")
+        least = emit.cast(emit.scale(spread, 1e-8 if hyper.epsilon is None else hyper.epsilon, "least"), dtype)
+    deviation = emit.add(emit.unary("Sqrt", squares, "root"), least, "deviation")
     kept = update.parameter
     if update.decay:
         with emit.scope("optimizer"):
