@@ -143,6 +143,10 @@ def test_dropout_whose_mode_is_not_known_is_refused(check_gradients, forward_mod
 PASSES = {
     "silu": ([node("Sigmoid", ["x"], ["s"]), node("Mul", ["x", "s"], ["y"])], 4),
     "silu, the other way round": ([node("Sigmoid", ["x"], ["s"]), node("Mul", ["s", "x"], ["y"])], 4),
+    "a factor in silu": (
+        [node("Mul", ["x", "scalar"], ["u"]), node("Sigmoid", ["u"], ["s"]), node("Mul", ["x", "s"], ["y"])], 5),
+    "a factor in silu, the other way round": (
+        [node("Mul", ["scalar", "x"], ["u"]), node("Sigmoid", ["u"], ["s"]), node("Mul", ["s", "x"], ["y"])], 5),
     "square of a mean's distance": (
         [node("ReduceMean", ["x"], ["m"], keepdims=1), node("Sub", ["x", "m"], ["c"]), node("Mul", ["c", "c"], ["q"]),
          node("ReduceSum", ["q", "axes"], ["y"], keepdims=1)], 2),
@@ -153,7 +157,9 @@ PASSES = {
 @pytest.mark.parametrize("name", PASSES)
 def test_gradients_in_few_passes(name, check_gradients, forward_model):
     nodes, most = PASSES[name]
-    forward = forward_model(nodes, {"x": away_from_zero((3, 4))}, constants={"axes": np.array([1])})
+    forward = forward_model(
+        nodes, {"x": away_from_zero((3, 4))}, constants={"axes": np.array([1]), "scalar": np.array(1.7)}
+    )
     step = check_gradients(forward)
     ops = [op for op in step.ops if ".backward" in op.name or op.name.endswith("x.grad")]
     large = [
@@ -163,3 +169,9 @@ def test_gradients_in_few_passes(name, check_gradients, forward_model):
     ]
     assert 0 < len(large) <= most
     assert "Expand" not in large
+
+
+def test_a_trained_factor_in_silu(check_gradients, forward_model):
+    nodes = [node("Mul", ["x", "beta"], ["u"]), node("Sigmoid", ["u"], ["s"]), node("Mul", ["x", "s"], ["y"])]
+    step = check_gradients(forward_model(nodes, {"x": away_from_zero((3, 4)), "beta": np.array([1.7])}))
+    assert "beta" in {pair.current for pair in step.state}

@@ -11,6 +11,7 @@ import math
 from planner.graph.attributes import number, text
 from planner.graph.builder import Builder
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
+from planner.training.rules.elementwise import gated
 
 
 def _where_positive(context: Backward, slope: str) -> str:
@@ -145,8 +146,7 @@ def mish(context: Backward) -> Contributions:
 def swish(context: Backward) -> Contributions:
     """For y = x s, s = sigmoid(alpha x): dx = dy (s + alpha y (1 - s))."""
     emit, alpha = context.builder, number(context.op, "alpha", 1.0)
-    s, scaled = emit.unary("Sigmoid", emit.scale(context.x, alpha)), emit.scale(context.y, alpha)
-    return [emit.mul(context.dy, emit.add(s, emit.sub(scaled, emit.mul(scaled, s))))]
+    return [gated(context, emit.unary("Sigmoid", emit.scale(context.x, alpha)), alpha)]
 
 
 @gradient("PRelu")

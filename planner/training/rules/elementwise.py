@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from planner.graph.builder import Builder
 from planner.graph.model import DType
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
@@ -39,18 +40,40 @@ def sub(context: Backward) -> Contributions:
     return [da, db]
 
 
+def gated(context: Backward, s: str, alpha: float) -> str:
+    """The gradient of y = x s, s = sigmoid(alpha x), by the x in both: dy (s + alpha y (1 - s))."""
+    emit, scaled = context.builder, context.builder.scale(context.y, alpha)
+    return emit.mul(context.dy, emit.add(s, emit.sub(scaled, emit.mul(scaled, s))))
+
+
+def _factor_in_sigmoid(emit: Builder, s: str, x: str) -> float | None:
+    """The known number by which x is multiplied where s is its sigmoid, or x's own; None where s is none."""
+    made_by = emit.made_by(s)
+    if made_by is None or (made_by.op_type, made_by.domain) != ("Sigmoid", ""):
+        return None
+    argument = made_by.inputs[0]
+    if argument == x:
+        return 1.0
+    product = emit.made_by(argument)
+    is_product = product is not None and (product.op_type, product.domain) == ("Mul", "") and x in product.inputs
+    if product is None or not is_product or emit.shape(argument) != emit.shape(x):
+        return None
+    factor = product.inputs[product.inputs[0] == x]
+    value = emit.value(factor) if factor in emit.folded else None  # a parameter has a gradient of its own
+    return float(value.reshape(())) if value is not None and value.size == 1 else None
+
+
 @gradient("Mul")
 def mul(context: Backward) -> Contributions:
-    """For y = a b: da = dy b, db = dy a. For a a it is 2 dy a; for a sigmoid(a) dy (s + y (1 - s)), y and s known."""
+    """For y = a b: da = dy b, db = dy a. For a a it is 2 dy a; for a sigmoid(alpha a) see ``gated``."""
     emit, dy = context.builder, context.dy
     a, b = context.op.inputs
     if a == b:
         return [emit.mul(emit.scale(emit.before_expand(dy), 2.0), a)]
     for x, s in ((a, b), (b, a)):
-        made_by = emit.made_by(s)
-        if made_by is not None and (made_by.op_type, made_by.domain, made_by.inputs) == ("Sigmoid", "", (x,)):
-            slope = emit.add(s, emit.sub(context.y, emit.mul(context.y, s)))
-            return [emit.mul(dy, slope) if name == x else None for name in (a, b)]
+        factor = _factor_in_sigmoid(emit, s, x)
+        if factor is not None:
+            return [gated(context, s, factor) if name == x else None for name in (a, b)]
     da = _sum_to_input(context, 0, emit.mul(dy, b)) if context.wanted[0] else None
     db = _sum_to_input(context, 1, emit.mul(dy, a)) if context.wanted[1] else None
     return [da, db]

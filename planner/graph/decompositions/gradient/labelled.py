@@ -133,13 +133,12 @@ class Labelled:
     def logits_gradient(self, share: str | None) -> str:
         """``share w[t] (p - one_hot)``, where ``log_p`` is LogSoftmax of the logits along the classes."""
         emit, shares = self.emit, self._share(share)
-        one = emit.scalar(1.0, self.log_p)
-        others = emit.unary("Exp", self.log_p, "softmax")
-        own = emit.sub(emit.unary("Exp", self.picked), one)
-        if shares != one:
-            others, own = emit.mul(others, shares), emit.mul(own, shares)
-        operands, attributes = [others, self.labels, own], {"axis": self.axis}
-        return emit.one("ScatterElements", operands, emit.shape(others), emit.dtype(others), attributes=attributes)
+        one, p = emit.scalar(1.0, self.log_p), emit.unary("Exp", self.log_p, "softmax")
+        operands = [p, self.labels, emit.sub(emit.unary("Exp", self.picked), one)]
+        attributes = {"axis": self.axis}
+        difference = emit.one("ScatterElements", operands, emit.shape(p), emit.dtype(p), attributes=attributes)
+        # The factor last: a product that reads it takes a number with it.
+        return difference if shares == one else emit.mul(difference, shares)
 
 
 def labelled(
