@@ -147,6 +147,11 @@ def test_convolutions_of_small_images_are_products_of_all_samples(name: str) -> 
         ("ConvTranspose", ((8, 6, 4, 4), (6, 2, 1, 1)), {"group": 2}),
         ("ConvTranspose", ((1, 6, 9, 9), (6, 2, 1, 1)), {"strides": [2, 2], "pads": [4] * 4}),  # of the images' size
         ("ConvTranspose", ((2, 3, 4, 4), (3, 2, 1, 1)), {"output_shape": [5, 5], "strides": [2, 2]}),
+        ("Gemm", ((40, 1024), (40, 600)), {"transA": 1}),  # little is turned
+        ("Gemm", ((520, 600), (600, 520)), {}),
+        ("Gemm", ((600, 520), (640, 600)), {"transA": 1, "transB": 1}),
+        ("Gemm", ((600, 520), (600, 520)), {"transA": 1, "alpha": 2.0}),
+        ("Gemm", ((600, 520), (600, 520), (520,)), {"transA": 1}),
         ("Einsum", ((4, 3, 5), (4, 6)), {"equation": "abc,ad->bd"}),
         ("Add", ((512, 2, 1, 1), (1, 2, 1, 1)), {}),
         ("Einsum", ((4, 4), (4, 4)), {"equation": "ii,jk->jk"}),
@@ -199,6 +204,15 @@ def test_equations_of_products_are_products(equation: str) -> None:
     terms = equation.partition("->")[0].split(",")
     shapes = [tuple(sizes[letter] for letter in term) for term in terms]
     assert "Einsum" not in compared(model_of("Einsum", shapes, {"equation": equation}))
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(520, 600), (600, 520)])
+def test_the_smaller_operand_of_a_turned_product_is_turned_before(rows: int, columns: int) -> None:
+    attributes = {"transA": 1, "beta": 0.0}
+    form = with_faster_ops(model_of("Gemm", ((560, rows), (560, columns)), attributes), Purpose.CPU)
+    turned, *_ = (node for node in form.graph.node if node.op_type == "Transpose")
+    assert turned.input[0] == ("x0" if rows < columns else "x1")
+    assert "MatMul" in compared(model_of("Gemm", ((560, rows), (560, columns)), attributes))
 
 
 @pytest.mark.parametrize("op_type", ["Add", "Div", "Mul", "Sub", "Max"])

@@ -29,6 +29,8 @@ _MOST_TAPS: Final = 25
 """Elements of a filter that have a Slice or a Pad each."""
 _MOST_PARTS: Final = 1 << 23
 """Elements of what a product of all samples reads or makes, which is there besides the images."""
+_LEAST_TURNED: Final = 512
+"""Sizes of products from which on it is faster to turn an operand before."""
 _LEAST_ELEMENTS: Final = 256
 """Of an operand that is worth two Reshapes."""
 
@@ -237,6 +239,25 @@ def matrix_product(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     order = [*stack, *rows, *columns]
     apart = emitter.reshape(result, [sizes[label] for label in order])
     return (emitter.transpose(apart, [order.index(label) for label in product.result]),)
+
+
+@stands_for("Gemm", purpose=Purpose.CPU, is_better=True)
+def turned_product(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
+    """A product whose first operand is read turned, as in gradients of matrices: the smaller operand is turned before.
+
+    ONNX Runtime's kernel turns it block by block, most of them several times, and is slow where rows are many.
+    """
+    if not integer(op, "transA", 0) or integer(op, "transB", 0) or op.has_input(2) or op.attribute("alpha", 1.0) != 1.0:
+        return None
+    a, b = op.inputs[:2]
+    (inner, rows), columns = emitter.shape(a), emitter.shape(b)[1]
+    if min(inner, rows, columns) < _LEAST_TURNED:
+        return None
+    first, second = (a, b) if rows <= columns else (b, a)
+    # Reshapes keep the optimizer from putting Transposes into the product again.
+    turned = emitter.reshape(emitter.transpose(first, (1, 0)), (1, min(rows, columns), inner))
+    made = emitter.reshape(emitter.matmul(turned, second), (min(rows, columns), max(rows, columns)))
+    return (made if rows <= columns else emitter.transpose(made, (1, 0)),)
 
 
 @stands_for(*sorted(BROADCASTING), purpose=Purpose.CPU, is_better=True)
