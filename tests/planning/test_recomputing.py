@@ -78,7 +78,7 @@ def test_what_cannot_be_named_is_refused(name: str, says: str) -> None:
         chosen(build("lenet-5", batch=2), "tanh1.y", name)
     first, named = caught.value.facts
     assert first.startswith(says)
-    assert named.startswith("what may be named: 'tanh1.y', 'pool1.y', 'tanh2.y', 'flat.y', 'fc1.tanh.y', and 3 more")
+    assert named.startswith("what may be named: 'tanh1.y', 'pool1.y', 'tanh2.y', 'flat.y', 'fc1.tanh.y', and 4 more")
     assert "--role held" in (caught.value.hint or "")
 
 
