@@ -126,3 +126,18 @@ def test_a_step_is_planned_run_and_verified(name, tmp_path, forward_model):
     assert result.verified, result.difference()
     assert not result.no_reference
     assert result.moved_bytes == result.predicted_bytes > 0
+
+
+@pytest.mark.parametrize("ignored", [None, -100])
+def test_classes_of_a_loss_by_labels_are_divided(ignored, tmp_path, forward_model):
+    """What moves has no classes: labels are looked up, and gradients placed, by who has the class."""
+    classes, positions = 3000, 16
+    nodes = [node("MatMul", ["x", "w"], ["h"]), node("Relu", ["h"], ["r"]), node("MatMul", ["r", "v"], ["y"])]
+    parameters = {"w": random(5, 8), "v": random(8, classes)}
+    onnx.save(forward_model(nodes, parameters, {"x": random(2, 8, 5)}).model(), tmp_path / "m.onnx")
+    options = {"loss": "softmax_cross_entropy", "class_axis": 2, "ignore_index": ignored, "train": ("w", "v")}
+    api.grad(tmp_path / "m.onnx", output=tmp_path / "t.onnx", optimizer="momentum", lr=0.1, **options)
+    api.plan(tmp_path / "t.onnx", gpus=2, pin={"y": "S(2)"}, out=tmp_path / "plan")
+    result = api.run(tmp_path / "plan", steps=2, verify=True)
+    assert result.verified, result.difference()
+    assert 0 < result.moved_bytes < positions * classes
