@@ -68,7 +68,7 @@ def test_a_product_that_is_repeated_is_none_of_the_three() -> None:
     assert plan.moved_bytes == 0 < plan.repeated_bytes
 
 
-ELEMENTWISE = {"Mul", "Sub", "Tanh", "Where", "Equal", "Cast", "Exp"}
+ELEMENTWISE = {"Mul", "Sub", "Tanh", "Exp"}
 
 
 def test_section_4_5_divides_each_kind_of_op_its_way() -> None:
