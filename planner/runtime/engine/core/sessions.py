@@ -1,7 +1,8 @@
 """ONNX Runtime, as this project uses it: one way to make a session.
 
     - telemetry is on by default on Linux: switched off before the import
-    - ``NchwcTransformer`` crashes on some valid backward graphs: left out
+    - ``NchwcTransformer`` crashes on some valid backward graphs, and takes no convolution whose filters are trained:
+      left out. Its operators are there without it (``graph/decompositions/channel_blocks.py``)
     - if a session cannot be made, the Python wrapper prints to stdout and tries again *without* the list of left-out
       optimizers: that fallback is switched off
     - an arena of its own for every session is too much for hundreds of them: a process that has only our sessions
