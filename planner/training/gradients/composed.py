@@ -13,6 +13,7 @@ from itertools import product
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from planner.graph.dependence import leading_to
 from planner.graph.model import Attribute, DType, Graph, Op
 
 _Terms: TypeAlias = Mapping[tuple[int, int], float]
@@ -158,11 +159,9 @@ def _is_near(found: _Terms, wanted: _Terms, multiple: float, near: float) -> boo
 
 def _without_unread(graph: Graph, used: Collection[str]) -> Graph:
     """The graph without the ops whose results only such ops read that are no longer there."""
-    read, kept = set(graph.outputs), list[Op]()
-    for op in reversed(graph.ops):
-        if any(name in read or (name and name not in used) for name in op.outputs):
-            kept.append(op)
-            read.update(op.inputs)
-    gone = {name for op in graph.ops for name in op.outputs} - {name for op in kept for name in op.outputs}
+    unread = {name for op in graph.ops for name in op.outputs if name and name not in used}
+    read = leading_to(graph, (*graph.outputs, *unread))
+    ops = tuple(op for op in graph.ops if not read.isdisjoint(op.outputs))
+    gone = {name for op in graph.ops for name in op.outputs} - {name for op in ops for name in op.outputs}
     tensors = {name: tensor for name, tensor in graph.tensors.items() if name not in gone}
-    return replace(graph, ops=tuple(reversed(kept)), tensors=tensors)
+    return replace(graph, ops=ops, tensors=tensors)
