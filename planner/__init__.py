@@ -11,7 +11,7 @@ The command line's commands, for Python, with its defaults; an option is a keywo
     assert ran.verified
 
 What goes wrong for a user's reasons is a ``planner.TofuError``; ``planner.errors`` has the tree of them. docs/python.md
-is the page. (``planner.report``, ``planner.export``, ``planner.prove`` and ``planner.zoo`` are packages of this
+is the page. (``planner.report``, ``planner.export`` and ``planner.zoo`` are packages of this
 project, and are called as the functions of these names.)
 
 ``import planner`` is cheap: what is heavy is imported when one of these is first used.
@@ -21,6 +21,8 @@ from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from planner.feature import functions
 
 if TYPE_CHECKING:
     from planner.api import (
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
         memory,
         plan,
         profile,
-        prove,
         report,
         run,
         show,
@@ -56,7 +57,6 @@ __all__ = [
     "grad",
     "plan",
     "build",
-    "prove",
     "explain",
     "why",
     "memory",
@@ -77,10 +77,11 @@ __all__ = [
     "as_json",
     "TofuError",
 ]
+__all__ += sorted(functions())
 
 
-_MODULES = ("api", "errors", "export", "prove", "report", "zoo")
-"""Those that are found without an import of their own; the last four are called as functions, too."""
+_MODULES = ("api", "errors", "export", "report", "zoo")
+"""Those that are found without an import of their own; the last three are called as functions, too."""
 
 
 def __getattr__(name: str) -> Any:

@@ -12,7 +12,6 @@ from planner.artifacts.plan import Plan, SteppedOp
 from planner.cost.distance import Distance
 from planner.graph.model import Role, Shape
 from planner.machine.device_profile import DeviceProfile
-from planner.prove.result import Fault
 from planner.reasons import Cause, Kept, Summary, Why
 from planner.records import Above0, Positive, Several
 from planner.search.effort import EffortName
@@ -695,29 +694,6 @@ class BuildResult:
     """Distinct bodies of segments."""
     model_bytes: int
     """What the workers' models take on the disk."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProveResult:
-    """Whether a plan's worker models were proven to be equal to its model."""
-
-    schema_version: ClassVar = 1
-
-    directory: Path
-    """The plan's folder; of a model that is proven elsewhere, its file."""
-    model: str
-    workers: Positive
-    is_proven: bool
-    tensors: int
-    """Results and next states of the model."""
-    buffers: int
-    """Of all workers, of which it was found what they hold."""
-    functions: int
-    """Kinds of function calls that were followed, each once."""
-    fetches: int
-    """That were followed."""
-    fault: Fault | None
-    """The first place where it was not seen; None where it is proven."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ Every function takes paths and plain options, returns data and raises ``TofuErro
 
 from __future__ import annotations
 
+from typing import Any
+
 from planner.api.building import build
 from planner.api.checking import check
 from planner.api.checkpointing import checkpoints, export_checkpoint
@@ -21,12 +23,12 @@ from planner.api.models import zoo, zoo_models
 from planner.api.occupancy import memory
 from planner.api.planning import plan
 from planner.api.profiling import profile
-from planner.api.proving import prove
 from planner.api.reporting import report
 from planner.api.running import run
 from planner.api.showing import as_json, show
 from planner.api.timing import simulate
 from planner.api.training import grad
+from planner.feature import at, functions
 
 __all__ = [
     "as_json",
@@ -43,7 +45,6 @@ __all__ = [
     "memory",
     "plan",
     "profile",
-    "prove",
     "report",
     "run",
     "show",
@@ -52,3 +53,12 @@ __all__ = [
     "zoo",
     "zoo_models",
 ]
+__all__ += sorted(functions())
+
+
+def __getattr__(name: str) -> Any:
+    """The function of a feature."""
+    place = functions().get(name)
+    if place is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return at(place)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, TextIO, TypeAlias
+from typing import Any, TextIO
 
 from planner.errors import UsageError
+from planner.feature import at, features
 from planner.gate.verdict import CheckResult
 from planner.planning.difference import Difference
 from planner.records import plain_record
@@ -22,7 +23,6 @@ from planner.report import (
     gate,
     occupancy,
     planned,
-    proved,
     simulated,
     tables,
 )
@@ -37,7 +37,6 @@ from planner.results import (
     MemoryResult,
     PlanResult,
     ProfileResult,
-    ProveResult,
     ReportResult,
     SimulationResult,
     ZooResult,
@@ -45,33 +44,11 @@ from planner.results import (
 from planner.runtime.run_report import RunResult
 from planner.runtime.values.checkpoints import CheckpointList, ExportedCheckpoint
 
-AnyResult: TypeAlias = (
-    GradResult
-    | PlanResult
-    | BuildResult
-    | ProveResult
-    | Explanation
-    | MemoryResult
-    | SimulationResult
-    | ReportResult
-    | ExportResult
-    | RunResult
-    | Comparison
-    | FitResult
-    | CheckResult
-    | Difference
-    | ProfileResult
-    | ZooResult
-    | CheckpointList
-    | ExportedCheckpoint
-)
-
 _PRINTED: Mapping[type, Callable[[Any, TextIO], None]] = MappingProxyType(
     {
         GradResult: tables.grad,
         PlanResult: planned.plan,
         BuildResult: built.built,
-        ProveResult: proved.proved,
         Explanation: explained.explain,
         MemoryResult: occupancy.print_memory,
         SimulationResult: simulated.print_simulation,
@@ -90,7 +67,7 @@ _PRINTED: Mapping[type, Callable[[Any, TextIO], None]] = MappingProxyType(
 )
 
 
-def show(result: AnyResult, file: TextIO | None = None) -> None:
+def show(result: Any, file: TextIO | None = None) -> None:
     """Prints a result as the command prints it.
 
     Args:
@@ -105,7 +82,7 @@ def show(result: AnyResult, file: TextIO | None = None) -> None:
     _printed(result)(result, sys.stdout if file is None else file)
 
 
-def as_json(result: AnyResult) -> dict[str, Any]:
+def as_json(result: Any) -> dict[str, Any]:
     """A result as the plain values that the command prints with ``--json``.
 
     Args:
@@ -123,9 +100,13 @@ def as_json(result: AnyResult) -> dict[str, Any]:
     return plain_record(result)
 
 
-def _printed(result: AnyResult) -> Callable[[Any, TextIO], None]:
-    found = _PRINTED.get(type(result))
-    if found is None:
-        what = f"{type(result).__name__} is not what a command returns"
-        raise UsageError(what, hint=f"there are {', '.join(sorted(kind.__name__ for kind in _PRINTED))}")
-    return found
+def _printed(result: Any) -> Callable[[Any, TextIO], None]:
+    kind = type(result)
+    tables = {output.record: output.table for feature in features() for output in feature.outputs}
+    table = _PRINTED.get(kind)
+    if table is None and (place := tables.get(f"{kind.__module__}:{kind.__name__}")):
+        table = at(place)
+    if table is None:
+        names = sorted({*(record.__name__ for record in _PRINTED), *(record.rpartition(":")[2] for record in tables)})
+        raise UsageError(f"{kind.__name__} is not what a command returns", hint=f"there are {', '.join(names)}")
+    return table

@@ -34,7 +34,6 @@ from planner.commands.grad import grad
 from planner.commands.ops import ops
 from planner.commands.plan import plan
 from planner.commands.profile import profile
-from planner.commands.prove import prove
 from planner.commands.report import report
 from planner.commands.run import run
 from planner.commands.schema import schema
@@ -42,6 +41,7 @@ from planner.commands.streams import drop_output, has_no_reader, is_closed, say,
 from planner.commands.termination import TerminationError, termination_raised
 from planner.commands.zoo import zoo
 from planner.errors import TofuError, UsageError, did_you_mean, out_of_memory
+from planner.feature import at, features
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 _COUNT, _SIZE = ("--gpus", "write --gpus K"), ("--dim", "sizes of the model's own dims are written --dim batch=N")
@@ -62,7 +62,22 @@ def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     ctx.exit()
 
 
-@click.group(context_settings=_SETTINGS)
+class _Commands(click.Group):
+    """The core's commands, and those of features, which are imported when click asks for them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names; called by click."""
+        return sorted({*super().list_commands(ctx), *(feature.name for feature in features())})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name; called by click."""
+        for feature in features():
+            if feature.name == cmd_name and cmd_name not in self.commands:
+                self.add_command(at(feature.command))
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=_Commands, context_settings=_SETTINGS)
 @click.option(
     "--version",
     is_flag=True,
@@ -91,7 +106,6 @@ for _command in (
     grad,
     plan,
     build,
-    prove,
     compare,
     fit,
     diff,

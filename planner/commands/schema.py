@@ -8,8 +8,9 @@ import click
 
 from planner.commands.exit_codes import EXIT_DONE
 from planner.errors import UsageError, did_you_mean
+from planner.feature import FOLDER
 
-SCHEMAS = Path(__file__).parents[1] / "schemas"
+_FOLDERS = (Path(__file__).parents[1] / "schemas", *FOLDER.glob("*/schemas"))
 
 
 @click.command(short_help="The JSON schema of what --json prints, or of a plan's file.")
@@ -25,11 +26,11 @@ def schema(name: str | None) -> int:
       tofu schema plan
       tofu schema plan-file > plan.schema.json
     """
-    known = sorted(file.stem for file in SCHEMAS.glob("*.json"))
+    files = {file.stem: file for folder in _FOLDERS for file in folder.glob("*.json")}
     if name is None:
-        click.echo("\n".join(known))
+        click.echo("\n".join(sorted(files)))
         return EXIT_DONE
-    if name not in known:
-        raise UsageError(f"there is no schema {name!r}", hint=did_you_mean(name, known) or "`tofu schema` lists them")
-    click.echo((SCHEMAS / f"{name}.json").read_text(encoding="utf-8"), nl=False)
+    if name not in files:
+        raise UsageError(f"there is no schema {name!r}", hint=did_you_mean(name, files) or "`tofu schema` lists them")
+    click.echo(files[name].read_text(encoding="utf-8"), nl=False)
     return EXIT_DONE

@@ -39,7 +39,7 @@ def show(
     else:
         from planner import api
 
-        api.show(result)  # type: ignore[arg-type]  # of what a command returns
+        api.show(result)
     return result
 
 

@@ -18,6 +18,7 @@ import onnx
 import pytest
 
 import planner
+from all_commands import all_commands
 from command_line import ROOT, model_file, take_as_there
 from planner import api
 from planner.api.arguments import checked
@@ -94,13 +95,13 @@ def called(line: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def test_every_command_has_a_function_or_a_reason() -> None:
-    assert set(cli.tofu.commands) == set(LINES) | set(NO_DOOR), "add it to planner.api and here, or say why not"
+    assert set(all_commands()) == set(LINES) | set(NO_DOOR), "add it to planner.api and here, or say why not"
     assert all(callable(getattr(api, command)) for command in LINES)
 
 
 @pytest.mark.parametrize("command", LINES)
 def test_options_have_the_same_names(command: str) -> None:
-    options = {one.name for one in cli.tofu.commands[command].params}
+    options = {one.name for one in all_commands()[command].params}
     others = {*COMMAND_LINE_ONLY, *OTHER_FUNCTION.get(command, ())}
     assert options - others == set(parameters_of(command)) - set(PYTHON_ONLY)
 
@@ -109,7 +110,7 @@ def test_options_have_the_same_names(command: str) -> None:
 def test_options_have_the_same_defaults(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     parameters = parameters_of(command)  # before the function is replaced
     given = called(LINES[command], monkeypatch)
-    demanded = {str(one.name) for one in cli.tofu.commands[command].params if one.required}
+    demanded = {str(one.name) for one in all_commands()[command].params if one.required}
     wanted = {name for name, one in parameters.items() if one.default is inspect.Parameter.empty}
     assert demanded ^ wanted == {name for where, name in OTHER_DEFAULTS if where == command}
     said = {word.lstrip("-").replace("-", "_") for word in LINES[command].split() if word.startswith("--")}
@@ -130,7 +131,7 @@ def test_choices_are_the_same(command: str) -> None:
     ).parameters
     choices = {
         str(one.name): set(one.type.choices)
-        for one in cli.tofu.commands[command].params
+        for one in all_commands()[command].params
         if isinstance(one.type, click.Choice)
     }
     kinds = {name: parameters[name].annotation for name in choices}

@@ -18,13 +18,15 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import schemas
+from all_commands import all_commands
 from command_line import ROOT
 from planner import api
 from planner.artifacts.on_gpus import CudaChanges, OnGpus
 from planner.commands import main as cli
 from planner.records import plain_record
 
-SCHEMAS = {file.stem: json.loads(file.read_text()) for file in sorted((ROOT / "planner" / "schemas").glob("*.json"))}
+TEXTS = {file: file.read_text(encoding="utf-8") for file in (ROOT / "planner").rglob("schemas/*.json")}
+SCHEMAS = {file.stem: json.loads(text) for file, text in TEXTS.items()}
 LINES: dict[str, tuple[str, ...]] = {
     "grad": ("grad net.onnx --loss mse --optimizer sgd --dim batch=4 --value scale=2 -o other.onnx",),
     "plan": (
@@ -240,7 +242,7 @@ def test_a_run_on_gpus(folder: Path) -> None:
 
 
 def test_every_command_with_json_has_a_schema_and_every_schema_is_held_to_an_output() -> None:
-    commands = dict(cli.tofu.commands)
+    commands = all_commands()
     groups = {name: one for name, one in commands.items() if isinstance(one, click.Group)}
     for name, group in groups.items():
         del commands[name]
@@ -293,8 +295,7 @@ def test_what_several_schemas_define_is_the_same() -> None:
 
 
 def test_schemas_are_those_of_the_records() -> None:
-    there = {file.stem: file.read_text(encoding="utf-8") for file in schemas.FOLDER.glob("*.json")}
-    assert there == schemas.texts(), "`make schemas` writes them"
+    assert schemas.texts() == TEXTS, "`make schemas` writes them"
 
 
 def test_tofu_schema(capsys: pytest.CaptureFixture[str]) -> None:

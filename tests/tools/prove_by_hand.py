@@ -25,13 +25,13 @@ from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Buffer, Fetch, Piece, Program, Segment, Source, Step, WorkerProgram
 from planner.artifacts.worker_model import SEGMENTS
 from planner.descriptions import in_force
+from planner.features.prove.proof.calls import Calls
+from planner.features.prove.proof.programs import WorkerFile
+from planner.features.prove.proof.programs import prove as follow
+from planner.features.prove.proof.result import Proof
+from planner.features.prove.proof.whole import Whole
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
-from planner.prove.calls import Calls
-from planner.prove.programs import WorkerFile
-from planner.prove.programs import prove as follow
-from planner.prove.result import Proof
-from planner.prove.whole import Whole
 
 _LINE = re.compile(r"(\d+): (\w+) = (\w+)\[([^]]*)\](?: (by|of) (.*))?")
 _CALL = re.compile(r"([\w.+]+) \(([^)]*)\) (\{.*\})")

@@ -29,13 +29,13 @@ from planner.api.opened import opened
 from planner.artifacts.program import Fetch, Piece, Segment, Source, WorkerProgram
 from planner.descriptions import in_force
 from planner.errors import ModelError, TofuError
+from planner.features.prove.proof.calls import Calls
+from planner.features.prove.proof.programs import WorkerFile
+from planner.features.prove.proof.programs import prove as follow
+from planner.features.prove.proof.result import Proof
+from planner.features.prove.proof.whole import Whole
 from planner.graph.model import DType
 from planner.graph.to_onnx import write_model
-from planner.prove.calls import Calls
-from planner.prove.programs import WorkerFile
-from planner.prove.programs import prove as follow
-from planner.prove.result import Proof
-from planner.prove.whole import Whole
 from planner.runtime.engine.core.check import check_overwriting, check_programs
 from planner.runtime.plan_files import LoadedPlan, load_plan
 

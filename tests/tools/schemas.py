@@ -1,4 +1,4 @@
-"""The JSON schemas in ``planner/schemas``, derived from the records that JSON is made of (``planner.records``).
+"""The JSON schemas in ``planner/schemas`` and in features' folders, derived from the records that JSON is made of.
 
     python tests/tools/schemas.py            writes those that differ; `make schemas`
 
@@ -25,6 +25,8 @@ import numpy as np
 
 from planner.artifacts.plan import Plan
 from planner.artifacts.plan_folder import Manifest
+from planner.feature import FOLDER as FEATURES
+from planner.feature import at, features
 from planner.gate.verdict import CheckResult
 from planner.planning.difference import Difference
 from planner.records import Kind, members_of
@@ -38,7 +40,6 @@ from planner.results import (
     MemoryResult,
     PlanResult,
     ProfileResult,
-    ProveResult,
     ReportResult,
     SimulationResult,
     ZooModels,
@@ -75,13 +76,12 @@ RECORDS: Mapping[str, tuple[str, type]] = {
     "plan": ("tofu plan --json", PlanResult),
     "plan-file": ("plan.json, in a plan's folder", Plan),
     "profile": ("tofu profile --json", ProfileResult),
-    "prove": ("tofu prove --json", ProveResult),
     "report": ("tofu report --json", ReportResult),
     "run": ("tofu run --json", RunResult),
     "zoo": ("tofu zoo NAME --json", ZooResult),
     "zoo-models": ("tofu zoo --json", ZooModels),
 }
-"""By schema its title and the record that it is of."""
+"""By schema of the core its title and the record that it is of."""
 _NULL = {"type": "null"}
 _SIMPLE: Mapping[Any, dict[str, Any]] = {
     bool: {"type": "boolean"},
@@ -94,13 +94,21 @@ _SIMPLE: Mapping[Any, dict[str, Any]] = {
 }
 
 
-def texts() -> dict[str, str]:
-    """Every schema's file, by its name."""
-    return {name: json.dumps(_whole(name), indent=2) + "\n" for name in RECORDS}
+def texts() -> dict[Path, str]:
+    """What every schema's file says."""
+    core = {FOLDER / f"{name}.json": record for name, record in RECORDS.items()}
+    of_features = {
+        FEATURES / feature.name / "schemas" / f"{output.schema}.json": (output.line, at(output.record))
+        for feature in features()
+        for output in feature.outputs
+    }
+    return {
+        file: json.dumps(_whole(file.stem, title, record), indent=2) + "\n"
+        for file, (title, record) in (core | of_features).items()
+    }
 
 
-def _whole(name: str) -> dict[str, Any]:
-    title, record = RECORDS[name]
+def _whole(name: str, title: str, record: type) -> dict[str, Any]:
     definitions = _Definitions()
     version = record.schema_version  # type: ignore[attr-defined]
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"urn:tofu:{name}:{version}"}
@@ -293,8 +301,7 @@ def _joined(schemas: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     """Writes the files that differ."""
-    for name, text in texts().items():
-        file = FOLDER / f"{name}.json"
+    for file, text in texts().items():
         if not file.exists() or file.read_text(encoding="utf-8") != text:
             file.write_text(text, encoding="utf-8")
             print(f"wrote {file.name}")

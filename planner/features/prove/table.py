@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TextIO
 
+from planner.features.prove.result import ProveResult
 from planner.report.console import ReportConsole
-from planner.results import ProveResult
 
 
-def proved(result: ProveResult, file: TextIO) -> None:
+def print_proof(result: ProveResult, file: TextIO) -> None:
     """Prints what was proven, or where that ended."""
     fault = result.fault
     if fault is None:

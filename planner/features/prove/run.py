@@ -19,18 +19,18 @@ from planner.artifacts.worker_model import WorkerModel
 from planner.collection import without_collection
 from planner.descriptions import in_force
 from planner.errors import ModelError, UsageError, did_you_mean
+from planner.features.prove.options import ProveOptions
+from planner.features.prove.proof.calls import Calls
+from planner.features.prove.proof.programs import WorkerFile, fault_at
+from planner.features.prove.proof.programs import prove as follow
+from planner.features.prove.proof.result import Fault, Proof
+from planner.features.prove.proof.whole import Whole
+from planner.features.prove.result import ProveResult
 from planner.graph.data_folder import without_data_folder
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import Canonical
 from planner.graph.to_onnx import to_model
-from planner.options.plans import ProveOptions
 from planner.planning.request import ModelSource, source_of
-from planner.prove.calls import Calls
-from planner.prove.programs import WorkerFile, fault_at
-from planner.prove.programs import prove as follow
-from planner.prove.result import Fault, Proof
-from planner.prove.whole import Whole
-from planner.results import ProveResult
 from planner.runtime.check_model import check_against_model
 from planner.runtime.engine.core.check import InconsistentError, check_overwriting, check_programs
 from planner.runtime.plan_files import check_stated, read_parts, read_workers

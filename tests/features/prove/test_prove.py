@@ -16,15 +16,15 @@ from planner import api
 from planner.artifacts.program import Fetch
 from planner.commands.main import tofu
 from planner.descriptions import in_force
+from planner.features.prove.proof.calls import Calls
+from planner.features.prove.proof.expression import Num
+from planner.features.prove.proof.index import Space
+from planner.features.prove.proof.matching import Matching
+from planner.features.prove.proof.placing import MismatchError
+from planner.features.prove.proof.result import Proof
+from planner.features.prove.proof.whole import described
 from planner.graph.model import DType, Op, TensorAttribute
 from planner.graph.to_onnx import write_model
-from planner.prove.calls import Calls
-from planner.prove.expression import Num
-from planner.prove.index import Space
-from planner.prove.matching import Matching
-from planner.prove.placing import MismatchError
-from planner.prove.result import Proof
-from planner.prove.whole import described
 from planner.tdl.node_view import NodeView
 from planner.zoo import mlp
 from prove_mutants import HALO, HALO_PINS, KINDS, Case, changes_a_value, mutants
@@ -254,7 +254,7 @@ def test_a_call_at_another_place_is_found_as_if_it_were_followed(
     told = [case.proof()] + [case.proof(next(drawn)[1]) for _ in range(24)]
     case = replace(case, calls=Calls(case.calls.whole))
     drawn = mutants(case, np.random.default_rng(2))
-    monkeypatch.setattr("planner.prove.calls._MOST_ALIKE", 0)
+    monkeypatch.setattr("planner.features.prove.proof.calls._MOST_ALIKE", 0)
     followed = [case.proof()] + [case.proof(next(drawn)[1]) for _ in range(24)]
     assert [one and one.fault for one in told] == [one and one.fault for one in followed]
     assert told[0] is not None

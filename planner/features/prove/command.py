@@ -11,7 +11,7 @@ from planner.commands.derived import derived, given
 from planner.commands.exit_codes import EXIT_DONE, EXIT_NO
 from planner.commands.options import JSON
 from planner.commands.show import chosen_plan, show
-from planner.options.plans import ProveOptions
+from planner.features.prove.options import ProveOptions
 
 
 @click.command(short_help="Prove that a plan's worker models are equal to its model.")

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from planner.features.prove.proof.claims import Symbol
+from planner.features.prove.proof.expression import ARITHMETIC, Described, Joins, Num
+from planner.features.prove.proof.pairing import Literal
 from planner.graph.deliveries import is_delivery
 from planner.graph.fills import is_fill
 from planner.graph.folding.derived import Derived
 from planner.graph.model import DType, Graph, Op, Shape, Tensor, TensorAttribute
 from planner.graph.traits import RANDOM
-from planner.prove.claims import Symbol
-from planner.prove.expression import ARITHMETIC, Described, Joins, Num
-from planner.prove.pairing import Literal
 from planner.tdl.bind import BoundOp
 from planner.tdl.builder import Description
 from planner.tdl.descriptions import Descriptions

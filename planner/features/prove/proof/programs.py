@@ -12,12 +12,12 @@ from onnx import FunctionProto
 from planner.algebra.region import Region, index_space, tile
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Buffer, Fetch, Piece, Program, Segment, Step
-from planner.prove.calls import Array, Calls, is_at
-from planner.prove.claims import Claim, Partial, Symbol
-from planner.prove.expression import Num
-from planner.prove.pairing import Literal
-from planner.prove.result import Fault, Proof
-from planner.prove.whole import Whole, held
+from planner.features.prove.proof.calls import Array, Calls, is_at
+from planner.features.prove.proof.claims import Claim, Partial, Symbol
+from planner.features.prove.proof.expression import Num
+from planner.features.prove.proof.pairing import Literal
+from planner.features.prove.proof.result import Fault, Proof
+from planner.features.prove.proof.whole import Whole, held
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ from math import isfinite
 from typing import TypeAlias
 
 from planner.algebra.tiling import Reducer
+from planner.features.prove.proof import index
+from planner.features.prove.proof.claims import Partial, Symbol
+from planner.features.prove.proof.index import Lin, Space
 from planner.graph.model import DType
-from planner.prove import index
-from planner.prove.claims import Partial, Symbol
-from planner.prove.index import Lin, Space
 from planner.tdl import expr as tdl
 from planner.tdl.extents import reduced_extent
 from planner.tdl.node_view import NodeView

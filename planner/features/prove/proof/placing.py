@@ -14,8 +14,8 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from planner.algebra.tiling import Reducer
-from planner.prove.claims import Box, Partial, Place, sorted_parts
-from planner.prove.index import Lin, Quotient
+from planner.features.prove.proof.claims import Box, Partial, Place, sorted_parts
+from planner.features.prove.proof.index import Lin, Quotient
 
 Spot: TypeAlias = tuple[Place, Partial | None]
 """Where an array begins, and what of it there is."""

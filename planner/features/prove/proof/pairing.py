@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from planner.algebra.tiling import Reducer
-from planner.graph.model import DType
-from planner.prove import index
-from planner.prove.expression import (
+from planner.features.prove.proof import index
+from planner.features.prove.proof.expression import (
     Acc,
     App,
     Expr,
@@ -29,8 +28,9 @@ from planner.prove.expression import (
     UnprovenError,
     terms_of,
 )
-from planner.prove.index import Lin, Space
-from planner.prove.placing import MismatchError, Read, Term
+from planner.features.prove.proof.index import Lin, Space
+from planner.features.prove.proof.placing import MismatchError, Read, Term
+from planner.graph.model import DType
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,18 +15,18 @@ from math import prod
 import numpy as np
 
 from planner.algebra.tiling import Reducer
-from planner.graph.model import DType
-from planner.prove import index
-from planner.prove.claims import Claim, Place
-from planner.prove.expression import (
+from planner.features.prove.proof import index
+from planner.features.prove.proof.claims import Claim, Place
+from planner.features.prove.proof.expression import (
     Acc,
     Expr,
     Total,
     terms_of,
 )
-from planner.prove.index import Lin, Space
-from planner.prove.pairing import Found, Joined, Literal, Pairing, number_of
-from planner.prove.placing import MismatchError, Moved, Placed, Read, placed
+from planner.features.prove.proof.index import Lin, Space
+from planner.features.prove.proof.pairing import Found, Joined, Literal, Pairing, number_of
+from planner.features.prove.proof.placing import MismatchError, Moved, Placed, Read, placed
+from planner.graph.model import DType
 
 _MOST_TRIED = 1 << 12
 """Places at which a part of a constant is looked for."""

@@ -10,13 +10,13 @@ from typing import Any, TypeAlias
 import ml_dtypes
 
 from planner.algebra.tiling import Reducer
+from planner.features.prove.proof import index
+from planner.features.prove.proof.claims import Claim, Place, Symbol
+from planner.features.prove.proof.expression import Acc, At, Described, Expr, Num, Read, Red, UnprovenError, terms_of
+from planner.features.prove.proof.index import Lin, Space
+from planner.features.prove.proof.pairing import Literal
+from planner.features.prove.proof.whole import Known, Whole, array_of
 from planner.graph.model import DType, Shape
-from planner.prove import index
-from planner.prove.claims import Claim, Place, Symbol
-from planner.prove.expression import Acc, At, Described, Expr, Num, Read, Red, UnprovenError, terms_of
-from planner.prove.index import Lin, Space
-from planner.prove.pairing import Literal
-from planner.prove.whole import Known, Whole, array_of
 
 Reads: TypeAlias = "Sequence[Symbol | Num | Literal | None]"
 """What an op of the model reads, by slot."""

@@ -14,17 +14,17 @@ from typing import Final
 import numpy as np
 
 from planner.errors import TofuError
+from planner.features.prove.proof.claims import Claim, Partial, Place, Symbol
+from planner.features.prove.proof.expression import Described, Num, UnprovenError
+from planner.features.prove.proof.index import Space
+from planner.features.prove.proof.matching import Matching, moved, summed
+from planner.features.prove.proof.placing import MismatchError, Moved, Moves, Placed, Spot
+from planner.features.prove.proof.reading import Function
+from planner.features.prove.proof.rules import by_rule
+from planner.features.prove.proof.values import Reads, Value, element, is_padding, reader, readings
+from planner.features.prove.proof.whole import Known, Whole, described, local_view
+from planner.features.prove.proof.whole import held as holding
 from planner.graph.model import DType, Op, Shape
-from planner.prove.claims import Claim, Partial, Place, Symbol
-from planner.prove.expression import Described, Num, UnprovenError
-from planner.prove.index import Space
-from planner.prove.matching import Matching, moved, summed
-from planner.prove.placing import MismatchError, Moved, Moves, Placed, Spot
-from planner.prove.reading import Function
-from planner.prove.rules import by_rule
-from planner.prove.values import Reads, Value, element, is_padding, reader, readings
-from planner.prove.whole import Known, Whole, described, local_view
-from planner.prove.whole import held as holding
 from planner.tdl.node_view import NodeView
 
 _CONCAT = ("", "Concat")

@@ -14,13 +14,13 @@ from typing import Final, TypeAlias
 
 from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import Reducer
+from planner.features.prove.proof.claims import Claim, Partial, Symbol
+from planner.features.prove.proof.expression import Num, UnprovenError
+from planner.features.prove.proof.pairing import Literal
+from planner.features.prove.proof.reading import Function, read_rule
+from planner.features.prove.proof.whole import Known, Whole
+from planner.features.prove.proof.whole import held as holding
 from planner.graph.model import Op
-from planner.prove.claims import Claim, Partial, Symbol
-from planner.prove.expression import Num, UnprovenError
-from planner.prove.pairing import Literal
-from planner.prove.reading import Function, read_rule
-from planner.prove.whole import Known, Whole
-from planner.prove.whole import held as holding
 from planner.tdl.expr import VarKind
 from planner.tdl.local import NotLocalError
 

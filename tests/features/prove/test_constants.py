@@ -11,7 +11,7 @@ import onnx.parser
 import pytest
 
 from planner import api
-from planner.prove.whole import held
+from planner.features.prove.proof.whole import held
 from prove_by_hand import ByHand, whole_of
 
 HEAD = '<ir_version: 10, opset_import: ["": 23]>'

@@ -13,14 +13,14 @@ from typing import TypeAlias
 from onnx import FunctionProto
 
 from planner.artifacts.program import Buffer
-from planner.prove.claims import Claim
-from planner.prove.expression import Num, UnprovenError
-from planner.prove.functions import FunctionProof, Template, kind_of
-from planner.prove.pairing import Literal
-from planner.prove.placing import Spot
-from planner.prove.reading import Function, read_function
-from planner.prove.values import Value
-from planner.prove.whole import Known, Whole, array_of
+from planner.features.prove.proof.claims import Claim
+from planner.features.prove.proof.expression import Num, UnprovenError
+from planner.features.prove.proof.functions import FunctionProof, Template, kind_of
+from planner.features.prove.proof.pairing import Literal
+from planner.features.prove.proof.placing import Spot
+from planner.features.prove.proof.reading import Function, read_function
+from planner.features.prove.proof.values import Value
+from planner.features.prove.proof.whole import Known, Whole, array_of
 from planner.tdl.builder import MISFITS
 
 _MOST_ALIKE = 64

@@ -1,0 +1,1 @@
+"""Commands that the core does without; ``planner.feature`` says what the folder of each holds."""
