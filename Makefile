@@ -52,7 +52,7 @@ test-nightly: $(STAMP) ## run the longest draws, and four times as many examples
 	@HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -m "nightly or hypothesis" $(PYTEST_OPTIONS)
 
 test-exports: $(EXPORTS) ## run plans in JAX, on 8 virtual devices, and count what XLA moves; installs the extra `exports`
-	@$(BIN)/python -m pytest -m exports tests/exports $(PYTEST_OPTIONS)
+	@$(BIN)/python -m pytest -m exports tests/features/exports $(PYTEST_OPTIONS)
 
 test-wheel: $(STAMP) ## build sdist and wheel, install each among strangers of the same names, plan and run there
 	@$(BIN)/python tests/tools/installs.py

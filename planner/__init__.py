@@ -11,7 +11,7 @@ The command line's commands, for Python, with its defaults; an option is a keywo
     assert ran.verified
 
 What goes wrong for a user's reasons is a ``planner.TofuError``; ``planner.errors`` has the tree of them. docs/python.md
-is the page. (``planner.report``, ``planner.export`` and ``planner.zoo`` are packages of this
+is the page. (``planner.report`` and ``planner.zoo`` are packages of this
 project, and are called as the functions of these names.)
 
 ``import planner`` is cheap: what is heavy is imported when one of these is first used.
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         compare,
         diff,
         explain,
-        export,
         export_checkpoint,
         fit,
         grad,
@@ -70,7 +69,6 @@ __all__ = [
     "check",
     "profile",
     "report",
-    "export",
     "zoo",
     "zoo_models",
     "show",
@@ -80,8 +78,8 @@ __all__ = [
 __all__ += sorted(functions())
 
 
-_MODULES = ("api", "errors", "export", "report", "zoo")
-"""Those that are found without an import of their own; the last three are called as functions, too."""
+_MODULES = ("api", "errors", "report", "zoo")
+"""Those that are found without an import of their own; the last two are called as functions, too."""
 
 
 def __getattr__(name: str) -> Any:

@@ -17,7 +17,6 @@ from planner.api.checkpointing import checkpoints, export_checkpoint
 from planner.api.comparison import compare
 from planner.api.difference import diff
 from planner.api.explanation import explain, why
-from planner.api.exporting import export
 from planner.api.fitting import fit
 from planner.api.models import zoo, zoo_models
 from planner.api.occupancy import memory
@@ -38,7 +37,6 @@ __all__ = [
     "compare",
     "diff",
     "explain",
-    "export",
     "export_checkpoint",
     "fit",
     "grad",

@@ -28,7 +28,6 @@ from planner.commands.exit_codes import (
     EXIT_USAGE,
 )
 from planner.commands.explain import explain
-from planner.commands.export import export
 from planner.commands.fit import fit
 from planner.commands.grad import grad
 from planner.commands.ops import ops
@@ -116,7 +115,6 @@ for _command in (
     report,
     run,
     checkpoint,
-    export,
     zoo,
     schema,
 ):

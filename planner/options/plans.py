@@ -85,21 +85,6 @@ class ReportOptions:
 
 
 @options
-class ExportOptions:
-    """What ``tofu export`` and ``planner.export`` are asked for."""
-
-    directory: AnyPath | None = argument(kw_only=False, default=None)
-    jax: AnyPath | None = option(
-        "Write the step in JAX, which moves what the plan says.", default=None, metavar="FILE.py"
-    )
-    placements: AnyPath | None = option(
-        "Write the tilings as placements of PyTorch's DTensor.", default=None, metavar="FILE.py"
-    )
-    opdefs: AnyPath | None = own_ops()
-    progress: Progress = silent
-
-
-@options
 class DiffOptions:
     """What ``tofu diff`` and ``planner.diff`` are asked for."""
 

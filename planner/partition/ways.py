@@ -2,7 +2,7 @@
 
 This file alone decides what moves, and from whom it comes; the tables of the search predict how much it is. It says so
 without names of buffers, so that equal ops of a network have one answer: the partitioner puts names in
-(``planner.partition.fetches``), an export writes the same rounds in another language (``planner.export``).
+(``planner.partition.fetches``), an export writes the same rounds in another language (``planner.features.export``).
 
     read      owned -> needed            a round in which every worker takes what it needs and has not
     returned  made -> owned              the same

@@ -47,7 +47,7 @@ NO_DOOR = {
     "schema": "prints a file that is data of the package",
 }
 """Commands without a function, and why."""
-PACKAGES = {"zoo", "report", "export", "prove"}
+PACKAGES = {"zoo", "report"}
 """Functions whose names are those of packages, which are called in their place."""
 COMMAND_LINE_ONLY = {
     "json_wanted": "planner.as_json(result)",

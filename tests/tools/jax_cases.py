@@ -28,8 +28,8 @@ from planner.artifacts.plan import Decision
 from planner.cost.tables import CostTables
 from planner.descriptions import in_force
 from planner.errors import TofuError
-from planner.export.file_text import UnwrittenError, jax_step
-from planner.export.source import Source
+from planner.features.export.file_text import UnwrittenError, jax_step
+from planner.features.export.source import Source
 from planner.graph.model import Graph
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.machine.rates import Rates

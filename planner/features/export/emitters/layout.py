@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.export.emitters.registry import Form, emitter, literal, per_axes, tensor_attribute
+from planner.features.export.emitters.registry import Form, emitter, literal, per_axes, tensor_attribute
 from planner.graph.protos import dtype_of
 
 

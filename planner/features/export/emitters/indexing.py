@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.export.emitters.registry import Form, emitter
+from planner.features.export.emitters.registry import Form, emitter
 
 
 @emitter("Gather")

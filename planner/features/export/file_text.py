@@ -10,12 +10,12 @@ from types import MappingProxyType
 import numpy as np
 
 from planner.algebra.tiling import Tiling, cuts_along, pieces
-from planner.export.calls import Calls
-from planner.export.emitters import InexpressibleError
-from planner.export.helpers import HELPERS
-from planner.export.names import some, told
-from planner.export.op_text import OpText, OpWriter
-from planner.export.source import Source
+from planner.features.export.calls import Calls
+from planner.features.export.emitters import InexpressibleError
+from planner.features.export.helpers import HELPERS
+from planner.features.export.names import some, told
+from planner.features.export.op_text import OpText, OpWriter
+from planner.features.export.source import Source
 from planner.graph.dependence import leading_to
 from planner.graph.model import DType, Role, Shape
 

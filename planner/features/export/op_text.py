@@ -10,11 +10,11 @@ import numpy as np
 
 from planner.algebra.region import Region, index_space
 from planner.artifacts.plan import Plan
-from planner.export.emitters import Form, InexpressibleError, Operand, emitted, is_exported, literal
-from planner.export.held import Held
-from planner.export.movement import collectives_between
-from planner.export.movement_text import Text, array_dtype, written_movement
-from planner.export.names import inner_name
+from planner.features.export.emitters import Form, InexpressibleError, Operand, emitted, is_exported, literal
+from planner.features.export.held import Held
+from planner.features.export.movement import collectives_between
+from planner.features.export.movement_text import Text, array_dtype, written_movement
+from planner.features.export.names import inner_name
 from planner.graph.model import DType, Graph
 from planner.graph.rewriting.recomputation import computed_before
 from planner.partition.division import Division

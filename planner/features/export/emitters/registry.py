@@ -37,7 +37,7 @@ class Form:
     dtypes: tuple[DType | None, ...] = ()
     """Of the outputs, where they are known."""
     helpers: set[str] = field(default_factory=set)
-    """Names of helper functions that the text uses (``planner.export.helpers``)."""
+    """Names of helper functions that the text uses (``planner.features.export.helpers``)."""
     read: set[str | int] = field(default_factory=set)
     """Attributes and inputs, by position, that the emitter has looked at."""
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from planner.export.helpers import HELPERS
+from planner.features.export.helpers import HELPERS
 
 _TAKEN: Final = frozenset(
     {*dir(builtins), *keyword.kwlist, *HELPERS, "jax", "jnp", "lax", "P", "NamedSharding", "AXES", "MESH", "STATE"}

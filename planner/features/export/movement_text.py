@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import Final
 
 from planner.algebra.tiling import Reducer
-from planner.export.emitters import InexpressibleError
-from planner.export.held import Held
-from planner.export.movement import Collective, Exchange, Sent, exchanged, moved_elements
+from planner.features.export.emitters import InexpressibleError
+from planner.features.export.held import Held
+from planner.features.export.movement import Collective, Exchange, Sent, exchanged, moved_elements
 from planner.graph.model import DType, Shape, Tensor
 from planner.partition.ways import Round
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from planner.export.blocks import Block, Call, folded
-from planner.export.names import Names, some
-from planner.export.op_text import OpText
+from planner.features.export.blocks import Block, Call, folded
+from planner.features.export.names import Names, some
+from planner.features.export.op_text import OpText
 from planner.graph.model import Graph, Role
 
 _LONG = 100

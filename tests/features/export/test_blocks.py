@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.export.blocks import Block, Call, folded
+from planner.features.export.blocks import Block, Call, folded
 
 _FORMS = ("matmul_1", "a + b", "relu", "matmul_2", "a * b", "tanh")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TextIO
 
+from planner.features.export.result import ExportResult
 from planner.printable import some
 from planner.report.console import ReportConsole
-from planner.results import ExportResult
 from planner.units import format_bytes
 
 
-def export(result: ExportResult, file: TextIO) -> None:
+def print_export(result: ExportResult, file: TextIO) -> None:
     """Prints what was written."""
     console = ReportConsole(file)
     facts = [

@@ -9,11 +9,11 @@ import numpy as np
 from planner.api.arguments import path_of, takes
 from planner.api.opened import opened
 from planner.errors import ExportError, UsageError
-from planner.export.file_text import JaxStep, UnwrittenError, jax_step
-from planner.export.placements import placements
-from planner.export.source import Source
-from planner.options.plans import ExportOptions
-from planner.results import ExportResult
+from planner.features.export.file_text import JaxStep, UnwrittenError, jax_step
+from planner.features.export.options import ExportOptions
+from planner.features.export.placements import placements
+from planner.features.export.result import ExportResult
+from planner.features.export.source import Source
 from planner.runtime.values.results import write_bytes
 from planner.whole import try_file
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from planner.algebra.region import Region
 from planner.algebra.tiling import Partial, Placement, Reducer, Replicate, Shard, Tiling, coordinates
-from planner.export.held import Held
-from planner.export.movement import Collective, Exchange, collectives_between, exchanged, moved_elements
+from planner.features.export.held import Held
+from planner.features.export.movement import Collective, Exchange, collectives_between, exchanged, moved_elements
 from planner.partition.ways import Ways
 
 _WAYS = st.lists(st.sampled_from([2, 3]), min_size=1, max_size=3).map(tuple)

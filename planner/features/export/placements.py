@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from planner.algebra.tiling import Only, Partial, Reducer, Replicate, Shard, Tiling, cuts_along, pieces
-from planner.export.names import told
-from planner.export.source import Source
+from planner.features.export.names import told
+from planner.features.export.source import Source
 from planner.graph.model import Shape
 
 _REDUCE_OPS = {Reducer.SUM: "sum", Reducer.MAX: "max", Reducer.MIN: "min", Reducer.PROD: "product"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from planner.export.emitters.registry import Form, emitter, per_axes
+from planner.features.export.emitters.registry import Form, emitter, per_axes
 from planner.graph.model import DType
 
 _FUNCTIONS: Final = MappingProxyType(

@@ -11,7 +11,7 @@ from planner.commands.derived import derived, given
 from planner.commands.exit_codes import EXIT_DONE
 from planner.commands.options import JSON
 from planner.commands.show import chosen_plan, show
-from planner.options.plans import ExportOptions
+from planner.features.export.options import ExportOptions
 
 
 @click.command(short_help="Write a plan for JAX or PyTorch.")

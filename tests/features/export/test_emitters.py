@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.export.emitters import Form, InexpressibleError, Operand, emitted
-from planner.export.emitters.registry import _EMITTERS
+from planner.features.export.emitters import Form, InexpressibleError, Operand, emitted
+from planner.features.export.emitters.registry import _EMITTERS
 from planner.graph.model import DType
 from planner.tdl.local import LocalNode
 
