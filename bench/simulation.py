@@ -32,11 +32,11 @@ from rich.console import Console
 from rich.table import Table
 
 from planner import api
-from planner.api.measuring import PartTimes
 from planner.api.opened import opened
 from planner.artifacts.program import Fetch, Program
 from planner.artifacts.waits import joined_waits
 from planner.cost.seconds.estimate import timed
+from planner.features.profile.measuring import PartTimes
 from planner.graph.to_onnx import write_model
 from planner.machine.topology_file import Device, Level, Topology
 from planner.progress import silent

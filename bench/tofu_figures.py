@@ -25,9 +25,9 @@ from swapping import counted, largest_op_bytes
 from tofu_wresnet import blocks, observations
 
 from planner import opdefs
-from planner.api.operators import Operators
 from planner.cost.seconds.estimate import estimate
 from planner.cost.tables import CostTables
+from planner.features.ops.run import Operators
 from planner.graph.model import Graph
 from planner.partition.build import Unplaced, unplaced
 from planner.planning.deliveries import with_savings

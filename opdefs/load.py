@@ -30,7 +30,7 @@ class OpdefsFile:
     descriptions: tuple[Description, ...]
     """In the order of their definition."""
     cases: tuple[Any, ...]
-    """``planner.verify.cases.examples.Case``s that the file gives; () where it gives none."""
+    """``planner.features.ops.cases.examples.Case``s that the file gives; () where it gives none."""
     sha256: str = ""
     """Of its content, as it was executed."""
 

@@ -11,7 +11,6 @@ from planner.artifacts.estimate import ComputeSources, TimeEstimate
 from planner.artifacts.plan import Plan, SteppedOp
 from planner.cost.distance import Distance
 from planner.graph.model import Role, Shape
-from planner.machine.device_profile import DeviceProfile
 from planner.reasons import Cause, Kept, Summary, Why
 from planner.records import Above0, Positive, Several
 from planner.search.effort import EffortName
@@ -564,31 +563,6 @@ class FitResult(ShortRepr):
     def is_held(self) -> bool:
         """Whether each machine holds the model."""
         return all(answer.workers is not None for answer in self.answers)
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class ProfileResult(ShortRepr):
-    """What was measured on a device."""
-
-    schema_version: ClassVar = 1
-    told: ClassVar = (
-        "output profile.model workers profile.device ops model_seconds model_unmeasured measured=profile.ops "
-        "profile.unmeasured total_seconds"
-    )
-
-    profile: DeviceProfile
-    output: Path
-    """The file that was written."""
-    workers: Positive
-    """For how many workers the measured parts are."""
-    ops: int
-    """Of the model."""
-    model_seconds: float
-    """Of the model's ops, each whole, one after the other; those that could be measured."""
-    model_unmeasured: int
-    """Of the model's ops, those that could not be measured whole."""
-    total_seconds: float
-    """That measuring took."""
 
 
 @dataclass(frozen=True, slots=True)

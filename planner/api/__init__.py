@@ -21,7 +21,6 @@ from planner.api.fitting import fit
 from planner.api.models import zoo, zoo_models
 from planner.api.occupancy import memory
 from planner.api.planning import plan
-from planner.api.profiling import profile
 from planner.api.reporting import report
 from planner.api.running import run
 from planner.api.showing import as_json, show
@@ -42,7 +41,6 @@ __all__ = [
     "grad",
     "memory",
     "plan",
-    "profile",
     "report",
     "run",
     "show",

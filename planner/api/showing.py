@@ -15,7 +15,6 @@ from planner.records import plain_record
 from planner.report import (
     built,
     checkpoints,
-    device_profile,
     difference,
     explained,
     fitting,
@@ -34,7 +33,6 @@ from planner.results import (
     GradResult,
     MemoryResult,
     PlanResult,
-    ProfileResult,
     ReportResult,
     SimulationResult,
     ZooResult,
@@ -56,7 +54,6 @@ _PRINTED: Mapping[type, Callable[[Any, TextIO], None]] = MappingProxyType(
         CheckResult: lambda found, file: gate.print_check(found, TextSheet(file)),
         Difference: lambda found, file: difference.print_difference(found, TextSheet(file)),
         ReportResult: tables.report,
-        ProfileResult: device_profile.print_profile,
         ZooResult: tables.zoo,
         CheckpointList: checkpoints.checkpoints,
         ExportedCheckpoint: checkpoints.exported,

@@ -30,9 +30,7 @@ from planner.commands.exit_codes import (
 from planner.commands.explain import explain
 from planner.commands.fit import fit
 from planner.commands.grad import grad
-from planner.commands.ops import ops
 from planner.commands.plan import plan
-from planner.commands.profile import profile
 from planner.commands.report import report
 from planner.commands.run import run
 from planner.commands.schema import schema
@@ -109,8 +107,6 @@ for _command in (
     fit,
     diff,
     check,
-    profile,
-    ops,
     explain,
     report,
     run,

@@ -11,7 +11,7 @@
       - {op: Loop, inputs: "int64[]", outputs: "float32[8]", reason: no kernel}
 
 A file is YAML or JSON, which is YAML, too. It is read strictly (``planner.strict_yaml``): all findings at once, each
-with its line. ``planner.runtime.measure.ops`` measures, ``planner.api.profiling`` says what.
+with its line. ``planner.runtime.measure.ops`` measures, ``planner.features.profile.run`` says what.
 """
 
 from __future__ import annotations

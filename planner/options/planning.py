@@ -11,7 +11,6 @@ from planner.options import (
     UnknownOps,
     argument,
     dims,
-    libraries,
     measured,
     option,
     options,
@@ -174,33 +173,3 @@ class CompareOptions:
     opdefs: AnyPath | None = own_ops()
     unknown_ops: UnknownOps = undescribed()
     progress: Progress = silent
-
-
-@options
-class ProfileOptions:
-    """What ``tofu profile`` and ``planner.profile`` are asked for."""
-
-    model: AnyModel = argument(kw_only=False)
-    gpus: Positive | None = option("Also parts of ops, as K workers compute them.", default=None, metavar="K")
-    topology: str | None = option(
-        "The same, for the workers of a topology and its plans for the least time.", default=None, metavar="FILE|NAME"
-    )
-    device: Literal["cpu", "cuda"] = option("What to measure on.", default="cpu", shows_default=True)
-    memory: str | int | None = option(
-        "What the tensors of one op may take; larger ones are not measured.  [default: half of what is free]",
-        default=None,
-        metavar="BYTES",
-    )
-    dim: Mapping[str, int] | None = dims()
-    value: Mapping[str, str | float] | None = values()
-    state: AnyPath | None = states()
-    opdefs: AnyPath | None = own_ops()
-    unknown_ops: UnknownOps = undescribed()
-    custom_ops: Sequence[AnyPath] = libraries()
-    out: AnyPath | None = option(
-        "Where to write the profile: .yaml or .json.  [default: MODEL.profile.yaml in the working directory]",
-        default=None,
-        metavar="FILE",
-    )
-    progress: Progress = silent
-    notice: Callable[[str], None] = lambda line: None

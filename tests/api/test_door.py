@@ -43,7 +43,7 @@ LINES = {
 }
 NO_DOOR = {
     "checkpoint": "two commands: planner.api.checkpoints and planner.api.export_checkpoint",
-    "ops": "a table of operators and their verification: planner.api.operators",
+    "ops": "a table of operators and their verification: planner.features.ops.run",
     "schema": "prints a file that is data of the package",
 }
 """Commands without a function, and why."""

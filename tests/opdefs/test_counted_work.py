@@ -10,10 +10,10 @@ from onnx.reference import ReferenceEvaluator
 
 from counted_arrays import Counter
 from planner import opdefs
+from planner.features.ops.cases.examples import Case, all_cases, by_type, execute_case
 from planner.graph.to_onnx import to_model
 from planner.runtime.judge.reference_microsoft import microsoft_kernel
 from planner.runtime.judge.reference_ops import KERNELS
-from planner.verify.cases.examples import Case, all_cases, by_type, execute_case
 
 DESCRIPTIONS = opdefs.standard()
 CASES = by_type(all_cases())

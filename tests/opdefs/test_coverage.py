@@ -9,11 +9,11 @@ import pytest
 from onnx import defs
 
 from planner import opdefs
+from planner.features.ops import table as report
+from planner.features.ops.cases.examples import all_cases
+from planner.features.ops.coverage import Coverage, OperatorClass, coverage
 from planner.opdefs.exclusions import EXCLUDED, LOWERED
 from planner.records import plain_record
-from planner.report import operators as report
-from planner.verify.cases.examples import all_cases
-from planner.verify.coverage import Coverage, OperatorClass, coverage
 
 DESCRIPTIONS = opdefs.standard()
 NAMES = {schema.name for schema in defs.get_all_schemas_with_history() if schema.domain == ""}

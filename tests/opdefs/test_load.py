@@ -12,7 +12,7 @@ import pytest
 from planner import opdefs
 from planner.commands import main as cli
 from planner.errors import DescriptionError, UsageError
-from planner.verify.verification import QUICK, verify_operators
+from planner.features.ops.verification import QUICK, verify_operators
 
 PAGE = Path(__file__).parents[2] / "docs" / "describe-an-operator.md"
 HEAD = "from planner.tdl.builder import call, op\n"
@@ -84,7 +84,9 @@ def test_a_users_description_stands_in_the_place_of_ours_where_the_operator_is_n
 
 def test_a_wrong_line_of_the_file_is_named(tmp_path: Path) -> None:
     wrong = '@op("CDist", domain="com.microsoft")\ndef f(node, X, B):\n    return lambda i, j: X[i * j, 0]\n'
-    cases = 'from planner.verify.cases import make\nCASES = [make("CDist", (4, 6), (5, 6), domain="com.microsoft")]\n'
+    cases = (
+        'from planner.features.ops.cases import make\nCASES = [make("CDist", (4, 6), (5, 6), domain="com.microsoft")]\n'
+    )
     mine = opdefs.load_file(write(tmp_path, HEAD + wrong + cases))
     found = verify_operators(opdefs.standard(*mine.descriptions), cases=mine.cases, ways=QUICK)
     assert not found.is_right

@@ -15,8 +15,8 @@ from onnx import helper, numpy_helper
 from fast_suite import examples
 from planner import opdefs
 from planner.errors import TofuError
+from planner.features.ops.cases.examples import Case, Given, all_cases
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.verify.cases.examples import Case, Given, all_cases
 
 DESCRIPTIONS = opdefs.standard()
 CASES = [case for case in all_cases() if case.domain == "com.microsoft"]

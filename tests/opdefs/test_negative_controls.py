@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 from planner import opdefs
+from planner.features.ops.cases.examples import Case, Known, bind_case, ints, make
+from planner.features.ops.strategies import Finding, Kind, enumerate_strategies, verify_strategy
+from planner.features.ops.verification import verify_operator
 from planner.opdefs.convolution import conv_local
 from planner.opdefs.indexing import masked_lookup
 from planner.opdefs.movement import slice_local
@@ -13,9 +16,6 @@ from planner.partition import stepping
 from planner.tdl.builder import Description, Max, NodeView, Opaque, Sum, TensorArg, call, match, op, over
 from planner.tdl.descriptions import Descriptions
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
-from planner.verify.cases.examples import Case, Known, bind_case, ints, make
-from planner.verify.strategies import Finding, Kind, enumerate_strategies, verify_strategy
-from planner.verify.verification import verify_operator
 
 
 @op("Conv", local=conv_local)

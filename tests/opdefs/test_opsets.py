@@ -8,10 +8,10 @@ import pytest
 
 from fast_suite import by_night
 from planner import opdefs
+from planner.features.ops.cases.examples import all_cases, bind_case, by_type
+from planner.features.ops.execute import ExecutionError
+from planner.features.ops.strategies import enumerate_strategies, verify_strategy
 from planner.graph.reading.load import MAX_OPSET
-from planner.verify.cases.examples import all_cases, bind_case, by_type
-from planner.verify.execute import ExecutionError
-from planner.verify.strategies import enumerate_strategies, verify_strategy
 
 CASES = by_type(all_cases())
 DESCRIPTIONS = opdefs.standard()

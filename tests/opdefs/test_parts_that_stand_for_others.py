@@ -10,10 +10,10 @@ import pytest
 from fast_suite import chosen
 from planner import opdefs
 from planner.algebra.tiling import Shard, Tiling
+from planner.features.ops.cases.examples import all_cases, bind_case, by_type, make
 from planner.tdl import bind
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import NotLocalError
-from planner.verify.cases.examples import all_cases, bind_case, by_type, make
 
 CASES = by_type(all_cases())
 DESCRIPTIONS = opdefs.standard()

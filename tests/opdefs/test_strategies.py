@@ -6,9 +6,9 @@ import pytest
 
 from planner import opdefs
 from planner.algebra.tiling import Replicate, Tiling
-from planner.verify.cases.examples import all_cases, bind_case, by_type, qualified
-from planner.verify.strategies import verify_strategy
-from planner.verify.verification import QUICK, THOROUGH, verify_operator
+from planner.features.ops.cases.examples import all_cases, bind_case, by_type, qualified
+from planner.features.ops.strategies import verify_strategy
+from planner.features.ops.verification import QUICK, THOROUGH, verify_operator
 
 CASES = by_type(all_cases())
 DESCRIPTIONS = opdefs.standard()

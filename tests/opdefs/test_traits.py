@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from planner import opdefs
+from planner.features.ops.cases.examples import all_cases, bind_case, by_type
 from planner.graph import traits
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 from planner.tdl.expr import Access
-from planner.verify.cases.examples import all_cases, bind_case, by_type
 from structure import mentions, op_type_tables
 
 ROOT = Path(__file__).parents[2]
@@ -83,5 +83,5 @@ def test_an_operator_of_onnx_is_named_where_it_is_described_differentiated_and_t
     assert mentions(ROOT, "Mish") == [
         "planner/graph/traits.py",
         "planner/training/rules/activations.py",
-        "planner/verify/cases/compute.py",
+        "planner/features/ops/cases/compute.py",
     ]

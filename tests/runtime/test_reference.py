@@ -13,6 +13,7 @@ from onnx.reference import ReferenceEvaluator
 
 import reference_sweep
 from planner.errors import ModelError
+from planner.features.ops.cases.examples import Case, Known, all_cases, execute_case, ints, make
 from planner.graph.model import DType, Graph, Op, Tensor, TensorAttribute
 from planner.graph.protos import dtype_of_array, op_of
 from planner.graph.reading.from_onnx import read_model
@@ -23,7 +24,6 @@ from planner.runtime.judge.reference_ops import KERNELS
 from planner.runtime.judge.whole import WholeModel
 from planner.runtime.judge.windows import windows
 from planner.runtime.values.state import starting_values
-from planner.verify.cases.examples import Case, Known, all_cases, execute_case, ints, make
 
 MODELS = Path(__file__).parents[1] / "models"
 KINDS = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64}

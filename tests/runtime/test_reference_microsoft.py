@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from planner import opdefs
+from planner.features.ops.cases.examples import Case, all_cases, bind_case
 from planner.runtime.judge.reference_microsoft import microsoft_kernel
-from planner.verify.cases.examples import Case, all_cases, bind_case
 
 DESCRIPTIONS = opdefs.standard()
 CASES = [case for case in all_cases() if case.domain == "com.microsoft" or case.op_type.startswith("Simplified")]

@@ -11,13 +11,13 @@ from planner import opdefs
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer, Shard, Tiling
 from planner.errors import DescriptionError, UnsupportedError
+from planner.features.ops.cases.examples import bind_case, ints, make
 from planner.graph.model import DType, Graph, Op, Shape, Tensor
 from planner.tdl.analyse import Variable
 from planner.tdl.bind import BoundOp
 from planner.tdl.builder import Description, Ix, Max, NodeView, Sum, TensorArg, Val, call, op, over
 from planner.tdl.descriptions import Descriptions
 from planner.tdl.expr import VarKind
-from planner.verify.cases.examples import bind_case, ints, make
 
 
 def one_op(op_type: str, shapes: list[Shape], output: Shape, attributes: dict[str, object] | None = None) -> Graph:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from planner import opdefs
+from planner.features.ops.cases.examples import Case, all_cases, bind_case
+from planner.features.ops.strategies import normwise_error, run_whole, tolerance
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.tdl.linear import Linearity
-from planner.verify.cases.examples import Case, all_cases, bind_case
-from planner.verify.strategies import normwise_error, run_whole, tolerance
 
 DESCRIPTIONS = opdefs.standard()
 ADDS, MOVES, NONE = Linearity.ADDS, Linearity.MOVES, Linearity.NONE

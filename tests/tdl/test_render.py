@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from planner import opdefs
+from planner.features.ops.cases.examples import Case, Known, bind_case, ints, make
 from planner.tdl.render import render
-from planner.verify.cases.examples import Case, Known, bind_case, ints, make
 
 GOLDEN = [
     (

@@ -2,8 +2,8 @@
 
     python tests/tools/attribute_table.py [--into FILE] [OPERATOR ...]    # makes FILE, or the rows of these operators
 
-Rows come from ONNX's schemas, or ONNX Runtime's. Of the operator's cases (``planner.verify.cases``) those that have the
-attribute, or have and lack the input, are tried. Beside them the first case is changed in one thing alone: to every
+Rows come from ONNX's schemas, or ONNX Runtime's. Of the operator's cases (``planner.features.ops.cases``) those that
+have the attribute, or have and lack the input, are tried. Beside them the first case is changed in one thing alone: to every
 word that ONNX knows and one that it does not, a flag turned, an axis counted from the end, a float that is no sum of
 few powers of two, an output without a name, an input without elements. Each model of one op is
 
@@ -46,6 +46,7 @@ from onnx import defs, helper, numpy_helper
 
 from planner import api, opdefs
 from planner.errors import TofuError
+from planner.features.ops.cases.examples import Case, Given, all_cases, by_type, qualified
 from planner.graph.folding.operands import WORDS
 from planner.graph.model import Op
 from planner.graph.protos import op_to_node
@@ -54,7 +55,6 @@ from planner.graph.reading.load import MAX_OPSET
 from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
 from planner.training.parameters.infer import Decision, Parameters, Verdict
-from planner.verify.cases.examples import Case, Given, all_cases, by_type, qualified
 from stock_runtime import NO_ERRORS, run, session
 
 FILE: Final = Path(__file__).parent.parent / "opdefs" / "attributes.json"

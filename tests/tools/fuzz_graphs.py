@@ -2,8 +2,8 @@
 
     python tests/tools/fuzz_graphs.py [--seed N] [--count N] [--ops N]
 
-A graph is a chain of cases of `planner.verify.cases.examples`: each floating-point input of an op is made of an earlier
-op's result (flattened, repeated or cut to the number of elements, reshaped, brought into the case's range), where one
+A graph is a chain of cases of `planner.features.ops.cases.examples`: each floating-point input of an op is made of an
+earlier op's result (flattened, repeated or cut to the number of elements, reshaped, brought into the case's range), where one
 is there, and an input of the graph otherwise. What ONNX Runtime itself does not run is left out and counted.
 
 Prints the outcomes by kind and each graph that is neither verified nor refused; exit code 1 if there is one.
@@ -28,10 +28,10 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import stock_runtime
+from planner.features.ops.cases.examples import Case, Given, Known, all_cases
 from planner.graph.model import Op
 from planner.graph.protos import dtype_of_array, elem_type_of, op_to_node
 from planner.runtime.judge.compare import errors
-from planner.verify.cases.examples import Case, Given, Known, all_cases
 
 BATCH: Final = 20
 """Graphs tried in one process, which may die."""

@@ -27,6 +27,8 @@ import numpy as np
 import onnx
 
 from cuda_checks import node_cases
+from planner.features.ops.cases.examples import all_cases, execute_case
+from planner.features.ops.execute import ExecutionError
 from planner.graph.decompositions.registry import Purpose, decompositions
 from planner.graph.model import DType
 from planner.graph.protos import dtype_of, elem_type_of
@@ -36,8 +38,6 @@ from planner.runtime.engine.gpu.cuda import plain
 from planner.runtime.engine.gpu.cuda_form import cuda_form
 from planner.runtime.engine.gpu.cuda_sessions import cuda_session
 from planner.runtime.engine.gpu.devices import require_cuda
-from planner.verify.cases.examples import all_cases, execute_case
-from planner.verify.execute import ExecutionError
 
 _SHARDS: Final = 21
 _KEPT: Final[list[Any]] = []

@@ -30,6 +30,9 @@ from planner.descriptions import in_force
 from planner.errors import TofuError
 from planner.features.export.file_text import UnwrittenError, jax_step
 from planner.features.export.source import Source
+from planner.features.ops.conformance import constants_to_try
+from planner.features.ops.onnx_cases import OnnxCase, differences, onnx_cases, stock_outputs, with_constants
+from planner.features.ops.strategies import enumerate_strategies
 from planner.graph.model import Graph
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.machine.rates import Rates
@@ -37,9 +40,6 @@ from planner.planning.bodies import decide_with_bodies
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
-from planner.verify.conformance import constants_to_try
-from planner.verify.onnx_cases import OnnxCase, differences, onnx_cases, stock_outputs, with_constants
-from planner.verify.strategies import enumerate_strategies
 
 _DEAR = CostTables(Rates(touched_bytes=1e-3, operations=1e-3))
 """By these rates small cases are cut."""

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 from onnx.reference import ReferenceEvaluator
 
+from planner.features.ops.cases.examples import Case, Given, Known, all_cases, execute_case, ints, make
+from planner.features.ops.execute import ExecutionError
 from planner.graph.model import Graph
 from planner.graph.reading.load import MIN_OPSET
 from planner.graph.to_onnx import to_model
 from planner.runtime.judge.compare import errors
 from planner.runtime.judge.reference import NoReferenceError, Reference
-from planner.verify.cases.examples import Case, Given, Known, all_cases, execute_case, ints, make
-from planner.verify.execute import ExecutionError
 
 TOLERANCE = 1e-4
 """A float32's rounding in one op is far below, and another formula's result far above."""

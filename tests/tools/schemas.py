@@ -38,7 +38,6 @@ from planner.results import (
     GradResult,
     MemoryResult,
     PlanResult,
-    ProfileResult,
     ReportResult,
     SimulationResult,
     ZooModels,
@@ -46,11 +45,6 @@ from planner.results import (
 )
 from planner.runtime.run_report import RunResult
 from planner.runtime.values.checkpoints import CheckpointList, ExportedCheckpoint
-from planner.training.table import GradientTable
-from planner.verify.conformance import Conformance
-from planner.verify.coverage import Coverage
-from planner.verify.page import OperatorPage
-from planner.verify.verification import Verification
 
 FOLDER = Path(__file__).parents[2] / "planner" / "schemas"
 RECORDS: Mapping[str, tuple[str, type]] = {
@@ -66,14 +60,8 @@ RECORDS: Mapping[str, tuple[str, type]] = {
     "fit": ("tofu fit --json", FitResult),
     "grad": ("tofu grad --json", GradResult),
     "manifest-file": ("manifest.json, in a plan's folder", Manifest),
-    "ops": ("tofu ops --json", Coverage),
-    "ops-gradients": ("tofu ops --gradients --json", GradientTable),
-    "ops-onnx-cases": ("tofu ops --onnx-cases --json", Conformance),
-    "ops-operator": ("tofu ops OP --json", OperatorPage),
-    "ops-verify": ("tofu ops --verify --json", Verification),
     "plan": ("tofu plan --json", PlanResult),
     "plan-file": ("plan.json, in a plan's folder", Plan),
-    "profile": ("tofu profile --json", ProfileResult),
     "report": ("tofu report --json", ReportResult),
     "run": ("tofu run --json", RunResult),
     "zoo": ("tofu zoo NAME --json", ZooResult),

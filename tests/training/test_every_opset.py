@@ -15,13 +15,13 @@ import pytest
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 
 from planner.errors import TofuError
+from planner.features.ops.cases.examples import Case, Given, Known, all_cases, execute_case, ints, make
 from planner.graph.model import Graph
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
 from planner.training.gradients.older_opsets import _FORMS, OPSET
 from planner.training.parameters.infer import Decision, Parameters, Verdict
-from planner.verify.cases.examples import Case, Given, Known, all_cases, execute_case, ints, make
 from stock_runtime import NO_ERRORS, run
 
 OPSETS = range(13, 27)

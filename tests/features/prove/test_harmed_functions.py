@@ -14,12 +14,12 @@ from planner.algebra.region import Region
 from planner.artifacts.program import Buffer
 from planner.descriptions import in_force
 from planner.errors import ModelError
+from planner.features.ops.cases.examples import Case, all_cases, execute_case
 from planner.features.prove.proof.calls import Array, Calls
 from planner.features.prove.proof.claims import Claim
 from planner.features.prove.proof.whole import Whole
 from planner.graph.protos import op_to_node
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.verify.cases.examples import Case, all_cases, execute_case
 from prove_by_hand import ByHand, whole_of
 
 NUMBERS = (-100, -1, 0, 7, 2**40)

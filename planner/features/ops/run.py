@@ -1,0 +1,121 @@
+"""What ``tofu ops`` does: coverage, one operator's page, and verification by running split against whole."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+
+from planner import opdefs
+from planner.errors import UsageError, did_you_mean
+from planner.features.ops.cases.examples import all_cases
+from planner.features.ops.conformance import Conformance, conformance
+from planner.features.ops.coverage import Coverage, coverage
+from planner.features.ops.gradients import GradientTable, gradient_table
+from planner.features.ops.onnx_cases import onnx_cases
+from planner.features.ops.page import OperatorPage, operator_page
+from planner.features.ops.verification import THOROUGH, Verification, verify_operators
+from planner.graph.decompositions.registry import Purpose, decompositions
+from planner.installed import require_runtime, runtime_notes
+from planner.opdefs.exclusions import EXCLUDED, LOWERED
+from planner.progress import Progress, silent
+
+
+class Operators:
+    """The operators in force: the standard ones, and those of the user's file."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        """Loads descriptions.
+
+        Args:
+            file: descriptions of the user's own (docs/describe-an-operator.md).
+
+        Raises:
+            TofuError: the file cannot be used.
+        """
+        mine = opdefs.load_file(file) if file is not None else None
+        self.descriptions = opdefs.standard(*(mine.descriptions if mine else ()))
+        self._mine = mine.cases if mine else None
+        self._cases = (*all_cases(), *(mine.cases if mine else ()))
+
+    def coverage(self) -> Coverage:
+        """Every operator: described, lowered or excluded."""
+        passing = {row.op_type for row in gradient_table() if row.passes}
+        return coverage(self.descriptions, EXCLUDED, self._cases, lowered=LOWERED, gradients=passing)
+
+    def page(self, op_type: str) -> OperatorPage:
+        """One operator's description and strategies; nothing is run.
+
+        Raises:
+            UsageError: no such operator.
+        """
+        lowered = next((name for name in LOWERED if name.lower() == op_type.lower()), op_type)
+        if lowered in LOWERED and ("", lowered) not in self.descriptions:
+            domain, _, name = lowered.rpartition(".")
+            found = decompositions(Purpose.READING if domain else Purpose.RANDOM)[lowered]
+            source = f"{found.function.__module__.replace('.', '/')}.py"
+            text = f"{inspect.getdoc(found.function)}\n{LOWERED[lowered]}"
+            return OperatorPage(domain, name, source, text, ())
+        return operator_page(op_type, self.descriptions, self._cases)
+
+    def verify(
+        self, op_type: str | None, progress: Progress = silent, notice: Callable[[str], None] = lambda line: None
+    ) -> Verification:
+        """Runs every strategy split and whole: of one operator, of the user's, or of all.
+
+        Raises:
+            UsageError: no such operator, no case for it, or no ONNX Runtime.
+        """
+        _tell_of_runtime(notice)
+        cases = self._mine if self._mine is not None and op_type is None else self._cases
+        wanted = (op_type,) if op_type else ()
+        return verify_operators(self.descriptions, wanted, ways=THOROUGH, cases=cases, progress=_counted(progress))
+
+    def onnx_cases(
+        self, op_type: str | None, progress: Progress = silent, notice: Callable[[str], None] = lambda line: None
+    ) -> Conformance:
+        """Runs the test cases of the ``onnx`` package, all or those of an operator, planned for two workers.
+
+        Raises:
+            UsageError: there is no case of the operator, or no ONNX Runtime.
+        """
+        _tell_of_runtime(notice)
+        progress("collecting the cases of the onnx package")
+        cases = onnx_cases()
+        chosen = [case for case in cases if op_type is None or op_type in {kind for _, kind in case.op_types}]
+        if not chosen:
+            known = sorted({kind for case in cases for _, kind in case.op_types})
+            raise UsageError(f"the onnx package has no case of {op_type}", hint=did_you_mean(op_type or "", known))
+        return conformance(self.descriptions, chosen, progress=_counted(progress))
+
+
+def gradients(op_type: str | None = None) -> GradientTable:
+    """Which operators of ONNX's default domain a gradient passes, how, and why not the others; or one of them.
+
+    Raises:
+        UsageError: no such operator.
+    """
+    rows = gradient_table()
+    if op_type is None:
+        return GradientTable(rows)
+    found = tuple(row for row in rows if row.op_type.lower() == op_type.lower())
+    if not found:
+        hint = did_you_mean(op_type, [row.op_type for row in rows])
+        raise UsageError(f"ONNX's default domain has no operator {op_type} in force", hint=hint)
+    return GradientTable(found)
+
+
+def _tell_of_runtime(notice: Callable[[str], None]) -> None:
+    """Says which ONNX Runtime is there, where it is another one than tofu requires.
+
+    Raises:
+        UsageError: there is none.
+    """
+    require_runtime()
+    for line in runtime_notes():
+        notice(line)
+
+
+def _counted(progress: Progress) -> Callable[[str, int, int], None]:
+    """Tells of every operator as a line."""
+    return lambda name, number, count: progress(f"{name}, {number} of {count}")

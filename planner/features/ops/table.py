@@ -1,0 +1,185 @@
+"""``tofu ops``: coverage, one operator's page, and what the verifier found, as tables and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TextIO
+
+from planner.features.ops.conformance import Conformance, Stock
+from planner.features.ops.coverage import Coverage, OperatorClass, OperatorRow
+from planner.features.ops.gradients import GradientTable
+from planner.features.ops.page import OperatorPage
+from planner.features.ops.verification import Verification
+from planner.report.console import ReportConsole
+
+_MOST_WRONG = 50
+
+
+def print_gradients(table: GradientTable, file: TextIO) -> None:
+    """Prints which operators a gradient passes, by what, and why not the others."""
+    console, rows, counts = ReportConsole(file), table.operators, table.counts
+    if len(rows) > 1:
+        console.print_facts(
+            [
+                ("operators", str(len(rows))),
+                ("passed by a gradient", str(sum(row.passes for row in rows))),
+                ("  by a rule", str(counts["rule"])),
+                ("  written out first", str(counts["expanded"])),
+                ("  by ONNX's function body", str(counts["body"])),
+                ("ends there, derivative 0", str(counts["stops"])),
+                ("no floats", str(counts["no floats"])),
+                ("none", str(counts["none"])),
+            ],
+        )
+        console.print()
+    console.print_table(("operator", "gradient", "how, or why not"), [(r.op_type, r.kind, r.detail) for r in rows])
+
+
+def print_coverage(coverage: Coverage, file: TextIO) -> None:
+    """Prints the counts in the form of Tofu, section 4.1, and every operator."""
+    console = ReportConsole(file)
+    described = [row for row in coverage.rows if row.described]
+    own = [row for row in coverage.rows if row.domain == "" and row.versions]
+    others = len(coverage.rows) - len(own)
+    counts = [
+        ("operators", f"{len(own)} of ONNX's default domain" + _deprecated(own) + f", {others} others"),
+        ("described", str(len(described))),
+        ("  element-wise", str(coverage.count(OperatorClass.ELEMENTWISE))),
+        ("  with reductions", str(sum(row.has_reductions for row in described))),
+        ("  with an opaque function", str(sum(row.is_opaque for row in described))),
+        ("  other affine indices", str(coverage.count(OperatorClass.AFFINE))),
+        ("  lowered to others", str(coverage.count(OperatorClass.LOWERED))),
+        ("  that cannot be cut", str(sum(row.is_uncut for row in described))),
+        ("  also cut through simpler ops", str(sum(row.has_body for row in described))),
+        ("excluded", str(coverage.count(OperatorClass.EXCLUDED))),
+    ]
+    console.print_facts(counts)
+    console.print()
+    rows = [
+        (
+            f"{row.domain}.{row.op_type}" if row.domain else row.op_type,
+            ", ".join(map(str, row.versions)),
+            row.operator_class.value,
+            "; ".join(filter(None, (row.reason, "also cut through simpler ops" if row.has_body else ""))),
+        )
+        for row in coverage.rows
+    ]
+    console.print_table(("operator", "opsets", "class", "remarks"), rows)
+
+
+def _deprecated(rows: Sequence[OperatorRow]) -> str:
+    count = sum(row.is_deprecated for row in rows)
+    return f", {count} of them deprecated" if count else ""
+
+
+def print_page(page: OperatorPage, file: TextIO) -> None:
+    """Prints one operator: its mathematics, and strategies with halos."""
+    console = ReportConsole(file)
+    name = f"{page.domain}.{page.op_type}" if page.domain else page.op_type
+    facts = [("operator", name), ("described in", page.source), ("says", page.documentation)]
+    if page.body:
+        facts.append(("also cut", f"through simpler ops, where that costs less: {page.body}"))
+    console.print_facts(facts, keep="\n")
+    for example in page.examples:
+        console.print()
+        console.print_line(example.case)
+        for line in example.mathematics:
+            console.print_line(f"  {line}")
+        rows = [(line.name, str(line.extent), line.kind, line.how, "; ".join(line.reads)) for line in example.variables]
+        if rows:
+            console.print_table(("variable", "extent", "kind", "cut along it", "read by 2 workers"), rows)
+    if page.parts:
+        console.print()
+        console.print_line(f"{page.parts_of} through simpler ops")
+        columns = ("op", "operator", "reads", "makes", "joined by 2 workers where it is cut along that")
+        console.print_table(
+            columns,
+            [
+                (
+                    part.name,
+                    part.op_type,
+                    ", ".join(part.reads),
+                    "x".join(map(str, part.shape)) or "1",
+                    "; ".join(part.joined),
+                )
+                for part in page.parts
+            ],
+        )
+    if page.examples:
+        console.print()
+        console.print_line(f"from the description alone: `tofu ops --verify {name}` runs every strategy")
+
+
+def print_verification(result: Verification, file: TextIO) -> None:
+    """Prints what was found of every operator, then what is wrong or missing."""
+    console = ReportConsole(file)
+    rows = [
+        (
+            operator.op_type,
+            " ".join(operator.variables),
+            str(operator.shapes),
+            str(operator.executed),
+            str(operator.bit_equal),
+            f"{operator.largest_error:.0e}",
+            str(operator.vetoed),
+            str(len(operator.wrong)),
+            str(len(operator.missing)),
+        )
+        for operator in result.operators
+    ]
+    numbers = ("ops", "executed", "bit-equal", "error", "vetoed", "wrong", "missing")
+    console.print_table(("operator", "cut along", *numbers), rows, numbers)
+    console.print()
+    console.print_facts(
+        [
+            ("operators", str(len(result.operators))),
+            ("strategies executed", f"{result.executed:,}"),
+            ("of these, in steps", f"{result.stepped:,}"),
+            ("incorrect", str(len(result.wrong))),
+            ("missing", str(len(result.missing))),
+            ("left out, with a reason", str(sum(len(operator.left_out) for operator in result.operators))),
+        ],
+    )
+    _print_findings(console, result.wrong, result.missing)
+    for operator in result.operators[: len(result.operators) == 1]:
+        for text in (*filter(None, [operator.veto_reason]), *operator.left_out):
+            console.print_line(f"left out: {text}")
+
+
+def print_conformance(result: Conformance, file: TextIO) -> None:
+    """Prints how many of ONNX's own cases pass, and why the others do not."""
+    console = ReportConsole(file)
+    console.print_facts(
+        [
+            ("cases of the onnx package", f"{len(result.outcomes):,}"),
+            ("the stock runtime passes", f"{len(result.with_stock(Stock.PASSES)):,}"),
+            (f"of these, as expected on {result.workers} workers", f"{len(result.passed):,}"),
+            ("  and cut", f"{len(result.cut):,}"),
+            ("  and not cut", f"{len(result.passed) - len(result.cut):,}"),
+            ("  with inputs given as constants", f"{len(result.with_constants):,}"),
+            ("other strategies, as expected", f"{result.strategies:,}"),
+            ("  of them in steps", f"{result.in_steps:,}"),
+            ("refused, for a reason below", str(sum(len(names) for names in result.refused().values()))),
+            ("refused for another reason", str(len(result.failed))),
+            ("differing", str(len(result.differing))),
+        ],
+    )
+    refused = {reason.value: names for reason, names in result.refused().items() if names}
+    for what, cases in (("refused because", refused), ("not cut because", result.not_cut())):
+        if not cases:
+            continue
+        console.print()
+        rows = [(reason, str(len(names)), names[0]) for reason, names in cases.items()]
+        console.print_table((what, "cases", "e.g."), rows, ("cases",))
+    for outcome in result.differing:
+        console.print_line(f"differing: {outcome.name}: {'; '.join(outcome.differences)}")
+    for outcome in result.failed:
+        console.print_line(f"refused: {outcome.name}: {outcome.error}")
+
+
+def _print_findings(console: ReportConsole, wrong: Sequence[str], missing: Sequence[str]) -> None:
+    for what, texts in (("incorrect", wrong), ("missing", missing)):
+        for text in texts[:_MOST_WRONG]:
+            console.print_line(f"{what}: {text}")
+        if len(texts) > _MOST_WRONG:
+            console.print(f"{what}: {len(texts) - _MOST_WRONG} more; --json lists them all")

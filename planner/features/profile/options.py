@@ -1,0 +1,53 @@
+"""What ``tofu profile`` is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from planner.options import (
+    AnyModel,
+    AnyPath,
+    UnknownOps,
+    argument,
+    dims,
+    libraries,
+    option,
+    options,
+    own_ops,
+    states,
+    undescribed,
+    values,
+)
+from planner.progress import Progress, silent
+from planner.records import Positive
+
+
+@options
+class ProfileOptions:
+    """What ``tofu profile`` and ``planner.profile`` are asked for."""
+
+    model: AnyModel = argument(kw_only=False)
+    gpus: Positive | None = option("Also parts of ops, as K workers compute them.", default=None, metavar="K")
+    topology: str | None = option(
+        "The same, for the workers of a topology and its plans for the least time.", default=None, metavar="FILE|NAME"
+    )
+    device: Literal["cpu", "cuda"] = option("What to measure on.", default="cpu", shows_default=True)
+    memory: str | int | None = option(
+        "What the tensors of one op may take; larger ones are not measured.  [default: half of what is free]",
+        default=None,
+        metavar="BYTES",
+    )
+    dim: Mapping[str, int] | None = dims()
+    value: Mapping[str, str | float] | None = values()
+    state: AnyPath | None = states()
+    opdefs: AnyPath | None = own_ops()
+    unknown_ops: UnknownOps = undescribed()
+    custom_ops: Sequence[AnyPath] = libraries()
+    out: AnyPath | None = option(
+        "Where to write the profile: .yaml or .json.  [default: MODEL.profile.yaml in the working directory]",
+        default=None,
+        metavar="FILE",
+    )
+    progress: Progress = silent
+    notice: Callable[[str], None] = lambda line: None

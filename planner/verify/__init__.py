@@ -1,1 +1,0 @@
-"""Descriptions verified, not trusted: every strategy executed split and whole, and compared."""
