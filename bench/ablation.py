@@ -50,6 +50,7 @@ from unittest import mock
 from planner.cost.residence import Residence
 from planner.descriptions import in_force
 from planner.errors import InfeasibleError, TofuError
+from planner.features.zoo.models import build
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.randomness import lower_randomness
@@ -77,7 +78,6 @@ from planner.search.moves.starts import freely, others
 from planner.search.request import SearchRequest
 from planner.search.schedule import Schedule, schedule_of
 from planner.search.user_rules.rules import Rules
-from planner.zoo import build
 
 QUICK = (
     *("mlp-5x300", "mlp-4x8192", "cnn-5x2048-6", "cnn-5x512-24", "lenet-5", "alexnet", "vgg-16", "inception-v3"),

@@ -16,12 +16,12 @@ import onnx
 import onnx.version_converter
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from planner.features.zoo.models import mlp
+from planner.features.zoo.models.convolutional import cnn, lenet_5
+from planner.features.zoo.models.recurrent import rnn
+from planner.features.zoo.models.transformer import GptShape, gpt
 from planner.graph.to_onnx import to_model
 from planner.graph.traits import ACTIVATIONS, ANGLES
-from planner.zoo import mlp
-from planner.zoo.convolutional import cnn, lenet_5
-from planner.zoo.recurrent import rnn
-from planner.zoo.transformer import GptShape, gpt
 
 _MODELS = Path(__file__).parent.parent / "tests" / "models"
 _OPSETS: Final = range(13, 25)

@@ -24,6 +24,8 @@ from rich.console import Console
 from strategies import line
 
 from planner.descriptions import in_force
+from planner.features.zoo.models import PAPERS, build
+from planner.features.zoo.models.catalogue import names
 from planner.graph.decompositions.registry import Decomposition, Purpose, decomposition
 from planner.graph.model import Graph, Op
 from planner.graph.rewriting.canonical import canonical
@@ -36,8 +38,6 @@ from planner.search.decided import Decided
 from planner.search.effort import EffortName
 from planner.search.model.problem import Problem
 from planner.search.request import SearchRequest
-from planner.zoo import PAPERS, build
-from planner.zoo.catalogue import names
 
 HEADS = ("model", "workers", "moved", "now", "cost", "now", "gap", "now", "MB a worker", "now", "steps", "s", "now")
 WIDTHS = (16, 7, 12, 12, 12, 12, 7, 7, 11, 9, 9, 7, 7)

@@ -26,6 +26,7 @@ from planner.artifacts.plan import OpStrategy
 from planner.cost.seconds.estimate import estimate
 from planner.cost.seconds.tables import TimeTables
 from planner.cost.tables import Candidates
+from planner.features.zoo.models import build
 from planner.machine.topology_file import Machine
 from planner.partition.build import partition
 from planner.search.decide import decide
@@ -37,7 +38,6 @@ from planner.search.model.dims import Place
 from planner.search.model.problem import Problem, SearchVariable
 from planner.search.moves.restrictions import batch, place_of
 from planner.search.request import SearchRequest
-from planner.zoo import build
 
 NETWORKS = ("alexnet", "vgg-16", "inception-v3")
 WORKERS = (4, 8, 16)

@@ -19,12 +19,12 @@ from pathlib import Path
 
 from planner import api, configs
 from planner.errors import TofuError
+from planner.features.zoo.models import build
 from planner.graph.to_onnx import write_model
 from planner.machine.topology_file import load_topology
 from planner.planning.objective import LITERATURE
 from planner.search.effort import EffortName
 from planner.units import format_seconds
-from planner.zoo import build
 
 EVERY_SMALL = (
     *("mlp-5x300", "mlp-4x8192", "cnn-5x2048-6", "lenet-5", "alexnet", "vgg-16"),

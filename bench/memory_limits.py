@@ -34,6 +34,7 @@ from planner.cost.priced import PricedTables
 from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
+from planner.features.zoo.models import build
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.goal import least_cost
 from planner.planning.limit.fit import within
@@ -42,7 +43,6 @@ from planner.search.decide import decide
 from planner.search.effort import HIGHEST_PRICE
 from planner.search.memory.prices import cheapest_mixture
 from planner.search.request import SearchRequest
-from planner.zoo import build
 
 MODELS = ("mlp-4x8192", "cnn-5x2048-6", "lenet-5", "alexnet", "rnn-4-8k", "gpt-2x1024")
 _TOLERANCE = Fraction(1, 200)

@@ -14,12 +14,12 @@ from typing import TypeVar
 
 from planner import api
 from planner.artifacts.place import PLAN
+from planner.features.zoo.models import mlp
+from planner.features.zoo.models.convolutional import cnn
+from planner.features.zoo.models.recurrent import rnn
+from planner.features.zoo.models.transformer import GptShape, gpt
 from planner.graph.to_onnx import write_model
 from planner.search.effort import EffortName
-from planner.zoo import mlp
-from planner.zoo.convolutional import cnn
-from planner.zoo.recurrent import rnn
-from planner.zoo.transformer import GptShape, gpt
 
 _T = TypeVar("_T")
 _MODELS = Path(__file__).parent.parent / "tests" / "models"

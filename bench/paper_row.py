@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 from planner import opdefs
 from planner.algebra.tiling import UNCUT
 from planner.cost.roofline import Roofline
+from planner.features.zoo.models import build
 from planner.graph.model import Graph
 from planner.machine.topology_file import Device, DeviceGraph, Level, Machine, Topology, load_topology
-from planner.zoo import build
 
 
 class Verdict(enum.Enum):

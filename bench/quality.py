@@ -26,6 +26,7 @@ from rich.table import Table
 from strategies import Cost, Model, costs, line
 
 from planner import opdefs
+from planner.features.zoo.models import PAPERS, build, names
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.partition.build import partition
@@ -34,7 +35,6 @@ from planner.search.decide import STRATEGIES, decide
 from planner.search.effort import EFFORTS, EffortName
 from planner.search.request import SearchRequest
 from planner.training.doors.read import read_step
-from planner.zoo import PAPERS, build, names
 
 SHOWN = ("data", "tofu")
 ZOO_WORKERS = (2, 4, 8, 16)

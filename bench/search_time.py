@@ -31,6 +31,7 @@ from rich.table import Table
 
 from planner import opdefs
 from planner.collection import without_collection
+from planner.features.zoo.models import build
 from planner.graph.model import Graph
 from planner.graph.to_onnx import write_model
 from planner.planning.folder import Destination
@@ -43,7 +44,6 @@ from planner.search.decided import Decided
 from planner.search.effort import EFFORTS, EffortName
 from planner.search.request import SearchRequest
 from planner.spent import Spent
-from planner.zoo import build
 
 RUNS = 3
 HEADS = (

@@ -24,6 +24,7 @@ from planner import opdefs
 from planner.collection import without_collection
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
+from planner.features.zoo.models import build
 from planner.partition.build import partition
 from planner.planning.deliveries import shared
 from planner.search.decide import decide
@@ -31,7 +32,6 @@ from planner.search.decided import Decided
 from planner.search.effort import EFFORTS, EffortName
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import NO_RULES, Rules
-from planner.zoo import build
 
 MODELS = (
     *("mlp-4x8192", "mlp-5x300:64", "lenet-5:8", "alexnet:16", "cnn-5x512-24:8", "gpt-2x1024", "rnn-1-1k:64"),

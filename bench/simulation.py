@@ -37,6 +37,7 @@ from planner.artifacts.program import Fetch, Program
 from planner.artifacts.waits import joined_waits
 from planner.cost.seconds.estimate import timed
 from planner.features.profile.measuring import PartTimes
+from planner.features.zoo.models import build, mlp
 from planner.graph.to_onnx import write_model
 from planner.machine.topology_file import Device, Level, Topology
 from planner.progress import silent
@@ -47,7 +48,6 @@ from planner.runtime.plan_files import LoadedPlan, load_plan
 from planner.runtime.values.state import starting_values
 from planner.runtime.values.tiles import load_tiles
 from planner.simulation.schedule import Task, simulate
-from planner.zoo import build, mlp
 
 WARM_UP = 5
 ITERATIONS = 15

@@ -14,12 +14,12 @@ from paper_row import P2_PRINTED_SECONDS, Paper, Row, Verdict, alone_seconds, cl
 from strategies import Model, costs
 
 from planner.algebra.tiling import Placement, Replicate, Shard, Tiling
+from planner.features.zoo.models import build
 from planner.machine.routes import part
 from planner.partition.build import partition
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
-from planner.zoo import build
 
 STRATEGIES = ("data", "model", "soybean")
 WORKERS = (2, 4, 8)

@@ -24,13 +24,13 @@ from strategies import line
 
 from planner import api
 from planner.artifacts.program import Fetch
+from planner.features.zoo.models import PAPERS, build, names
 from planner.graph.to_onnx import write_model
 from planner.runtime.engine.process.supervisor import SupervisedEngine
 from planner.runtime.plan_files import load_plan
 from planner.runtime.values.state import starting_values
 from planner.runtime.values.tiles import load_tiles
 from planner.search.effort import EFFORTS, EffortName
-from planner.zoo import PAPERS, build, names
 
 HEADS = ("model", "workers", "ops", "segments", "sessions", "fetches")
 TIMES = ("plan s", "search s", "load s", "start s", "first step s")

@@ -18,6 +18,7 @@ from planner.artifacts.estimate import TimeEstimate
 from planner.cost.seconds.estimate import estimate
 from planner.cost.tables import CostTables
 from planner.errors import TofuError
+from planner.features.zoo.models import build
 from planner.graph.model import Graph
 from planner.machine.topology_file import Machine
 from planner.partition.build import partition
@@ -26,7 +27,6 @@ from planner.search.decided import Decided
 from planner.search.effort import EffortName
 from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
-from planner.zoo import build
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from planner import opdefs
 from planner.cost.seconds.estimate import estimate
 from planner.cost.tables import CostTables
 from planner.features.ops.run import Operators
+from planner.features.zoo.models import build, trained
 from planner.graph.model import Graph
 from planner.partition.build import Unplaced, unplaced
 from planner.planning.deliveries import with_savings
@@ -35,7 +36,6 @@ from planner.planning.paid_again import paid_for_twice, savings
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
-from planner.zoo import build, trained
 
 WORKERS = 8
 WIDE = tuple(f"wresnet-{depth}-{wide}" for depth in (50, 101, 152) for wide in (4, 6, 8, 10))

@@ -11,8 +11,7 @@ The command line's commands, for Python, with its defaults; an option is a keywo
     assert ran.verified
 
 What goes wrong for a user's reasons is a ``planner.TofuError``; ``planner.errors`` has the tree of them. docs/python.md
-is the page. (``planner.report`` and ``planner.zoo`` are packages of this
-project, and are called as the functions of these names.)
+is the page. Functions of features (``planner.feature``) are found where the features are installed.
 
 ``import planner`` is cheap: what is heavy is imported when one of these is first used.
 """
@@ -29,22 +28,14 @@ if TYPE_CHECKING:
         as_json,
         build,
         check,
-        checkpoints,
-        compare,
-        diff,
         explain,
-        export_checkpoint,
-        fit,
         grad,
         memory,
         plan,
-        report,
         run,
         show,
         simulate,
         why,
-        zoo,
-        zoo_models,
     )
     from planner.errors import TofuError
 
@@ -60,15 +51,7 @@ __all__ = [
     "memory",
     "simulate",
     "run",
-    "checkpoints",
-    "export_checkpoint",
-    "compare",
-    "fit",
-    "diff",
     "check",
-    "report",
-    "zoo",
-    "zoo_models",
     "show",
     "as_json",
     "TofuError",
@@ -76,8 +59,8 @@ __all__ = [
 __all__ += sorted(functions())
 
 
-_MODULES = ("api", "errors", "report", "zoo")
-"""Those that are found without an import of their own; the last two are called as functions, too."""
+_MODULES = ("api", "errors")
+"""Those that are found without an import of their own."""
 
 
 def __getattr__(name: str) -> Any:

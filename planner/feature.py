@@ -40,9 +40,11 @@ class Feature:
     name: str
     command: str
     """The place of the click command."""
-    outputs: tuple[Output, ...]
+    outputs: tuple[Output, ...] = ()
     functions: Mapping[str, str] = field(default_factory=dict)
     """The places of the functions that ``planner`` has, by their names there."""
+    models: str = ""
+    """The place of the function that gives the training graph of a model by its name; "" if the feature has none."""
 
 
 @cache

@@ -1,6 +1,6 @@
 """Why a plan is what it is, as data: causes of what it costs, what each reader needs, and what else was possible.
 
-Found by ``planner.planning.why``; rendered by ``planner.report``. All names come from the model: whoever prints them
+Found by ``planner.planning.why``; rendered by ``planner.printing``. All names come from the model: whoever prints them
 escapes them, in the sentences too.
 """
 

@@ -13,15 +13,9 @@ from typing import Any
 
 from planner.api.building import build
 from planner.api.checking import check
-from planner.api.checkpointing import checkpoints, export_checkpoint
-from planner.api.comparison import compare
-from planner.api.difference import diff
 from planner.api.explanation import explain, why
-from planner.api.fitting import fit
-from planner.api.models import zoo, zoo_models
 from planner.api.occupancy import memory
 from planner.api.planning import plan
-from planner.api.reporting import report
 from planner.api.running import run
 from planner.api.showing import as_json, show
 from planner.api.timing import simulate
@@ -32,22 +26,14 @@ __all__ = [
     "as_json",
     "build",
     "check",
-    "checkpoints",
-    "compare",
-    "diff",
     "explain",
-    "export_checkpoint",
-    "fit",
     "grad",
     "memory",
     "plan",
-    "report",
     "run",
     "show",
     "simulate",
     "why",
-    "zoo",
-    "zoo_models",
 ]
 __all__ += sorted(functions())
 

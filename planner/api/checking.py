@@ -14,6 +14,7 @@ from planner.cost.by_op import op_cost
 from planner.cost.tables import CostTables
 from planner.descriptions import in_force
 from planner.errors import UsageError
+from planner.feature import at, features
 from planner.gate.baseline import Baseline, ModelCosts, PlanCost, model_costs, op_type_at
 from planner.gate.verdict import CheckResult, judge
 from planner.graph.decompositions import expand
@@ -34,7 +35,6 @@ from planner.search.request import SearchRequest
 from planner.training.doors.pairs import read_pairs
 from planner.units import parse_ratio
 from planner.whole import try_file
-from planner.zoo import build
 
 _SHOWN = 8
 _MOST_BASELINE_BYTES = 64_000_000
@@ -103,7 +103,7 @@ def check(options: CheckOptions) -> CheckResult:  # noqa: D417 - those are the f
             source = ModelSource(Path(name), options.dim, values, pairs, descriptions, described_by)
             graphs[name] = source.read()
         else:
-            graphs[name] = lower_randomness(build(name))
+            graphs[name] = lower_randomness(_named(name))
     workers = sorted(set(counts))
     checked = _look_up(graphs, workers, known, baseline, update)
     verdicts = []
@@ -126,6 +126,19 @@ def check(options: CheckOptions) -> CheckResult:  # noqa: D417 - those are the f
     if update:
         write_bytes(baseline, Baseline(written).to_json().encode())
     return CheckResult(str(baseline), allowed, tuple(verdicts), update)
+
+
+def _named(name: str) -> Graph:
+    """The training graph of a model that is no file.
+
+    Raises:
+        UsageError: there is none of this name.
+    """
+    places = [feature.models for feature in features() if feature.models]
+    if not places:
+        raise UsageError(f"{name}: no such file", hint="name an ONNX file")
+    graph: Graph = at(places[0])(name)
+    return graph
 
 
 def _refuse_repeated(models: Sequence[str], state: Path | None) -> None:

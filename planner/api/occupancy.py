@@ -1,22 +1,18 @@
-"""``tofu explain --memory``: what a worker holds over the steps of its program; for a page, what all of them do."""
+"""``tofu explain --memory``: what a worker holds over the steps of its program."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from planner.api.arguments import checked, path_of
 from planner.api.building import program_of_folder
 from planner.api.opened import opened
-from planner.artifacts.program import Fetch, Program, WorkerProgram
-from planner.artifacts.waits import last_reads
+from planner.artifacts.program import Fetch, WorkerProgram
 from planner.collection import without_collection
 from planner.errors import UsageError
 from planner.graph.model import Graph
 from planner.graph.purposes import passes_in
 from planner.options import AnyPath
-from planner.partition.occupancy import limits_by_worker, needed_bytes, occupancy, spans_held
+from planner.partition.occupancy import limits_by_worker, occupancy
 from planner.progress import Progress, silent
-from planner.report.page.facts import Memory
 from planner.results import MemoryResult
 
 
@@ -66,28 +62,11 @@ def memory(
         peak_bytes=peaks,
         limit_bytes=limits_by_worker(peaks, limits)[number] if limits else None,
         running=() if running is None else running.ops if not isinstance(running, Fetch) else (running.name,),
-        begins=_begins(mine, plan.graph, passes_in(plan.graph).backward),
+        begins=begins_of(mine, plan.graph, passes_in(plan.graph).backward),
     )
 
 
-def memory_of_page(program: Program, graph: Graph, levels: Sequence[Sequence[int]]) -> tuple[Memory, ...]:
-    """What each worker holds over its steps, all in all.
-
-    Args:
-        program: of all workers.
-        graph: that it is of.
-        levels: of every step of every worker.
-    """
-    reads = last_reads(program.workers, levels)
-    backward = passes_in(graph).backward
-    found = []
-    for worker, total in zip(program.workers, program.peak_bytes, strict=True):
-        needed = needed_bytes(spans_held(program, worker, levels, reads).values(), len(worker.steps))
-        found.append(Memory(needed + (total - int(needed.max())), total, _begins(worker, graph, backward)))
-    return tuple(found)
-
-
-def _begins(worker: WorkerProgram, graph: Graph, backward: frozenset[str]) -> dict[str, int]:
+def begins_of(worker: WorkerProgram, graph: Graph, backward: frozenset[str]) -> dict[str, int]:
     """The steps in which the first op of the backward pass runs, and the first of it that makes a next state."""
     if not graph.state:
         return {}

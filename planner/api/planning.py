@@ -16,13 +16,13 @@ from planner.graph.gradient_products import gradient_products
 from planner.graph.state_warnings import state_warnings
 from planner.machine.rates import Rates
 from planner.options.planning import PlanOptions
-from planner.planning.capacity.smaller import saying_what_batch_fits
 from planner.planning.folder import Destination
 from planner.planning.machines import memory_limits, memory_of, target_of
 from planner.planning.recomputing import Recompute
 from planner.planning.request import PlanRequest, source_of
 from planner.planning.result import result_of
 from planner.planning.session import Session
+from planner.planning.smaller_batch import saying_what_batch_fits
 from planner.results import PlanResult
 from planner.runtime.engine.gpu.cuda_changes import cuda_changes
 from planner.runtime.judge.foreign import check_attributes

@@ -10,35 +10,11 @@ from typing import Any, TextIO
 from planner.errors import UsageError
 from planner.feature import at, features
 from planner.gate.verdict import CheckResult
-from planner.planning.difference import Difference
+from planner.printing import built, explained, gate, occupancy, planned, simulated, tables
+from planner.printing.sheet import TextSheet
 from planner.records import plain_record
-from planner.report import (
-    built,
-    checkpoints,
-    difference,
-    explained,
-    fitting,
-    gate,
-    occupancy,
-    planned,
-    simulated,
-    tables,
-)
-from planner.report.sheet import TextSheet
-from planner.results import (
-    BuildResult,
-    Comparison,
-    Explanation,
-    FitResult,
-    GradResult,
-    MemoryResult,
-    PlanResult,
-    ReportResult,
-    SimulationResult,
-    ZooResult,
-)
+from planner.results import BuildResult, Explanation, GradResult, MemoryResult, PlanResult, SimulationResult
 from planner.runtime.run_report import RunResult
-from planner.runtime.values.checkpoints import CheckpointList, ExportedCheckpoint
 
 _PRINTED: Mapping[type, Callable[[Any, TextIO], None]] = MappingProxyType(
     {
@@ -49,14 +25,7 @@ _PRINTED: Mapping[type, Callable[[Any, TextIO], None]] = MappingProxyType(
         MemoryResult: occupancy.print_memory,
         SimulationResult: simulated.print_simulation,
         RunResult: tables.run,
-        Comparison: tables.compare,
-        FitResult: fitting.print_fit,
         CheckResult: lambda found, file: gate.print_check(found, TextSheet(file)),
-        Difference: lambda found, file: difference.print_difference(found, TextSheet(file)),
-        ReportResult: tables.report,
-        ZooResult: tables.zoo,
-        CheckpointList: checkpoints.checkpoints,
-        ExportedCheckpoint: checkpoints.exported,
     }
 )
 

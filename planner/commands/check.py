@@ -37,7 +37,7 @@ def check(models: tuple[str, ...], annotations: bool, markdown_wanted: bool, jso
       tofu check alexnet gpt-2x1024 --gpus 8 --baseline costs.json --max-increase 1%
     """
     from planner import api
-    from planner.report import annotation, gate, sheet
+    from planner.printing import annotation, gate, sheet
 
     check_one_form(json_wanted=json_wanted, markdown_wanted=markdown_wanted)
     form = sheet.MarkdownSheet if markdown_wanted else sheet.TextSheet

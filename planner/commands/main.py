@@ -16,9 +16,6 @@ import click
 from planner import __version__
 from planner.commands.build import build
 from planner.commands.check import check
-from planner.commands.checkpoint import checkpoint
-from planner.commands.compare import compare
-from planner.commands.diff import diff
 from planner.commands.exit_codes import (
     EXIT_BROKEN_PIPE,
     EXIT_BUG,
@@ -28,15 +25,11 @@ from planner.commands.exit_codes import (
     EXIT_USAGE,
 )
 from planner.commands.explain import explain
-from planner.commands.fit import fit
 from planner.commands.grad import grad
 from planner.commands.plan import plan
-from planner.commands.report import report
 from planner.commands.run import run
-from planner.commands.schema import schema
 from planner.commands.streams import drop_output, has_no_reader, is_closed, say, take_stdin
 from planner.commands.termination import TerminationError, termination_raised
-from planner.commands.zoo import zoo
 from planner.errors import TofuError, UsageError, did_you_mean, out_of_memory
 from planner.feature import at, features
 
@@ -103,16 +96,9 @@ for _command in (
     grad,
     plan,
     build,
-    compare,
-    fit,
-    diff,
     check,
     explain,
-    report,
     run,
-    checkpoint,
-    zoo,
-    schema,
 ):
     tofu.add_command(_command)
 

@@ -74,8 +74,8 @@ def run(directory: Path | None, log_every: int | None, json_wanted: bool, **opti
         from planner.artifacts.place import require_plan
 
         require_plan(directory)
-    from planner.report import tables
-    from planner.report.iteration_line import iteration_line
+    from planner.printing import tables
+    from planner.printing.iteration_line import iteration_line
 
     is_each_told = log_every == 1 or (log_every is None and not can_erase(sys.stderr))
     is_told = is_each_told and are_one(sys.stdout, sys.stderr)

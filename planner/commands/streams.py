@@ -11,7 +11,7 @@ import sys
 from typing import TextIO
 
 from planner.printable import printable
-from planner.report.tone import toned_lines
+from planner.printing.tone import toned_lines
 
 
 def say(text: str, *, is_command: bool = False) -> None:

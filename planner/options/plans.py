@@ -14,7 +14,7 @@ ROLES = ("state", "next-state", "data", "result", "activation", HELD)
 """Names of roles, as an option takes them; constants are divided by no plan."""
 
 
-def _planned_for() -> Any:
+def planned_for() -> Any:
     """The topology of a plan."""
     return option(
         "The topology that the plan is for.  [default: by its name, of those that ship with tofu]",
@@ -58,37 +58,7 @@ class SimulateOptions:
     """What ``tofu explain --time`` and ``planner.simulate`` are asked for."""
 
     directory: AnyPath | None = argument(kw_only=False, default=None)
-    topology: str | None = _planned_for()
+    topology: str | None = planned_for()
     profile: AnyPath | None = measured()
-    opdefs: AnyPath | None = own_ops()
-    progress: Progress = silent
-
-
-@options
-class ReportOptions:
-    """What ``tofu report`` and ``planner.report`` are asked for."""
-
-    directory: AnyPath | None = argument(kw_only=False, default=None)
-    output: AnyPath | None = option(
-        "The page: one file, no network.", default=None, metavar="FILE.html", flags=("-o", "--output")
-    )
-    svg: AnyPath | None = option("The strip of the network alone.", default=None, metavar="FILE.svg")
-    trace: AnyPath | None = option(
-        "The simulated schedule, and what `tofu run --profile` measured, for ui.perfetto.dev.",
-        default=None,
-        metavar="FILE.json",
-    )
-    topology: str | None = _planned_for()
-    profile: AnyPath | None = measured()
-    opdefs: AnyPath | None = own_ops()
-    progress: Progress = silent
-
-
-@options
-class DiffOptions:
-    """What ``tofu diff`` and ``planner.diff`` are asked for."""
-
-    a: AnyPath = argument(kw_only=False)
-    b: AnyPath = argument(kw_only=False)
     opdefs: AnyPath | None = own_ops()
     progress: Progress = silent

@@ -9,14 +9,11 @@ from planner.options import (
     AnyModel,
     AnyPath,
     Fraction0,
-    UnknownOps,
     argument,
     dims,
     option,
     options,
-    own_ops,
     states,
-    undescribed,
     values,
 )
 from planner.progress import Progress, silent
@@ -122,73 +119,4 @@ class GradOptions(TrainingOptions):
         flags=("-o", "--output"),
     )
     verify: bool = option("Hold MODEL as it is read against what the stock runtime makes of the file.", default=False)
-    progress: Progress = silent
-
-
-@options
-class FitOptions(TrainingOptions):
-    """What ``tofu fit`` and ``planner.fit`` are asked for."""
-
-    model: AnyModel = argument(kw_only=False)
-    memory: str | int | None = option(
-        "What the tensors of a worker may take, such as 80GiB.  [default: what the topologies' devices have]",
-        default=None,
-        metavar="BYTES",
-    )
-    topology: Sequence[str] = option(
-        "A topology file, or one that ships with tofu by its name; repeatable.", default=(), metavar="FILE|NAME"
-    )
-    gpus: str | int | Sequence[int] | None = option(
-        "Numbers of GPUs: a list, or a range, of which the ends, the powers of two and what the topology's "
-        "levels join are looked at.  [default: 1 to all of the topology's, or to 64]",
-        default=None,
-        metavar="1..64|2,4,8",
-    )
-    within: str | float | None = option(
-        "An iteration must not be estimated to take longer than, say, 0.5s.", default=None, metavar="TIME"
-    )
-    batch: str | int | None = option(
-        "Where the largest batch is looked for; or one number: the batch of the plans.  [default: 1..512]",
-        default=None,
-        metavar="1..512|N",
-    )
-    opdefs: AnyPath | None = own_ops()
-    unknown_ops: UnknownOps = undescribed()
-    plan: Positive | None = option(
-        "Write the plan for N GPUs; `tofu build` adds the workers' models, as `tofu run` does.",
-        default=None,
-        metavar="N",
-    )
-    out: AnyPath | None = option(
-        "Where to write it.  [default: MODEL.tofuN in the working directory]", default=None, metavar="DIR"
-    )
-    force: bool = option("Replace a plan that is there; a folder with anything else in it stays.", default=False)
-    page: AnyPath | None = option(
-        "Write the table and a chart, memory against GPUs, as a page.", default=None, metavar="FILE.html"
-    )
-    progress: Progress = silent
-
-
-@options
-class ZooOptions:
-    """What ``tofu zoo`` and ``planner.zoo`` are asked for."""
-
-    name: str = argument(kw_only=False)
-    batch: Positive | None = option("Batch size.  [default: the paper's]", default=None, metavar="N")
-    optimizer: str | None = option("How the weights follow.  [default: the paper's]", default=None, metavar="NAME")
-    precision: Literal["float32", "bfloat16"] | None = option(
-        "What a network of today computes in.  [default: what it was trained in]", default=None
-    )
-    seq: Positive | None = option(
-        "Tokens of a sample, of a network of language.  [default: its own]", default=None, metavar="N"
-    )
-    layers: Positive | None = option(
-        "Blocks of a network of today.  [default: as published]", default=None, metavar="N"
-    )
-    output: AnyPath | None = option(
-        "Where to write the training graph.  [default: NAME.onnx in the working directory]",
-        default=None,
-        metavar="FILE",
-        flags=("-o", "--output"),
-    )
     progress: Progress = silent

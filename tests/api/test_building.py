@@ -15,13 +15,13 @@ from planner.artifacts.plan import Plan, digest
 from planner.artifacts.plan_folder import open_folder
 from planner.commands.main import tofu
 from planner.errors import ModelError, UsageError
+from planner.features.zoo.models import mlp
 from planner.graph.to_onnx import write_model
 from planner.planning import session
 from planner.planning.limit.trial import Trial
 from planner.planning.session import Session
 from planner.planning.why import summary
 from planner.runtime.plan_files import load_plan
-from planner.zoo import mlp
 
 
 @pytest.fixture(scope="module")

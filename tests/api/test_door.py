@@ -47,8 +47,6 @@ NO_DOOR = {
     "schema": "prints a file that is data of the package",
 }
 """Commands without a function, and why."""
-PACKAGES = {"zoo", "report"}
-"""Functions whose names are those of packages, which are called in their place."""
 COMMAND_LINE_ONLY = {
     "json_wanted": "planner.as_json(result)",
     "markdown_wanted": "a form in which the command prints",
@@ -160,9 +158,7 @@ def test_import_is_cheap() -> None:
 def test_every_name_is_there_and_documented() -> None:
     assert set(planner.__all__) == {*api.__all__, "TofuError"}
     assert set(planner.__all__) <= set(dir(planner))
-    plain = set(planner.__all__) - PACKAGES - {"TofuError"}
-    assert all(getattr(planner, name) is getattr(api, name) for name in plain)
-    assert all(callable(getattr(planner, name)) for name in PACKAGES)
+    assert all(getattr(planner, name) is getattr(api, name) for name in api.__all__)
     lacking = [name for name in api.__all__ if "Example:" not in (inspect.getdoc(getattr(api, name)) or "")]
     assert not lacking
     with pytest.raises(AttributeError, match="has no attribute 'plaan'"):
@@ -175,7 +171,7 @@ def test_what_the_pages_name_is_there_after_a_plain_import() -> None:
     assert done.stdout == "UsageError report\n", done.stderr
 
 
-def test_packages_are_called_as_functions(tmp_path: Path) -> None:
+def test_functions_of_features_are_called_from_planner(tmp_path: Path) -> None:
     made = planner.plan(model_file(tmp_path, "x"), gpus=2, out=tmp_path / "plan")
     assert planner.report(made.directory, svg=tmp_path / "strip.svg").svg == tmp_path / "strip.svg"
     assert planner.export(made.directory, jax=tmp_path / "step.py")

@@ -12,6 +12,7 @@ from planner.artifacts.plan import Plan
 from planner.commands import main as cli
 from planner.cost.tables import CostTables
 from planner.errors import ModelError, UsageError
+from planner.features.zoo.models import build
 from planner.graph.to_onnx import write_model
 from planner.machine.routes import level_ways
 from planner.machine.topology_file import load_topology
@@ -22,7 +23,6 @@ from planner.planning.objective import LITERATURE, Times, of_the_literature
 from planner.results import Beside, OtherCount
 from planner.search.model.cuts import cuts_of_levels
 from planner.search.request import SearchRequest
-from planner.zoo import build
 
 TWO = """\
 name: two

@@ -11,9 +11,9 @@ import pytest
 import planner
 from planner import api
 from planner.errors import UsageError
+from planner.features.zoo.models import build
 from planner.graph.purposes import Purpose
 from planner.graph.to_onnx import write_model
-from planner.zoo import build
 
 
 @pytest.fixture(scope="module")

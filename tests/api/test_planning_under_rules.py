@@ -9,8 +9,8 @@ from planner import api
 from planner.algebra.tiling import Replicate, Tiling
 from planner.artifacts.plan import Plan
 from planner.commands import main as cli
+from planner.features.zoo.models import build
 from planner.graph.to_onnx import write_model
-from planner.zoo import build
 
 
 @pytest.fixture(autouse=True)

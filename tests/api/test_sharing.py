@@ -10,16 +10,16 @@ import onnx
 import pytest
 
 from planner import api, opdefs
+from planner.features.zoo.models import build
 from planner.graph.to_onnx import write_model
 from planner.planning.goal import least_cost
 from planner.planning.limit.room import shared_where_room
 from planner.planning.limit.trial import Trial, trial_of
+from planner.printing import tables
 from planner.records import plain_record
-from planner.report import tables
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
-from planner.zoo import build
 
 WORKERS = 2
 

@@ -15,6 +15,8 @@ from planner.artifacts.asked import ByWorker
 from planner.artifacts.estimate import TimeEstimate
 from planner.artifacts.plan import Plan
 from planner.cost.residence import Residence
+from planner.features.zoo.models import build
+from planner.features.zoo.models.transformer import GptShape, gpt
 from planner.graph.model import Graph
 from planner.graph.to_onnx import write_model
 from planner.planning.limit.trial import Trial
@@ -22,8 +24,6 @@ from planner.planning.machines import memory_limits, target_of, time_of
 from planner.planning.request import ModelSource, PlanRequest
 from planner.planning.session import Session
 from planner.runtime.run import run_plan
-from planner.zoo import build
-from planner.zoo.transformer import GptShape, gpt
 from same_bits import loaded
 
 MACHINE: Final = """\

@@ -14,14 +14,14 @@ import swapping
 from paper_row import Row, Verdict, close, slower
 
 from planner import opdefs
+from planner.features.zoo.models import mlp
+from planner.features.zoo.models.recurrent import rnn
 from planner.graph.model import DType
 from planner.machine.topology_file import Device, Level, Topology, load_topology
 from planner.runtime.values.state import starting_values
 from planner.search.literature import layers
 from planner.search.literature.layer_elimination import least
 from planner.search.model.problem import Problem
-from planner.zoo import mlp
-from planner.zoo.recurrent import rnn
 
 
 def machine(flop_per_s: float, bytes_per_s: float) -> Topology:

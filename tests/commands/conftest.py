@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import planner
-import planner.report
+import planner.printing
 from command_line import COMMANDS, Door, take_as_there
 
 
@@ -30,8 +30,8 @@ def door(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Door:
     api.show = lambda _result: door.shown(sys.stdout)  # type: ignore[attr-defined]
     for parent, name, module in (
         (planner, "api", api),
-        (planner.report, "tables", tables),
-        (planner.report, "gate", gate),
+        (planner.printing, "tables", tables),
+        (planner.printing, "gate", gate),
     ):
         monkeypatch.setitem(sys.modules, f"{parent.__name__}.{name}", module)
         monkeypatch.setattr(parent, name, module, raising=False)

@@ -8,8 +8,8 @@ import pytest
 
 from planner import api
 from planner.commands import main as cli
+from planner.features.zoo.models import build
 from planner.graph.to_onnx import write_model
-from planner.zoo import build
 
 NOTE = "note: no plan is named; newer is the newest here\n"
 

@@ -12,8 +12,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from attentions import DRAWN, graph_of
 from fast_suite import chosen
-from planner import api, opdefs, zoo
+from planner import api, opdefs
 from planner.artifacts.worker_model import WorkerModel
+from planner.features.zoo import models as zoo
 from planner.graph.check import check_graph
 from planner.graph.decompositions import expand
 from planner.graph.model import DType, Graph, Op, Tensor

@@ -8,6 +8,7 @@ import pytest
 
 from fast_suite import spread
 from planner import api, opdefs
+from planner.features.zoo.models import mlp
 from planner.graph.model import Attribute, DType, Graph, Op, Tensor
 from planner.graph.reading.from_onnx import read_model
 from planner.graph.to_onnx import write_model
@@ -17,7 +18,6 @@ from planner.results import PlanResult
 from planner.runtime.run_report import RunResult
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
-from planner.zoo import mlp
 
 MODELS = Path(__file__).parent.parent / "models"
 Kinds = dict[str, tuple[int, ...]]

@@ -5,17 +5,18 @@ from __future__ import annotations
 import pytest
 
 from fast_suite import by_night, spread
-from planner import opdefs, zoo
+from planner import opdefs
 from planner.cost.distance import Distance, distances, times_the_least
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, UnsupportedError
+from planner.features.zoo import models as zoo
+from planner.features.zoo.models import mlp
 from planner.graph.model import Graph
 from planner.search.decide import STRATEGIES, decide
 from planner.search.decided import Decided
 from planner.search.effort import EffortName
 from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
-from planner.zoo import mlp
 
 
 def plan(

@@ -13,6 +13,7 @@ from planner.artifacts.estimate import TimeEstimate
 from planner.cost.roofline import Roofline
 from planner.cost.seconds.estimate import estimate, synchronised
 from planner.cost.seconds.exchange import ExchangeTimes
+from planner.features.zoo.models import mlp
 from planner.graph.model import DType, Graph
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.machine.routes import Interconnect
@@ -22,7 +23,6 @@ from planner.records import plain
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
 from planner.strict_json import parse_json
-from planner.zoo import mlp
 
 FLOAT32 = ((DType.FLOAT32, 1e12),)
 SLOW = Level("slow", 2, 1e9, 10e-6, shared_by=2)

@@ -8,6 +8,7 @@ import pytest
 from planner import opdefs
 from planner.cost.priced import PricedTables, payable
 from planner.cost.residence import Residence
+from planner.features.zoo.models import build, mlp
 from planner.machine.topology_file import shipped_topology
 from planner.planning.machines import cuts_on
 from planner.planning.objective import Times
@@ -15,7 +16,6 @@ from planner.search import decide as decide_module
 from planner.search.decide import decide
 from planner.search.repeats.shortened import shortened
 from planner.search.request import SearchRequest
-from planner.zoo import build, mlp
 
 
 def test_charges_of_a_large_graph_are_no_more_than_an_integer_holds() -> None:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from planner import opdefs, zoo
+from planner import opdefs
 from planner.algebra.counts import Counts
 from planner.algebra.divisions import Divisions
 from planner.algebra.movements import counted, read
@@ -12,6 +12,7 @@ from planner.algebra.tiling import UNCUT, Placement, Replicate, Shard, Tiling
 from planner.algebra.ways import Ways
 from planner.cost.accesses import Regions
 from planner.cost.tables import CostTables
+from planner.features.zoo import models as zoo
 from planner.tdl.bind import BoundOp
 
 

@@ -12,6 +12,8 @@ from planner.cost.by_op import op_bytes
 from planner.cost.priced import PricedTables, rounded
 from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
+from planner.features.zoo.models import build, mlp
+from planner.features.zoo.models.recurrent import rnn
 from planner.graph.model import Graph
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.planning.limit.trial import trial_of
@@ -19,8 +21,6 @@ from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
-from planner.zoo import build, mlp
-from planner.zoo.recurrent import rnn
 
 MODELS = ("mlp-5x300", "lenet-5", "cnn-3x64-12", "gpt-1x64-2h")
 STRATEGIES = ("tofu", "data", "model", "fsdp", "allrow-greedy", "soybean")

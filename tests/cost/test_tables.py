@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from planner import opdefs, zoo
+from planner import opdefs
 from planner.algebra.partial import IMPOSSIBLE
 from planner.algebra.tiling import Partial, Replicate, Shard, Tiling
 from planner.cost.tables import CostTables, Request
+from planner.features.zoo import models as zoo
 from planner.graph.model import DType
 from planner.tdl.bind import BoundOp
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import UsageError
+from planner.features.zoo.models import build
 from planner.gate.baseline import Baseline, ModelCosts, PlanCost, model_costs, op_type_at
-from planner.zoo import build
 
 COUNTS = st.integers(0, 2**60)
 PLACES = st.text("0123456789abc.", min_size=1, max_size=9)

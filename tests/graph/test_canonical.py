@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fast_suite import examples
+from planner.features.zoo.models import build
 from planner.graph.check import check_graph
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
@@ -19,7 +20,6 @@ from planner.graph.rewriting.products import product_of
 from planner.runtime.judge.compare import errors
 from planner.runtime.judge.reference import Reference
 from planner.runtime.judge.whole import WholeModel
-from planner.zoo import build
 from respelled import networks, respelled
 
 Read = Callable[..., Graph]

@@ -3,9 +3,9 @@
 import pytest
 
 from planner.errors import ModelError
+from planner.features.zoo.models import mlp
 from planner.graph.check import check_graph
 from planner.graph.deliveries import SharedDelivery, is_delivery, with_deliveries
-from planner.zoo import mlp
 
 GRAPH = mlp(3, 8, 8)
 

@@ -8,9 +8,9 @@ import numpy as np
 import onnx
 import pytest
 
-from planner import zoo
 from planner.descriptions import in_force
 from planner.errors import UsageError
+from planner.features.zoo import models as zoo
 from planner.graph.check import check_graph
 from planner.graph.model import Graph
 from planner.graph.passes import passes_of

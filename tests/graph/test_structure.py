@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fast_suite import examples
+from planner.features.zoo.models import build
 from planner.graph.check import check_graph
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
 from planner.graph.reading.from_onnx import read_model
 from planner.graph.structure import in_order_of_places, structure_of
-from planner.zoo import build
 
 Renamed = Callable[[Graph, int], tuple[Graph, dict[str, str]]]
 Reordered = Callable[[Graph, int], Graph]

@@ -5,6 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from planner import opdefs
+from planner.features.zoo.models import mlp
+from planner.features.zoo.models.transformer import GptShape, gpt
 from planner.graph.model import Graph
 from planner.partition import build
 from planner.partition.alike import Kinds, kinds_of
@@ -15,8 +17,6 @@ from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.model.problem import Problem
 from planner.search.request import SearchRequest
-from planner.zoo import mlp
-from planner.zoo.transformer import GptShape, gpt
 
 GRAPHS: dict[str, Callable[[], Graph]] = {
     "mlp": lambda: mlp(3, 30, 12),

@@ -10,6 +10,10 @@ from planner import opdefs
 from planner.artifacts.in_place import overwriting
 from planner.artifacts.program import Segment
 from planner.artifacts.waits import last_reads, levels
+from planner.features.zoo.models import mlp
+from planner.features.zoo.models.convolutional import cnn
+from planner.features.zoo.models.recurrent import rnn
+from planner.features.zoo.models.transformer import GptShape, gpt
 from planner.graph.model import Graph
 from planner.partition import breaks
 from planner.partition.build import partition
@@ -18,10 +22,6 @@ from planner.partition.packing import least_bytes
 from planner.partition.segments import Partitioned
 from planner.search.decided import Decided
 from planner.search.model.problem import Problem
-from planner.zoo import mlp
-from planner.zoo.convolutional import cnn
-from planner.zoo.recurrent import rnn
-from planner.zoo.transformer import GptShape, gpt
 
 GRAPHS: dict[str, Callable[[], Graph]] = {
     "mlp": lambda: mlp(4, 64, 32),

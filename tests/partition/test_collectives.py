@@ -7,6 +7,7 @@ import pytest
 from planner import opdefs
 from planner.algebra.tiling import Tiling
 from planner.artifacts.program import Program
+from planner.features.zoo.models import mlp
 from planner.graph.to_onnx import to_model
 from planner.partition.build import partition
 from planner.partition.collectives import collectives, counted
@@ -14,7 +15,6 @@ from planner.partition.sharding import sharding_of, with_annotations
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
-from planner.zoo import mlp
 
 
 def program_of(workers: int, **options: object) -> Program:

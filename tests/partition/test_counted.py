@@ -9,13 +9,13 @@ import pytest
 from planner import counted as counting
 from planner import opdefs
 from planner.counted import counted, counts_told, may_stop
+from planner.features.zoo.models import mlp
 from planner.partition import packing
 from planner.partition.build import partition
 from planner.partition.packing import best_fit
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
 from planner.stop import Stop, StoppedError
-from planner.zoo import mlp
 
 
 def test_items_are_told_of_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:

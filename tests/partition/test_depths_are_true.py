@@ -13,13 +13,13 @@ from planner import opdefs
 from planner.algebra.delivery import made_tiling
 from planner.algebra.region import index_space
 from planner.cost.seconds.depth import arriving, depths, redistributed
+from planner.features.zoo.models import mlp
 from planner.graph.model import Graph, is_used
 from planner.graph.reading.from_onnx import read_model
 from planner.partition.build import partition
 from planner.search.decided import Decided
 from planner.search.model.problem import Problem
 from planner.tdl.bind import BoundOp
-from planner.zoo import mlp
 
 MODELS = Path(__file__).parent.parent / "models"
 Moved = NDArray[np.int64]

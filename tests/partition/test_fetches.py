@@ -15,6 +15,7 @@ from planner.algebra.region import Region
 from planner.algebra.tiling import Partial, Replicate, Shard, Tiling
 from planner.artifacts.program import Fetch, Piece, Program
 from planner.artifacts.waits import joined_waits, stuck
+from planner.features.zoo.models import mlp
 from planner.graph.model import DType
 from planner.machine.topology_file import Device, DeviceGraph, DeviceLink
 from planner.partition import ways
@@ -25,7 +26,6 @@ from planner.planning.machines import time_of
 from planner.planning.sources import from_the_nearest
 from planner.search.decided import Decided
 from planner.search.model.problem import Problem
-from planner.zoo import mlp
 
 DEVICE = Device(2**40, ((DType.FLOAT32, 1e12),), 100e9)
 

@@ -11,16 +11,16 @@ from fast_suite import chosen
 from planner import opdefs
 from planner.artifacts.program import Fetch, Program, Segment
 from planner.cost.residence import Residence
+from planner.features.zoo.models import build, mlp
+from planner.features.zoo.models.convolutional import cnn
+from planner.features.zoo.models.recurrent import rnn
+from planner.features.zoo.models.transformer import GptShape, gpt
 from planner.graph.model import Graph
 from planner.partition.build import partition
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.model.problem import Problem
 from planner.search.request import SearchRequest
-from planner.zoo import build, mlp
-from planner.zoo.convolutional import cnn
-from planner.zoo.recurrent import rnn
-from planner.zoo.transformer import GptShape, gpt
 
 GRAPHS: dict[str, Callable[[], Graph]] = {
     "mlp": lambda: mlp(4, 64, 32),

@@ -16,6 +16,8 @@ from planner.artifacts.program import Segment, WorkerProgram
 from planner.artifacts.waits import data_waits, joined_waits, last_local_reads, last_reads, levels, stuck, writers
 from planner.artifacts.worker_model import make_body
 from planner.errors import ModelError
+from planner.features.zoo.models import mlp
+from planner.features.zoo.models.recurrent import rnn
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
 from planner.partition.build import partition, unplaced
 from planner.partition.memory import live_spans
@@ -27,8 +29,6 @@ from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.model.problem import Problem
 from planner.search.request import SearchRequest
-from planner.zoo import mlp
-from planner.zoo.recurrent import rnn
 
 
 @st.composite

@@ -11,13 +11,13 @@ import pytest
 
 from planner import opdefs
 from planner.artifacts.program import Fetch, Program
+from planner.features.zoo.models import mlp
 from planner.graph.model import Graph
 from planner.graph.purposes import Purpose
 from planner.partition.build import partition
 from planner.partition.occupancy import limits_by_worker, occupancy, tightest
 from planner.search.decided import Decided
 from planner.search.model.problem import Problem
-from planner.zoo import mlp
 
 
 def planned(random_plan: Callable[[Problem, int, int], Decided], workers: int, seed: int) -> tuple[Program, Graph]:

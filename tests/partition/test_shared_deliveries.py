@@ -8,6 +8,7 @@ from planner import opdefs
 from planner.artifacts.program import Fetch, Program, Segment
 from planner.artifacts.waits import last_reads, levels
 from planner.cost.tables import CostTables
+from planner.features.zoo.models import build
 from planner.graph.deliveries import SharedDelivery
 from planner.partition.build import partition
 from planner.partition.memory import live_spans
@@ -18,7 +19,6 @@ from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
-from planner.zoo import build
 
 WORKERS = [2, 3, 4]
 

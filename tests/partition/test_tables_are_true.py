@@ -8,15 +8,16 @@ import pytest
 from deliveries import all_deliveries
 from fast_suite import by_night, spread
 from partial_plans import all_kinds, partial_plan, separate_gpt, two_products
-from planner import opdefs, zoo
+from planner import opdefs
 from planner.artifacts.program import Fetch, Program, Segment
+from planner.features.zoo import models as zoo
+from planner.features.zoo.models import mlp
 from planner.graph.deliveries import with_deliveries
 from planner.graph.model import Graph
 from planner.graph.reading.from_onnx import read_model
 from planner.partition.build import partition
 from planner.search.decided import Decided
 from planner.search.model.problem import Problem
-from planner.zoo import mlp
 
 MODELS = Path(__file__).parent.parent / "models"
 FAMILIES = (

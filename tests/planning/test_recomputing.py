@@ -14,16 +14,16 @@ from planner.artifacts.plan import digest
 from planner.artifacts.plan_folder import open_folder
 from planner.artifacts.planned_form import planned_form
 from planner.errors import ModelError, UsageError
+from planner.features.zoo.models import build, mlp
+from planner.features.zoo.models.transformer import GptShape, gpt
 from planner.graph.model import Graph
 from planner.graph.reading.from_onnx import read_model
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.recomputation import recomputable
 from planner.graph.to_onnx import write_model
 from planner.planning.recomputing import Recompute, again_of
+from planner.printing import tables
 from planner.records import plain_record
-from planner.report import tables
-from planner.zoo import build, mlp
-from planner.zoo.transformer import GptShape, gpt
 
 
 @cache

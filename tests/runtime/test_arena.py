@@ -11,10 +11,10 @@ import pytest
 
 from planner.artifacts.program import Fetch
 from planner.artifacts.waits import needs
+from planner.features.zoo.models import mlp
 from planner.runtime.engine.core.interface import InProcessEngine
 from planner.runtime.engine.core.transport import BoundFetch, NumpyTransport
 from planner.runtime.run import run_plan
-from planner.zoo import mlp
 
 Planner = Callable[..., Any]
 

@@ -13,13 +13,13 @@ import pytest
 
 from planner.algebra.region import Region
 from planner.errors import ModelError, UsageError
+from planner.features.zoo.models import mlp
 from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
 from planner.runtime.run_report import RunResult
 from planner.runtime.values import checkpoint as module
 from planner.runtime.values.checkpoints import newest_checkpoint
 from planner.runtime.values.schedule import parse_schedule
-from planner.zoo import mlp
 
 Planner = Callable[..., Any]
 GRAPH = mlp(3, 24, 36, learning_rate=0.001)

@@ -18,6 +18,7 @@ from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Fetch, Piece
 from planner.errors import InfeasibleError, UsageError, WorkerError
+from planner.features.zoo.models import mlp
 from planner.runtime.engine.core.exchange import Exchange
 from planner.runtime.engine.core.interface import InProcessEngine
 from planner.runtime.engine.gpu.cuda import CudaBackend, devices_of
@@ -28,7 +29,6 @@ from planner.runtime.plan_files import load_plan
 from planner.runtime.run import run_plan
 from planner.runtime.values.state import starting_values
 from planner.runtime.values.tiles import load_tiles
-from planner.zoo import mlp
 
 pytestmark = pytest.mark.gpu_emulation
 Planner = Callable[..., Any]

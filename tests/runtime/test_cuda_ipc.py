@@ -17,6 +17,7 @@ import pytest
 import five_models
 from engine_results import are_right, results_of
 from fake_cupy import FakeCupy, fake_session
+from planner.features.zoo.models import mlp
 from planner.runtime.engine.core.exchange import Exchange, as_seen_by
 from planner.runtime.engine.core.executor import Executor, Iteration, orders_of
 from planner.runtime.engine.core.interface import Engine
@@ -26,7 +27,6 @@ from planner.runtime.engine.process.shared_peers import SharedPeers
 from planner.runtime.engine.process.supervisor import SupervisedEngine
 from planner.runtime.plan_files import load_plan
 from planner.runtime.run import run_plan
-from planner.zoo import mlp
 
 pytestmark = pytest.mark.gpu_emulation
 

@@ -18,6 +18,7 @@ from fake_cupy import FakeCupy, FakeRuntime, FakeStream, copy_bytes, fake_sessio
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Fetch
 from planner.errors import UsageError
+from planner.features.zoo.models import build, mlp
 from planner.graph.model import Graph
 from planner.runtime.engine.gpu import cuda_form, cuda_messages, cuda_sessions
 from planner.runtime.engine.gpu.cuda import CudaBackend
@@ -28,7 +29,6 @@ from planner.runtime.evaluation import keep_next_state
 from planner.runtime.plan_files import LoadedPlan, load_plan
 from planner.runtime.values.state import Values
 from planner.runtime.values.tiles import hand_out_tiles
-from planner.zoo import build, mlp
 from thread_ranks import alone, apart, shapes_of, stepped, together
 
 pytestmark = pytest.mark.gpu_emulation

@@ -16,9 +16,9 @@ import cuda_stand_in
 import five_models
 from fast_suite import by_night
 from planner import api
+from planner.features.zoo.models import build, mlp
 from planner.graph.to_onnx import write_model
 from planner.runtime.engine.gpu.devices import LIBRARIES
-from planner.zoo import build, mlp
 
 pytestmark = [
     pytest.mark.gpu_emulation,

@@ -18,8 +18,8 @@ from planner.graph.model import Graph
 from planner.graph.reading import inline
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.rewriting.canonical import Canonical
+from planner.printing.door import door_fact
 from planner.records import plain, plain_record
-from planner.report.door import door_fact
 from planner.runtime.judge import door
 from planner.runtime.judge.door import DoorVerdict, ReadGraph, check_door
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from planner.errors import DivergedError, UsageError
-from planner.report import tables
+from planner.printing import tables
 from planner.runtime.run import run_with
 from planner.runtime.run_log import COLUMNS
 from planner.runtime.run_options import RunOptions

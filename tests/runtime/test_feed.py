@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from planner.errors import UsageError
+from planner.features.zoo.models import mlp
 from planner.graph.model import Graph
 from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
 from planner.runtime.values.feed import BatchFolder, Feed, batch_files
 from planner.runtime.values.schedule import parse_schedule
-from planner.zoo import mlp
 
 Planner = Callable[..., Any]
 GRAPH = mlp(2, 12, 8, learning_rate=0.001)

@@ -9,11 +9,11 @@ import pytest
 
 from fake_channel import AbortedError, PostOffice
 from planner.artifacts.program import Fetch
+from planner.features.zoo.models import build, mlp
 from planner.runtime.engine.mpi import message_peers
 from planner.runtime.engine.mpi.message_engine import MessageEngine
 from planner.runtime.engine.mpi.message_peers import MessagePeers
 from planner.runtime.plan_files import LoadedPlan
-from planner.zoo import build, mlp
 from thread_ranks import alone, apart, together
 
 Planner = Callable[..., LoadedPlan]

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fast_suite import examples
-from planner import opdefs, zoo
+from planner import opdefs
 from planner.artifacts.program import Fetch, WorkerProgram
 from planner.artifacts.waits import joined_waits
+from planner.features.zoo import models as zoo
 from planner.partition.build import partition
 from planner.runtime.engine.mpi.messages import Post, messages, with_arrivals
 from planner.search.model.problem import Problem

@@ -19,11 +19,11 @@ from hypothesis.extra import numpy as arrays_of
 
 from planner.algebra.region import Region
 from planner.errors import UsageError
+from planner.features.zoo.models import mlp
 from planner.runtime.values.npz import read_npy, read_npz
 from planner.runtime.values.safetensors import write_safetensors
 from planner.runtime.values.state import given_inputs
 from planner.runtime.values.weight_file import WeightFile
-from planner.zoo import mlp
 
 GRAPH = mlp(2, 8, 16)
 MIB = 2**20

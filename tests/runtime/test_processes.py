@@ -15,6 +15,8 @@ import pytest
 from harmed_child import HARM, is_gone
 from planner import api
 from planner.errors import UsageError, WorkerError
+from planner.features.zoo.models import mlp
+from planner.features.zoo.models.recurrent import rnn
 from planner.graph.model import Graph
 from planner.graph.to_onnx import write_model
 from planner.runtime.engine.core.exchange import Exchange, as_seen_by
@@ -26,8 +28,6 @@ from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
 from planner.runtime.values.state import starting_values
 from planner.runtime.values.tiles import load_tiles
-from planner.zoo import mlp
-from planner.zoo.recurrent import rnn
 
 
 def engine_of(case: Any, tmp_path: Path, harm: str, place: tuple[int, str], patience: float = 60.0) -> SupervisedEngine:

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from planner.errors import UsageError
+from planner.features.zoo.models import mlp
 from planner.graph.model import DType, Graph, Tensor
 from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
 from planner.runtime.run_report import StepReport
 from planner.runtime.values.feed import order_of
 from planner.runtime.values.rows import read_arrays
-from planner.zoo import mlp
 
 Planner = Callable[..., Any]
 GRAPH = mlp(2, 12, 8, learning_rate=0.001)

@@ -12,8 +12,8 @@ import pytest
 
 from planner.artifacts.on_gpus import CudaChanges, OnGpus
 from planner.errors import DifferenceError
+from planner.printing import tables
 from planner.records import plain_record
-from planner.report import tables
 from planner.runtime.engine.core.interface import InProcessEngine
 from planner.runtime.judge.compare import FarTensor, compare_step
 from planner.runtime.run import run_plan

@@ -10,6 +10,7 @@ from onnx import TensorProto, helper
 
 from planner import api
 from planner.artifacts.program import Segment
+from planner.features.zoo.models import mlp
 from planner.graph.to_onnx import write_model
 from planner.runtime.engine.core import backend as backends
 from planner.runtime.engine.core import sessions
@@ -17,7 +18,6 @@ from planner.runtime.engine.core.exchange import Exchange
 from planner.runtime.engine.core.sessions import SessionMaker, threads_of
 from planner.runtime.plan_files import load_plan
 from planner.runtime.run import run_plan
-from planner.zoo import mlp
 
 
 def test_threads_sleep_while_they_have_nothing_to_do() -> None:

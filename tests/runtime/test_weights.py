@@ -17,6 +17,7 @@ from onnx import helper, load, numpy_helper, save_model
 
 from planner.algebra.region import Region, index_space
 from planner.errors import ModelError, UsageError
+from planner.features.zoo.models import mlp
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
 from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
@@ -24,7 +25,6 @@ from planner.runtime.values.safetensors import read_header, read_tile, write_saf
 from planner.runtime.values.samples import Sampler
 from planner.runtime.values.state import Values
 from planner.runtime.values.weight_file import WeightFile
-from planner.zoo import mlp
 
 Planner = Callable[..., Any]
 GRAPH = mlp(3, 24, 36, learning_rate=0.001)

@@ -6,8 +6,9 @@ from itertools import product
 
 import numpy as np
 
-from planner import opdefs, zoo
+from planner import opdefs
 from planner.algebra.tiling import Shard, Tiling
+from planner.features.zoo import models as zoo
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.search.decide import decide
 from planner.search.request import SearchRequest

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from bounded_plan import bounded
 from fast_suite import chosen, draws, examples
 from integer_programme import least_of_all
-from planner import opdefs, zoo
+from planner import opdefs
 from planner.cost.seconds.tables import TimeTables
 from planner.cost.seconds.timed import TimedTables
 from planner.cost.tables import CostTables
+from planner.features.zoo import models as zoo
+from planner.features.zoo.models import mlp
 from planner.graph.model import DType, Graph
 from planner.machine.topology_file import Device, DeviceGraph, DeviceLink, Level, Topology
 from planner.search.decide import decide
@@ -25,7 +27,6 @@ from planner.search.model.problem import Problem, no_restriction
 from planner.search.moves.fusion import improve
 from planner.search.moves.recursion import search_recursively
 from planner.search.request import SearchRequest
-from planner.zoo import mlp
 from random_graphs import graphs, images
 
 CUTS = ((2, 2), (3, 2), (2, 3), (2, 2, 2))

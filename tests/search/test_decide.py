@@ -13,6 +13,7 @@ from planner import opdefs
 from planner.algebra.tiling import Tiling
 from planner.artifacts.plan import Plan
 from planner.errors import InfeasibleError, ModelError, UsageError
+from planner.features.zoo.models import build, mlp
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.reading.from_onnx import read_model
 from planner.partition.build import complete_plan, partition, told_by_program
@@ -23,7 +24,6 @@ from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 from planner.tdl.builder import NodeView, op
 from planner.tdl.terms import Ix, TensorArg, Val
-from planner.zoo import build, mlp
 from transformers_only import OF_TRANSFORMERS
 
 MODELS = Path(__file__).parent.parent / "models"

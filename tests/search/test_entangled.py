@@ -16,8 +16,8 @@ from planner.graph.model import Graph
 from planner.graph.reading.from_onnx import read_model
 from planner.graph.to_onnx import write_model
 from planner.partition.build import partition
+from planner.printing import tables
 from planner.records import plain_record
-from planner.report import tables
 from planner.search.bound.certify import every_tiling
 from planner.search.decide import STRATEGIES, decide
 from planner.search.effort import NORMAL_BOUND, EffortName

@@ -15,12 +15,12 @@ from planner import opdefs
 from planner.algebra.delivery import contributors, made_tiling, reduced_boxes
 from planner.algebra.region import Boxes, Region, index_space
 from planner.algebra.tiling import UNCUT, Tiling
+from planner.features.zoo.models import mlp
 from planner.graph.deliveries import SharedDelivery, is_delivery, with_deliveries
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
 from planner.search.model.problem import Link, Problem, no_restriction
 from planner.search.moves.recursion import search_recursively
 from planner.tdl.bind import BoundOp
-from planner.zoo import mlp
 
 Mask = np.ndarray
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mixtures import SMALL, mixture
-from planner import opdefs, zoo
+from planner import opdefs
 from planner.errors import UnsupportedError
+from planner.features.zoo import models as zoo
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.planning.bodies import decide_with_bodies

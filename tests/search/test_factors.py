@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from planner import opdefs
 from planner.cost.seconds.depth import depths
+from planner.features.zoo.models import mlp
 from planner.search.decide import STRATEGIES, decide
 from planner.search.model.cuts import cuts_of_levels, prime_factors
 from planner.search.request import SearchRequest
-from planner.zoo import mlp
 from transformers_only import OF_TRANSFORMERS
 
 

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from planner import opdefs
 from planner.algebra.tiling import UNCUT, Placement, Replicate, Shard, Tiling
+from planner.features.zoo.models import build
 from planner.progress import silent
 from planner.search.model.problem import Problem, SearchVariable, no_restriction
 from planner.search.moves import fusion as improve
 from planner.search.moves.recursion import search_recursively
-from planner.zoo import build
 
 placements = st.lists(st.sampled_from([Shard(0), Shard(1), Replicate()]), max_size=6).map(tuple)
 

@@ -5,15 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner import api, opdefs, zoo
+from planner import api, opdefs
 from planner.algebra.tiling import Only, Tiling
 from planner.cost.seconds.tables import PICOSECONDS, TimeTables
+from planner.features.zoo import models as zoo
+from planner.features.zoo.models import mlp
 from planner.graph.to_onnx import write_model
 from planner.search.decide import decide
 from planner.search.literature.layers import Forward, configurations, machine_of_the_paper
 from planner.search.model.problem import Problem
 from planner.search.request import SearchRequest
-from planner.zoo import mlp
 
 
 def test_configurations_are_equal_degrees_of_outputs_on_some_devices() -> None:

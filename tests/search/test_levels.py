@@ -2,9 +2,10 @@
 
 import pytest
 
-from planner import opdefs, zoo
+from planner import opdefs
 from planner.algebra.tiling import Tiling
 from planner.errors import InfeasibleError
+from planner.features.zoo import models as zoo
 from planner.search.decide import decide
 from planner.search.literature import levels
 from planner.search.literature.levels import levels_of

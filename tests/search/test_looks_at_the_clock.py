@@ -9,6 +9,7 @@ import pytest
 
 from planner import opdefs
 from planner.cost.tables import Candidates, Table, TableMemo
+from planner.features.zoo.models import build
 from planner.planning.bodies import decide_with_bodies
 from planner.search.effort import MAX_TABLE_ENTRIES, TABLES_AT_ONCE
 from planner.search.exact import buckets
@@ -16,7 +17,6 @@ from planner.search.exact.rows import Ints
 from planner.search.exact.sums import SumForm
 from planner.search.request import SearchRequest
 from planner.stop import Stop, StoppedBy
-from planner.zoo import build
 
 MOST_TABLES = 1 << 20
 """Entries of tables between two looks: tables of 64 workers of so many entries take about a second."""

@@ -3,17 +3,18 @@
 import pytest
 
 from fast_suite import by_night, chosen, spread
-from planner import opdefs, zoo
+from planner import opdefs
 from planner.algebra.tiling import Replicate, Tiling
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, UnsupportedError
+from planner.features.zoo import models as zoo
+from planner.features.zoo.models import mlp
 from planner.graph.model import DType, Graph, Op, Role, Tensor
 from planner.partition.build import partition
 from planner.search.decide import STRATEGIES, decide
 from planner.search.prepared import Prepared
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
-from planner.zoo import mlp
 from transformers_only import OF_TRANSFORMERS
 
 ZOO = ["mlp-4x8192", "mlp-5x300", "cnn-5x2048-6", "cnn-5x512-24", "lenet-5", "alexnet", "gpt-2x1024", "rnn-1-1k"]

@@ -14,6 +14,7 @@ from planner import api, opdefs
 from planner.algebra.tiling import Placement, Replicate, Shard, Tiling
 from planner.cost.tables import CostTables, Request
 from planner.errors import UsageError
+from planner.features.zoo.models import mlp
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.to_onnx import write_model
 from planner.search.decide import decide
@@ -21,7 +22,6 @@ from planner.search.decided import Decided
 from planner.search.model.nests import all_nests, find_nests, nests_near
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
-from planner.zoo import mlp
 
 THREE = (2, 2, 2)
 

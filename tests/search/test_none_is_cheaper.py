@@ -13,11 +13,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from fast_suite import chosen
-from planner import opdefs, zoo
+from planner import opdefs
 from planner.algebra.lane import has_owners
 from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, ModelError, UnsupportedError, UsageError
+from planner.features.zoo import models as zoo
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.partition.build import partition
 from planner.planning.limit.trial import Trial

@@ -14,12 +14,14 @@ from bounded_plan import bounded
 from fast_suite import draws
 from integer_programme import least_of_all
 from partial_plans import all_kinds, graph_of, plan_of, separate_gpt, sums, two_products
-from planner import opdefs, zoo
+from planner import opdefs
 from planner.algebra.tiling import UNCUT, Replicate, Shard, Tiling
 from planner.cost.seconds.tables import TimeTables
 from planner.cost.seconds.timed import TimedTables
 from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError, UsageError
+from planner.features.zoo import models as zoo
+from planner.features.zoo.models.recurrent import rnn
 from planner.graph.model import DType, Graph, Op
 from planner.machine.topology_file import Device, Level, Topology
 from planner.partition.build import partition
@@ -32,7 +34,6 @@ from planner.search.moves.recursion import search_recursively
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 from planner.tdl.builder import NodeView, TensorArg, op
-from planner.zoo.recurrent import rnn
 
 DESCRIPTIONS = opdefs.standard()
 

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from planner import api, opdefs, zoo
+from planner import api, opdefs
 from planner.cost.contraction import contraction_of
 from planner.cost.grids import best_grid
 from planner.errors import InfeasibleError
+from planner.features.zoo import models as zoo
+from planner.features.zoo.models import mlp
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.to_onnx import write_model
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
-from planner.zoo import mlp
 
 
 def planned(graph: Graph, workers: int, strategy: str = "distcnn") -> Decided:

@@ -11,6 +11,7 @@ from fast_suite import chosen, examples
 from planner import opdefs
 from planner.algebra.tiling import Replicate, Shard, Tiling, parse_placement
 from planner.errors import InfeasibleError, UsageError
+from planner.features.zoo.models import build, mlp
 from planner.graph.model import Graph, Role
 from planner.planning.bodies import decide_with_bodies
 from planner.search.decide import decide
@@ -18,7 +19,6 @@ from planner.search.decided import Decided
 from planner.search.request import SearchRequest
 from planner.search.user_rules.prices import ForbidPrice, PinPrice, prices
 from planner.search.user_rules.rules import Limits, Rules, matching
-from planner.zoo import build, mlp
 
 DESCRIPTIONS = opdefs.standard()
 

@@ -6,12 +6,14 @@ from math import prod
 
 import pytest
 
-from planner import opdefs, zoo
+from planner import opdefs
 from planner.algebra.tiling import UNCUT
 from planner.cost.priced import PricedTables
 from planner.cost.residence import Residence
 from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError
+from planner.features.zoo import models as zoo
+from planner.features.zoo.models import mlp
 from planner.graph.model import Graph
 from planner.search import decide as deciding
 from planner.search.decide import decide
@@ -28,7 +30,6 @@ from planner.search.moves.restrictions import data_parallel
 from planner.search.moves.starts import freely, likely, of_transformers, others
 from planner.search.request import SearchRequest
 from planner.search.schedule import SCHEDULES
-from planner.zoo import mlp
 
 
 def planned(graph: Graph, workers: int, effort: EffortName) -> Decided:

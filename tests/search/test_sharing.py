@@ -14,6 +14,7 @@ from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import UNCUT, Replicate, Tiling
 from planner.artifacts.program import Fetch
 from planner.cost.tables import CostTables, Request
+from planner.features.zoo.models import build
 from planner.graph.deliveries import is_delivery
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.partition.build import partition
@@ -26,7 +27,6 @@ from planner.search.effort import EffortName
 from planner.search.model.problem import Problem
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import NO_RULES, Rules
-from planner.zoo import build
 
 DESCRIPTIONS = opdefs.standard()
 

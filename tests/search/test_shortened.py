@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fast_suite import chosen, examples
-from planner import opdefs, zoo
+from planner import opdefs
 from planner.algebra.tiling import Replicate, Shard, Tiling
+from planner.features.zoo import models as zoo
 from planner.graph.check import check_graph
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.structure import in_order_of_places

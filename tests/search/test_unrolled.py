@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from fast_suite import chosen
-from planner import opdefs, zoo
+from planner import opdefs
+from planner.features.zoo import models as zoo
+from planner.features.zoo.models.recurrent import rnn
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.partition.build import partition
 from planner.search.decide import decide
@@ -14,7 +16,6 @@ from planner.search.model.problem import Problem
 from planner.search.repeats.unrolled import Copies, find_copies
 from planner.search.request import SearchRequest
 from planner.training.build import build_training_graph
-from planner.zoo.recurrent import rnn
 
 LAYERS = 3
 

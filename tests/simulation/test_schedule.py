@@ -13,6 +13,7 @@ from planner.artifacts.program import Fetch, Program
 from planner.artifacts.waits import data_waits, reuse_waits
 from planner.cost.seconds.estimate import Timed, summed, timed
 from planner.cost.seconds.simulated import Schedule, scheduled
+from planner.features.zoo.models import mlp
 from planner.graph.model import DType, Graph
 from planner.machine.routes import Interconnect
 from planner.machine.topology_file import Device, Level, Topology
@@ -20,7 +21,6 @@ from planner.partition.build import partition
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
 from planner.simulation.schedule import Task, simulate
-from planner.zoo import mlp
 
 FLAT = Topology("flat", Device(2**40, ((DType.FLOAT32, 1e12),), 100e9), (Level("link", 4, 10e9, 1e-6),))
 TWO = Topology("two levels", FLAT.device, (Level("slow", 2, 1e9, 10e-6, shared_by=2), Level("fast", 2, 10e9, 1e-6)))

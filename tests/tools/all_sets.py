@@ -24,6 +24,8 @@ from planner.cost.by_op import recomputing
 from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
+from planner.features.zoo.models.forward import Forward
+from planner.features.zoo.models.step import training_step
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.recomputation import Activations, recomputed
@@ -34,8 +36,6 @@ from planner.planning.request import ModelSource, PlanRequest
 from planner.planning.session import Session
 from planner.search.decided import Decided
 from planner.search.model.problem import Problem
-from planner.zoo.forward import Forward
-from planner.zoo.step import training_step
 
 WORKERS = 2
 MOST_FORWARD = 12

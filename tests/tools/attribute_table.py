@@ -3,9 +3,9 @@
     python tests/tools/attribute_table.py [--into FILE] [OPERATOR ...]    # makes FILE, or the rows of these operators
 
 Rows come from ONNX's schemas, or ONNX Runtime's. Of the operator's cases (``planner.features.ops.cases``) those that
-have the attribute, or have and lack the input, are tried. Beside them the first case is changed in one thing alone: to every
-word that ONNX knows and one that it does not, a flag turned, an axis counted from the end, a float that is no sum of
-few powers of two, an output without a name, an input without elements. Each model of one op is
+have the attribute, or have and lack the input, are tried. Beside them the first case is changed in one thing alone:
+to every word that ONNX knows and one that it does not, a flag turned, an axis counted from the end, a float that is
+no sum of few powers of two, an output without a name, an input without elements. Each model of one op is
 
     planned, cut in two and run          against stock ONNX Runtime on the model as it is
     checked by ``run --verify``

@@ -23,8 +23,8 @@ import cuda_stand_in
 import five_models
 from planner import api
 from planner.errors import TofuError
+from planner.features.zoo.models import build, names
 from planner.graph.to_onnx import write_model
-from planner.zoo import build, names
 
 MODELS: Final = Path(__file__).parents[1] / "models"
 PAGE: Final = cuda_stand_in.ROOT / "docs" / "cuda-kernels.md"

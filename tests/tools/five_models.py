@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from planner import api
+from planner.features.zoo.models.forward import Forward
+from planner.features.zoo.models.transformer import GptShape, gpt
 from planner.graph.model import Graph
 from planner.graph.to_onnx import write_model
 from planner.training.build import build_training_graph
-from planner.zoo.forward import Forward
-from planner.zoo.transformer import GptShape, gpt
 
 MODELS = Path(__file__).parent.parent / "models"
 WORKERS = (1, 2, 3, 4, 8)

@@ -3,8 +3,9 @@
     python tests/tools/fuzz_graphs.py [--seed N] [--count N] [--ops N]
 
 A graph is a chain of cases of `planner.features.ops.cases.examples`: each floating-point input of an op is made of an
-earlier op's result (flattened, repeated or cut to the number of elements, reshaped, brought into the case's range), where one
-is there, and an input of the graph otherwise. What ONNX Runtime itself does not run is left out and counted.
+earlier op's result (flattened, repeated or cut to the number of elements, reshaped, brought into the case's range),
+where one is there, and an input of the graph otherwise. What ONNX Runtime itself does not run is left out and
+counted.
 
 Prints the outcomes by kind and each graph that is neither verified nor refused; exit code 1 if there is one.
 """

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from planner.features.zoo.models.forward import Forward
+from planner.features.zoo.models.mixture import Experts, routed
+from planner.features.zoo.models.step import training_step
 from planner.graph.model import Graph
-from planner.zoo.forward import Forward
-from planner.zoo.mixture import Experts, routed
-from planner.zoo.step import training_step
 
 SPELLINGS = ("loop", "stacked", "loop with capacities", "capacity form")
 

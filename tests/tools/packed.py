@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from planner.algebra.region import Region
+from planner.features.zoo.models.forward import Forward
+from planner.features.zoo.models.step import training_step
 from planner.graph.builder import Builder
 from planner.graph.model import Graph
 from planner.graph.rewriting.packing import InParts
-from planner.zoo.forward import Forward
-from planner.zoo.step import training_step
 
 FORMS = ("Split", "Slice", "parts outermost", "experts", "nested", "turned")
 CONVOLVED = "convolved"

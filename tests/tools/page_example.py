@@ -11,6 +11,7 @@ from pathlib import Path
 from planner import api, opdefs
 from planner.artifacts.plan import Decision, Plan
 from planner.artifacts.program import Program
+from planner.features.zoo.models import mlp
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.partition.build import complete_plan, partition, told_by_program
@@ -18,7 +19,6 @@ from planner.runtime.run_report import RunResult
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
-from planner.zoo import mlp
 
 WORKERS = 4
 LAYERS, WIDTH, BATCH = 2, 1024, 256

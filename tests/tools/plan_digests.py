@@ -19,8 +19,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from planner import api, zoo
+from planner import api
 from planner.artifacts.place import MANIFEST
+from planner.features.zoo import models as zoo
 from planner.graph.to_onnx import write_model
 
 MODELS = Path(__file__).parents[1] / "models"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from planner.report.sheet import MarkdownSheet, Sheet, TextSheet
+from planner.printing.sheet import MarkdownSheet, Sheet, TextSheet
 
 
 class Terminal(io.StringIO):

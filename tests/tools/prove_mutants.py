@@ -513,7 +513,7 @@ def paired(file: Path, states: Mapping[str, str]) -> Path | None:
 
 def main(count: int, seed: int = 20) -> None:
     """Draws mutants of small networks, and prints what became of each kind."""
-    from planner.zoo import build
+    from planner.features.zoo.models import build
 
     draw = np.random.default_rng(seed)
     cases = []

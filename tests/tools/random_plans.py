@@ -15,9 +15,10 @@ import time
 import numpy as np
 
 from partial_plans import plan_of
-from planner import opdefs, zoo
+from planner import opdefs
 from planner.algebra.tiling import UNCUT, Shard, Tiling
 from planner.collection import without_collection
+from planner.features.zoo import models as zoo
 from planner.partition.build import partition
 from planner.search.decided import Decided
 from planner.search.model.cuts import prime_factors

@@ -25,12 +25,13 @@ from typing import Any
 import numpy as np
 import onnx
 
-from planner import opdefs, zoo
+from planner import opdefs
 from planner.api import grad
 from planner.artifacts.program import Segment
 from planner.artifacts.worker_model import WorkerModel
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, TofuError, UsageError
+from planner.features.zoo import models as zoo
 from planner.graph.model import Graph, Role
 from planner.graph.purposes import Purpose
 from planner.graph.rewriting.canonical import canonical

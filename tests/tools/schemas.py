@@ -28,44 +28,22 @@ from planner.artifacts.plan_folder import Manifest
 from planner.feature import FOLDER as FEATURES
 from planner.feature import at, features
 from planner.gate.verdict import CheckResult
-from planner.planning.difference import Difference
 from planner.records import Kind, members_of
-from planner.results import (
-    BuildResult,
-    Comparison,
-    Explanation,
-    FitResult,
-    GradResult,
-    MemoryResult,
-    PlanResult,
-    ReportResult,
-    SimulationResult,
-    ZooModels,
-    ZooResult,
-)
+from planner.results import BuildResult, Explanation, GradResult, MemoryResult, PlanResult, SimulationResult
 from planner.runtime.run_report import RunResult
-from planner.runtime.values.checkpoints import CheckpointList, ExportedCheckpoint
 
 FOLDER = Path(__file__).parents[2] / "planner" / "schemas"
 RECORDS: Mapping[str, tuple[str, type]] = {
     "build": ("tofu build --json", BuildResult),
     "check": ("tofu check --json", CheckResult),
-    "checkpoint-export": ("tofu checkpoint export --json", ExportedCheckpoint),
-    "checkpoint-show": ("tofu checkpoint show --json", CheckpointList),
-    "compare": ("tofu compare --json", Comparison),
-    "diff": ("tofu diff --json", Difference),
     "explain": ("tofu explain --json", Explanation),
     "explain-memory": ("tofu explain --memory --json", MemoryResult),
     "explain-time": ("tofu explain --time --json", SimulationResult),
-    "fit": ("tofu fit --json", FitResult),
     "grad": ("tofu grad --json", GradResult),
     "manifest-file": ("manifest.json, in a plan's folder", Manifest),
     "plan": ("tofu plan --json", PlanResult),
     "plan-file": ("plan.json, in a plan's folder", Plan),
-    "report": ("tofu report --json", ReportResult),
     "run": ("tofu run --json", RunResult),
-    "zoo": ("tofu zoo NAME --json", ZooResult),
-    "zoo-models": ("tofu zoo --json", ZooModels),
 }
 """By schema of the core its title and the record that it is of."""
 _NULL = {"type": "null"}

@@ -24,6 +24,7 @@ import numpy as np
 from onnx import ModelProto, TensorProto, checker, helper, numpy_helper, save_model
 
 from planner import opdefs
+from planner.features.zoo.models.forward import Forward
 from planner.graph.model import DType, Graph
 from planner.graph.reading.from_onnx import read_model
 from planner.graph.rewriting.canonical import canonical
@@ -32,7 +33,6 @@ from planner.graph.to_onnx import write_model
 from planner.planning.bodies import decide_with_bodies
 from planner.search.request import SearchRequest
 from planner.training.build import build_training_graph
-from planner.zoo.forward import Forward
 
 FOLDER = Path(__file__).parent.parent / "models" / "spellings"
 RATE = 0.01

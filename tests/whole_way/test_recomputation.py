@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from planner import api, opdefs, zoo
+from planner import api, opdefs
 from planner.artifacts.program import Segment
+from planner.features.zoo import models as zoo
+from planner.features.zoo.models import mlp
+from planner.features.zoo.models.transformer import GptShape, gpt
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.to_onnx import write_model
 from planner.planning.limit.in_steps import all_in_steps
 from planner.planning.limit.least_memory import EveryPlan
-from planner.zoo import mlp
-from planner.zoo.transformer import GptShape, gpt
 from same_bits import Case, Compared, compared, each_op_as_it_stands, loaded, read
 
 MODELS = Path(__file__).parent.parent / "models"

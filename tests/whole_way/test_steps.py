@@ -11,10 +11,18 @@ import numpy as np
 import pytest
 
 from fast_suite import chosen, spread
-from planner import api, opdefs, zoo
+from planner import api, opdefs
 from planner.algebra.region import Boxes
 from planner.artifacts.plan import Plan, Steps, digest
 from planner.errors import InfeasibleError, ModelError
+from planner.features.zoo import models as zoo
+from planner.features.zoo.models import mlp
+from planner.features.zoo.models.convolutional import cnn
+from planner.features.zoo.models.forward import Forward
+from planner.features.zoo.models.recurrent import rnn
+from planner.features.zoo.models.residual import _bottleneck
+from planner.features.zoo.models.step import training_step
+from planner.features.zoo.models.transformer import GptShape, gpt
 from planner.graph.model import Attribute, DType, Graph, Op, Tensor
 from planner.graph.to_onnx import to_model, write_model
 from planner.partition import stepping
@@ -27,13 +35,6 @@ from planner.runtime.run_report import RunResult
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
-from planner.zoo import mlp
-from planner.zoo.convolutional import cnn
-from planner.zoo.forward import Forward
-from planner.zoo.recurrent import rnn
-from planner.zoo.residual import _bottleneck
-from planner.zoo.step import training_step
-from planner.zoo.transformer import GptShape, gpt
 from written_plans import write_plan
 
 

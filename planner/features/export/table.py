@@ -6,7 +6,7 @@ from typing import TextIO
 
 from planner.features.export.result import ExportResult
 from planner.printable import some
-from planner.report.console import ReportConsole
+from planner.printing.console import ReportConsole
 from planner.units import format_bytes
 
 

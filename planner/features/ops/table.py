@@ -10,7 +10,7 @@ from planner.features.ops.coverage import Coverage, OperatorClass, OperatorRow
 from planner.features.ops.gradients import GradientTable
 from planner.features.ops.page import OperatorPage
 from planner.features.ops.verification import Verification
-from planner.report.console import ReportConsole
+from planner.printing.console import ReportConsole
 
 _MOST_WRONG = 50
 

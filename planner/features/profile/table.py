@@ -6,7 +6,7 @@ from typing import TextIO
 
 from planner.features.profile.result import ProfileResult
 from planner.machine.device_profile import MeasuredOp, places_text
-from planner.report.console import ReportConsole
+from planner.printing.console import ReportConsole
 from planner.units import format_bytes, format_seconds
 
 _SHOWN_OPS = 12

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from planner.features.prove.result import ProveResult
-from planner.report.console import ReportConsole
+from planner.printing.console import ReportConsole
 
 
 def print_proof(result: ProveResult, file: TextIO) -> None:

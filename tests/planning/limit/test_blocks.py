@@ -9,13 +9,13 @@ import pytest
 from planner import opdefs
 from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
+from planner.features.zoo.models import mlp
 from planner.planning.limit.blocks import blocks, improve_blocks
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.model.problem import Problem
 from planner.search.request import SearchRequest
 from planner.stop import go_on
-from planner.zoo import mlp
 
 GRAPH = mlp(3, 64, 48)
 OPS = opdefs.standard().bind_all(GRAPH)

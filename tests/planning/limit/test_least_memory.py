@@ -11,6 +11,7 @@ import pytest
 from planner import api, opdefs
 from planner.cost.residence import Residence
 from planner.errors import InfeasibleError
+from planner.features.zoo.models import build, mlp
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
 from planner.partition.workspace import ELEMENTWISE
@@ -20,7 +21,6 @@ from planner.planning.limit.in_steps import all_in_steps
 from planner.planning.limit.least_memory import refuse_what_cannot_fit
 from planner.planning.limit.trial import trial_of
 from planner.search.request import SearchRequest
-from planner.zoo import build, mlp
 
 
 @pytest.mark.parametrize(

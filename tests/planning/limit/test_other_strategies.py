@@ -8,8 +8,9 @@ from random import Random
 
 import pytest
 
-from planner import opdefs, zoo
+from planner import opdefs
 from planner.errors import InfeasibleError
+from planner.features.zoo import models as zoo
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.planning.limit.least_memory import EveryPlan
 from planner.planning.limit.trial import Trial

@@ -11,8 +11,8 @@ import pytest
 
 from planner import api
 from planner.errors import InfeasibleError
+from planner.features.zoo.models import mlp
 from planner.graph.to_onnx import to_model
-from planner.zoo import mlp
 
 
 @pytest.fixture

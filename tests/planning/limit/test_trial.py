@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from planner.features.zoo.models import mlp
 from planner.graph.to_onnx import write_model
 from planner.planning.limit import trial
 from planner.planning.machines import target_of
 from planner.planning.request import PlanRequest, source_of
 from planner.planning.session import Session
-from planner.zoo import mlp
 
 
 def test_a_large_plan_is_held_to_its_program_where_little_lies_there_on_average(

@@ -13,8 +13,8 @@ from partial_plans import plan_of
 from planner import opdefs
 from planner.cost.residence import Residence
 from planner.cost.tables import Candidates
+from planner.features.zoo.models import mlp
 from planner.search.model.problem import Problem, SearchVariable
-from planner.zoo import mlp
 
 
 @pytest.mark.slow

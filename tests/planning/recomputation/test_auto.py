@@ -11,6 +11,7 @@ from planner import api, opdefs
 from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
+from planner.features.zoo.models.transformer import GptShape, gpt
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.to_onnx import write_model
@@ -21,7 +22,6 @@ from planner.planning.recomputation.with_copies import with_copies
 from planner.results import PlanResult
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
-from planner.zoo.transformer import GptShape, gpt
 
 
 @cache

@@ -7,6 +7,7 @@ import pytest
 from all_sets import drawn
 from planner import opdefs
 from planner.cost.tables import CostTables
+from planner.features.zoo.models.transformer import GptShape, gpt
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.recomputation import recomputed
@@ -16,7 +17,6 @@ from planner.planning.limit.least_memory import EveryPlan
 from planner.planning.recomputation.bound import bound_of_all_sets
 from planner.planning.recomputation.offers import Offers
 from planner.search.request import SearchRequest
-from planner.zoo.transformer import GptShape, gpt
 
 DESCRIPTIONS = opdefs.standard()
 

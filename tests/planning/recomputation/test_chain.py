@@ -8,13 +8,13 @@ from itertools import pairwise
 from planner import opdefs
 from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
+from planner.features.zoo.models import build
+from planner.features.zoo.models.transformer import GptShape, gpt
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.recomputation import Activations, recomputed
 from planner.planning.limit.least_memory import EveryPlan
 from planner.planning.recomputation.chain import chain_of_sets
-from planner.zoo import build
-from planner.zoo.transformer import GptShape, gpt
 
 
 def sets_by_work(graph: Graph) -> tuple[frozenset[str], ...]:

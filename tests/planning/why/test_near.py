@@ -13,6 +13,7 @@ from planner.artifacts.program import Fetch
 from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
 from planner.descriptions import in_force
+from planner.features.zoo.models import build
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.partition.build import partition
@@ -22,7 +23,6 @@ from planner.planning.why.near import NearPlan
 from planner.reasons import RunnerUp
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
-from planner.zoo import build
 
 MODELS = [
     "mlp-2x24",

@@ -13,8 +13,8 @@ from command_line import ROOT
 from drawn import random32 as random
 from planner import api
 from planner.errors import ModelError, UnsupportedError, UsageError
+from planner.printing import tables
 from planner.records import plain_record
-from planner.report import tables
 
 HEAD = """<ir_version: 10, opset_import: ["" : 21, "ai.onnx.ml" : 1]>
     g (float[6, 4] x) => ({outputs}) <float[4, 3] W, float[3] b, int32[3] classes = {{5, 6, 7}}, int64[1] flat = {{-1}}>

@@ -1,0 +1,60 @@
+"""``tofu checkpoint``: what a folder of checkpoints holds, and its weights without a run."""
+
+from __future__ import annotations
+
+from planner.api.arguments import checked, path_of
+from planner.features.checkpoint.checkpoints import CheckpointList, ExportedCheckpoint, list_checkpoints
+from planner.features.checkpoint.checkpoints import export_checkpoint as _export
+from planner.options import AnyPath
+from planner.progress import Progress, silent
+
+
+@checked
+def checkpoints(directory: AnyPath, *, progress: Progress = silent) -> CheckpointList:
+    """Reads the checkpoints of a folder, and holds each against its digests.
+
+    Args:
+        directory: of all checkpoints of a run, or one of them.
+        progress: told what is being done.
+
+    Raises:
+        UsageError: there are none.
+
+    Example:
+        ::
+
+            for row in planner.checkpoints("ck").rows:
+                print(row.number, row.problem or "whole")
+    """
+    progress("reading checkpoints")
+    return list_checkpoints(path_of(directory))
+
+
+@checked
+def export_checkpoint(
+    directory: AnyPath,
+    output: AnyPath,
+    *,
+    number: int | None = None,
+    forward: AnyPath | None = None,
+    progress: Progress = silent,
+) -> ExportedCheckpoint:
+    """Writes whole weights, and the rest of the state, of a checkpoint; no plan is needed and no step is run.
+
+    Args:
+        directory: of all checkpoints of a run, or one of them.
+        output: ``.safetensors`` or ``.npz``, or ``.onnx`` with ``forward``.
+        number: after how many steps; None: of the newest checkpoint that is whole.
+        forward: the forward model that gets the weights.
+        progress: told what is being done.
+
+    Raises:
+        TofuError: there is no such checkpoint, it is damaged, or the file cannot be written.
+
+    Example:
+        ::
+
+            planner.export_checkpoint("ck", "weights.safetensors")
+    """
+    progress("reading checkpoints")
+    return _export(path_of(directory), path_of(output), number, path_of(forward))

@@ -1,0 +1,40 @@
+"""``tofu compare``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from planner.commands.derived import derived, given
+from planner.commands.exit_codes import EXIT_DONE
+from planner.commands.options import JSON, check_count, takes_model
+from planner.commands.show import show
+from planner.features.compare.options import CompareOptions
+
+
+@click.command(short_help="Every strategy of the literature beside the found plan.")
+@takes_model
+@derived(CompareOptions)
+@JSON
+def compare(model: Path, json_wanted: bool, **options: Any) -> int:
+    """Plan MODEL by every strategy of the literature, and print what each of them moves and holds.
+
+    Tofu's own plan is for the least cost in bytes, and on a topology for the least estimated time, as that of
+    `tofu plan` is.
+
+    \b
+    Examples:
+      tofu compare train.onnx --gpus 8
+      tofu compare train.onnx --gpus 4 --json
+      tofu compare train.onnx --gpus 8 --rates link=25GB/s,memory=860GB/s,compute=91TFLOP/s
+      tofu compare train.onnx --topology p2.8xlarge
+      tofu compare train.onnx --topology dgx-h100 --gpus 4
+      tofu compare train.onnx --topology dgx-h100 --profile h100.yaml
+    """
+    check_count("compare", options["gpus"], options["topology"])
+    from planner import api
+
+    show(lambda line: api.compare(model, progress=line, **given(CompareOptions, options)), json_wanted)
+    return EXIT_DONE

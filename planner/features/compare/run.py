@@ -1,0 +1,88 @@
+"""``tofu compare``: every strategy of the literature beside the found plan."""
+
+from __future__ import annotations
+
+from planner.api.arguments import model_file, path_of, takes, texts_of
+from planner.cost.distance import distances, times_the_least
+from planner.cost.tables import CostTables
+from planner.features.compare.options import CompareOptions
+from planner.features.compare.result import Comparison, ComparisonRow
+from planner.machine.rates import Rates
+from planner.planning.limit.trial import Trial, trial_of
+from planner.planning.machines import Target, target_of, time_of
+from planner.planning.objective import LITERATURE, of_the_literature
+from planner.planning.request import PlanRequest, source_of
+from planner.planning.session import Session
+from planner.search.decide import STRATEGIES
+from planner.search.decided import Decided
+
+
+@takes(CompareOptions)
+def compare(options: CompareOptions) -> Comparison:  # noqa: D417 - those are the fields of the options
+    """Plans a training graph by every strategy of the literature.
+
+    Tofu's own plan is the one that ``plan`` makes where nothing else is asked for: on a topology for the least time.
+
+    Args:
+        model: an ONNX file, or a model in memory without external data.
+        gpus: how many workers; may be left out with a topology.
+        topology: a topology file, or the name of one that ships, for estimates of time.
+        rates: see ``plan``.
+        dim: sizes of symbolic dims.
+        value: by input, the number that it becomes, or numbers with commas between them.
+        state: a file of pairs of state and next state; None: as the model says, or inferred.
+        profile: see ``plan``.
+        opdefs: see ``plan``.
+        unknown_ops: see ``plan``.
+        progress: told what is being done.
+
+    Raises:
+        TofuError: the model cannot be read, or not even tofu's own search has a plan.
+
+    Example:
+        ::
+
+            for row in planner.compare("train.onnx", gpus=8).rows:
+                print(row.strategy, row.moved_bytes, row.reason)
+    """
+    values, state, opdefs = texts_of(options.value), path_of(options.state), path_of(options.opdefs)
+    progress = options.progress
+    request = PlanRequest(
+        source_of(model_file(options.model), options.dim, values, state, opdefs, options.unknown_ops),
+        target_of(options.gpus, options.topology, path_of(options.profile)),
+        rates=None if options.rates is None else Rates.parse(options.rates),
+        progress=progress,
+    )
+    session, target, tables = Session(request), request.target, CostTables()
+    rows = []
+    known: list[tuple[float, Decided]] = []  # without their programs, which together take much memory
+    for name, found in of_the_literature(LITERATURE, session.by_strategy, progress):
+        if isinstance(found, Trial):
+            rows.append(_row(name, found, target, tables))
+            known.append((rows[-1].estimated_seconds or 0.0, found.decided))
+        else:
+            rows.append(ComparisonRow(name, STRATEGIES[name], None, None, None, None, found.what))
+    progress("strategy tofu")
+    fastest = [trial_of(min(known, key=lambda one: one[0])[1])] if known else []
+    rows.insert(0, _row("tofu", session.planned_beside(fastest), target, tables))
+    machine = None if target.machine is None else target.machine.name
+    return Comparison(session.graph.name, target.workers, tuple(rows), machine, request.objective)
+
+
+def _row(name: str, trial: Trial, target: Target, tables: CostTables) -> ComparisonRow:
+    decided, program = trial.decided, trial.partitioned.program
+    estimate = None if target.machine is None else time_of(trial, target.machine, target.profile)
+    return ComparisonRow(
+        name,
+        STRATEGIES[name],
+        decided.moved_bytes,
+        max(program.peak_bytes),
+        decided.excess_bytes,
+        decided.search_seconds,
+        estimated_seconds=None if estimate is None else estimate.estimated_seconds,
+        sources=None if estimate is None else estimate.sources,
+        soybean_bytes=program.soybean_bytes,
+        times_the_least=times_the_least(
+            distances(decided.graph, decided.ops, decided.strategies, decided.tilings, tables, with_grids=False)
+        ),
+    )

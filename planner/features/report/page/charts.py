@@ -1,0 +1,232 @@
+"""Charts of a page: memory over the steps, traffic between workers, the simulated schedule. All are SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.cost.seconds.simulated import Span
+from planner.features.report.page.facts import Memory
+from planner.features.report.page.markup import Markup, element, joined
+from planner.printing.stretches import binned_most
+from planner.units import binary, format_bytes, format_seconds
+
+WIDTH = 720.0
+_LEFT = 150.0
+_BINS = 240
+_ROW = 64.0
+_BAR = 15.0
+"""Height of a bar that is busy all the time."""
+_MOST_CELLS = 32
+_MOST_ROWS = 16
+_TICKS = 4
+"""Parts into which an axis is divided."""
+_LONGEST_LABEL = 7
+"""Characters of workers' numbers beside a row."""
+KIND_FILL = {"compute": "#0072B2", "transfer": "#E69F00", "synchronisation": "#CC79A7"}
+"""By kind of span; each has a row of its own, too, so that colour is not alone."""
+
+
+def memory_chart(memory: Sequence[Memory], limits: Sequence[int] | None) -> Markup:
+    """What is held over the steps of the program, a row for each worker; workers that are alike to a pixel share one,
+    which has the numbers of the one that needs most.
+    """
+    most = max(one.total_bytes for one in memory)
+    shown = [limit for limit in (limits or ()) if limit <= 4 * most]
+    scale = (_ROW - 14) / max([1, most, *shown])
+    seen = [
+        np.array(
+            [
+                *binned_most(one.held_bytes, _BINS),
+                one.total_bytes,
+                *(() if limits is None else limits[worker : worker + 1]),
+            ]
+        )
+        for worker, one in enumerate(memory)
+    ]
+    rows = _alike([scale * amounts for amounts in seen])
+    parts = []
+    for number, workers in enumerate(rows[:_MOST_ROWS]):
+        one = max((memory[worker] for worker in workers), key=lambda one: one.total_bytes)
+        limit = None if limits is None else min(limits[worker] for worker in workers)
+        parts.append(_memory_row(one, number * _ROW + _ROW - 4, scale, workers, limit))
+    last = len(memory[0].held_bytes) - 1
+    ticks = [f"step {round(last * part / _TICKS):,}" for part in range(_TICKS + 1)]
+    return _chart([*parts, _axis(ticks, len(rows))], _ROW, "Memory over the steps of the program, by worker", len(rows))
+
+
+def _memory_row(one: Memory, base: float, scale: float, workers: Sequence[int], limit: int | None) -> Markup:
+    live = binned_most(one.held_bytes, _BINS)
+    step = (WIDTH - _LEFT) / max(1, len(live))
+    path = (
+        f"M{_LEFT:g} {base:g}" + "".join(f"V{base - scale * amount:.1f}h{step:.4g}" for amount in live) + f"V{base:g}z"
+    )
+    total = base - scale * one.total_bytes
+    said = [
+        element("text", _workers(workers), x=0, y=base - _ROW / 2 + 2, font_size=12),
+        element("text", f"reserved {binary(one.total_bytes)}", x=0, y=base - _ROW / 2 + 17, font_size=11, fill="#444"),
+        element("path", d=path, fill="#56B4E9"),
+        element("path", d=f"M{_LEFT:g} {total:.1f}H{WIDTH:g}", stroke="#0072B2", stroke_dasharray="4 3"),
+    ]
+    for line, (part, begin) in enumerate(one.begins.items()):
+        at = _LEFT + (WIDTH - _LEFT) * begin / max(1, len(one.held_bytes))
+        said.append(element("path", d=f"M{at:.1f} {base:g}v{10 - _ROW:g}", stroke="#888", stroke_dasharray="2 2"))
+        said.append(element("text", part, x=at + 2, y=base - 16 + 10 * line, font_size=9, fill="#444"))
+    if limit is not None:
+        at = base - scale * limit
+        if at >= base - _ROW + 8:
+            said.append(element("path", d=f"M{_LEFT:g} {at:.1f}H{WIDTH:g}", stroke="#D55E00", stroke_width=2))
+        text = f"limit {binary(limit)}" + ("" if at >= base - _ROW + 8 else ", far above")
+        said.append(element("text", text, x=0, y=base - _ROW / 2 + 31, font_size=11, fill="#A04000"))
+    return joined(*said)
+
+
+def traffic_chart(between: NDArray[np.int64]) -> Markup:
+    """What each worker takes from each other one, as a square of numbers."""
+    count = len(between)
+    group = -(-count // _MOST_CELLS)
+    starts = list(range(0, count, group))
+    cells = np.add.reduceat(np.add.reduceat(between, starts, axis=0), starts, axis=1)
+    size = max(20.0, min(58.0, 640.0 / len(starts)))
+    most, left, top = max(1, int(cells.max())), 60.0, 34.0
+    parts = [element("text", "takes (row) from (column)", x=0, y=10, font_size=11)]
+    for row, start in enumerate(starts):
+        label = str(start) if group == 1 else f"{start}–{min(count, start + group) - 1}"
+        parts.append(element("text", label, x=left - 6, y=top + size * (row + 0.6), font_size=10, text_anchor="end"))
+        parts.append(element("text", label, x=left + size * (row + 0.5), y=top - 4, font_size=10, text_anchor="middle"))
+        for column, amount in enumerate(cells[row].tolist()):
+            parts.append(_cell(left + size * column, top + size * row, size, amount, most))
+    whole = size * len(starts)
+    return element(
+        "svg",
+        *parts,
+        viewBox=f"0 0 {left + whole + 2:g} {top + whole + 2:g}",
+        width=left + whole + 2,
+        height=top + whole + 2,
+        role="img",
+        aria_label="Bytes that each worker takes from each other one",
+    )
+
+
+def _cell(left: float, top: float, size: float, amount: int, most: int) -> Markup:
+    share = amount / most
+    fill = f"#{255 - round(255 * share):02X}{255 - round(141 * share):02X}{255 - round(77 * share):02X}"
+    square = element("rect", x=left, y=top, width=size, height=size, fill=fill, stroke="#FFF")
+    if size < 40 or not amount:
+        return square
+    text = "#FFF" if share > 0.55 else "#000"
+    said = format_bytes(amount)
+    return joined(
+        square,
+        element("text", said, x=left + size / 2, y=top + size / 2 + 3, font_size=9, text_anchor="middle", fill=text),
+    )
+
+
+def schedule_chart(spans: Sequence[Span], workers: int) -> Markup:
+    """When each worker computes and fetches, as simulated; workers that are alike to a pixel share a row."""
+    end = max((span.start_seconds + span.seconds for span in spans), default=0.0) or 1.0
+    busy = {kind: np.zeros((workers, _BINS)) for kind in KIND_FILL}
+    for span in spans:
+        _add(busy[span.kind][span.worker], span.start_seconds / end * _BINS, span.seconds / end * _BINS)
+    rows = _alike([_BAR * np.concatenate([kind[worker] for kind in busy.values()]) for worker in range(workers)])
+    parts = []
+    for number, alike in enumerate(rows[:_MOST_ROWS]):
+        top = number * _ROW
+        parts.append(element("text", _workers(alike), x=0, y=top + _ROW / 2 + 2, font_size=12))
+        for line, (kind, fill) in enumerate(KIND_FILL.items()):
+            base = top + 18 * (line + 1)
+            shares = np.minimum(1, busy[kind][alike[0]])
+            parts.append(element("path", d=_bars(shares, base), fill=fill))
+            parts.append(element("text", kind, x=_LEFT - 4, y=base - 3, font_size=9, text_anchor="end", fill="#444"))
+    ticks = [format_seconds(end * part / _TICKS) if part else "0" for part in range(_TICKS + 1)]
+    return _chart([*parts, _axis(ticks, len(rows))], _ROW, "Simulated schedule, by worker", len(rows))
+
+
+def _axis(ticks: Sequence[str], rows: int) -> Markup:
+    """An axis below the rows, with texts at equal distances."""
+    top, step = min(rows, _MOST_ROWS) * _ROW, (WIDTH - _LEFT) / (len(ticks) - 1)
+    parts: list[Markup] = [element("path", d=f"M{_LEFT:g} {top:g}H{WIDTH:g}", stroke="#888")]
+    for number, text in enumerate(ticks):
+        at = _LEFT + number * step
+        anchor = "start" if not number else "end" if number == len(ticks) - 1 else "middle"
+        parts.append(element("path", d=f"M{at:g} {top:g}v4", stroke="#888"))
+        parts.append(element("text", text, x=f"{at:g}", y=top + 14, font_size=10, text_anchor=anchor))
+    return joined(*parts)
+
+
+def _alike(heights: Sequence[NDArray[Any]]) -> list[list[int]]:
+    """Workers in rows: in each row those whose heights differ from the first one's by a pixel at most."""
+    rows: list[list[int]] = []
+    for worker, its in enumerate(heights):
+        for row in rows:
+            first = heights[row[0]]
+            if first.shape == its.shape and np.abs(first - its).max(initial=0) <= 1:
+                row.append(worker)
+                break
+        else:
+            rows.append([worker])
+    return rows
+
+
+def _add(row: NDArray[np.float64], start: float, length: float) -> None:
+    """Adds to each bin the share of it that an interval covers."""
+    first, last = int(start), min(len(row) - 1, int(start + length))
+    if first >= len(row):
+        return
+    if first == last:
+        row[first] += length
+        return
+    row[first] += first + 1 - start
+    row[first + 1 : last] += 1
+    row[last] += start + length - last
+
+
+def _bars(shares: NDArray[np.float64], base: float) -> str:
+    """Bins as high as their shares; those that follow each other and are alike in one piece."""
+    step, path, at = (WIDTH - _LEFT) / len(shares), "", 0
+    heights = [round(float(share) * _BAR, 1) for share in shares]
+    while at < len(heights):
+        end = at
+        while end < len(heights) and heights[end] == heights[at]:
+            end += 1
+        if heights[at]:
+            path += f"M{_LEFT + at * step:.5g} {base:g}v{-heights[at]:g}h{(end - at) * step:.4g}v{heights[at]:g}z"
+        at = end
+    return path
+
+
+def _workers(workers: Sequence[int]) -> str:
+    """Workers in words.
+
+    >>> _workers([3]), _workers([0, 1, 2, 5]), _workers(list(range(0, 128, 2)))
+    ('worker 3', 'workers 0–2, 5', 'workers 0, 2, 4, … (64)')
+    """
+    runs: list[list[int]] = []
+    for worker in workers:
+        if runs and runs[-1][1] == worker - 1:
+            runs[-1][1] = worker
+        else:
+            runs.append([worker, worker])
+    said = [str(first) if first == last else f"{first}–{last}" for first, last in runs]
+    shown = [one for at, one in enumerate(said) if not at or len(", ".join(said[: at + 1])) <= _LONGEST_LABEL]
+    more = f", … ({len(workers)})" if len(shown) < len(said) else ""
+    return f"worker{'s' * (len(workers) > 1)} {', '.join(shown)}{more}"
+
+
+def _chart(parts: Sequence[Markup], row: float, label: str, rows: int) -> Markup:
+    height = row * min(rows, _MOST_ROWS) + 32
+    more = rows - _MOST_ROWS
+    note = element("text", f"and {more} more kinds of workers", x=0, y=height - 2, font_size=11) if more > 0 else ""
+    return element(
+        "svg",
+        *parts,
+        note,
+        viewBox=f"0 0 {WIDTH:g} {height:g}",
+        width=WIDTH,
+        height=height,
+        role="img",
+        aria_label=label,
+    )

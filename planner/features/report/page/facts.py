@@ -1,0 +1,94 @@
+"""All that a page tells of a plan, as data; gathered by ``planner.features.report.run``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.artifacts.measured import MeasuredRun
+from planner.artifacts.plan import Plan
+from planner.cost.distance import Distance
+from planner.cost.seconds.simulated import Schedule
+from planner.features.report.page.columns import Column
+from planner.graph.model import Graph
+from planner.partition.occupancy import Occupancy
+from planner.reasons import Cause, Why
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Another way to spread the same step, beside the plan."""
+
+    name: str
+    moved_bytes: int | None
+    """None where there is no plan, or it was not computed."""
+    excess_bytes: int | None
+    remark: str
+    """What it is, or why it was not computed."""
+    seconds: float | None = None
+    """Of an iteration, estimated on the plan's machine; None where that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a worker holds over its steps."""
+
+    held_bytes: NDArray[np.int64]
+    """At each step of its program, and after all of them."""
+    total_bytes: int
+    """The most of these: the arena, with its gaps, and what lies inside of segments."""
+    begins: Mapping[str, int]
+    """By part of an iteration, ``backward`` and ``update``, the step in which it begins; {} where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """How a page came to be."""
+
+    date: str
+    """Of the day, as 2026-01-31."""
+    versions: str
+    """Of tofu, and of what it read the plan with."""
+    command: str
+    """That makes the page again."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFacts:
+    """All that a page tells."""
+
+    directory: Path
+    """The plan's folder."""
+    plan: Plan
+    graph: Graph
+    """That the plan is of, with its shared deliveries."""
+    columns: tuple[Column, ...]
+    """Of the strip."""
+    beside: tuple[Beside, ...]
+    memory: tuple[Memory, ...]
+    """By worker."""
+    fullest: Occupancy
+    """Of the worker that needs most."""
+    limits: tuple[int, ...] | None
+    """The memory of each worker's device; None where nothing says it."""
+    between: NDArray[np.int64]
+    """Bytes that each worker takes from each other one, [receiver, sender]."""
+    schedule: Schedule | None
+    """Simulated; None where it cannot be."""
+    no_schedule: str
+    """Why, and what to do about it."""
+    measured: MeasuredRun | None
+    distances: tuple[Distance, ...]
+    causes: tuple[Cause, ...]
+    """The largest."""
+    whys: tuple[Why, ...]
+    """Of the tensors that cost most, with their runners-up."""
+    no_whys: str
+    """Why there are none, or not more; "" where nothing is left out."""
+    readers: Mapping[str, tuple[str, tuple[str, ...]]]
+    """By tensor: the op that makes it, and those that read it."""
+    made: Made

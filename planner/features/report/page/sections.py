@@ -1,0 +1,521 @@
+"""The sections of a page, each a piece of HTML."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from planner.algebra.tiling import coordinates
+from planner.artifacts.asked import Asked
+from planner.features.report.page.charts import memory_chart, schedule_chart, traffic_chart
+from planner.features.report.page.facts import Beside, PlanFacts
+from planner.features.report.page.markup import Child, Markup, element, joined
+from planner.features.report.page.memory_charts import occupancy_chart, swatch
+from planner.printable import some
+from planner.printing.facts import gap_scope, recomputed
+from planner.printing.occupancy import SAID
+from planner.printing.planned import and_more
+from planner.reasons import RunnerUp, Why
+from planner.records import plain
+from planner.units import binary, format_bytes, format_ratio, format_seconds
+
+_SHOWN_DISTANCES = 20
+_SHOWN_BUFFERS = 12
+_SHOWN_NAMES = 3
+_SHOWN_LAYERS = 60
+_NARROW = 90.0
+"""Pixels of a layer's longest bar."""
+
+
+def verdict(facts: PlanFacts) -> Markup:
+    """What one wants to know first."""
+    plan, estimate = facts.plan, facts.plan.estimate
+    worst = max(range(plan.workers), key=lambda worker: facts.memory[worker].total_bytes)
+    total = facts.memory[worst].total_bytes
+    rows: list[tuple[Child, Child]] = [
+        ("Workers", f"{plan.workers}, by cuts of {' × '.join(map(str, plan.cuts)) or '1'}"),
+        ("Moves", f"{format_bytes(plan.moved_bytes)} in an iteration, over all workers"),
+        ("Memory", f"{binary(total)} of tensors at most, on worker {worst}{_fit(facts)}"),
+        ("Excess", f"repeated and uneven work, worth {format_bytes(plan.excess_bytes)} of moving"),
+        ("Slowest share", f"computing takes {format_ratio(plan.slowest_share - 1)} longer than an even share"),
+        ("Gap", _code(gap(facts))),
+    ]
+    if estimate is not None:
+        said = f"{format_seconds(estimate.estimated_seconds)} an iteration on {estimate.topology}, estimated"
+        rows.insert(
+            1, ("Time", f"{said}; {format_seconds(estimate.overlapped_seconds)} if transfers overlap computing")
+        )
+    rows += [(name.capitalize(), said) for name, said in recomputed(plan)]
+    if plan.stopped_by is not None:
+        rows.append(("Search", f"ended early ({plan.stopped_by}); it had more to do"))
+    # Before all that speaks for the plan.
+    warned = joined(*(element("p", f"Warning: {warning}", class_="warning") for warning in plan.warnings))
+    return _section(
+        "verdict", "The plan", element("p", _lead(facts), class_="lead"), warned, _list(rows), _note(_TILINGS)
+    )
+
+
+_TILINGS = (
+    "A tiling is read from its outermost cut on: `S(0)/2 R/2` is split in two along dim 0, and each half is held by "
+    "two workers; `P` stands for parts of a sum."
+)
+
+
+def _lead(facts: PlanFacts) -> str:
+    """The plan in one sentence, by what it is to have the least of, beside data parallelism."""
+    plan, estimate = facts.plan, facts.plan.estimate
+    data = next((way for way in facts.beside if way.moved_bytes is not None), None)
+    if plan.asked.for_time and estimate is not None:
+        own, other = estimate.estimated_seconds, None if data is None else data.seconds
+        amount = f"{format_seconds(own)} an iteration on {estimate.topology}, estimated"
+        theirs = "" if other is None else format_seconds(other)
+    else:
+        own, other = plan.cost, None if data is None else (data.moved_bytes or 0) + (data.excess_bytes or 0)
+        amount = f"{format_bytes(plan.cost)} an iteration, moved and excess"
+        theirs = "" if other is None else format_bytes(other)
+    workers = f"{plan.workers} worker{'s' * (plan.workers > 1)}"
+    if data is None or other is None:
+        return f"On {workers} the plan takes {amount}."
+    if other == own:
+        return f"On {workers} the plan takes {amount}: as much as {data.name}."
+    how = f"{format_ratio(abs(other - own) / other)} {'less' if own < other else 'more'} than" if other else "where"
+    return f"On {workers} the plan takes {amount}: {how} {data.name}, which takes {theirs}."
+
+
+def provenance(facts: PlanFacts) -> Markup:
+    """Where the page comes from, so that it can be made again."""
+    plan, made = facts.plan, facts.made
+    asked = ", ".join(_asked(plan.asked))
+    rows: list[tuple[Child, Child]] = [
+        ("Made", f"{made.date}, by {made.versions}"),
+        ("Model", joined(plan.model, ", sha256 ", element("code", plan.model_digest))),
+        ("Asked for", asked or "nothing but the number of workers"),
+    ]
+    return element("footer", _list(rows), commands([made.command, f"tofu explain {shlex.quote(str(facts.directory))}"]))
+
+
+def _asked(asked: Asked) -> list[str]:
+    """What a plan was asked for, in words."""
+    words = [f"{name} {value}" for name, value in plain(asked).items() if name != "limit_bytes"]
+    if asked.limit_bytes:
+        sizes = dict.fromkeys(binary(size) for size in (min(asked.limit_bytes), max(asked.limit_bytes)))
+        words.insert(0, f"at most {' to '.join(sizes)} for a worker")
+    return words
+
+
+def commands(lines: Sequence[str]) -> Markup:
+    """Commands to copy."""
+    return joined(*(element("p", element("code", line, class_="command")) for line in lines))
+
+
+def gap(facts: PlanFacts) -> str:
+    """How far the plan is from the best, and by what measure."""
+    plan = facts.plan
+    if plan.certified_gap is None:
+        return "no bound was computed; `tofu plan` with --effort normal or thorough has one, where the graph allows"
+    what = {"bytes": "moved bytes and excess", "time": "time, as the tables of the search add it up"}[plan.gap_of]
+    return f"at most {format_ratio(plan.certified_gap)} above the least {what} among {gap_scope(plan)}"
+
+
+def beside(facts: PlanFacts) -> Markup:
+    """Strategies beside the plan and its bound, as bars of what the plan is to have the least of."""
+    plan, estimate = facts.plan, facts.plan.estimate
+    ways = [
+        *facts.beside,
+        Beside(
+            "this plan",
+            plan.moved_bytes,
+            plan.excess_bytes,
+            gap(facts),
+            None if estimate is None else estimate.estimated_seconds,
+        ),
+    ]
+    by_time = plan.asked.for_time and estimate is not None
+    if plan.certified_gap is not None and plan.gap_of == "bytes" and not by_time:
+        ways.append(Beside("lower bound", round(plan.cost / (1 + plan.certified_gap)), 0, f"of {gap_scope(plan)}"))
+    bars = _bars_of_time(ways) if by_time else _bars_of_cost(ways)
+    heads: tuple[str, ...] = ("", "", "time", "moves", "excess", "what it is")
+    shown: list[tuple[Child, ...]] = []
+    for way, bar in zip(ways, bars, strict=True):
+        time = "–" if way.seconds is None else format_seconds(way.seconds)
+        amounts = ["–" if one is None else format_bytes(one) for one in (way.moved_bytes, way.excess_bytes)]
+        shown.append((way.name, bar, time, *amounts, _code(way.remark)))
+    if estimate is None:
+        heads = (*heads[:2], *heads[3:])
+        shown = [(*row[:2], *row[3:]) for row in shown]
+    what = (
+        "Bars: the estimated time of an iteration, which this plan is to have the least of. "
+        if by_time
+        else "Filled: what moves; hollow: excess, repeated and uneven work in bytes of moving. "
+    )
+    note = (
+        "The strategies of the literature are left out here, since some take minutes to plan: "
+        "`tofu compare` has them all."
+    )
+    numbers = range(2, len(heads) - 1)
+    return _section("beside", "Beside the plan", _table(heads, shown, numbers), _note(what + note))
+
+
+def _bars_of_time(ways: Sequence[Beside]) -> list[Child]:
+    most = max((way.seconds or 0.0 for way in ways), default=0.0) or 1.0
+    return [_bar(way.seconds / most, 0.0) if way.seconds is not None else "" for way in ways]
+
+
+def _bars_of_cost(ways: Sequence[Beside]) -> list[Child]:
+    most = max([1, *((way.moved_bytes or 0) + (way.excess_bytes or 0) for way in ways)])
+    return [
+        _bar(way.moved_bytes / most, (way.excess_bytes or 0) / most) if way.moved_bytes is not None else ""
+        for way in ways
+    ]
+
+
+def _bar(filled: float, hollow: float, longest: float = 300.0) -> Markup:
+    """A bar whose parts are shares of the longest one, which is so many pixels long."""
+    first, second = longest * filled, longest * hollow
+    return element(
+        "svg",
+        element("rect", width=first, height=14, class_="filled"),
+        element("rect", x=first, width=second, height=14, class_="hollow"),
+        width=longest + 4,
+        height=16,
+        aria_hidden="true",
+    )
+
+
+def layers(facts: PlanFacts) -> Markup:
+    """What each product of the forward pass computes, moves and holds, with its gradients and updates."""
+    columns = facts.columns
+    wholes = [
+        max([1, *(column.computing_bytes for column in columns)]),
+        max([1, *(column.upper_bytes + column.lower_bytes for column in columns)]),
+        max([1, *(column.held_bytes for column in columns)]),
+    ]
+    rows: list[tuple[Child, ...]] = []
+    for column in columns[:_SHOWN_LAYERS]:
+        moved = column.upper_bytes + column.lower_bytes
+        amounts = (column.computing_bytes, moved, column.held_bytes)
+        texts = (format_bytes(amounts[0]), format_bytes(moved), binary(column.held_bytes))
+        bars = (_bar(amount / whole, 0.0, _NARROW) for amount, whole in zip(amounts, wholes, strict=True))
+        cells = (cell for pair in zip(bars, texts, strict=True) for cell in pair)
+        rows.append((element("code", column.label), *cells))
+    more = len(columns) - len(rows)
+    left = (
+        f" {more:,} more products are not shown: `tofu explain {facts.directory} --all` has every op."
+        if more > 0
+        else ""
+    )
+    return _section(
+        "layers",
+        "Layer by layer",
+        _table(("layer", "", "computes", "", "moves", "", "holds"), rows, (2, 4, 6)) if rows else "",
+        _note(
+            "Each product of the forward pass with the products that make its gradients and the ops that update its "
+            "weights. Computes: their work, done once, in bytes of moving by the plan's rates. Holds: the largest "
+            f"tiles of the weights and of the activation that the product reads, on one worker.{left}"
+        ),
+    )
+
+
+def why(facts: PlanFacts) -> Markup:
+    """The largest causes, and runners-up of the tensors that cost most."""
+    causes = [
+        (
+            some(cause.names, _SHOWN_NAMES),
+            "moves" if cause.kind == "tensor" else "excess",
+            format_bytes(cause.cost_bytes),
+            format_ratio(cause.share),
+            cause.reason,
+        )
+        for cause in facts.causes
+    ]
+    parts: list[Child] = [_table(("of", "", "bytes", "of the cost", "why"), causes, (2, 3))] if causes else []
+    if not causes:
+        parts.append(_note("Nothing moves, and no work is repeated."))
+    for one in facts.whys:
+        parts.append(_why(one, facts.plan.asked.for_time))
+    if facts.no_whys:
+        parts.append(_note(facts.no_whys))
+    return _section("why", "Why", *parts)
+
+
+def _why(one: Why, for_time: bool) -> Markup:
+    heads: tuple[str, ...] = ("instead", "the plan would cost")
+    rows: list[tuple[Child, ...]] = [
+        (element("code", runner.choice), _more(runner, for_time)) for runner in one.runners_up
+    ]
+    if any(map(_fits, one.runners_up)):
+        heads += ("memory",)
+        rows = [(*row, _fits(runner)) for row, runner in zip(rows, one.runners_up, strict=True)]
+    return element(
+        "div",
+        element("h3", element("code", one.name), " lies ", element("code", one.choice)),
+        element("p", f"{one.reason}. It moves {format_bytes(one.moved_bytes)}."),
+        _table(heads, rows) if rows else "",
+        element("p", one.remark, class_="note") if one.remark else "",
+        class_="why",
+    )
+
+
+def _more(runner: RunnerUp, for_time: bool) -> str:
+    """What the plan would cost; of a plan for the least time not by how much less, for that makes it no better."""
+    if runner.cost_bytes is None:
+        return runner.why_not
+    said = format_bytes(runner.cost_bytes)
+    if runner.more_share is None or for_time:
+        return f"at most {said}"
+    if runner.more_share < 0:
+        return f"{format_ratio(-runner.more_share)} less: {said}"
+    return f"at most {format_ratio(runner.more_share)} more: {said}"
+
+
+def _fits(runner: RunnerUp) -> str:
+    if runner.lacking_bytes is None:
+        return ""
+    return f"does not fit by {binary(runner.lacking_bytes)}" if runner.lacking_bytes else "fits"
+
+
+def memory(facts: PlanFacts) -> Markup:
+    """Memory over the steps, and what it is of where it is fullest."""
+    found = facts.fullest
+    limit = None if facts.limits is None else facts.limits[found.worker]
+    no_limit = " No limit is drawn: the plan is for no topology that could be read, and with no --memory."
+    last, total = len(found.held_bytes) - 1, found.total_bytes
+    rows: list[tuple[Child, ...]] = [
+        (swatch(purpose), purpose.value, binary(size), f"{100 * size / total:.1f}%", SAID.get(purpose, ""))
+        for purpose, size in sorted(found.amounts(found.fullest).items(), key=lambda item: -item[1])
+    ]
+    rows.append(("", "in all, as planned", binary(total), "", ""))
+    largest = [
+        (
+            and_more([one.buffer for one in group]),
+            group[0].purpose.value,
+            binary(group[0].size_bytes),
+            binary(len(group) * group[0].size_bytes),
+            group[0].op_type or "–",
+            f"{group[0].first:,} to {group[0].last:,}" if group[0].first or group[0].last < last else "all steps",
+        )
+        for group in found.alike_at(found.fullest)[:_SHOWN_BUFFERS]
+    ]
+    heads = ("buffers", "for", "each", "together", "made by", "held in steps (the first)")
+    return _section(
+        "memory",
+        "Memory over the step",
+        element("p", _holds(facts, limit), class_="lead"),
+        _zoomed(occupancy_chart(found, facts.memory[found.worker].begins, limit)),
+        _note(
+            "What is held, step by step of the worker's program, by what it is for; where steps are many, the fullest "
+            "of each stretch. Dotted lines: where the backward pass and the first update begin. Under the pointer: "
+            f"the amounts, and the largest buffers.{no_limit if limit is None else ''}"
+        ),
+        element("h3", f"What it is in step {found.fullest:,}, where worker {found.worker} is fullest"),
+        _table(("", "for", "takes", "", ""), rows, (2, 3)),
+        element("h3", "What takes most then"),
+        _table(heads, largest, (2, 3)),
+        *_other_workers(facts),
+    )
+
+
+def _holds(facts: PlanFacts, limit: int | None) -> str:
+    """What the worker that needs most holds, beside the others and the memory there is."""
+    totals = [one.total_bytes for one in facts.memory]
+    found = facts.fullest
+    others = "" if len(totals) == 1 else ", as much as all others"
+    if min(totals) < max(totals):
+        others = f"; worker {totals.index(min(totals))} holds least, {binary(min(totals))}"
+    stated = "" if facts.plan.has_program else " The plan states less, for no program was made with it."
+    given = "" if limit is None else f", of {binary(limit)} that there are"
+    if limit is not None and found.total_bytes > limit:
+        given = f", {binary(found.total_bytes - limit)} more than there are"
+    return f"Worker {found.worker} holds {binary(found.total_bytes)} of tensors at most{given}{others}.{stated}"
+
+
+def _other_workers(facts: PlanFacts) -> list[Markup]:
+    """What the workers hold, side by side, where they are not all alike."""
+    is_one = len({one.held_bytes.tobytes() for one in facts.memory}) == 1
+    if is_one and len(set(facts.limits or ())) <= 1:
+        return []
+    return [element("h3", "All workers"), _zoomed(memory_chart(facts.memory, facts.limits))]
+
+
+def traffic(facts: PlanFacts) -> Markup:
+    """What moves between workers, by cut, and by level of the machine."""
+    plan, between = facts.plan, facts.between
+    groups = coordinates(plan.cuts)
+    rows = []
+    if plan.cuts:
+        parted = groups[:, None, :] != groups[None, :, :]
+        outermost = np.where(parted.any(axis=2), parted.argmax(axis=2), -1)
+        rows = [
+            (f"cut {cut + 1}, in {ways}", format_bytes(int(between[outermost == cut].sum())))
+            for cut, ways in enumerate(plan.cuts)
+        ]
+    parts: list[Child] = [traffic_chart(between), element("h3", "By the outermost cut that parts two workers")]
+    parts.append(_table(("cut", "moves"), rows, (1,)))
+    if plan.estimate is not None:
+        levels = [
+            (level.name, format_bytes(level.moved_bytes), format_seconds(level.busy_seconds))
+            for level in plan.estimate.levels
+        ]
+        parts += [
+            element("h3", f"By level of {plan.estimate.topology}"),
+            _table(("level", "moves", "busiest link in use (estimate)"), levels, (1, 2))
+            if levels
+            else _note("Nothing moves over its links."),
+        ]
+    else:
+        parts.append(_note("The plan is for no topology, so there are no levels; `tofu plan --topology` names one."))
+    return _section("traffic", "Traffic", *parts)
+
+
+def schedule(facts: PlanFacts) -> Markup:
+    """The simulated schedule, and what was measured."""
+    parts: list[Child] = []
+    estimate = facts.plan.estimate
+    if estimate is not None:
+        times = (estimate.compute_seconds, estimate.transfer_seconds, estimate.synchronisation_seconds)
+        compute, transfer, synchronisation = map(format_seconds, times)
+        parts.append(
+            element(
+                "p",
+                f"An iteration is estimated to take {format_seconds(estimate.estimated_seconds)} on "
+                f"{estimate.topology}: {compute} computing, {transfer} transfers, {synchronisation} synchronisation, "
+                "one after the other.",
+            )
+        )
+    if facts.schedule is not None:
+        simulated = facts.schedule.simulation.seconds
+        parts.append(
+            element(
+                "p",
+                f"Simulated step by step it takes {format_seconds(simulated)}: each worker goes on when what it waits "
+                "for is there. That is drawn; `tofu explain PLAN --time` says where the two differ.",
+            )
+        )
+        parts.append(_zoomed(schedule_chart(tuple(facts.schedule.spans()), facts.plan.workers)))
+        parts.append(_note("`tofu report --trace FILE` writes it op by op, for Perfetto."))
+    else:
+        parts.append(_note(facts.no_schedule))
+    if facts.measured is not None:
+        parts += [element("h3", "Measured by tofu run --profile"), _measured(facts)]
+    return _section("schedule", "Schedule", *parts)
+
+
+def _measured(facts: PlanFacts) -> Markup:
+    measured = facts.measured
+    assert measured is not None, "something was measured"
+    rows = []
+    for worker, steps in enumerate(measured.workers):
+        compute = sum(step.seconds for step in steps if not step.is_fetch)
+        fetch = sum(step.seconds for step in steps if step.is_fetch)
+        wait = sum(step.wait_seconds for step in steps)
+        rows.append((str(worker), *map(format_seconds, (compute, fetch, wait))))
+    mean = format_seconds(measured.iteration_seconds)
+    return joined(
+        element("p", f"{mean} an iteration, mean of {measured.iterations} ({measured.engine}, {measured.device})."),
+        _table(("worker", "computes", "fetches", "waits"), rows, (1, 2, 3)),
+    )
+
+
+def distances(facts: PlanFacts) -> Markup:
+    """How far products are from the least that they can move."""
+    bounded = [one for one in facts.distances if one.excess is not None]
+    ordered = sorted(bounded, key=lambda one: (-one.moved_bytes, -(one.excess or 0), one.op))
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for one in ordered:
+        least = ("–" if amount is None else format_bytes(amount) for amount in (one.as_it_lies_bytes, one.any_bytes))
+        row = (one.op_type, format_bytes(one.moved_bytes), *least, f"{one.excess:.2f}")
+        alike.setdefault(row, []).append(one.op)
+    rows = [(some(names, _SHOWN_NAMES), *row) for row, names in list(alike.items())[:_SHOWN_DISTANCES]]
+    heads = ("op", "type", "moves", "least as it lies", "least", "times")
+    note = (
+        "Least as it lies: of any schedule, where the plan has the tensors. Least: however they are spread, each "
+        "element in one place. Times: what moves, by the larger of these that holds of the plan. Bounds of ops do not "
+        "add up to one of an iteration; that one is the gap above."
+    )
+    most = "; these move most" if rows else ""
+    count = f"{len(bounded):,} of {len(facts.distances):,} products have such a bound above 0{most}. "
+    return _section(
+        "bounds",
+        "Distance from lower bounds",
+        _table(heads, rows, (2, 3, 4, 5)) if rows else "",
+        _note(count + note + " `tofu explain --bounds` has all of them."),
+    )
+
+
+def certainty(facts: PlanFacts) -> Markup:
+    """What is exact, and what is estimated."""
+    estimate = facts.plan.estimate
+    exact = [
+        "Tiles, and which worker owns what.",
+        "Moved bytes: `tofu run` counts them, and fails if one differs from the plan's.",
+        "Memory of arrays: it is laid out beforehand, and allocated as one block.",
+        "The gap, where there is one: no plan of the kinds that tofu searches costs less than the bound.",
+        "Lower bounds of products: they hold of any schedule.",
+    ]
+    estimated = [
+        "Excess: repeated and uneven work in bytes of moving, by the rates that the plan states.",
+        "Memory inside of ops, which the runtime takes for itself, is not in it.",
+        "Costs of runners-up are upper bounds: what the best plan with them costs may be less.",
+    ]
+    if estimate is not None:
+        estimated.append(
+            "Times: by rooflines or by what `tofu profile` measured, and by the bandwidths of the topology; "
+            "nothing of them is measured on the machine but what a profile says."
+        )
+        estimated += [f"Assumed: {assumption}." for assumption in estimate.assumptions]
+    else:
+        estimated.append("No time is estimated: the plan is for no topology.")
+    return _section(
+        "certainty",
+        "What is exact, and what is estimated",
+        element("h3", "Exact"),
+        element("ul", *(element("li", _code(text)) for text in exact)),
+        element("h3", "Estimated"),
+        element("ul", *(element("li", _code(text)) for text in estimated)),
+    )
+
+
+def _fit(facts: PlanFacts) -> str:
+    if facts.limits is None:
+        return ""
+    lacking = [one.total_bytes - limit for one, limit in zip(facts.memory, facts.limits, strict=True)]
+    worst = max(lacking)
+    if worst > 0:
+        return f": does not fit by {binary(worst)}"
+    return f": fits into the {binary(min(facts.limits))} that there are"
+
+
+def _section(name: str, title: str, *parts: Child) -> Markup:
+    return element("section", element("h2", title), *parts, id=name)
+
+
+def _zoomed(chart: Markup) -> Markup:
+    """A chart that the script gives buttons to make larger."""
+    return element("div", chart, class_="zoom", tabindex=0)
+
+
+def _note(text: str) -> Markup:
+    return element("p", _code(text), class_="note")
+
+
+def _code(text: str) -> Markup:
+    """A text of ours, in which commands stand between backquotes."""
+    parts = text.split("`")
+    return joined(*(element("code", part) if at % 2 else part for at, part in enumerate(parts)))
+
+
+def _list(rows: Iterable[tuple[Child, Child]]) -> Markup:
+    return element("dl", *(joined(element("dt", name), element("dd", value)) for name, value in rows))
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[Child]], numbers: Sequence[int] = ()) -> Markup:
+    """A table; the columns in ``numbers`` stand to the right."""
+
+    def cells(name: str, row: Sequence[Child]) -> Markup:
+        parts = (element(name, cell, class_="n" if at in numbers else None) for at, cell in enumerate(row))
+        return element("tr", *parts)
+
+    body = element("tbody", *(cells("td", row) for row in rows))
+    return element("div", element("table", element("thead", cells("th", heads)), body), class_="wide")

@@ -1,0 +1,42 @@
+"""What ``tofu report`` returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from planner.cost.seconds.simulated import Differing
+
+
+@dataclass(frozen=True, slots=True)
+class ReportResult:
+    """What was written of a plan for people to look at."""
+
+    schema_version: ClassVar = 1
+    told: ClassVar = (
+        "directory page page_bytes svg trace trace_events measured=is_measured left_out estimated_seconds? "
+        "simulated_seconds? differing?"
+    )
+
+    directory: Path
+    """The plan's folder."""
+    page: Path | None
+    """The page, in HTML."""
+    page_bytes: int
+    svg: Path | None
+    """The strip alone."""
+    trace: Path | None
+    """The simulated schedule, for Perfetto."""
+    trace_events: int
+    """Complete events that are in it."""
+    is_measured: bool
+    """What a run took is told, too."""
+    left_out: tuple[str, ...]
+    """What is not on the page, and why, in words."""
+    estimated_seconds: float | None = None
+    """Of an iteration; None without a trace. So are the next two."""
+    simulated_seconds: float | None = None
+    differing: tuple[Differing, ...] = ()
+    """See ``SimulationResult``; all of them."""

@@ -1,0 +1,302 @@
+"""``tofu report``: a plan as a page, as a picture, and as a trace."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+import planner
+from planner.api.arguments import path_of, takes
+from planner.api.building import program_of_folder
+from planner.api.explanation import answers_of
+from planner.api.occupancy import begins_of
+from planner.api.opened import Opened, opened
+from planner.api.timing import Times, refuse_without_topology, times_of
+from planner.artifacts.measured import MeasuredRun, read_measured
+from planner.artifacts.plan import Plan
+from planner.artifacts.plan_folder import open_folder
+from planner.artifacts.program import Program
+from planner.artifacts.waits import last_reads, levels
+from planner.collection import without_collection
+from planner.cost.distance import distances
+from planner.cost.seconds.assignment import bytes_between
+from planner.cost.seconds.simulated import Schedule
+from planner.cost.tables import CostTables
+from planner.descriptions import in_force
+from planner.errors import TofuError, UsageError
+from planner.features.report.options import ReportOptions
+from planner.features.report.page.columns import columns, products_of
+from planner.features.report.page.facts import Beside, Made, Memory, PlanFacts
+from planner.features.report.page.page import page
+from planner.features.report.page.strip import Picture, Strip
+from planner.features.report.page.trace import trace as traced
+from planner.features.report.result import ReportResult
+from planner.features.report.wanted import wanted_files
+from planner.graph.model import Graph
+from planner.graph.purposes import passes_in
+from planner.machine.topology_file import Machine
+from planner.partition.occupancy import needed_bytes, occupancy, spans_held
+from planner.planning.bodies import decide_with_bodies
+from planner.planning.limit.trial import trial_of
+from planner.planning.objective import Times as Goals
+from planner.planning.why.causes import causes
+from planner.progress import Progress
+from planner.reasons import Cause, Why
+from planner.runtime.values.results import write_bytes
+from planner.search.request import SearchRequest
+from planner.whole import try_file
+
+_MOST_PARTS = 200_000
+"""With more ops, times workers, data parallelism takes minutes to plan."""
+_MOST_PARTS_ASKED = 100_000
+"""With more ops, times workers, runners-up take longer than a page should."""
+_CAUSES = 8
+_WHYS = 3
+_RUNNERS_UP = 3
+"""Of each of these tensors."""
+_TOLD = 400
+"""Tensors whose maker and readers a page tells."""
+
+
+@takes(ReportOptions)
+@without_collection()
+def report(options: ReportOptions) -> ReportResult:  # noqa: D417 - those are the fields of the options
+    """Writes a plan for people to look at.
+
+    Args:
+        directory: the plan's folder; None: the newest in the working directory.
+        output: where the page goes, one file of HTML that asks nobody for anything; None: none is written.
+        svg: where the strip of the network goes; None: it is not written by itself.
+        trace: where the simulated schedule goes, in the form that Perfetto opens, with what ``run --profile`` measured;
+            None: it is not written.
+        topology: the topology that the plan is for, a file or a name; None: by the name that the plan states, of those
+            that ship with tofu.
+        profile: the profile that the plan's times are by.
+        opdefs: the file of descriptions that the plan was made with.
+        progress: told what is being done.
+
+    Raises:
+        TofuError: there is no plan, nothing is to be written, a file cannot be written, or a trace is wanted of a plan
+            whose times are not known.
+
+    Example:
+        ::
+
+            planner.api.report("plan", output="plan.html")
+    """
+    output, svg, trace = path_of(options.output), path_of(options.svg), path_of(options.trace)
+    topology, profile, opdefs = options.topology, path_of(options.profile), path_of(options.opdefs)
+    progress = options.progress
+    for file in wanted_files(output, svg, trace):
+        try_file(file)
+    progress("reading the plan")
+    folder = open_folder(path_of(options.directory))
+    # Looked at twice: without an estimate there is no schedule, which is known before the program is read; whether
+    # the estimate can be made again, with this topology and profile, only after.
+    if trace is not None:
+        refuse_without_topology(folder, "--trace")
+    plan = opened(folder.path, opdefs)
+    program = program_of_folder(plan, progress)
+    progress("analysing the plan")
+    gathering = _Gathering(plan, program, progress)
+    times = times_of(plan, program, topology, profile, progress)
+    if trace is not None and times.schedule is None:
+        raise UsageError(f"--trace: {times.lacking}", hint=times.hint)
+    measured = read_measured(folder.path)
+    events = 0
+    if trace is not None and times.schedule is not None:
+        progress("writing the trace")
+        content = traced(folder.plan, plan.graph, plan.ops, times.schedule, gathering.memory, measured)
+        events = sum(event["ph"] == "X" for event in content["traceEvents"])
+        _write(trace, json.dumps(content, separators=(",", ":"), allow_nan=False) + "\n")
+    facts = None
+    if output is not None or svg is not None:
+        given = {"-o": output or "plan.html", "--topology": topology, "--profile": profile, "--opdefs": opdefs}
+        facts = gathering.facts(times, measured, opdefs, output is not None, _made(folder.path, given))
+    if svg is not None and facts is not None:
+        _write(svg, Picture(Strip.of(facts.graph, facts.plan, facts.columns)).alone() + "\n")
+    size = 0
+    if output is not None and facts is not None:
+        progress("writing the page")
+        size = _write(output, page(facts))
+    return ReportResult(
+        directory=folder.path,
+        page=output,
+        page_bytes=size,
+        svg=svg,
+        trace=trace,
+        trace_events=events,
+        is_measured=measured is not None,
+        left_out=() if facts is None or output is None else tuple(_left_out(facts)),
+        **(_told(times.schedule) if trace is not None and times.schedule is not None else {}),
+    )
+
+
+def _told(schedule: Schedule) -> dict[str, Any]:
+    """What is told of a schedule that is written, by field of the result."""
+    return {
+        "estimated_seconds": schedule.estimate.estimated_seconds,
+        "simulated_seconds": schedule.simulation.seconds,
+        "differing": schedule.differing(),
+    }
+
+
+def _made(directory: Path, given: Mapping[str, str | Path | None]) -> Made:
+    """How the page comes to be, by a command with the options that were given."""
+    options = [str(word) for option in given.items() if option[1] is not None for word in option]
+    words = ["tofu", "report", str(directory), *options]
+    versions = f"tofu {planner.__version__} (onnx {onnx.__version__})"
+    return Made(date.today().isoformat(), versions, shlex.join(words))
+
+
+def _write(target: Path, text: str) -> int:
+    content = text.encode()
+    write_bytes(target, content)
+    return len(content)
+
+
+def _left_out(facts: PlanFacts) -> Iterator[str]:
+    yield from (f"{one.name}: {one.remark}" for one in facts.beside if one.moved_bytes is None)
+    if facts.schedule is None:
+        yield f"the schedule: {facts.no_schedule}"
+    if facts.no_whys:
+        yield f"runners-up: {facts.no_whys}"
+
+
+class _Gathering:
+    """Gathers what a page tells.
+
+    Args:
+        plan: with its graph.
+        program: of the plan.
+        progress: told what is being done.
+    """
+
+    def __init__(self, plan: Opened, program: Program, progress: Progress) -> None:
+        self._opened, self._program, self._progress = plan, program, progress
+        self._tables = CostTables(plan.folder.plan.rates)
+
+    @cached_property
+    def memory(self) -> tuple[Memory, ...]:
+        """What each worker holds over its steps."""
+        return memory_of_page(self._program, self._opened.graph, levels(self._program.workers))
+
+    def facts(
+        self, times: Times, measured: MeasuredRun | None, opdefs: Path | None, is_page: bool, made: Made
+    ) -> PlanFacts:
+        """All that a page tells; of what a picture of the strip alone does not need, only what is quickly known.
+
+        Args:
+            times: the schedule.
+            measured: what a run took, or None.
+            opdefs: the file of descriptions that the plan was made with.
+            is_page: a page is wanted.
+            made: how the page came to be.
+        """
+        plan, graph, ops = self._opened.folder.plan, self._opened.graph, self._opened.ops
+        products = products_of(ops)
+        self._progress("drawing the network")
+        drawn = columns(graph, ops, plan, products, self._tables)
+        wanted = [bound for bound in ops if bound.op.name in products] if is_page else []
+        found, whys, no_whys = self._why(opdefs) if is_page else ((), (), "")
+        peaks = self._program.peak_bytes
+        return PlanFacts(
+            directory=self._opened.folder.path,
+            plan=plan,
+            graph=graph,
+            columns=drawn,
+            beside=tuple(self._beside(opdefs, times)) if is_page else (),
+            memory=self.memory,
+            fullest=occupancy(self._program, graph, peaks.index(max(peaks))),
+            limits=self._limits(times.machine),
+            between=bytes_between(self._program),
+            schedule=times.schedule,
+            no_schedule=f"No schedule is drawn: {times.lacking}; {times.hint}." if times.schedule is None else "",
+            measured=measured,
+            distances=tuple(distances(graph, wanted, plan.strategies, plan.tilings, self._tables)),
+            causes=found,
+            whys=whys,
+            no_whys=no_whys,
+            readers=_readers(graph, plan, Strip.of(graph, plan, drawn).tensors()),
+            made=made,
+        )
+
+    def _limits(self, machine: Machine | None) -> tuple[int, ...] | None:
+        """The memory of each worker, as its device has it and as the plan was asked to keep to."""
+        plan = self._opened.folder.plan
+        asked = max(plan.asked.limit_bytes, default=None)
+        if machine is None or plan.estimate is None:
+            return None if asked is None else (asked,) * plan.workers
+        held = (machine.devices[device].memory_bytes for device in plan.estimate.devices)
+        return tuple(limit if asked is None else min(limit, asked) for limit in held)
+
+    def _why(self, opdefs: Path | None) -> tuple[tuple[Cause, ...], tuple[Why, ...], str]:
+        """The largest causes, and the tensors that cost most; with runners-up where these take seconds."""
+        plan, path = self._opened.folder.plan, self._opened.folder.path
+        if plan.described_by is not None and opdefs is None:
+            return (), (), "left out: the plan was made with descriptions of your own; give that file with --opdefs"
+        self._progress("looking for reasons")
+        answers = answers_of(self._opened)
+        found = causes(answers.deliveries)
+        dearest = [cause.names[0] for cause in found if cause.kind == "tensor"][:_WHYS]
+        is_quick = len(self._opened.ops) * plan.workers <= _MOST_PARTS_ASKED
+        whys = []
+        for name in dearest:
+            self._progress(f"what else {name} could be")
+            whys.append(answers.why("tensor", name, _RUNNERS_UP if is_quick else 0))
+        no_whys = "" if is_quick else f"left out, they take long here: `tofu explain {path} TENSOR` solves for them"
+        return found[:_CAUSES], tuple(whys), no_whys
+
+    def _beside(self, opdefs: Path | None, times: Times) -> Iterator[Beside]:
+        """Data parallelism on as many workers, with its time where the plan's machine is at hand."""
+        plan, graph = self._opened.folder.plan, self._opened.form.graph
+        what = "the batch is divided, everything else is on every worker"
+        if len(graph.ops) * plan.workers > _MOST_PARTS:
+            yield Beside("data parallelism", None, None, "left out, it takes long here: `tofu compare` has it")
+            return
+        self._progress("planning data parallelism, to compare with")
+        ask = SearchRequest(plan.workers, strategy="data", tables=self._tables)
+        try:
+            found = decide_with_bodies(graph, in_force(opdefs, "replicate")[0], ask)
+        except TofuError as error:
+            yield Beside("data parallelism", None, None, f"no plan: {error.what}")
+            return
+        seconds = None
+        if times.schedule is not None and times.machine is not None:
+            seconds = Goals(times.machine, self._tables, times.profile).seconds(trial_of(found))
+        yield Beside("data parallelism", found.moved_bytes, found.excess_bytes, what, seconds)
+
+
+def _readers(graph: Graph, plan: Plan, drawn: Sequence[str]) -> Mapping[str, tuple[str, tuple[str, ...]]]:
+    """Makers and readers of the tensors that are drawn, and of those that most moves of."""
+    most = sorted(plan.tensor_bytes, key=lambda name: (-plan.tensor_bytes[name], name))[:_TOLD]
+    names = [name for name in dict.fromkeys([*drawn, *most]) if name in graph.tensors][:_TOLD]
+
+    def maker(name: str) -> str:
+        return graph.producer[name].name if name in graph.producer else ""
+
+    return {name: (maker(name), tuple(op.name for op in graph.consumers[name])) for name in names}
+
+
+def memory_of_page(program: Program, graph: Graph, levels: Sequence[Sequence[int]]) -> tuple[Memory, ...]:
+    """What each worker holds over its steps, all in all.
+
+    Args:
+        program: of all workers.
+        graph: that it is of.
+        levels: of every step of every worker.
+    """
+    reads = last_reads(program.workers, levels)
+    backward = passes_in(graph).backward
+    found = []
+    for worker, total in zip(program.workers, program.peak_bytes, strict=True):
+        needed = needed_bytes(spans_held(program, worker, levels, reads).values(), len(worker.steps))
+        found.append(Memory(needed + (total - int(needed.max())), total, begins_of(worker, graph, backward)))
+    return tuple(found)
