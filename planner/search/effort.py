@@ -159,7 +159,7 @@ FEWEST_COPIES = 3
 
 HIGHEST_PRICE = Fraction(1024)
 """Cost in bytes, moved and excess, for a byte of memory: more than any plan could save by having it. All plans of small
-graphs save at most 3, be work cheap or dear (tests/api/test_fitting_exhaustively.py)."""
+graphs save at most 3, be work cheap or dear (tests/features/fit/test_fitting_exhaustively.py)."""
 LOWEST_PRICE = Fraction(1, 1024)
 """The first price that is tried, in the same unit: it only chooses, among plans of one cost, the one of less memory."""
 MOST_TRIALS = 16
