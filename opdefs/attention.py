@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from planner.graph.model import Attribute, DType
-from planner.opdefs.parts import filled, int64
+from planner.opdefs.parts import filled, int64, output_region
 from planner.opdefs.weighted import weighted_sum
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op, over
 from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part, same_op
@@ -33,8 +33,7 @@ def attention_local(node: NodeView, part: Part) -> LocalOp:
         NotLocalError: it holds a part of a head, or parts of several groups of heads.
     """
     queries, keys = _heads(node)
-    made, read = part.outputs[0], part.inputs
-    assert made is not None, "the output is made"
+    output, read = output_region(part), part.inputs
     assert read[0] is not None, "the queries are read"
     assert read[1] is not None, "the keys are read"
     together = queries // keys
@@ -43,16 +42,16 @@ def attention_local(node: NodeView, part: Part) -> LocalOp:
     key_size = node.size(1, 2) // keys if flat else 1
     value_size = node.output_size(2) // queries if flat else 1
     dim = 2 if flat else 1
-    if made.lo[dim] % value_size or made.hi[dim] % value_size:
+    if output.lo[dim] % value_size or output.hi[dim] % value_size:
         raise NotLocalError("a part of an attention holds whole heads")
-    first, last = made.lo[dim] // value_size, made.hi[dim] // value_size
-    own, own_keys = read[0].shape[dim] // size, read[1].shape[dim] // key_size
-    if own != last - first or own != own_keys * min(together, own):
+    first, last = output.lo[dim] // value_size, output.hi[dim] // value_size
+    heads, key_heads = read[0].shape[dim] // size, read[1].shape[dim] // key_size
+    if heads != last - first or heads != key_heads * min(together, heads):
         raise NotLocalError("a part of an attention holds whole groups of heads, or lies in one")
-    if own_keys > 1 and (first % together or last % together):
+    if key_heads > 1 and (first % together or last % together):
         raise NotLocalError("a part of an attention holds whole groups of heads, or lies in one")
-    changed: dict[str, Attribute] = {"q_num_heads": own, "kv_num_heads": own_keys} if flat else {}
-    rows = (made.lo[1], made.hi[1]) if flat else (made.lo[2], made.hi[2])
+    changed: dict[str, Attribute] = {"q_num_heads": heads, "kv_num_heads": key_heads} if flat else {}
+    rows = (output.lo[1], output.hi[1]) if flat else (output.lo[2], output.hi[2])
     if not node.attribute("is_causal", 0) or rows == (0, node.output_size(1 if flat else 2)):
         return same_op(node, part, attributes=changed)
     return _causal_rows(node, same_op(node, part, attributes={**changed, "is_causal": 0}), rows)
@@ -75,6 +74,7 @@ def _causal_rows(node: NodeView, local: LocalOp, rows: tuple[int, int]) -> Local
         LocalNode("Range", ("nought", "keys", "one"), ("key",)),
         LocalNode("LessOrEqual", ("key", "query"), ("before",)),
     ]
+    # The op has one mask: its own, if any, also forbids the keys after the query.
     mask = "before"
     if node.has(3):
         if node.size(3, -1) not in (1, keys):
@@ -114,7 +114,7 @@ def attention(
     windowed = any(node.attribute(name, -1) >= 0 for name in ("left_window_size", "right_window_size"))
     scores_wanted = len(node.output_shapes) > 3 and node.output_shapes[3] is not None
     placed = windowed or (bool(node.attribute("is_causal", 0)) and (lengths is not None or scores_wanted))
-    more = any(shape is not None for shape in node.output_shapes[1:])
+    has_more_outputs = any(shape is not None for shape in node.output_shapes[1:])
 
     def head(tensor: TensorArg, b: Ix, number: Ix, s: Ix | slice, heads: int) -> Val:
         if tensor.rank == 4:
@@ -160,17 +160,17 @@ def attention(
         name: str, b: Ix, h: Ix, s: Ix, more_read: Sequence[Val], *inner: Ix, takes: tuple[Val, ...] = ()
     ) -> Val:
         # Where the caches are made too, and several heads share one, heads stay together.
-        kept = [*([s] if placed else []), *([h] if more and together > 1 and not flat else []), *inner]
-        return Opaque(name, takes)(*scored(b, h, s), *more_read)[tuple(kept)]
+        index = [*([s] if placed else []), *([h] if has_more_outputs and together > 1 and not flat else []), *inner]
+        return Opaque(name, takes)(*scored(b, h, s), *more_read)[tuple(index)]
 
     shared = together == 1 and not flat
     """Whether the caches' heads are the outputs' heads, so that they are cut together."""
 
-    def cache(own: TensorArg, past: TensorArg | None) -> Callable[..., Val | float]:
+    def cache(present: TensorArg, past: TensorArg | None) -> Callable[..., Val | float]:
         def body(b: Ix, h: Ix, t: Ix, d: Ix) -> Val:
-            rows = [own[b, h, :, d] if own.rank == 4 else head(own, b, h, EVERYTHING, keys)]
+            rows = [present[b, h, :, d] if present.rank == 4 else head(present, b, h, EVERYTHING, keys)]
             rows += [] if past is None else [past[b, h, :, d]]
-            whole_size = own is K or flat
+            whole_size = present is K or flat
             return Opaque("cache")(*rows)[(*([] if shared else [h]), t, *([d] if whole_size else []))]
 
         return body
@@ -179,7 +179,7 @@ def attention(
         size = node.output_size(2) // queries
         number, takes = c // size, (weighted(b, c // size, s, c % size),)
         more_read = values(b, number, EVERYTHING)
-        return result("Attention", b, number, s, more_read, *([c] if more else []), takes=takes)
+        return result("Attention", b, number, s, more_read, *([c] if has_more_outputs else []), takes=takes)
 
     def attended_heads(b: Ix, h: Ix, s: Ix, e: Ix) -> Val:
         return result("Attention", b, h, s, values(b, h, e), takes=(weighted(b, h, s, e),))
@@ -203,11 +203,10 @@ def rotary_local(node: NodeView, part: Part) -> LocalOp:
     if node.rank(0) == 4:
         return same_op(node, part)
     size = node.size(0, 2) // node.attribute("num_heads")
-    made = part.outputs[0]
-    assert made is not None, "the output is made"
-    if made.lo[2] % size or made.hi[2] % size:
+    output = output_region(part)
+    if output.lo[2] % size or output.hi[2] % size:
         raise NotLocalError("a part of a rotary embedding holds whole heads")
-    return same_op(node, part, attributes={"num_heads": made.shape[2] // size})
+    return same_op(node, part, attributes={"num_heads": output.shape[2] // size})
 
 
 @op("RotaryEmbedding", local=rotary_local)

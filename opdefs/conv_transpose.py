@@ -16,7 +16,7 @@ import numpy as np
 from planner.errors import DescriptionError
 from planner.graph.model import Attribute
 from planner.opdefs.convolution import is_one_group, local_groups, only_bias
-from planner.opdefs.parts import input_region, int64
+from planner.opdefs.parts import input_region, int64, output_region
 from planner.opdefs.windows import Scattering, Window, listed
 from planner.tdl.builder import Ix, NodeView, Sum, TensorArg, Val, op
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
@@ -36,13 +36,13 @@ def _windows(node: NodeView, kernel: Sequence[int]) -> tuple[Window, ...]:
         pads = (0,) * (2 * rank)
     if not mode.startswith("SAME") and node.attribute("output_shape") is None:
         return tuple(Window(kernel[dim], strides[dim], dilations[dim], pads[dim]) for dim in range(rank))
-    found = []
+    window_by_dim = []
     for dim in range(rank):
         reach = strides[dim] * (node.size(0, dim + 2) - 1) + extra[dim] + (kernel[dim] - 1) * dilations[dim] + 1
         total = max(0, reach - node.output_size(dim + 2))
         before = total // 2 if mode == "SAME_UPPER" else total - total // 2
-        found.append(Window(kernel[dim], strides[dim], dilations[dim], before))
-    return tuple(found)
+        window_by_dim.append(Window(kernel[dim], strides[dim], dilations[dim], before))
+    return tuple(window_by_dim)
 
 
 def _spatial_kernel(node: NodeView, rank: int) -> tuple[int, ...]:
@@ -53,8 +53,7 @@ def conv_transpose_local(node: NodeView, part: Part) -> LocalOp:
     """Crops what the part's inputs scatter outside of it, and widens with zeros where none of them reaches."""
     if part.inputs[0] is None:
         return only_bias(node, part)
-    region, made, weights = input_region(part, 0), part.outputs[0], node.input_shapes[1]
-    assert made is not None, "the output is made"
+    region, output, weights = input_region(part, 0), output_region(part), node.input_shapes[1]
     assert weights is not None, "ConvTranspose has weights"
     rank = len(weights) - 2
     group = node.attribute("group", 1)
@@ -67,7 +66,7 @@ def conv_transpose_local(node: NodeView, part: Part) -> LocalOp:
         # Element 0 of what the part's inputs and kernel scatter into stands at this place of the whole output.
         origin = region.lo[dim + 2] * w.stride + lo * w.dilation - w.before
         length = (region.shape[dim + 2] - 1) * w.stride + (hi - lo - 1) * w.dilation + 1
-        dims.append(Scattering.of(made.lo[dim + 2] - origin, origin + length - made.hi[dim + 2], w.stride))
+        dims.append(Scattering.of(output.lo[dim + 2] - origin, origin + length - output.hi[dim + 2], w.stride))
     pads = tuple(form.pad for form in dims)
     changed: dict[str, Attribute] = {
         "kernel_shape": tuple(kernel),

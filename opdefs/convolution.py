@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from planner.graph.model import Attribute
-from planner.opdefs.parts import constant_result, input_region, int64, output_shape
+from planner.opdefs.parts import constant_result, input_region, int64, output_region, output_shape
 from planner.opdefs.windows import local_geometry, windows
 from planner.tdl.builder import Ix, NodeView, Sum, TensorArg, Val, op
 from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part, same_op
@@ -74,8 +74,7 @@ def _as_channels(local: LocalOp, part: Part) -> LocalOp:
 
     So are the samples in the gradient of a grouped filter. Kernels for more dims are slower, or are none.
     """
-    x, w, y = input_region(part, 0).shape, input_region(part, 1).shape, part.outputs[0]
-    assert y is not None, "the output is made"
+    x, w, y = input_region(part, 0).shape, input_region(part, 1).shape, output_region(part)
     node, rank = local.nodes[0], len(x) - 2
     pads = node.attributes["pads"]
     assert isinstance(pads, tuple), "local_geometry states them"

@@ -7,7 +7,7 @@ from math import prod
 
 from planner.errors import DescriptionError
 from planner.graph.rewriting.products import EINSUM_DTYPES
-from planner.opdefs.parts import input_region, int64
+from planner.opdefs.parts import input_region, int64, output_region
 from planner.tdl.builder import Ix, NodeView, Sum, TensorArg, Val, op, over
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
 
@@ -28,8 +28,8 @@ def parse_equation(text: str, ranks: tuple[int, ...]) -> Equation:
     Raises:
         DescriptionError: it does not fit the operands.
     """
-    left, arrow, right = text.replace(" ", "").partition("->")
-    terms = left.split(",")
+    inputs, arrow, output = text.replace(" ", "").partition("->")
+    terms = inputs.split(",")
     if len(terms) != len(ranks):
         raise DescriptionError(f"equation {text!r} has {len(terms)} operands, not {len(ranks)}")
     broadcast = max(
@@ -38,7 +38,7 @@ def parse_equation(text: str, ranks: tuple[int, ...]) -> Equation:
     )
     operands = tuple(_labels(term, rank, broadcast) for term, rank in zip(terms, ranks, strict=True))
     if arrow:
-        return Equation(operands, _labels(right, None, broadcast))
+        return Equation(operands, _labels(output, None, broadcast))
     letters = [label for term in terms for label in term.replace(ELLIPSIS, "")]
     alone = sorted(label for label in set(letters) if letters.count(label) == 1)
     return Equation(operands, (*(f"e{number}" for number in range(broadcast)), *alone))
@@ -56,28 +56,28 @@ def _labels(term: str, rank: int | None, broadcast: int) -> tuple[str, ...]:
 def einsum_local(node: NodeView, part: Part) -> LocalOp:
     """A product of matrices that sums over several dims is a Gemm: kernels of Einsum turn such operands first."""
     equation = parse_equation(node.attribute("equation"), tuple(len(shape or ()) for shape in node.input_shapes))
-    shapes, made = [input_region(part, slot).shape for slot in range(len(equation.operands))], part.outputs[0]
-    assert made is not None, "the output is made"
+    shapes, output = [input_region(part, slot).shape for slot in range(len(equation.operands))], output_region(part)
     for slots in ((0, 1), (1, 0)) if len(shapes) == 2 and node.output_dtypes[0] in EINSUM_DTYPES else ():
-        left, right = (equation.operands[slot] for slot in slots)
-        sizes, others = (dict(zip(equation.operands[slot], shapes[slot], strict=True)) for slot in slots)
-        summed = tuple(label for label in left if label in right)
-        rows, columns = (tuple(label for label in own if label not in summed) for own in (left, right))
+        a, b = (equation.operands[slot] for slot in slots)
+        a_sizes, b_sizes = (dict(zip(equation.operands[slot], shapes[slot], strict=True)) for slot in slots)
+        summed = tuple(label for label in a if label in b)
+        rows, columns = (tuple(label for label in labels if label not in summed) for labels in (a, b))
+        # One summed label, a batch, or another order of the output: the Einsum kernel takes these as they are.
         if len(summed) < 2 or not rows or not columns or equation.output != (*rows, *columns):
             continue
-        if left not in (rows + summed, summed + rows) or right not in (summed + columns, columns + summed):
+        if a not in (rows + summed, summed + rows) or b not in (summed + columns, columns + summed):
             continue
-        if len(sizes) < len(left) or len(others) < len(right) or any(sizes[one] != others[one] for one in summed):
+        if len(a_sizes) < len(a) or len(b_sizes) < len(b) or any(a_sizes[label] != b_sizes[label] for label in summed):
             continue
-        k, turned = prod(sizes[label] for label in summed), (left != rows + summed, right != summed + columns)
+        k, turned = prod(a_sizes[label] for label in summed), (a != rows + summed, b != summed + columns)
         targets = [(k, -1) if is_first else (-1, k) for is_first in (turned[0], not turned[1])]
         constants = {f"shape{slot}": int64(target) for slot, target in zip(slots, targets, strict=True)}
         nodes = [LocalNode("Reshape", (f"in{slot}", f"shape{slot}"), (f"matrix{slot}",)) for slot in slots]
         attributes = {name: 1 for name, is_so in zip(("transA", "transB"), turned, strict=True) if is_so}
-        result = "out0" if len(made.shape) == 2 else "product"
+        result = "out0" if len(output.shape) == 2 else "product"
         nodes.append(LocalNode("Gemm", tuple(f"matrix{slot}" for slot in slots), (result,), attributes))
         if result != "out0":
-            constants["shape"] = int64(made.shape)
+            constants["shape"] = int64(output.shape)
             nodes.append(LocalNode("Reshape", (result, "shape"), ("out0",)))
         return LocalOp(tuple(nodes), constants)
     return same_op(node, part)
@@ -91,11 +91,12 @@ def einsum(node: NodeView, *inputs: TensorArg) -> object:
     for slot, labels in enumerate(equation.operands):
         for dim, label in enumerate(labels):
             places.setdefault(label, []).append((slot, dim))
+    # A dim of size 1 broadcasts only where its label has another size elsewhere. It is then read at 0.
     broadcast = {
         (slot, dim)
-        for found in places.values()
-        if len(found) > 1 and not all(node.is_single(slot, dim) for slot, dim in found)
-        for slot, dim in found
+        for positions in places.values()
+        if len(positions) > 1 and not all(node.is_single(slot, dim) for slot, dim in positions)
+        for slot, dim in positions
         if node.is_single(slot, dim)
     }
     summed = tuple(sorted(set(places) - set(equation.output)))

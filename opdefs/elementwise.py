@@ -18,8 +18,8 @@ from planner.tdl.local import LocalNode, LocalOp, Part
 @op(*sorted(ELEMENT_WISE - {"CastLike"}))
 def elementwise(node: NodeView, *inputs: TensorArg | None) -> object:
     """Every operator that needs nothing special; optional inputs (Clip's bounds) may be absent."""
-    there = [tensor for tensor in inputs if tensor is not None]
-    return lambda *i: call(node.op.op_type, *(broadcast(node, tensor, i) for tensor in there))
+    operands = [tensor for tensor in inputs if tensor is not None]
+    return lambda *i: call(node.op.op_type, *(broadcast(node, tensor, i) for tensor in operands))
 
 
 def cast_local(node: NodeView, part: Part) -> LocalOp:

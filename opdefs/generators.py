@@ -9,7 +9,7 @@ import numpy as np
 from planner.algebra.region import Region
 from planner.graph.model import Attribute, TensorAttribute
 from planner.graph.writer import ELEM_TYPES
-from planner.opdefs.parts import int64, output_dtype, output_shape
+from planner.opdefs.parts import int64, output_dtype, output_region, output_shape
 from planner.tdl.builder import NodeView, TensorArg, call, op
 from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part
 
@@ -36,15 +36,14 @@ def range_(node: NodeView, start: TensorArg, limit: TensorArg, delta: TensorArg)
 
 def shape_local(node: NodeView, part: Part) -> LocalOp:
     """A constant: shapes are known when the graph is planned."""
-    shape, made = node.input_shapes[0], part.outputs[0]
+    shape, output = node.input_shapes[0], output_region(part)
     assert shape is not None, "the input is there"
-    assert made is not None, "the output is made"
     if node.op.op_type == "Size":
-        known = np.array(prod(shape), dtype=np.int64)
+        sizes = np.array(prod(shape), dtype=np.int64)
     else:
         stated = shape[node.attribute("start", 0) : node.attribute("end", len(shape))]
-        known = int64(stated[made.lo[0] : made.hi[0]])
-    return LocalOp((LocalNode("Identity", ("known",), ("out0",)),), {"known": known})
+        sizes = int64(stated[output.lo[0] : output.hi[0]])
+    return LocalOp((LocalNode("Identity", ("known",), ("out0",)),), {"known": sizes})
 
 
 @op("Shape", "Size", local=shape_local, shape_only=(0,))
@@ -55,19 +54,18 @@ def shape_of(node: NodeView, X: TensorArg) -> object:
 
 def eye_like_local(node: NodeView, part: Part) -> LocalOp:
     """The diagonal moves with the part's corner."""
-    made = part.outputs[0]
-    assert made is not None, "the output is made"
+    output = output_region(part)
     dtype = output_dtype(node)
     attributes: dict[str, Attribute] = {
         "dtype": ELEM_TYPES[dtype],
-        "k": node.attribute("k", 0) - made.lo[1] + made.lo[0],
+        "k": node.attribute("k", 0) - output.lo[1] + output.lo[0],
     }
     return LocalOp(
         (
             LocalNode("Expand", ("zero", "shape"), ("blank",)),
             LocalNode("EyeLike", ("blank",), ("out0",), attributes),
         ),
-        {"zero": np.array(0.0, dtype=np.float32), "shape": int64(made.shape)},
+        {"zero": np.array(0.0, dtype=np.float32), "shape": int64(output.shape)},
     )
 
 
@@ -83,13 +81,12 @@ def constant_local(node: NodeView, part: Part) -> LocalOp:
     Raises:
         NotLocalError: the constant is no array of numbers.
     """
-    value, made = node.attribute("value"), part.outputs[0]
-    assert made is not None, "the output is made"
+    value, output = node.attribute("value"), output_region(part)
     if not isinstance(value, TensorAttribute):
         raise NotLocalError("a constant that is no array of numbers")
-    whole = node.output_shapes[0]
-    known = value.array if whole == () else value.array[made.within(Region.whole(value.array.shape))]
-    return LocalOp((LocalNode("Identity", ("known",), ("out0",)),), {"known": known})
+    shape = node.output_shapes[0]
+    elements = value.array if shape == () else value.array[output.within(Region.whole(value.array.shape))]
+    return LocalOp((LocalNode("Identity", ("known",), ("out0",)),), {"known": elements})
 
 
 @op("Constant", local=constant_local)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from planner.graph.model import Attribute
 from planner.opdefs.broadcast import normal_axes, normal_axis
-from planner.opdefs.parts import input_region, int64
+from planner.opdefs.parts import input_region, int64, output_region
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, call, op
 from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part, same_op
 
@@ -25,13 +25,12 @@ def group_normalization_local(node: NodeView, part: Part) -> LocalOp:
     Raises:
         NotLocalError: it holds a part of a group.
     """
-    whole, made = node.input_shapes[0], part.outputs[0]
-    assert whole is not None, "the input is there"
-    assert made is not None, "the output is made"
-    together = whole[1] // node.attribute("num_groups")
-    if made.lo[1] % together or made.hi[1] % together:
+    full_shape, output = node.input_shapes[0], output_region(part)
+    assert full_shape is not None, "the input is there"
+    together = full_shape[1] // node.attribute("num_groups")
+    if output.lo[1] % together or output.hi[1] % together:
         raise NotLocalError("a part of a group normalisation holds whole groups")
-    return same_op(node, part, attributes={"num_groups": made.shape[1] // together})
+    return same_op(node, part, attributes={"num_groups": output.shape[1] // together})
 
 
 @op("GroupNormalization", local=group_normalization_local)
@@ -47,8 +46,8 @@ def group_normalization(node: NodeView, X: TensorArg, scale: TensorArg, bias: Te
         everywhere = (slice(None) for _ in y)
         first = (c // together) * together
         group = Sum(lambda r: X[(b, first + r, *everywhere)], extents=(together,))
-        own = c // together if by_group else c
-        return Opaque("GroupNormalization")(group, X[(b, c, *(slice(None) for _ in y))], scale[own], bias[own])[y]
+        param = c // together if by_group else c
+        return Opaque("GroupNormalization")(group, X[(b, c, *(slice(None) for _ in y))], scale[param], bias[param])[y]
 
     return value
 
@@ -74,18 +73,17 @@ def lp_normalization(node: NodeView, X: TensorArg) -> object:
 
 def lrn_local(node: NodeView, part: Part) -> LocalOp:
     """The same op on the part's channels and their neighbours, which are cut off again."""
-    region, made = input_region(part, 0), part.outputs[0]
-    assert made is not None, "the output is made"
-    if region.shape[1] == made.shape[1]:
+    region, output = input_region(part, 0), output_region(part)
+    if region.shape[1] == output.shape[1]:
         return same_op(node, part)
     attributes: dict[str, Attribute] = dict(node.op.attributes)
-    first = made.lo[1] - region.lo[1]
+    first = output.lo[1] - region.lo[1]
     return LocalOp(
         (
             LocalNode("LRN", ("in0",), ("wide",), attributes),
             LocalNode("Slice", ("wide", "start", "end", "axis"), ("out0",)),
         ),
-        {"start": int64((first,)), "end": int64((first + made.shape[1],)), "axis": int64((1,))},
+        {"start": int64((first,)), "end": int64((first + output.shape[1],)), "axis": int64((1,))},
     )
 
 

@@ -23,8 +23,8 @@ from planner.tdl.local import LocalNode, LocalOp, Part, same_op
 
 def _one_index(node: NodeView) -> int | None:
     """The only index that a Gather looks up, if it is one number and known."""
-    known = node.constant_if_known(1)
-    return None if known is None or known.size != 1 else int(_places(node).item())
+    indices = node.constant_if_known(1)
+    return None if indices is None or indices.size != 1 else int(_places(node).item())
 
 
 def _axis(node: NodeView) -> int:
@@ -44,16 +44,16 @@ def masked_lookup(node: NodeView, part: Part, dims: Sequence[int], *, listed: bo
     Raises:
         NotLocalError: the data are booleans.
     """
-    whole, region = node.input_shapes[0], part.inputs[0]
-    assert whole is not None, "the data are there"
-    if region is None or all(region.shape[dim] == whole[dim] for dim in dims):
+    data_shape, region = node.input_shapes[0], part.inputs[0]
+    assert data_shape is not None, "the data are there"
+    if region is None or all(region.shape[dim] == data_shape[dim] for dim in dims):
         return same_op(node, part)
     dtype = output_dtype(node)
     refuse_flags(dtype)
     index = counted(
         "in1",
         index_dtype(node),
-        [whole[dim] for dim in dims],
+        [data_shape[dim] for dim in dims],
         [region.lo[dim] for dim in dims],
         [region.hi[dim] for dim in dims],
         listed=listed,
@@ -64,6 +64,7 @@ def masked_lookup(node: NodeView, part: Part, dims: Sequence[int], *, listed: bo
         LocalNode(node.op.op_type, ("in0", "safe"), ("found",), dict(node.op.attributes)),
     ]
     constants = {**index.constants, "zero": filled(dtype, 0, ())}
+    # The mask has a value for each index tuple: dims of 1 behind it broadcast over the elements looked up.
     mask = "inside"
     if after or listed:
         shape = () if node.input_shapes[1] == () else input_region(part, 1).shape
@@ -76,14 +77,14 @@ def masked_lookup(node: NodeView, part: Part, dims: Sequence[int], *, listed: bo
 
 def _places(node: NodeView) -> np.ndarray:
     """What a Gather looks up, counted from the front."""
-    known = node.constant(1)
-    return np.where(known < 0, known + node.size(0, _axis(node)), known)
+    indices = node.constant(1)
+    return np.where(indices < 0, indices + node.size(0, _axis(node)), indices)
 
 
 def _strip(node: NodeView) -> Strip | None:
     """Where a Gather's places lie, if they are known."""
-    known = node.constant_if_known(1)
-    is_small = known is not None and known.size <= MAX_FOLDED_ELEMENTS
+    indices = node.constant_if_known(1)
+    is_small = indices is not None and indices.size <= MAX_FOLDED_ELEMENTS
     return strip_of(_places(node), node.size(0, _axis(node))) if is_small else None
 
 
@@ -93,8 +94,10 @@ def gather_local(node: NodeView, part: Part) -> LocalOp:
     if _one_index(node) is not None:
         return same_op(node, part, constants={1: np.zeros_like(node.constant(1))})
     if _strip(node) is not None:
-        own = _places(node)[input_region(part, 1).within(Region.whole(node.constant(1).shape))]
-        return same_op(node, part, constants={1: (own - input_region(part, 0).lo[axis]).astype(node.constant(1).dtype)})
+        rows = _places(node)[input_region(part, 1).within(Region.whole(node.constant(1).shape))]
+        return same_op(
+            node, part, constants={1: (rows - input_region(part, 0).lo[axis]).astype(node.constant(1).dtype)}
+        )
     return masked_lookup(node, part, (axis,), listed=False, after=node.rank(0) - axis - 1)
 
 
@@ -102,12 +105,12 @@ def gather_local(node: NodeView, part: Part) -> LocalOp:
 def gather(node: NodeView, X: TensorArg, indices: TensorArg) -> object:
     """Along axis, the elements that the indices name."""
     axis = _axis(node)
-    one, strip, padded = node.derive(_one_index), node.derive(_strip), X.padded(0.0)
+    index, strip, padded = node.derive(_one_index), node.derive(_strip), X.padded(0.0)
 
     def value(*i: Ix) -> Val:
         before, named, after = i[:axis], i[axis : axis + indices.rank], i[axis + indices.rank :]
-        if one is not None:
-            return X[(*before, one, *after)]
+        if index is not None:
+            return X[(*before, index, *after)]
         if strip is not None:
             near = Sum(lambda t: padded[(*before, strip.at(named[strip.dim], t), *after)], extents=(2,))
             return call("looked up", near, indices[named])
@@ -143,13 +146,13 @@ def gather_nd(node: NodeView, X: TensorArg, indices: TensorArg) -> object:
     looked_up = node.size(1, indices.rank - 1)
 
     def value(*i: Ix) -> Val:
-        row, rest = i[: indices.rank - 1], i[indices.rank - 1 :]
+        row, tail = i[: indices.rank - 1], i[indices.rank - 1 :]
 
         def term(*v: Ix) -> Val:
-            found = X[(*i[:batch], *v, *rest)]
+            product = X[(*i[:batch], *v, *tail)]
             for number, position in enumerate(v):
-                found = found * match(indices[(*row, number)], position)
-            return found
+                product = product * match(indices[(*row, number)], position)
+            return product
 
         return Sum(term, count=looked_up)
 

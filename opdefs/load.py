@@ -56,17 +56,17 @@ def load_file(path: str | os.PathLike[str]) -> OpdefsFile:
     if not file.is_file():
         raise UsageError(f"{file}: no such file of descriptions", hint="docs/describe-an-operator.md shows one")
     module = _execute(file)
-    found = {name: value for name, value in vars(module).items() if isinstance(value, Description)}
-    if not found:
+    descriptions = {name: value for name, value in vars(module).items() if isinstance(value, Description)}
+    if not descriptions:
         raise DescriptionError(
             f"{file} describes no operator",
             hint='a description is a function under @op("Name", domain="my.domain"); docs/describe-an-operator.md',
         )
-    _refuse_duplicates(file, found)
+    _refuse_duplicates(file, descriptions)
     cases = getattr(module, CASES, ())
     if not isinstance(cases, tuple | list):
         raise DescriptionError(f"{file}: {CASES} is a {type(cases).__name__}, not a list of cases")
-    return OpdefsFile(file, tuple(found.values()), tuple(cases), digest(file.read_bytes()))
+    return OpdefsFile(file, tuple(descriptions.values()), tuple(cases), digest(file.read_bytes()))
 
 
 def _execute(file: Path) -> ModuleType:
@@ -83,8 +83,8 @@ def _execute(file: Path) -> ModuleType:
     except TofuError:
         raise
     except Exception as error:
-        what = f"{file}:{_line(file, error)}: {type(error).__name__}: {error}"
-        raise DescriptionError(what, hint=_other_spelling(error)) from error
+        message = f"{file}:{_line(file, error)}: {type(error).__name__}: {error}"
+        raise DescriptionError(message, hint=_other_spelling(error)) from error
     finally:
         del sys.modules[name]
     return module
@@ -105,14 +105,14 @@ def _line(file: Path, error: BaseException) -> int:
     return next((line for line in reversed(lines) if line is not None), 0)
 
 
-def _refuse_duplicates(file: Path, found: dict[str, Description]) -> None:
+def _refuse_duplicates(file: Path, descriptions: dict[str, Description]) -> None:
     seen: dict[tuple[str, str], str] = {}
     twice = []
-    for name, description in found.items():
+    for name, description in descriptions.items():
         for op_type in description.op_types:
             key = (description.domain, op_type)
             first = seen.setdefault(key, name)
-            if first != name and found[first] is not description:
+            if first != name and descriptions[first] is not description:
                 twice.append(f"{'.'.join(filter(None, key))}: by {first} and by {name}")
     if twice:
         raise DescriptionError(f"{file} describes operators twice", facts=tuple(sorted(twice)))

@@ -51,12 +51,12 @@ def strip_of(places: np.ndarray, size: int, *, dim: int | None = None, widest: i
     dim = int(np.argmax(places.shape)) if dim is None else dim
     lines = np.moveaxis(places, dim, 0).reshape(places.shape[dim], -1)
     low, high = lines.min(axis=1), lines.max(axis=1)
-    count, found = len(lines), []
+    count, strips = len(lines), []
     for slope in (Fraction(size, count), Fraction(int(low[-1] - low[0]), max(1, count - 1))):
         n, along = slope.denominator, np.arange(count) * slope.numerator
         first, last = int((low * n - along).min()), int((high * n - along).max())
-        found.append(Strip(dim, slope, Fraction(first, n), Fraction(last - first, n)))
-    best = min(found, key=lambda strip: strip.width)
+        strips.append(Strip(dim, slope, Fraction(first, n), Fraction(last - first, n)))
+    best = min(strips, key=lambda strip: strip.width)
     return best if best.width <= min(_WIDEST, size // 2 if widest is None else widest) else None
 
 
@@ -99,15 +99,15 @@ def counted(
         listed: True if the last dim of the indices lists the dims that they name (GatherND), False if there is one.
     """
 
-    def known(values: Sequence[int]) -> np.ndarray:
+    def array_of(values: Sequence[int]) -> np.ndarray:
         return np.array(values if listed else values[0], dtype=dtype.value)
 
     lengths = [hi - lo for lo, hi in zip(lows, highs, strict=True)]
     constants = {
         "nought": np.array(0, dtype=dtype.value),
-        "sizes": known(sizes),
-        "lows": known(lows),
-        "lengths": known(lengths),
+        "sizes": array_of(sizes),
+        "lows": array_of(lows),
+        "lengths": array_of(lengths),
     }
     nodes = [
         LocalNode("Less", (indices, "nought"), ("from_end",)),
@@ -119,6 +119,7 @@ def counted(
         LocalNode("Not", ("below",), ("not_below",)),
         LocalNode("And", ("not_below", "short"), ("each" if listed else "inside",)),
     ]
+    # An index tuple lies inside if each of its indices does: as many are inside as it has.
     if listed:
         constants["last"] = int64((-1,))
         constants["all_of_them"] = np.array(len(sizes), dtype=np.int32)

@@ -15,14 +15,14 @@ def loss_local(node: NodeView, part: Part) -> LocalOp:
     count = 1
     for name in part.reduction_variables:
         count *= part.extents[name]
-    own = same_op(node, part, attributes={"reduction": "sum"})
-    loss = own.nodes[0]
+    local = same_op(node, part, attributes={"reduction": "sum"})
+    loss = local.nodes[0]
     return LocalOp(
         (
             LocalNode(loss.op_type, loss.inputs, ("sum", *loss.outputs[1:]), loss.attributes),
             LocalNode("Mul", ("sum", "share"), ("out0",)),
         ),
-        {**own.constants, "share": filled(output_dtype(node), 1.0 / count, ())},
+        {**local.constants, "share": filled(output_dtype(node), 1.0 / count, ())},
     )
 
 
@@ -40,13 +40,13 @@ def loss(node: NodeView, scores: TensorArg, labels: TensorArg, weights: TensorAr
         read = [scores[(b, slice(None), *y)], labels[(b, *y)]]
         return read if weights is None else [*read, weights[:]]
 
-    def each(b: Ix, *y: Ix) -> Val:
+    def label_loss(b: Ix, *y: Ix) -> Val:
         return Opaque(node.op.op_type)(*single(b, *y))[()]
 
     def total() -> Val:
         if reduction == "mean" and weighted:
             return Opaque(node.op.op_type)(*single(*(slice(None) for _ in range(labels.rank))))[()]
-        return Sum(each, count=labels.rank)
+        return Sum(label_loss, count=labels.rank)
 
     def log_probability(b: Ix, c: Ix, *y: Ix) -> Val:
         return Opaque("LogSoftmax")(scores[(b, slice(None), *y)])[c]
@@ -55,4 +55,4 @@ def loss(node: NodeView, scores: TensorArg, labels: TensorArg, weights: TensorAr
         # The loss is of all samples, so this output cannot be of some of them.
         return Opaque("LogSoftmax")(scores[tuple(slice(None) for _ in range(scores.rank))])[(sample, c, *position)]
 
-    return (each, log_probability) if reduction == "none" else (total, all_log_probabilities)
+    return (label_loss, log_probability) if reduction == "none" else (total, all_log_probabilities)

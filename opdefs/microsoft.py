@@ -68,8 +68,8 @@ def _skipped(
         )
 
     def terms(i: tuple[Ix, ...], last: Ix | slice) -> list[Val]:
-        found = [X[(*i[:-1], last)], skip[(*aligned(node, skip, i[:-1], trailing=1), last)]]
-        return found if bias is None else [*found, bias[last]]
+        addends = [X[(*i[:-1], last)], skip[(*aligned(node, skip, i[:-1], trailing=1), last)]]
+        return addends if bias is None else [*addends, bias[last]]
 
     def normalised(*i: Ix) -> Val:
         every = slice(None)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from planner.errors import DescriptionError, UnsupportedError
 from planner.graph.model import Implied
 from planner.opdefs.microsoft import DOMAIN, like_first, shape_of
+from planner.opdefs.parts import output_region
 from planner.opdefs.weighted import weighted_sum
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op, over
 from planner.tdl.local import LocalOp, NotLocalError, Part, same_op
@@ -70,12 +71,11 @@ def _whole_heads(node: NodeView, part: Part) -> int:
     Raises:
         NotLocalError: it holds a part of a head.
     """
-    made = part.outputs[0]
-    assert made is not None, "the output is made"
+    output = output_region(part)
     size = head_size(node.output_size(2), heads_of(node))
-    if made.lo[2] % size or made.hi[2] % size:
+    if output.lo[2] % size or output.hi[2] % size:
         raise NotLocalError("a part of an attention holds whole heads")
-    return made.shape[2] // size
+    return output.shape[2] // size
 
 
 def _attention_local(node: NodeView, part: Part) -> LocalOp:
@@ -98,7 +98,7 @@ def multi_head_attention(
     Raises:
         UnsupportedError: it has a form that no kernel of the CPU has.
     """
-    if K is None or V is None or Q.rank != 3 or any(one is not None for one in (bias, *more)):
+    if K is None or V is None or Q.rank != 3 or any(tensor is not None for tensor in (bias, *more)):
         raise UnsupportedError(
             f"op {node.op.name} (MultiHeadAttention) has inputs packed into one, or of a decoder's beams",
             hint="export the model with queries, keys and values of their own",
@@ -130,8 +130,9 @@ def multi_head_attention(
             lambda t: element(node, V, b, h, t, c % width, heads),
             head_size(node.size(0, 2), heads),
         )
-        made = Opaque("MultiHeadAttention", (takes,))(*scores(b, h, EVERYTHING if is_causal else s), value)
-        return made[(s,) if is_causal else ()]
+        # A causal mask depends on the query's position, so queries stay together: all are read, one is picked.
+        output = Opaque("MultiHeadAttention", (takes,))(*scores(b, h, EVERYTHING if is_causal else s), value)
+        return output[(s,) if is_causal else ()]
 
     return over(("b", "s", "c"), attended)
 
@@ -150,12 +151,11 @@ def _rotary_local(node: NodeView, part: Part) -> LocalOp:
     """
     if node.rank(0) == 4:
         return same_op(node, part)
-    size, made = _rotary_heads(node), part.outputs[0]
-    assert made is not None, "the output is made"
-    if made.lo[2] % size or made.hi[2] % size:
+    size, output = _rotary_heads(node), output_region(part)
+    if output.lo[2] % size or output.hi[2] % size:
         raise NotLocalError("a part of a rotary embedding holds whole heads")
     has_number = node.attribute("num_heads", 0) > 0
-    return same_op(node, part, attributes={"num_heads": made.shape[2] // size} if has_number else {})
+    return same_op(node, part, attributes={"num_heads": output.shape[2] // size} if has_number else {})
 
 
 @op("RotaryEmbedding", domain=DOMAIN, local=_rotary_local, results=like_first)
@@ -248,7 +248,7 @@ def group_query_attention(
     """
     quantised = any(node.attribute(name, "NONE") != "NONE" for name in ("k_quant_type", "v_quant_type"))
     widths = any(node.attribute(name, 0) for name in ("qk_output", "kv_cache_bit_width"))
-    if quantised or widths or any(one is not None for one in more) or any(node.output_shapes[3:]):
+    if quantised or widths or any(tensor is not None for tensor in more) or any(node.output_shapes[3:]):
         raise UnsupportedError(
             f"op {node.op.name} (GroupQueryAttention) has quantised caches, normalised keys or its scores as output",
             hint="export the model without them",
@@ -261,9 +261,9 @@ def group_query_attention(
 
     def keys(b: Ix) -> list[Val]:
         """What tells where keys are, and by how much they are turned."""
-        found = [lengths[(b, *(EVERYTHING for _ in range(lengths.rank - 1)))], total[...]]
-        found += [table[...] for table in (cosine, sine) if table is not None]
-        return found if positions is None else [*found, positions[b, :]]
+        operands = [lengths[(b, *(EVERYTHING for _ in range(lengths.rank - 1)))], total[...]]
+        operands += [table[...] for table in (cosine, sine) if table is not None]
+        return operands if positions is None else [*operands, positions[b, :]]
 
     def heads_or_one(tensor: TensorArg, dim: int, kv: Ix, index: Callable[[Ix | int], Val]) -> Val:
         if node.is_single(tensor.slot, dim):
@@ -278,9 +278,9 @@ def group_query_attention(
             rows.append(heads_or_one(added, 1, kv, lambda h: added[sample, h, :, :]))
         if sink is not None:
             rows.append(heads_or_one(sink, 0, kv, lambda h: sink[h]))
-        return Opaque("GroupQueryAttention", (taken(b, s, kv),))(*rows)[s]
+        return Opaque("GroupQueryAttention", (head_products(b, s, kv),))(*rows)[s]
 
-    def taken(b: Ix, s: Ix, kv: Ix) -> Val:
+    def head_products(b: Ix, s: Ix, kv: Ix) -> Val:
         """What a group's heads take for one query: as much for the cached keys as for the new ones."""
 
         def of(key: Callable[[Ix, Ix], Val], value: Callable[[Ix, Ix], Val]) -> Val:
@@ -295,14 +295,15 @@ def group_query_attention(
             return total
         return total + of(lambda t, d: past_key[b, kv, t, d], lambda t, e: past_value[b, kv, t, e])
 
-    def cached(new: TensorArg, past: TensorArg | None) -> Callable[..., Val | float]:
+    def cached(present: TensorArg, past: TensorArg | None) -> Callable[..., Val | float]:
         def value(b: Ix, kv: Ix, t: Ix, d: Ix) -> Val:
-            rows = [of_group(new, b, kv, 1), *keys(b)]
+            rows = [of_group(present, b, kv, 1), *keys(b)]
             rows += [] if past is None else [past[b, kv, :, :]]
             return Opaque("cache")(*rows)[t, d]
 
         return over(("b", "kv", "t", "d"), value)
 
+    # The heads of a group lie side by side in the output's last dim: kv steps over a group at a time.
     return (
         over(("b", "s", "kv"), attended, steps={"kv": together * size}),
         cached(K, past_key),

@@ -11,6 +11,7 @@ from planner.graph.model import DType, Implied
 from planner.opdefs.broadcast import aligned, broadcast
 from planner.opdefs.convolution import conv_local, conv_value
 from planner.opdefs.microsoft import DOMAIN, shape_of
+from planner.opdefs.parts import output_region
 from planner.opdefs.windows import windows
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, call, op, over
 from planner.tdl.local import LocalOp, NotLocalError, Part, same_op
@@ -58,9 +59,9 @@ def fused_matmul(node: NodeView, A: TensorArg, B: TensorArg) -> object:
 
     def product(*i: Ix) -> Val:
         n = i[-1] if B.rank > 1 else None
-        rest = i[:-1] if B.rank > 1 else i
-        m = rest[-1] if A.rank > 1 else None
-        b = rest[:-1] if A.rank > 1 else rest
+        leading = i[:-1] if B.rank > 1 else i
+        m = leading[-1] if A.rank > 1 else None
+        b = leading[:-1] if A.rank > 1 else leading
         total = Sum(lambda k: element(A, b, m, k) * element(B, b, *((k, n) if n is not None else (k, None))))
         return total if alpha == 1 else alpha * total
 
@@ -97,13 +98,13 @@ def _conv_results(node: NodeView) -> Sequence[Implied | None]:
     mode = node.attribute("auto_pad", "NOTSET")
     pads = node.attribute("pads") or (0,) * (2 * rank)
     sizes = []
-    for dim, one in enumerate(window):
-        reach = (one.kernel - 1) * one.dilation + 1
+    for dim, dim_window in enumerate(window):
+        reach = (dim_window.kernel - 1) * dim_window.dilation + 1
         if mode.startswith("SAME"):
-            sizes.append(-(-x[dim + 2] // one.stride))
+            sizes.append(-(-x[dim + 2] // dim_window.stride))
             continue
         padding = 0 if mode == "VALID" else pads[dim] + pads[dim + rank]
-        sizes.append((x[dim + 2] + padding - reach) // one.stride + 1)
+        sizes.append((x[dim + 2] + padding - reach) // dim_window.stride + 1)
     if any(size < 1 for size in sizes):
         raise DescriptionError("the kernel is larger than the image")
     return (((x[0], w[0], *sizes), None),)
@@ -146,9 +147,8 @@ def _nbits_local(node: NodeView, part: Part) -> LocalOp:
     Raises:
         NotLocalError: it holds a part of a block, or of a byte of zero points.
     """
-    made = part.outputs[0]
-    assert made is not None, "the output is made"
-    columns = made.hi[-1] - made.lo[-1]
+    output = output_region(part)
+    columns = output.hi[-1] - output.lo[-1]
     if "k" not in part.ranges:
         return same_op(node, part, attributes={"N": columns})
     (lo, hi), unit = part.ranges["k"], _nbits_unit(node)
@@ -196,8 +196,9 @@ def matmul_nbits(
         row = node.size(tensor.slot, 0) // node.size(1, 0)
         return Sum(over((f"r{tensor.slot}",), lambda r: tensor[n * row + r]), extents=(row,))
 
-    def whole(i: tuple[Ix, ...], n: Ix) -> Val:
+    def whole_rows_product(i: tuple[Ix, ...], n: Ix) -> Val:
         rows = [all_of(n, tensor) for tensor in (B, *learned)]
+        # Read in whole, not summed over k: a list of scales, or g_idx, may give any block any scale.
         rows += [] if group is None else [group[:]]
         takes = Sum(lambda k: A[(*i, k)] * B[n, 0, 0])
         return Opaque("MatMulNBits", (takes,))(A[(*i, slice(None))], *rows)[()]
@@ -205,7 +206,7 @@ def matmul_nbits(
     def product(*i: Ix) -> Val:
         *m, n = i
         if group is not None or any(tensor.rank == 1 for tensor in learned):
-            total = whole(tuple(m), n)
+            total = whole_rows_product(tuple(m), n)
             return total if bias is None else call("+", total, bias[n])
 
         def term(k: Ix) -> Val:

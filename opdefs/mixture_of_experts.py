@@ -15,7 +15,7 @@ from planner.errors import DescriptionError, UnsupportedError
 from planner.graph.model import DType
 from planner.graph.writer import ELEM_TYPES
 from planner.opdefs.microsoft import DOMAIN, like_first, shape_of
-from planner.opdefs.parts import int64
+from planner.opdefs.parts import int64, output_region
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, call, op, over
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
 
@@ -41,9 +41,8 @@ def _experts_local(node: NodeView, part: Part) -> LocalOp:
 
     Of the experts of a part the kernel makes the weights sum to 1: so what it makes is multiplied by what they sum to.
     """
-    made = part.outputs[0]
-    assert made is not None, "the output is made"
-    tokens = int(np.prod(made.shape[:-1]))
+    output = output_region(part)
+    tokens = int(np.prod(output.shape[:-1]))
     lo, hi = part.ranges["e"]
     if (lo, hi) == (0, part.extents["e"]):
         return same_op(node, part)
@@ -51,6 +50,8 @@ def _experts_local(node: NodeView, part: Part) -> LocalOp:
     dtype = node.input_dtypes[1]
     assert dtype is not None, "the router's numbers are there"
     wide, float32 = {"to": ELEM_TYPES[DType.FLOAT32]}, np.float32
+    # Weights are chosen among all experts. Logarithms of the part's weights are the router of its local op, whose
+    # softmax gives these weights back, divided by their sum.
     constants = {
         "count": int64((chosen,)),
         "nought": np.zeros((tokens, part.extents["e"]), float32),
@@ -80,15 +81,15 @@ def _experts_local(node: NodeView, part: Part) -> LocalOp:
         LocalNode("Cast", ("logarithms",), ("router",), {"to": ELEM_TYPES[dtype]}),
         LocalNode("Cast", ("share",), ("share.narrow",), {"to": ELEM_TYPES[dtype]}),
     ]
-    (own,) = same_op(node, part, attributes={"k": min(chosen, hi - lo), "normalize_routing_weights": 1}).nodes
+    (experts,) = same_op(node, part, attributes={"k": min(chosen, hi - lo), "normalize_routing_weights": 1}).nodes
     factor = "share.narrow"
-    if len(made.shape) == 3:
-        constants["rows"] = int64((*made.shape[:2], 1))
+    if len(output.shape) == 3:
+        constants["rows"] = int64((*output.shape[:2], 1))
         nodes.append(LocalNode("Reshape", (factor, "rows"), ("share.rows",)))
         factor = "share.rows"
-    inputs = (own.inputs[0], "router", *own.inputs[2:])
+    inputs = (experts.inputs[0], "router", *experts.inputs[2:])
     nodes += [
-        LocalNode(own.op_type, inputs, ("mixed",), own.attributes, own.domain),
+        LocalNode(experts.op_type, inputs, ("mixed",), experts.attributes, experts.domain),
         LocalNode("Mul", ("mixed", factor), ("out0",)),
     ]
     return LocalOp(tuple(nodes), constants)
@@ -102,9 +103,9 @@ def _refuse(node: NodeView, further: Sequence[TensorArg | None]) -> None:
         DescriptionError: a token goes to more experts than there are.
     """
     _chosen(node)
-    found = {
+    forms = {
         "the sparse mixer's routing": node.attribute("use_sparse_mixer", 0),
-        "a third product (fc3)": any(one is not None for one in further),
+        "a third product (fc3)": any(tensor is not None for tensor in further),
         "gates that are not between what they gate": (
             node.attribute("activation_type", "relu") == "swiglu" and node.attribute("swiglu_fusion", 0) != 1
         ),
@@ -115,10 +116,10 @@ def _refuse(node: NodeView, further: Sequence[TensorArg | None]) -> None:
         ),
         "weights of other numbers than whole ones": node.attribute("quant_type", "int") != "int",
     }
-    for what, is_there in found.items():
+    for form, is_there in forms.items():
         if is_there:
             raise UnsupportedError(
-                f"op {node.op.name} ({node.op.op_type}) has {what}, which ONNX Runtime has for GPUs alone",
+                f"op {node.op.name} ({node.op.op_type}) has {form}, which ONNX Runtime has for GPUs alone",
                 hint="export the model for the CPU, or the experts in ONNX's own operators",
             )
 
@@ -140,15 +141,15 @@ def _of_tokens(
 ) -> object:
     first, second = weights
 
-    def mixed(token: Val, choice: Val, kept: Sequence[Ix], element: Callable[[Ix], Val], c: Ix) -> Val:
+    def mixed(token: Val, choice: Val, index: Sequence[Ix], element: Callable[[Ix], Val], c: Ix) -> Val:
         def takes(e: Ix, between: Ix) -> Val:
             """Both products for an element between them; of all experts, since it is the data that choose some."""
-            made = Sum(over(("d",), lambda d: element(d) * first[e, between, 0]))
-            return call("act", made) * second[e, c, 0]
+            hidden = Sum(over(("d",), lambda d: element(d) * first[e, between, 0]))
+            return call("act", hidden) * second[e, c, 0]
 
         def term(e: Ix, *within: Ix) -> Val:
-            taken = takes(e, within[0]) if within else Sum(over(("j",), lambda j: takes(e, j)))
-            return Opaque("expert", (taken,))(token, choice, *of_expert(e, within))[tuple(kept)]
+            products = takes(e, within[0]) if within else Sum(over(("j",), lambda j: takes(e, j)))
+            return Opaque("expert", (products,))(token, choice, *of_expert(e, within))[tuple(index)]
 
         return Sum(over(("e", "i") if is_cut_within else ("e",), term))
 
@@ -185,7 +186,7 @@ def mixture_of_experts(
 
     def of_expert(e: Ix, within: Sequence[Ix]) -> list[Val]:
         rows: list[Ix | slice] = [*within, EVERYTHING] if within else [EVERYTHING, EVERYTHING]
-        read = [one[(e, *rows[: one.rank - 1])] for one in (W1, b1) if one is not None]
+        read = [arg[(e, *rows[: arg.rank - 1])] for arg in (W1, b1) if arg is not None]
         read.append(W2[(e, EVERYTHING, *rows[:1])])
         return read if b2 is None else [*read, b2[e, :]]
 
@@ -201,7 +202,7 @@ def quantised_mixture_of_experts(
     _refuse(node, (*of_experts[6:9], *of_experts[11:]))
 
     def of_expert(e: Ix, within: Sequence[Ix]) -> list[Val]:
-        return [one[(e, *(EVERYTHING for _ in range(one.rank - 1)))] for one in of_experts if one is not None]
+        return [arg[(e, *(EVERYTHING for _ in range(arg.rank - 1)))] for arg in of_experts if arg is not None]
 
     weights = (of_experts[0], of_experts[3])
     if weights[0] is None or weights[1] is None:

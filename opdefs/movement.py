@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.errors import DescriptionError
 from planner.opdefs.broadcast import broadcast, normal_axes, normal_axis
-from planner.opdefs.parts import constant_result, input_region, int64, output_shape
+from planner.opdefs.parts import constant_result, input_region, int64, output_region, output_shape
 from planner.tdl.builder import Ix, NodeView, Opaque, TensorArg, Val, call, op, over
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
 
@@ -22,10 +22,10 @@ def transpose(node: NodeView, X: TensorArg) -> object:
 
 def concat_local(node: NodeView, part: Part) -> LocalOp:
     """Joins the inputs that the part reads some of."""
-    there = tuple(f"in{slot}" for slot, region in enumerate(part.inputs) if region is not None)
-    if len(there) == 1:
-        return LocalOp((LocalNode("Identity", there, ("out0",)),))
-    return LocalOp((LocalNode("Concat", there, ("out0",), {"axis": node.attribute("axis")}),))
+    names = tuple(f"in{slot}" for slot, region in enumerate(part.inputs) if region is not None)
+    if len(names) == 1:
+        return LocalOp((LocalNode("Identity", names, ("out0",)),))
+    return LocalOp((LocalNode("Concat", names, ("out0",), {"axis": node.attribute("axis")}),))
 
 
 @op("Concat", local=concat_local)
@@ -51,15 +51,14 @@ def split_local(node: NodeView, part: Part) -> LocalOp:
     start = 0
     nodes: list[LocalNode] = []
     constants: dict[str, np.ndarray] = {"axis": int64((axis,))}
-    for position, whole in enumerate(node.output_shapes):
-        made = part.outputs[position]
-        assert whole is not None, "Split makes all its outputs"
-        assert made is not None, "Split makes all its outputs"
-        first = start + made.lo[axis] - region.lo[axis]
+    for position, full_shape in enumerate(node.output_shapes):
+        output = output_region(part, position)
+        assert full_shape is not None, "Split makes all its outputs"
+        first = start + output.lo[axis] - region.lo[axis]
         low, high = f"low{position}", f"high{position}"
-        constants[low], constants[high] = int64((first,)), int64((first + made.shape[axis],))
+        constants[low], constants[high] = int64((first,)), int64((first + output.shape[axis],))
         nodes.append(LocalNode("Slice", ("in0", low, high, "axis"), (f"out{position}",)))
-        start += whole[axis]
+        start += full_shape[axis]
     return LocalOp(tuple(nodes), constants)
 
 
@@ -87,13 +86,13 @@ def _slicing(node: NodeView, rank: int) -> dict[int, tuple[int, int]]:
     starts = node.constant(1).ravel()
     axes = node.constant(3).ravel() if node.has(3) else np.arange(len(starts))
     steps = node.constant(4).ravel() if node.has(4) else np.ones(len(starts), dtype=np.int64)
-    found = {}
+    slices = {}
     for start, axis, step in zip(starts.tolist(), axes.tolist(), steps.tolist(), strict=True):
         dim = normal_axis(axis, rank)
         size = node.size(0, dim)
         first = start + size if start < 0 else start
-        found[dim] = (min(max(first, 0), size if step > 0 else size - 1), step)
-    return found
+        slices[dim] = (min(max(first, 0), size if step > 0 else size - 1), step)
+    return slices
 
 
 def slice_local(node: NodeView, part: Part) -> LocalOp:
@@ -135,21 +134,20 @@ def expand(node: NodeView, X: TensorArg, shape: TensorArg) -> object:
 
 def tile_local(node: NodeView, part: Part) -> LocalOp:
     """Within one period a copy; beyond, as many repeats of the whole dim as the part touches, then a Slice."""
-    whole, region, made = node.input_shapes[0], input_region(part, 0), part.outputs[0]
-    assert whole is not None, "Tile has an input"
-    assert made is not None, "Tile has an output"
-    if whole == ():
+    full_shape, region, output = node.input_shapes[0], input_region(part, 0), output_region(part)
+    assert full_shape is not None, "Tile has an input"
+    if full_shape == ():
         return LocalOp((LocalNode("Identity", ("in0",), ("out0",)),))
     repeats, starts = [], []
-    for dim, size in enumerate(whole):
-        first, last = made.lo[dim] // size, (made.hi[dim] - 1) // size
+    for dim, size in enumerate(full_shape):
+        first, last = output.lo[dim] // size, (output.hi[dim] - 1) // size
         repeats.append(last - first + 1)
-        starts.append(made.lo[dim] - first * size - region.lo[dim])
+        starts.append(output.lo[dim] - first * size - region.lo[dim])
     constants = {"repeats": int64(repeats)}
-    if tuple(extent * repeat for extent, repeat in zip(region.shape, repeats, strict=True)) == made.shape:
+    if tuple(extent * repeat for extent, repeat in zip(region.shape, repeats, strict=True)) == output.shape:
         return LocalOp((LocalNode("Tile", ("in0", "repeats"), ("out0",)),), constants)
     constants["starts"] = int64(starts)
-    constants["ends"] = int64([start + extent for start, extent in zip(starts, made.shape, strict=True)])
+    constants["ends"] = int64([start + extent for start, extent in zip(starts, output.shape, strict=True)])
     return LocalOp(
         (LocalNode("Tile", ("in0", "repeats"), ("tiled",)), LocalNode("Slice", ("tiled", "starts", "ends"), ("out0",))),
         constants,
@@ -180,8 +178,8 @@ def _fill(node: NodeView) -> float | None:
     """What is padded with; None where it is data."""
     if not node.has(2):
         return 0.0
-    known = node.constant_if_known(2)
-    return None if known is None else float(known.reshape(()).item())
+    fill = node.constant_if_known(2)
+    return None if fill is None else float(fill.reshape(()).item())
 
 
 def pad_local(node: NodeView, part: Part) -> LocalOp:
@@ -217,9 +215,9 @@ def pad(
             return read if fill is not None or value is None else call("Pad", read, value[(0,) * value.rank])
 
         return element
-    kept = [dim for dim in range(X.rank) if dim in padding]
+    padded_dims = [dim for dim in range(X.rank) if dim in padding]
     return lambda *i: Opaque(mode)(X[tuple(slice(None) if dim in padding else var for dim, var in enumerate(i))])[
-        tuple(i[dim] for dim in kept)
+        tuple(i[dim] for dim in padded_dims)
     ]
 
 
@@ -239,8 +237,8 @@ def center_crop_pad(node: NodeView, X: TensorArg, shape: TensorArg) -> object:
     axes = normal_axes(node.attribute("axes") or tuple(range(X.rank)), X.rank)
     shifts = {}
     for dim in axes:
-        more = node.output_size(dim) - node.size(0, dim)
-        shifts[dim] = -(more // 2) if more >= 0 else -more // 2
+        growth = node.output_size(dim) - node.size(0, dim)
+        shifts[dim] = -(growth // 2) if growth >= 0 else -growth // 2
     return lambda *i: padded[tuple(var + shifts.get(dim, 0) for dim, var in enumerate(i))]
 
 
@@ -248,10 +246,10 @@ def trilu_local(node: NodeView, part: Part) -> LocalOp:
     """The diagonal moves with the part's corner."""
     rank = node.output_rank()
     row, column = part.ranges[f"i{rank - 2}"][0], part.ranges[f"i{rank - 1}"][0]
-    known = node.constant_if_known(1) if node.has(1) else np.array(0)
-    moved = np.array(row - column + (0 if known is None else int(known.reshape(()).item())), dtype=np.int64)
+    diagonal = node.constant_if_known(1) if node.has(1) else np.array(0)
+    moved = np.array(row - column + (0 if diagonal is None else int(diagonal.reshape(()).item())), dtype=np.int64)
     trilu = LocalNode("Trilu", ("in0", "k"), ("out0",), {"upper": node.attribute("upper", 1)})
-    if known is not None:
+    if diagonal is not None:
         return LocalOp((trilu,), {"k": moved})
     return LocalOp((LocalNode("Add", ("in1", "moved"), ("k",)), trilu), {"moved": moved})
 

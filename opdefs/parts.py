@@ -13,16 +13,14 @@ from planner.tdl.builder import NodeView
 from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part
 
 
-def array_shape(whole: Shape | None, region: Region) -> Shape:
+def array_shape(shape: Shape | None, region: Region) -> Shape:
     """Shape of the array that holds a region of a tensor: the region's, and () where the tensor is a scalar."""
-    return () if whole == () else region.shape
+    return () if shape == () else region.shape
 
 
 def output_shape(node: NodeView, part: Part, position: int = 0) -> Shape:
     """Shape of the array that a part makes of an output."""
-    region = part.outputs[position]
-    assert region is not None, "an absent output has no shape"
-    return array_shape(node.output_shapes[position], region)
+    return array_shape(node.output_shapes[position], output_region(part, position))
 
 
 def output_dtype(node: NodeView, position: int = 0) -> DType:
@@ -41,6 +39,13 @@ def input_region(part: Part, slot: int) -> Region:
     """The region that a part reads of an input that every part reads."""
     region = part.inputs[slot]
     assert region is not None, f"input {slot} is read by every part"
+    return region
+
+
+def output_region(part: Part, position: int = 0) -> Region:
+    """The region that a part makes of an output that is not absent."""
+    region = part.outputs[position]
+    assert region is not None, f"output {position} is made"
     return region
 
 
@@ -63,8 +68,8 @@ def lowest(dtype: DType) -> float:
 
 def constant_result(node: NodeView, part: Part, value: float) -> LocalOp:
     """The local op of a part that is one value everywhere: it reads only padding."""
-    one = filled(output_dtype(node), value, ())
+    array = filled(output_dtype(node), value, ())
     return LocalOp(
         (LocalNode("Expand", ("value", "shape"), ("out0",)),),
-        {"value": one, "shape": int64(output_shape(node, part))},
+        {"value": array, "shape": int64(output_shape(node, part))},
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.graph.model import Attribute, DType
 from planner.graph.writer import ELEM_TYPES
-from planner.opdefs.parts import constant_result, filled, input_region, int64, lowest, output_dtype
+from planner.opdefs.parts import constant_result, filled, input_region, int64, lowest, output_dtype, output_region
 from planner.opdefs.windows import Window, listed, local_geometry, local_pads, windows
 from planner.tdl.builder import Ix, Max, NodeView, Opaque, Sum, TensorArg, Val, call, op
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
@@ -94,7 +94,7 @@ def _counted_in_the_whole(node: NodeView, part: Part, pool: LocalOp, pads: tuple
     """Indices count through samples, channels and positions of the whole input, not of the part.
 
     A part's index is a sum of a place times a stride over the dims. From the fastest dim on, the strides grow apart
-    where the part is smaller: a place in the next dim counts ``(whole - own size) * stride`` more.
+    where the part is smaller: a place in the next dim counts ``(size - own_size) * stride`` more.
 
     Args:
         node: the whole op.
@@ -102,18 +102,19 @@ def _counted_in_the_whole(node: NodeView, part: Part, pool: LocalOp, pads: tuple
         pool: what computes it, with indices of its own.
         pads: what the pool's own input has beyond the part's, before and after each spatial dim.
     """
-    whole, region = node.input_shapes[0], input_region(part, 0)
-    assert whole is not None, "the input is there"
+    full_shape, region = node.input_shapes[0], input_region(part, 0)
+    assert full_shape is not None, "the input is there"
     half = len(pads) // 2
     before, after = (0, 0, *pads[:half]), (0, 0, *pads[half:])
-    order = list(range(len(whole)))
+    order = list(range(len(full_shape)))
     if node.attribute("storage_order", 0):
         order[2:] = reversed(order[2:])
     added: list[LocalNode] = []
     constants: dict[str, np.ndarray] = {}
+    # A part's index divided by own_stride is its place in the slower dims: each of these steps moves the index on.
     current, shift, stride, own_stride = "own", 0, 1, 1
     for dim in reversed(order):
-        size, own_size = whole[dim], region.shape[dim] + before[dim] + after[dim]
+        size, own_size = full_shape[dim], region.shape[dim] + before[dim] + after[dim]
         shift += (region.lo[dim] - before[dim]) * stride
         own_stride *= own_size
         if dim and own_size != size:
@@ -130,11 +131,11 @@ def _counted_in_the_whole(node: NodeView, part: Part, pool: LocalOp, pads: tuple
         constants["shift"] = np.array(shift, dtype=np.int64)
         added.append(LocalNode("Add", (current, "shift"), ("out1",)))
     counted = "own" if added else "out1"
-    own = [
-        replace(one, outputs=(one.outputs[0] or "values", counted)) if one.op_type == "MaxPool" else one
-        for one in pool.nodes
+    pool_nodes = [
+        replace(op_node, outputs=(op_node.outputs[0] or "values", counted)) if op_node.op_type == "MaxPool" else op_node
+        for op_node in pool.nodes
     ]
-    return LocalOp((*own, *added), {**pool.constants, **constants})
+    return LocalOp((*pool_nodes, *added), {**pool.constants, **constants})
 
 
 @op("MaxPool", local=max_pool_local)
@@ -212,18 +213,17 @@ def global_lp_pool(node: NodeView, X: TensorArg) -> object:
 
 def max_unpool_local(node: NodeView, part: Part) -> LocalOp:
     """Positions as the part counts them; they count through samples, channels and positions of the whole output."""
-    whole, made = node.output_shapes[0], part.outputs[0]
-    assert whole is not None, "the output is there"
-    assert made is not None, "the output is made"
-    plane = prod(whole[2:])
+    full_shape, output = node.output_shapes[0], output_region(part)
+    assert full_shape is not None, "the output is there"
+    plane = prod(full_shape[2:])
     numbers = {
-        "sample": whole[1] * plane,
+        "sample": full_shape[1] * plane,
         "plane": plane,
-        "first": (made.lo[0] * made.shape[1] + made.lo[1]) * plane,
-        "own_sample": made.shape[1] * plane,
+        "first": (output.lo[0] * output.shape[1] + output.lo[1]) * plane,
+        "own_sample": output.shape[1] * plane,
     }
     constants = {name: np.array(number, dtype=np.int64) for name, number in numbers.items()}
-    constants["shape"] = int64(made.shape)
+    constants["shape"] = int64(output.shape)
     nodes = (
         LocalNode("Div", ("in1", "sample"), ("samples",)),
         LocalNode("Mul", ("samples", "sample"), ("before",)),

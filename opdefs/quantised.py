@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from planner.graph.model import Attribute
 from planner.opdefs.broadcast import aligned, normal_axis
 from planner.opdefs.convolution import local_groups
+from planner.opdefs.parts import output_region
 from planner.opdefs.windows import Window, local_geometry, windows
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, call, op
 from planner.tdl.local import LocalOp, NotLocalError, Part, same_op
@@ -18,13 +19,12 @@ def scale_local(node: NodeView, part: Part) -> LocalOp:
     Raises:
         NotLocalError: the part holds a part of a block.
     """
-    block, made = node.attribute("block_size", 0), part.outputs[0]
-    assert made is not None, "the output is made"
+    block, output = node.attribute("block_size", 0), output_region(part)
     if block and len(node.input_shapes[1] or ()) > 1:
-        axis = normal_axis(node.attribute("axis", 1), made.rank)
-        whole = node.output_shapes[0]
-        assert whole is not None, "the output is there"
-        if made.lo[axis] % block or (made.hi[axis] % block and made.hi[axis] != whole[axis]):
+        axis = normal_axis(node.attribute("axis", 1), output.rank)
+        full_shape = node.output_shapes[0]
+        assert full_shape is not None, "the output is there"
+        if output.lo[axis] % block or (output.hi[axis] % block and output.hi[axis] != full_shape[axis]):
             raise NotLocalError("a part of a tensor that is quantised by blocks holds whole blocks")
     return same_op(node, part)
 
@@ -78,8 +78,8 @@ def _of_lines(node: NodeView, tensor: TensorArg, b: Sequence[Ix], line: Ix | Non
     if tensor.rank == 1:
         return tensor[0 if line is None else line]
     batch = aligned(node, tensor, b, trailing=2)
-    own = 0 if line is None or node.is_single(tensor.slot, tensor.rank - from_end) else line
-    return tensor[(*batch, own, 0) if from_end == 2 else (*batch, 0, own)]
+    index = 0 if line is None or node.is_single(tensor.slot, tensor.rank - from_end) else line
+    return tensor[(*batch, index, 0) if from_end == 2 else (*batch, 0, index)]
 
 
 @op("MatMulInteger")
@@ -92,10 +92,10 @@ def matmul_integer(
         b, m, n = _matrix_indices(A, B, i)
 
         def term(k: Ix) -> Val:
-            left, right = _left(node, A, b, m, k), _right(node, B, b, k, n)
-            left = left if a_zero is None else left - _of_rows(node, a_zero, b, m)
-            right = right if b_zero is None else right - _of_columns(node, b_zero, b, n)
-            return left * right
+            lhs, rhs = _lhs_element(node, A, b, m, k), _rhs_element(node, B, b, k, n)
+            lhs = lhs if a_zero is None else lhs - _of_rows(node, a_zero, b, m)
+            rhs = rhs if b_zero is None else rhs - _of_columns(node, b_zero, b, n)
+            return lhs * rhs
 
         return Sum(term)
 
@@ -105,16 +105,16 @@ def matmul_integer(
 def _matrix_indices(A: TensorArg, B: TensorArg, i: tuple[Ix, ...]) -> tuple[tuple[Ix, ...], Ix | None, Ix | None]:
     """The indices of the batch, the row and the column; a vector has no row, or no column."""
     n = i[-1] if B.rank > 1 else None
-    rest = i[:-1] if B.rank > 1 else i
-    m = rest[-1] if A.rank > 1 else None
-    return (rest[:-1] if A.rank > 1 else rest), m, n
+    leading = i[:-1] if B.rank > 1 else i
+    m = leading[-1] if A.rank > 1 else None
+    return (leading[:-1] if A.rank > 1 else leading), m, n
 
 
-def _left(node: NodeView, A: TensorArg, b: Sequence[Ix], m: Ix | None, k: Ix | slice) -> Val:
+def _lhs_element(node: NodeView, A: TensorArg, b: Sequence[Ix], m: Ix | None, k: Ix | slice) -> Val:
     return A[k] if m is None else A[(*aligned(node, A, b, trailing=2), m, k)]
 
 
-def _right(node: NodeView, B: TensorArg, b: Sequence[Ix], k: Ix | slice, n: Ix | None) -> Val:
+def _rhs_element(node: NodeView, B: TensorArg, b: Sequence[Ix], k: Ix | slice, n: Ix | None) -> Val:
     return B[k] if n is None else B[(*aligned(node, B, b, trailing=2), k, n)]
 
 
@@ -136,7 +136,7 @@ def qlinear_matmul(
         b, m, n = _matrix_indices(A, B, i)
         rows = [_of_rows(node, tensor, b, m) for tensor in (a_scale, a_zero, y_scale, y_zero)]
         columns = [_of_columns(node, tensor, b, n) for tensor in (b_scale, b_zero)]
-        product = Sum(lambda k: _left(node, A, b, m, k) * _right(node, B, b, k, n))
+        product = Sum(lambda k: _lhs_element(node, A, b, m, k) * _rhs_element(node, B, b, k, n))
         return call("rescale", product, *rows, *columns)
 
     return value
@@ -200,8 +200,8 @@ def conv_integer(
 
 def _of_channel(node: NodeView, tensor: TensorArg, co: Ix) -> Val:
     """A scale or zero point: of the tensor, or of the output channel."""
-    one = tensor.rank == 0 or node.is_single(tensor.slot, 0)
-    return tensor[((0,) * tensor.rank) if one else (co,)]
+    is_single = tensor.rank == 0 or node.is_single(tensor.slot, 0)
+    return tensor[((0,) * tensor.rank) if is_single else (co,)]
 
 
 @op("QLinearConv", local=lambda node, part: same_op(node, part, attributes=_conv_geometry(node, part, 3)))

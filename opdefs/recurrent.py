@@ -49,9 +49,9 @@ def recurrent(
         read += [tensor[d, :] for tensor in (B, P) if tensor is not None]
         read += [] if lengths is None else [lengths[b]]
         read += [tensor[d, b, everything] for tensor in (h, c) if tensor is not None]
-        return Opaque(node.op.op_type, taken(b, d))(*read)[inner]
+        return Opaque(node.op.op_type, gate_products(b, d))(*read)[inner]
 
-    def taken(b: Ix, d: Ix) -> tuple[Val, Val]:
+    def gate_products(b: Ix, d: Ix) -> tuple[Val, Val]:
         """At each time each gate's products with what comes in, and with what was there."""
         return (
             Sum(over(("t", "g", "i"), lambda t, g, i: X[t, b, i] * W[d, g, i])),

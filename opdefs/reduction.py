@@ -129,8 +129,8 @@ def arg_extreme(node: NodeView, X: TensorArg) -> object:
     keepdims = bool(node.attribute("keepdims", 1))
 
     def value(*i: Ix) -> Val:
-        kept = [var for dim, var in enumerate(i) if dim != axis] if keepdims else list(i)
-        result = Opaque(node.op.op_type)(X[(*kept[:axis], slice(None), *kept[axis:])])
+        index = [var for dim, var in enumerate(i) if dim != axis] if keepdims else list(i)
+        result = Opaque(node.op.op_type)(X[(*index[:axis], slice(None), *index[axis:])])
         return result[(i[axis],) if keepdims else ()]
 
     return value

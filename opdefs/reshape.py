@@ -16,7 +16,7 @@ from planner.algebra.region import Region
 from planner.errors import DescriptionError
 from planner.graph.model import Shape
 from planner.opdefs.broadcast import normal_axes
-from planner.opdefs.parts import input_region, int64
+from planner.opdefs.parts import input_region, int64, output_region
 from planner.tdl.builder import Ix, NodeView, TensorArg, op
 from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part
 
@@ -37,18 +37,18 @@ def matched_groups(before: Shape, after: Shape) -> tuple[Group, ...]:
     """
     if prod(before) != prod(after) or prod(before) == 0:
         raise DescriptionError(f"shape {list(before)} cannot be reshaped to {list(after)}")
-    left = [dim for dim, size in enumerate(before) if size != 1]
-    right = [dim for dim, size in enumerate(after) if size != 1]
+    input_dims = [dim for dim, size in enumerate(before) if size != 1]
+    output_dims = [dim for dim, size in enumerate(after) if size != 1]
     groups = []
-    while left:
-        inputs, outputs = [left.pop(0)], [right.pop(0)]
+    while input_dims:
+        inputs, outputs = [input_dims.pop(0)], [output_dims.pop(0)]
         held, wanted = before[inputs[0]], after[outputs[0]]
         while held != wanted:
             if held < wanted:
-                inputs.append(left.pop(0))
+                inputs.append(input_dims.pop(0))
                 held *= before[inputs[-1]]
             else:
-                outputs.append(right.pop(0))
+                outputs.append(output_dims.pop(0))
                 wanted *= after[outputs[-1]]
         groups.append(Group(tuple(inputs), tuple(outputs)))
     return tuple(groups)
@@ -90,7 +90,7 @@ def _group_indices(group: Regrouping, i: Sequence[Ix]) -> dict[int, Ix]:
         term = i[dim] * below
         flat = term if flat is None else flat + term
     assert flat is not None, "a group has dims on both sides"
-    return {dim: flat // by if rest is None else flat // by % rest for dim, by, rest in group.inputs}
+    return {dim: flat // by if modulus is None else flat // by % modulus for dim, by, modulus in group.inputs}
 
 
 def reshaped_local(node: NodeView, part: Part) -> LocalOp:
@@ -103,12 +103,11 @@ def reshaped_local(node: NodeView, part: Part) -> LocalOp:
         NotLocalError: the hull of a group is no stretch of consecutive elements.
     """
     before, after = node.input_shapes[0], node.output_shapes[0]
-    region, made = input_region(part, 0), part.outputs[0]
+    region, output = input_region(part, 0), output_region(part)
     assert before is not None, "the input is there"
     assert after is not None, "the output is there"
-    assert made is not None, "the output is made"
-    wanted = () if after == () else made.shape
-    if region.elements == made.elements:
+    wanted = () if after == () else output.shape
+    if region.elements == output.elements:
         return _plain(wanted)
     flat: list[int] = []
     lows, highs = [], []
@@ -116,16 +115,16 @@ def reshaped_local(node: NodeView, part: Part) -> LocalOp:
     for number, group in enumerate(matched_groups(before, after)):
         length = prod(region.shape[dim] for dim in group.inputs)
         flat.append(length)
-        if length == prod(made.shape[dim] for dim in group.outputs):
+        if length == prod(output.shape[dim] for dim in group.outputs):
             continue
         start = _stretch_start(group, before, region)
         below = prod(after[dim] for dim in group.outputs[1:])
         first = group.outputs[0]
         rows |= {dim: (0, after[dim]) for dim in group.outputs[1:]}
-        rows[first] = (made.lo[first], made.hi[first])
-        lows.append((number, start - made.lo[first] * below))
-        highs.append((number, made.hi[first] * below - start - length))
-    return _rows_then_slice(flat, dict(lows), dict(highs), rows, made)
+        rows[first] = (output.lo[first], output.hi[first])
+        lows.append((number, start - output.lo[first] * below))
+        highs.append((number, output.hi[first] * below - start - length))
+    return _rows_then_slice(flat, dict(lows), dict(highs), rows, output)
 
 
 def _plain(shape: Shape) -> LocalOp:
@@ -149,10 +148,11 @@ def _rows_then_slice(
     lows: dict[int, int],
     highs: dict[int, int],
     rows: dict[int, tuple[int, int]],
-    made: Region,
+    output: Region,
 ) -> LocalOp:
     nodes: list[LocalNode] = [LocalNode("Reshape", ("in0", "flat"), ("stretch0",))]
     constants: dict[str, np.ndarray] = {"flat": int64(flat)}
+    # A positive low or high is missing from the stretch, and padded; a negative one is excess, and cut.
     pads = int64([lows.get(number, 0) for number in range(len(flat))] + [highs.get(n, 0) for n in range(len(flat))])
     cut = [(number, max(0, -lows[number]), flat[number] - max(0, -highs[number])) for number in sorted(lows)]
     current = "stretch0"
@@ -166,11 +166,11 @@ def _rows_then_slice(
         constants["pads"] = np.maximum(pads, 0)
         nodes.append(LocalNode("Pad", (current, "pads"), ("stretch2",)))
         current = "stretch2"
-    frame = [rows.get(dim, (lo, hi)) for dim, (lo, hi) in enumerate(zip(made.lo, made.hi, strict=True))]
+    frame = [rows.get(dim, (lo, hi)) for dim, (lo, hi) in enumerate(zip(output.lo, output.hi, strict=True))]
     constants["rows"] = int64([hi - lo for lo, hi in frame])
-    starts = [lo - row[0] for lo, row in zip(made.lo, frame, strict=True)]
-    ends = [hi - row[0] for hi, row in zip(made.hi, frame, strict=True)]
-    if tuple(hi - lo for lo, hi in frame) == made.shape:
+    starts = [lo - row[0] for lo, row in zip(output.lo, frame, strict=True)]
+    ends = [hi - row[0] for hi, row in zip(output.hi, frame, strict=True)]
+    if tuple(hi - lo for lo, hi in frame) == output.shape:
         nodes.append(LocalNode("Reshape", (current, "rows"), ("out0",)))
         return LocalOp(tuple(nodes), constants)
     nodes.append(LocalNode("Reshape", (current, "rows"), ("framed",)))
@@ -185,19 +185,18 @@ def reshape(node: NodeView, X: TensorArg, shape: TensorArg | None = None) -> obj
     groups: tuple[Regrouping, ...] = node.derive(_regroupings)
 
     def where(i: Sequence[Ix]) -> tuple[Ix | int, ...]:
-        found: dict[int, Ix] = {}
+        index_by_dim: dict[int, Ix] = {}
         for group in groups:
-            found |= _group_indices(group, i)
-        return tuple(found.get(dim, 0) for dim in range(X.rank))
+            index_by_dim |= _group_indices(group, i)
+        return tuple(index_by_dim.get(dim, 0) for dim in range(X.rank))
 
     return lambda *i: X[where(i)]
 
 
 def plain_local(node: NodeView, part: Part) -> LocalOp:
     """A Reshape to the part's own shape."""
-    made = part.outputs[0]
-    assert made is not None, "the output is made"
-    return _plain(() if node.output_shapes[0] == () else made.shape)
+    output = output_region(part)
+    return _plain(() if node.output_shapes[0] == () else output.shape)
 
 
 def _axes(node: NodeView, rank: int) -> tuple[int, ...] | None:
@@ -211,8 +210,8 @@ def squeeze(node: NodeView, X: TensorArg, axes: TensorArg | None = None) -> obje
     dropped = _axes(node, X.rank)
     if dropped is None:
         dropped = tuple(dim for dim in range(X.rank) if node.is_single(0, dim))
-    kept = [dim for dim in range(X.rank) if dim not in dropped]
-    return lambda *i: X[tuple(i[kept.index(dim)] if dim in kept else 0 for dim in range(X.rank))]
+    dims = [dim for dim in range(X.rank) if dim not in dropped]
+    return lambda *i: X[tuple(i[dims.index(dim)] if dim in dims else 0 for dim in range(X.rank))]
 
 
 @op("Unsqueeze", local=plain_local, always_local=lambda node: True)

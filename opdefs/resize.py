@@ -16,7 +16,7 @@ from planner.graph.bands import Band
 from planner.graph.folding.evaluate import MAX_FOLDED_ELEMENTS
 from planner.graph.interpolation import resizing
 from planner.opdefs.lookup import Strip, strip_of
-from planner.opdefs.parts import input_region, int64, output_dtype
+from planner.opdefs.parts import input_region, int64, output_dtype, output_region
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op
 from planner.tdl.local import LocalNode, LocalOp, Part
 
@@ -41,8 +41,8 @@ def _bands(node: NodeView) -> dict[int, Band] | None:
     before, after = (
         tuple(size(dim) for dim in range(node.rank(0))) for size in (partial(node.size, 0), node.output_size)
     )
-    most = max((max(pair) for pair in zip(before, after, strict=True) if pair[0] != pair[1]), default=0)
-    is_known = (scales is not None or sizes is not None) and most <= MAX_FOLDED_ELEMENTS and 0 not in before
+    max_size = max((max(pair) for pair in zip(before, after, strict=True) if pair[0] != pair[1]), default=0)
+    is_known = (scales is not None or sizes is not None) and max_size <= MAX_FOLDED_ELEMENTS and 0 not in before
     if not is_known or where == "tf_crop_and_resize" or policy not in (None, "stretch"):
         return None
     resized = node.op
@@ -65,48 +65,48 @@ def _ways(node: NodeView) -> tuple[Way, ...]:
     if bands is None:
         axes = [axis % rank for axis in node.attribute("axes") or range(rank)]
         return tuple(None if dim in axes else 1 for dim in range(rank))
-    is_float, found = output_dtype(node).is_float and node.opset >= 13, list[Way]()
+    is_float, ways = output_dtype(node).is_float and node.opset >= 13, list[Way]()
     for dim in range(rank):
         band, size = bands.get(dim), node.size(0, dim)
         if band is None or band.is_identity:
-            found.append(1)
+            ways.append(1)
             continue
         times = band.rows // size
         if np.array_equal(band.places[:, 0], np.arange(times * size) // times) and not _is_summed(band):
-            found.append(times)
+            ways.append(times)
         else:
             may_cut = is_float or not _is_summed(band)
-            found.append(strip_of(band.places, size, dim=0, widest=size - 1) if may_cut else None)
-    return tuple(found)
+            ways.append(strip_of(band.places, size, dim=0, widest=size - 1) if may_cut else None)
+    return tuple(ways)
 
 
 def resize_local(node: NodeView, part: Part) -> LocalOp:
     """Dims that are whole, or repeat whole elements, are resized; of others the elements are looked up and summed."""
-    region, made = input_region(part, 0), part.outputs[0]
-    assert made is not None, "the output is made"
+    region, tile = input_region(part, 0), output_region(part)
     ways, bands, cut = _ways(node), _bands(node) or {}, dict[int, Band]()
     for dim, way in enumerate(ways):
-        is_whole = (region.shape[dim], made.shape[dim]) == (node.size(0, dim), node.output_size(dim))
+        is_whole = (region.shape[dim], tile.shape[dim]) == (node.size(0, dim), node.output_size(dim))
         grown = (region.lo[dim] * way, region.hi[dim] * way) if isinstance(way, int) else None
-        if not is_whole and grown != (made.lo[dim], made.hi[dim]):
+        if not is_whole and grown != (tile.lo[dim], tile.hi[dim]):
             cut[dim] = bands[dim]
     inputs = [f"c{slot}" if name else "" for slot, name in enumerate(node.op.inputs)]
     constants = {f"c{slot}": node.constant(slot) for slot, name in enumerate(node.op.inputs) if name and slot}
     axes = [axis % region.rank for axis in node.attribute("axes") or range(region.rank)]
+    # Before opset 11 scales are an attribute or input 1, which stays as it is: every resized dim is then looked up.
     if node.opset < 11 and cut:
         cut = bands
     if "c2" in constants and constants["c2"].size:
         constants["c2"] = np.where([axis in cut for axis in axes], np.float32(1), constants["c2"])
     if "c3" in constants and constants["c3"].size:
         is_grown = [isinstance(ways[axis], int) for axis in axes]
-        sizes = np.where(is_grown, [made.shape[axis] for axis in axes], constants["c3"])
+        sizes = np.where(is_grown, [tile.shape[axis] for axis in axes], constants["c3"])
         constants["c3"] = np.where([axis in cut for axis in axes], [region.shape[axis] for axis in axes], sizes)
     nodes, last = list[LocalNode](), "in0"
     if any(way != 1 and dim not in cut for dim, way in enumerate(ways)):
         nodes.append(LocalNode(node.op.op_type, ("in0", *inputs[1:]), ("resized",), dict(node.op.attributes)))
         last = "resized"
     for dim, band in cut.items():
-        places, weights = (array[made.lo[dim] : made.hi[dim]] for array in (band.places - region.lo[dim], band.weights))
+        places, weights = (array[tile.lo[dim] : tile.hi[dim]] for array in (band.places - region.lo[dim], band.weights))
         constants[f"places{dim}"] = places if _is_summed(band) else places[:, 0]
         nodes.append(LocalNode("Gather", (last, f"places{dim}"), (f"read{dim}",), {"axis": dim}))
         if _is_summed(band):
@@ -127,7 +127,7 @@ def resize(node: NodeView, X: TensorArg, *parameters: TensorArg | None) -> objec
     padded = X.padded(0.0)
 
     def value(*i: Ix) -> Val:
-        kept = tuple(var for var, way in zip(i, ways, strict=True) if way is None)
+        opaque_vars = tuple(var for var, way in zip(i, ways, strict=True) if way is None)
 
         def element(*ends: Ix) -> Val:
             end = iter(ends)
@@ -138,8 +138,8 @@ def resize(node: NodeView, X: TensorArg, *parameters: TensorArg | None) -> objec
                 )
             ]
 
-        if not strips and not kept:
+        if not strips and not opaque_vars:
             return element()
-        return Opaque("interpolate")(Sum(element, extents=(2,) * len(strips)) if strips else element())[kept]
+        return Opaque("interpolate")(Sum(element, extents=(2,) * len(strips)) if strips else element())[opaque_vars]
 
     return value

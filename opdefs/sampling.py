@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.opdefs.parts import int64
+from planner.opdefs.parts import int64, output_region
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op
 from planner.tdl.local import LocalOp, Part, same_op
 
@@ -23,10 +23,9 @@ def grid_sample(node: NodeView, X: TensorArg, grid: TensorArg) -> object:
 
 def affine_grid_local(node: NodeView, part: Part) -> LocalOp:
     """A size with the part's samples."""
-    made = part.outputs[0]
-    assert made is not None, "the output is made"
+    output = output_region(part)
     size = [int(value) for value in node.constant(1)]
-    return same_op(node, part, constants={1: int64((made.shape[0], *size[1:]))})
+    return same_op(node, part, constants={1: int64((output.shape[0], *size[1:]))})
 
 
 @op("AffineGrid", local=affine_grid_local)
@@ -80,6 +79,7 @@ def deform_conv(
             takes = Sum(lambda ci, *k: product(b, co, y, ci, k), count=1 + rank)
             return Opaque("DeformConv", (takes,))(*bent(b, everything, everything, everything), *biases)[(co, *y)]
 
+        # Without groups an input channel's window depends on no other channel, so that the sum over channels can split.
         def window(ci: Ix) -> Val:
             takes = Sum(lambda *k: product(b, co, y, ci, k), count=rank)
             return Opaque("bent window", (takes,))(*bent(b, ci, co, ci))[y]

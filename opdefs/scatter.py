@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.opdefs.broadcast import normal_axis
 from planner.opdefs.lookup import counted, index_dtype
-from planner.opdefs.parts import filled, int64, output_dtype, output_shape
+from planner.opdefs.parts import filled, int64, output_dtype, output_region, output_shape
 from planner.tdl.builder import Ix, Max, Min, NodeView, Opaque, Sum, TensorArg, Val, call, match, op
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
 
@@ -36,11 +36,10 @@ def scatter_local(node: NodeView, part: Part) -> LocalOp:
         if into_data:
             return LocalOp((LocalNode("Identity", ("in0",), ("out0",)),))
         return LocalOp((blank,), zeros)
-    whole, made = node.output_shapes[0], part.outputs[0]
-    assert whole is not None, "the output is there"
-    assert made is not None, "the output is made"
+    full_shape, output = node.output_shapes[0], output_region(part)
+    assert full_shape is not None, "the output is there"
     targets = _targets(node)
-    if any(made.shape[dim] != whole[dim] for dim in targets):
+    if any(output.shape[dim] != full_shape[dim] for dim in targets):
         return _with_spare_row(node, part, targets, into_data)
     if into_data:
         return same_op(node, part)
@@ -50,30 +49,30 @@ def scatter_local(node: NodeView, part: Part) -> LocalOp:
 
 def _with_spare_row(node: NodeView, part: Part, targets: tuple[int, ...], into_data: bool) -> LocalOp:
     """Indices counted from the part's first; those of other parts go to one more row at the end."""
-    whole, made = node.output_shapes[0], part.outputs[0]
-    assert whole is not None, "the output is there"
-    assert made is not None, "the output is made"
+    full_shape, output = node.output_shapes[0], output_region(part)
+    assert full_shape is not None, "the output is there"
     listed = node.op.op_type == "ScatterND"
     dtype, row = index_dtype(node), targets[0]
     index = counted(
         "in1",
         dtype,
-        [whole[dim] for dim in targets],
-        [made.lo[dim] for dim in targets],
-        [made.hi[dim] for dim in targets],
+        [full_shape[dim] for dim in targets],
+        [output.lo[dim] for dim in targets],
+        [output.hi[dim] for dim in targets],
         listed=listed,
     )
-    elsewhere = [made.shape[row], *(0 for _ in targets[1:])]
-    rows = [1 if dim == row else size for dim, size in enumerate(made.shape)]
+    # Only the first target dim has a spare row: an index of another part goes there, at 0 of the other dims.
+    elsewhere = [output.shape[row], *(0 for _ in targets[1:])]
+    rows = [1 if dim == row else size for dim, size in enumerate(output.shape)]
     if not into_data:
-        rows[row] += made.shape[row]
+        rows[row] += output.shape[row]
     constants = {
         **index.constants,
         "elsewhere": np.array(elsewhere if listed else elsewhere[0], dtype=dtype.value),
         "zero": filled(output_dtype(node), 0, ()),
         "spare_shape": int64(rows),
         "start": int64((0,)),
-        "end": int64((made.shape[row],)),
+        "end": int64((output.shape[row],)),
         "row": int64((row,)),
     }
     nodes = [
@@ -134,20 +133,20 @@ def scatter_nd(node: NodeView, X: TensorArg, indices: TensorArg, updates: Tensor
         return [match(indices[(*u, number)], position) for number, position in enumerate(where)]
 
     def value(*i: Ix) -> Val:
-        where, rest = i[:placed], i[placed:]
+        where, tail = i[:placed], i[placed:]
 
         def term(*u: Ix) -> Val:
-            found = updates[(*u, *rest)]
+            product = updates[(*u, *tail)]
             for hit in hits(u, where):
-                found = hit * found
-            return found
+                product = hit * product
+            return product
 
         if reduction == "add":
             return X[i] + Sum(term, count=updated)
         if reduction in EXTREMES:
             return EXTREMES[reduction](lambda *u: call(reduction, X[i], term(*u)), count=updated)
         everything = (slice(None),) * updated
-        named = Opaque("placed")(*hits(everything, where), updates[(*everything, *rest)])
+        named = Opaque("placed")(*hits(everything, where), updates[(*everything, *tail)])
         return call("ScatterND", X[i], named[()])
 
     return value
@@ -167,19 +166,18 @@ def tensor_scatter(node: NodeView, X: TensorArg, update: TensorArg, starts: Tens
 
 def one_hot_local(node: NodeView, part: Part) -> LocalOp:
     """The part's own depth; indices counted from its first position, and those of other parts set nothing."""
-    whole, made = node.output_shapes[0], part.outputs[0]
-    assert whole is not None, "the output is there"
-    assert made is not None, "the output is made"
-    axis = normal_axis(node.attribute("axis", -1), len(whole))
-    dtype, depth = index_dtype(node, 0), made.shape[axis]
+    full_shape, output = node.output_shapes[0], output_region(part)
+    assert full_shape is not None, "the output is there"
+    axis = normal_axis(node.attribute("axis", -1), len(full_shape))
+    dtype, depth = index_dtype(node, 0), output.shape[axis]
     stated = node.input_dtypes[1]
     assert stated is not None, "the depth is there"
     constants = {"depth": np.array(depth, dtype=stated.array_dtype)}  # kernels exist for some triples of dtypes only
     attributes = dict(node.op.attributes)
-    if depth == whole[axis]:
+    if depth == full_shape[axis]:
         return LocalOp((LocalNode("OneHot", ("in0", "depth", "in2"), ("out0",), attributes),), constants)
-    low, high = made.lo[axis], made.hi[axis]
-    index = counted("in0", dtype, (whole[axis],), (low,), (high,), listed=False)
+    low, high = output.lo[axis], output.hi[axis]
+    index = counted("in0", dtype, (full_shape[axis],), (low,), (high,), listed=False)
     nodes = [
         *index.nodes,
         LocalNode("Where", ("inside", "own", "lengths"), ("placed",)),

@@ -6,16 +6,9 @@ from math import prod
 
 import numpy as np
 
-from planner.algebra.region import Region
-from planner.opdefs.parts import input_region, int64
+from planner.opdefs.parts import input_region, int64, output_region
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op
 from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part, same_op
-
-
-def _made(part: Part) -> Region:
-    made = part.outputs[0]
-    assert made is not None, "the output is made"
-    return made
 
 
 def depth_to_space_local(node: NodeView, part: Part) -> LocalOp:
@@ -24,22 +17,24 @@ def depth_to_space_local(node: NodeView, part: Part) -> LocalOp:
     Raises:
         NotLocalError: the part ends within a block.
     """
-    block, region, made = node.attribute("blocksize"), input_region(part, 0), _made(part)
-    whole = node.output_shapes[0]
-    assert whole is not None, "the output is there"
-    if any(edge % block for edge in (*made.lo[2:], *made.hi[2:])):
+    block, region, output = node.attribute("blocksize"), input_region(part, 0), output_region(part)
+    full_shape = node.output_shapes[0]
+    assert full_shape is not None, "the output is there"
+    if any(edge % block for edge in (*output.lo[2:], *output.hi[2:])):
         raise NotLocalError("a part of DepthToSpace holds whole blocks")
     by_depth = node.attribute("mode", "DCR") == "DCR"
-    channels = range(made.lo[1], made.hi[1])
+    channels = range(output.lo[1], output.hi[1])
     if by_depth:
-        chosen = [number * whole[1] + channel for number in range(block * block) for channel in channels]
+        chosen = [number * full_shape[1] + channel for number in range(block * block) for channel in channels]
     else:
         chosen = [channel * block * block + number for channel in channels for number in range(block * block)]
-    own = [channel - region.lo[1] for channel in chosen]
+    offsets = [channel - region.lo[1] for channel in chosen]
     move = LocalNode("DepthToSpace", ("picked",), ("out0",), dict(node.op.attributes))
-    if own == list(range(region.shape[1])):
+    if offsets == list(range(region.shape[1])):
         return same_op(node, part)
-    return LocalOp((LocalNode("Gather", ("in0", "channels"), ("picked",), {"axis": 1}), move), {"channels": int64(own)})
+    return LocalOp(
+        (LocalNode("Gather", ("in0", "channels"), ("picked",), {"axis": 1}), move), {"channels": int64(offsets)}
+    )
 
 
 @op("DepthToSpace", local=depth_to_space_local)
@@ -58,23 +53,23 @@ def depth_to_space(node: NodeView, X: TensorArg) -> object:
 
 def space_to_depth_local(node: NodeView, part: Part) -> LocalOp:
     """One strided Slice for each place in a block, joined as channels."""
-    block, region, made = node.attribute("blocksize"), input_region(part, 0), _made(part)
-    whole = node.input_shapes[0]
-    assert whole is not None, "the input is there"
-    channels = whole[1]
-    if made.shape[1] == channels * block * block:
+    block, region, output = node.attribute("blocksize"), input_region(part, 0), output_region(part)
+    full_shape = node.input_shapes[0]
+    assert full_shape is not None, "the input is there"
+    channels = full_shape[1]
+    if output.shape[1] == channels * block * block:
         return same_op(node, part)
     nodes: list[LocalNode] = []
     constants: dict[str, np.ndarray] = {"axes": int64((1, 2, 3)), "steps": int64((1, block, block))}
-    for place in range(made.lo[1] // channels, (made.hi[1] - 1) // channels + 1):
-        first, last = max(made.lo[1], place * channels), min(made.hi[1], (place + 1) * channels)
-        row = made.lo[2] * block + place // block - region.lo[2]
-        column = made.lo[3] * block + place % block - region.lo[3]
+    for place in range(output.lo[1] // channels, (output.hi[1] - 1) // channels + 1):
+        first, last = max(output.lo[1], place * channels), min(output.hi[1], (place + 1) * channels)
+        row = output.lo[2] * block + place // block - region.lo[2]
+        column = output.lo[3] * block + place % block - region.lo[3]
         start = (first - place * channels - region.lo[1], row, column)
         end = (
             start[0] + last - first,
-            row + (made.shape[2] - 1) * block + 1,
-            column + (made.shape[3] - 1) * block + 1,
+            row + (output.shape[2] - 1) * block + 1,
+            column + (output.shape[3] - 1) * block + 1,
         )
         low, high = f"low{place}", f"high{place}"
         constants[low], constants[high] = int64(start), int64(end)

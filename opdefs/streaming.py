@@ -12,9 +12,9 @@ def causal_conv_with_state(
     """A convolution of each channel with what came before it; also gives the state for the next stretch."""
 
     def read(b: Ix, c: Ix) -> list[Val]:
-        found = [X[b, c, :], W[c, :, :]]
-        found += [] if bias is None else [bias[c]]
-        return found if past is None else [*found, past[b, c, :]]
+        operands = [X[b, c, :], W[c, :, :]]
+        operands += [] if bias is None else [bias[c]]
+        return operands if past is None else [*operands, past[b, c, :]]
 
     return (
         lambda b, c, t: Opaque("CausalConv", (Sum(lambda k: X[b, c, t] * W[c, 0, k]),))(*read(b, c))[t],

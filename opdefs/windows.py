@@ -51,11 +51,11 @@ def windows(node: NodeView, kernel: Sequence[int]) -> tuple[Window, ...]:
     pads = listed(node, "pads", 2 * rank, 0)
     if any(value < 1 for value in (*strides, *dilations, *kernel)):
         raise DescriptionError("kernel sizes, strides and dilations are positive")
-    found = []
+    window_by_dim = []
     for dim in range(rank):
         before = _before(node, dim, kernel[dim], strides[dim], dilations[dim], pads[dim])
-        found.append(Window(kernel[dim], strides[dim], dilations[dim], before))
-    return tuple(found)
+        window_by_dim.append(Window(kernel[dim], strides[dim], dilations[dim], before))
+    return tuple(window_by_dim)
 
 
 def _before(node: NodeView, dim: int, kernel: int, stride: int, dilation: int, stated: int) -> int:
