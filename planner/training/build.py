@@ -143,22 +143,25 @@ def build_training_graph(
         ready=updates.ready,
     )
     dims = samples_dims(placed, {name: builder.shape(name) for name in scalar_loss.targets})
-    builder, made = updates.in_micro_batches(dims, forward.outputs, lowered.updates, scalar_loss.value)
-    following = {name: made[after] for name, after in lowered.updates.items()}
-    results = [name for name in forward.outputs if name in made]
+    builder, tensor_of = updates.in_micro_batches(dims, forward.outputs, lowered.updates, scalar_loss.value)
+    following = {name: tensor_of[after] for name, after in lowered.updates.items()}
+    results = [name for name in forward.outputs if name in tensor_of]
     updates.finish()
     states = updates.parameters
     if not states:
         raise UnsupportedError(
             f"output {target!r} depends on no parameter, so there is nothing to train",
-            facts=tuple(f"{one.name!r} {list(one.shape)}: {one.why}" for one in parameters.decisions[:_SHOWN]),
+            facts=tuple(
+                f"{decision.name!r} {list(decision.shape)}: {decision.why}"
+                for decision in parameters.decisions[:_SHOWN]
+            ),
             hint="--train PATTERN says what is a parameter"
             if parameters.decisions
             else "parameters are constants of the file: if its weights are inputs, --params PATTERN says which",
         )
     order = {name: index for index, name in enumerate(forward.constants)}
     states.sort(key=lambda pair: order[pair[0]])
-    kept = [*states, *following.items()]
+    state_constants = [*states, *following.items()]
     samples: dict[str, Mapping[str, object]] = {
         **of_inputs,
         **scalar_loss.targets,
@@ -169,14 +172,14 @@ def build_training_graph(
     }
     initial: dict[str, np.ndarray | None] = {rate: np.array(learning_rate, np.float32), **updates.initial}
     initial.update((name, np.array(True)) for name in switches)
-    initial.update((name, forward.constants[name]) for name, _ in kept)
-    for name, _ in kept:
+    initial.update((name, forward.constants[name]) for name, _ in state_constants)
+    for name, _ in state_constants:
         builder.take(name)
     pairs = [*states, *updates.memories, *following.items()]
     state = tuple(StatePair(current, builder.output(after, f"{current}.next")) for current, after in pairs)
     # The model's own loss may have the name already.
-    own = made[scalar_loss.value]
-    shown = "loss" if scalar_loss.value == "loss" and "loss" in results else builder.output(own, "loss")
+    loss_tensor = tensor_of[scalar_loss.value]
+    shown = "loss" if scalar_loss.value == "loss" and "loss" in results else builder.output(loss_tensor, "loss")
     result = builder.finish(
         inputs=(*forward.inputs, *scalar_loss.targets, rate, *switches, *(pair.current for pair in state)),
         outputs=tuple(dict.fromkeys((shown, *results, *(pair.following for pair in state)))),
@@ -198,10 +201,10 @@ def stated_output(loss: str, output: str | None) -> str | None:
     """What the loss looks at: ``output:NAME`` says it itself."""
     if not loss.startswith(OUTPUT_PREFIX):
         return output
-    own = loss.removeprefix(OUTPUT_PREFIX)
-    if output not in (None, own):
+    name = loss.removeprefix(OUTPUT_PREFIX)
+    if output not in (None, name):
         raise UsageError(f"the loss is {loss!r}, and it is to look at {output!r}")
-    return own
+    return name
 
 
 def chosen_output(forward: Graph, loss: str, output: str | None) -> str:
@@ -214,25 +217,25 @@ def chosen_output(forward: Graph, loss: str, output: str | None) -> str:
     output = stated_output(loss, output)
     if output is None and len(forward.outputs) == 1:
         return forward.outputs[0]
-    known = tuple(
+    facts = tuple(
         f"{name!r}: {list(forward.tensors[name].shape)} of {forward.tensors[name].dtype.value}"
         for name in forward.outputs
     )
     if output is None:
         raise UsageError(
-            f"the model has {len(known)} outputs",
-            facts=known,
+            f"the model has {len(facts)} outputs",
+            facts=facts,
             hint="say which one the loss looks at: --loss-input NAME",
         )
     tensors = [forward.tensors[name] for name in forward.outputs if loss.startswith(OUTPUT_PREFIX)]
-    scalars = [one.name for one in tensors if one.elements == 1 and one.dtype.is_float]
+    scalars = [tensor.name for tensor in tensors if tensor.elements == 1 and tensor.dtype.is_float]
     offer = f"its one scalar output: --loss {OUTPUT_PREFIX}{scalars[0]}" if len(scalars) == 1 else ""
     if output not in forward.outputs:
         raise UsageError(
-            f"the model has no output {output!r}", facts=known, hint=offer or did_you_mean(output, forward.producer)
+            f"the model has no output {output!r}", facts=facts, hint=offer or did_you_mean(output, forward.producer)
         )
     if offer and output not in scalars:
-        raise UsageError(f"output {output!r} is no scalar, so it is no loss", facts=known, hint=offer)
+        raise UsageError(f"output {output!r} is no scalar, so it is no loss", facts=facts, hint=offer)
     return output
 
 
@@ -262,7 +265,7 @@ def _bounds(forward: Graph, name: str) -> Iterator[tuple[int, bool, object]]:
     """
     for op in forward.consumers[name]:
         slot = op.inputs.index(name)
-        first, other = forward.tensors[op.inputs[0]].shape, forward.constants.get(op.inputs[slot - 1])
+        first, operand = forward.tensors[op.inputs[0]].shape, forward.constants.get(op.inputs[slot - 1])
         match op.op_type, slot:
             case "Gather", 1:
                 yield first[axis_of(op, len(first), 0)], False, None
@@ -270,8 +273,8 @@ def _bounds(forward: Graph, name: str) -> Iterator[tuple[int, bool, object]]:
                 yield first[1], True, op.attribute("ignore_index")
             case "OneHot", 0 if (depth := forward.constants.get(op.inputs[1])) is not None:
                 yield int(depth.item()), True, None
-            case "Equal", _ if other is not None and other.size > 1:
+            case "Equal", _ if operand is not None and operand.size > 1:
                 # A one-hot form is made with all classes; one number is a certain label (padding), and no bound.
-                yield other.size, np.array_equal(other.ravel(), np.arange(other.size)), None
+                yield operand.size, np.array_equal(operand.ravel(), np.arange(operand.size)), None
             case op_type, 0 if op_type in RESHAPES | COPYING:
                 yield from _bounds(forward, op.outputs[0])

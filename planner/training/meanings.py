@@ -26,10 +26,10 @@ def _meaning(rule: Mapping[str, object], dtype: DType) -> str:
         return str(rule["target"])
     if "integers_below" in rule and not rule.get("assumed"):
         last = int(str(rule["integers_below"])) - 1
-        what = "tokens" if rule.get("next") else "classes" if rule.get("labels") else "indices"
+        kind = "tokens" if rule.get("next") else "classes" if rule.get("labels") else "indices"
         ignored = f", {rule['ignored']} is ignored" if "ignored" in rule else ""
         following = "; the label of each position is the next one, the last has none" if rule.get("next") else ""
-        return f"{what} 0 to {last}{ignored}{following}"
+        return f"{kind} 0 to {last}{ignored}{following}"
     if dtype is DType.BOOL:
         return "true or false"
     return "data" if dtype.is_float else "integers, of which the model says no bounds" if rule else ""

@@ -55,14 +55,14 @@ class GradientTable:
     @property
     def counts(self) -> Mapping[Kind, int]:
         """By kind."""
-        found = Counter(row.kind for row in self.operators)
-        return {kind: found[kind] for kind in get_args(Kind)}
+        count_by_kind = Counter(row.kind for row in self.operators)
+        return {kind: count_by_kind[kind] for kind in get_args(Kind)}
 
 
 def gradient_table() -> tuple[GradientRow, ...]:
     """All operators of the default domain, in alphabetical order."""
-    found = {schema.name for schema in onnx.defs.get_all_schemas_with_history() if not schema.domain}
-    return tuple(_row(name) for name in sorted(found))
+    names = {schema.name for schema in onnx.defs.get_all_schemas_with_history() if not schema.domain}
+    return tuple(_row(name) for name in sorted(names))
 
 
 def _row(name: str) -> GradientRow:

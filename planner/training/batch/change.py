@@ -69,7 +69,7 @@ def samples_of_inputs(forward: Graph) -> tuple[int, dict[str, Track]]:
 
 def _placed_by_recurrence(forward: Graph) -> dict[str, int]:
     """By input that recurrent ops read, as it is or in another form of as many dims: the dim of its samples."""
-    found: dict[str, int] = {}
+    dim_by_input: dict[str, int] = {}
     for op in forward.ops:
         if op.domain or op.op_type not in RECURRENT:
             continue
@@ -77,8 +77,8 @@ def _placed_by_recurrence(forward: Graph) -> dict[str, int]:
             if op.has_input(position):
                 name, dim = _source(forward, op.inputs[position], dim)
                 if name in forward.inputs:
-                    found.setdefault(name, dim)
-    return found
+                    dim_by_input.setdefault(name, dim)
+    return dim_by_input
 
 
 def _source(forward: Graph, name: str, dim: int) -> tuple[str, int]:
@@ -99,16 +99,16 @@ def _source(forward: Graph, name: str, dim: int) -> tuple[str, int]:
 
 
 class _Follower:
-    def __init__(self, graph: Graph, new: int, trained: frozenset[str]) -> None:
+    def __init__(self, graph: Graph, batch: int, trained: frozenset[str]) -> None:
         self.graph = graph
         self.old, self.tracks = samples_of_inputs(graph)
-        self.new = new
+        self.batch = batch
         self.trained = trained
         self.lost: set[str] = set()
         """Tensors made by ops that are refused, and what depends on them."""
         self.refusals: list[str] = []
         self.constants = dict(graph.constants)
-        self.made: dict[str, Tensor] = {}
+        self.additions: dict[str, Tensor] = {}
         """New constants, and what is made from them."""
         self.regrown: list[Op] = []
         """Ops that make a tensor anew, to stand before the op that reads it."""
@@ -121,7 +121,7 @@ class _Follower:
             self.regrown.clear()
         if self.refusals:
             raise UnsupportedError(
-                f"the batch cannot be changed from {self.old} to {self.new}",
+                f"the batch cannot be changed from {self.old} to {self.batch}",
                 facts=tuple(self.refusals),
                 hint="export the model with the batch that is wanted",
             )
@@ -130,11 +130,12 @@ class _Follower:
         dropped = {name for name in (*self.graph.tensors, *self.constants) if name not in used}
         tensors = {
             name: self._resized(tensor)
-            for name, tensor in {**self.graph.tensors, **self.made}.items()
+            for name, tensor in {**self.graph.tensors, **self.additions}.items()
             if name not in dropped
         }
         constants = {name: value for name, value in self.constants.items() if name not in dropped}
-        folded = (self.graph.folded | self.made.keys()) & constants.keys()
+        folded = (self.graph.folded | self.additions.keys()) & constants.keys()
+        # A first value that has samples is of the old batch, and dropped.
         initial = {name: value for name, value in self.graph.initial.items() if name not in self.tracks}
         changed = replace(
             self.graph, tensors=tensors, ops=tuple(ops), constants=constants, folded=frozenset(folded), initial=initial
@@ -144,7 +145,7 @@ class _Follower:
 
     def _resized(self, tensor: Tensor) -> Tensor:
         track = self.tracks.get(tensor.name)
-        return tensor if track is None else replace(tensor, shape=track.resized(tensor.shape, self.new))
+        return tensor if track is None else replace(tensor, shape=track.resized(tensor.shape, self.batch))
 
     def _follow(self, op: Op) -> Op:
         """The op at the new batch; notes where its outputs have the samples."""
@@ -154,7 +155,7 @@ class _Follower:
         if not any(name in self.tracks for name in op.inputs):
             return op
         site = Site(
-            op, self.graph.tensors, self.constants, self.tracks, self.trained, self.old, self.new, self._constant,
+            op, self.graph.tensors, self.constants, self.tracks, self.trained, self.old, self.batch, self._constant,
             self._regrow,
         )  # fmt: skip
         rule = None if op.domain else RULES.get(op.op_type)
@@ -188,35 +189,39 @@ class _Follower:
         A Gather by known indices (token types, positions) gets others, an Expand (a class token) another shape.
         """
         op = self.graph.producer.get(name)
-        known = self.constants.get(op.inputs[1]) if op is not None and op.op_type in ("Gather", "Expand") else None
-        if op is None or known is None:
+        constant = self.constants.get(op.inputs[1]) if op is not None and op.op_type in ("Gather", "Expand") else None
+        if op is None or constant is None:
             return None
         shape = self.graph.tensors[op.inputs[0]].shape
         if op.op_type == "Expand":
             dim = track.dim - len(self.graph.tensors[name].shape) + len(shape)
+            # An operand that has a value for each sample already has none for further ones.
             if dim >= 0 and shape[dim] != 1:
                 return None
-            resized = track.resized(self.graph.tensors[name].shape, self.new)
+            resized = track.resized(self.graph.tensors[name].shape, self.batch)
             fresh = self._constant(np.array(resized, np.int64), op.inputs[1])
         else:
             axis = axis_of(op, len(shape), 0)
-            if not axis <= track.dim < axis + known.ndim:
+            if not axis <= track.dim < axis + constant.ndim:
                 return None
-            fresh = self._constant(site.repeated(known, op.inputs[1], track.at(track.dim - axis)), op.inputs[1])
-        made = fresh_name(f"{name}.batch{self.new}", self.graph.tensors.keys() | self.made.keys())
+            fresh = self._constant(site.repeated(constant, op.inputs[1], track.at(track.dim - axis)), op.inputs[1])
+        output = fresh_name(f"{name}.batch{self.batch}", self.graph.tensors.keys() | self.additions.keys())
         tensor = self.graph.tensors[name]
-        self.made[made] = Tensor(made, track.resized(tensor.shape, self.new), tensor.dtype)
-        taken = {known.name for known in (*self.graph.ops, *self.regrown)}
+        self.additions[output] = Tensor(output, track.resized(tensor.shape, self.batch), tensor.dtype)
+        op_names = {peer.name for peer in (*self.graph.ops, *self.regrown)}
         self.regrown.append(
             replace(
-                op, name=fresh_name(f"{op.name}.batch{self.new}", taken), inputs=(op.inputs[0], fresh), outputs=(made,)
+                op,
+                name=fresh_name(f"{op.name}.batch{self.batch}", op_names),
+                inputs=(op.inputs[0], fresh),
+                outputs=(output,),
             )
         )
-        return made
+        return output
 
-    def _constant(self, value: np.ndarray, like: str) -> str:
-        """A new constant that stands for constant ``like`` at the new batch."""
-        name = fresh_name(f"{like}.batch{self.new}", self.graph.tensors.keys() | self.made.keys())
-        self.made[name] = Tensor(name, value.shape, dtype_of_array(value))
+    def _constant(self, value: np.ndarray, original: str) -> str:
+        """A new constant that stands for constant ``original`` at the new batch."""
+        name = fresh_name(f"{original}.batch{self.batch}", self.graph.tensors.keys() | self.additions.keys())
+        self.additions[name] = Tensor(name, value.shape, dtype_of_array(value))
         self.constants[name] = value
         return name

@@ -31,14 +31,14 @@ def _elementwise(site: Site) -> Sequence[Track]:
 
 
 def _broadcast_track(site: Site, positions: Sequence[int], out: Shape) -> Track:
-    found = {
+    tracks = {
         track.at(track.dim + len(out) - site.rank(position))
         for position in positions
         if (track := site.track(position)) is not None
     }
-    if len(found) > 1:
+    if len(tracks) > 1:
         raise site.refuse("its operands have the samples at different places")
-    (track,) = found
+    (track,) = tracks
     if out[track.dim] != track.size(site.old):
         raise site.refuse("it repeats the single sample along the batch")
     for position in positions:
@@ -66,23 +66,23 @@ def _batch_normalization(site: Site) -> Sequence[Track]:
 
 
 def _matmul(site: Site) -> Sequence[Track]:
-    left, right = site.track(0), site.track(1)
+    a, b = site.track(0), site.track(1)
     rank_a, rank_b = site.rank(0), site.rank(1)
     if rank_a == 1 or rank_b == 1:
         site.only(0)
-        if left is None or rank_a == 1 or left.dim == rank_a - 1 or rank_b != 1:
+        if a is None or rank_a == 1 or a.dim == rank_a - 1 or rank_b != 1:
             raise site.refuse("it sums over the samples, or multiplies them by a vector")
-        return [left]
+        return [a]
     rank = max(rank_a, rank_b)
-    if (left and left.dim == rank_a - 1) or (right and right.dim == rank_b - 2):
+    if (a and a.dim == rank_a - 1) or (b and b.dim == rank_b - 2):
         raise site.refuse("it sums over the samples")
-    placed = {track.at(track.dim + rank - own) for track, own in ((left, rank_a), (right, rank_b)) if track is not None}
+    placed = {track.at(track.dim + rank - dims) for track, dims in ((a, rank_a), (b, rank_b)) if track is not None}
     if len(placed) > 1:
         raise site.refuse("its operands have the samples at different places")
     (track,) = placed
     if track.dim < rank - 2:
         return [_broadcast_track(site, range(2), (*site.output_shape[:-2], 0, 0))]
-    if left and right:
+    if a and b:
         raise site.refuse("it multiplies samples by samples")
     return [track]
 
@@ -95,11 +95,11 @@ def _gemm(site: Site) -> Sequence[Track]:
         raise site.refuse("it sums over the samples")
     result = track.at(0)
     if site.has(2):
-        own = site.track(2)
+        c_track = site.track(2)
         offset = 2 - site.rank(2)
-        if own is not None and own.at(own.dim + offset) != result:
+        if c_track is not None and c_track.at(c_track.dim + offset) != result:
             raise site.refuse("its operands have the samples at different places")
-        if own is None and offset == 0 and site.shape(2)[0] != 1:
+        if c_track is None and offset == 0 and site.shape(2)[0] != 1:
             site.repeat(2, result)
     return [result]
 
@@ -131,7 +131,7 @@ def _reduce(site: Site) -> Sequence[Track]:
     site.only(0)
     track, rank = site.track(0), site.rank(0)
     assert track is not None
-    axes = reduced_dims(site.op, rank, lambda _: np.array(site.known(1, "axes")))
+    axes = reduced_dims(site.op, rank, lambda _: np.array(site.integers(1, "axes")))
     if site.op.op_type in ("ArgMax", "ArgMin"):
         axes = (axis_of(site.op, rank, 0),)
     assert axes is not None, "they are known"
@@ -144,7 +144,7 @@ def _reduce(site: Site) -> Sequence[Track]:
 
 def _reshape(site: Site) -> Sequence[Track]:
     track = _reshaped(site, 0, site.output_shape)
-    site.replace(1, list(track.resized(site.output_shape, site.new)))
+    site.replace(1, list(track.resized(site.output_shape, site.batch)))
     return [track]
 
 
@@ -167,7 +167,7 @@ def _reshaped(site: Site, position: int, target: Shape) -> Track:
     if not candidates:
         raise site.refuse(f"it tears the batch apart: {list(site.shape(position))} to {list(target)}")
     # A batch of 1 fits in several places; where it is a dim of its own nothing needs to be merged.
-    return min(candidates, key=lambda found: (found.outer * found.inner, found.dim))
+    return min(candidates, key=lambda candidate: (candidate.outer * candidate.inner, candidate.dim))
 
 
 def _transpose(site: Site) -> Sequence[Track]:
@@ -182,10 +182,10 @@ def _squeeze(site: Site) -> Sequence[Track]:
     track, rank = site.track(0), site.rank(0)
     assert track is not None
     if site.has(1):
-        axes = tuple(axis % rank for axis in site.known(1, "axes"))
+        axes = tuple(axis % rank for axis in site.integers(1, "axes"))
     else:
         axes = tuple(dim for dim, size in enumerate(site.shape(0)) if size == 1)
-        if track.size(site.new) == 1:
+        if track.size(site.batch) == 1:
             raise site.refuse("it would drop a batch of 1: it states no axes")
     if track.dim in axes:
         raise site.refuse("it drops the batch of 1")
@@ -197,18 +197,18 @@ def _unsqueeze(site: Site) -> Sequence[Track]:
     track = site.track(0)
     assert track is not None
     rank = len(site.output_shape)
-    added = {axis % rank for axis in site.known(1, "axes")}
-    kept = [dim for dim in range(rank) if dim not in added]
-    return [track.at(kept[track.dim])]
+    added = {axis % rank for axis in site.integers(1, "axes")}
+    input_dims = [dim for dim in range(rank) if dim not in added]
+    return [track.at(input_dims[track.dim])]
 
 
 def _concat(site: Site) -> Sequence[Track]:
     rank = len(site.output_shape)
     axis = axis_of(site.op, rank, 0)
-    found = {track for position in range(len(site.op.inputs)) if (track := site.track(position)) is not None}
-    if len(found) > 1:
+    tracks = {track for position in range(len(site.op.inputs)) if (track := site.track(position)) is not None}
+    if len(tracks) > 1:
         raise site.refuse("its operands have the samples at different places")
-    (track,) = found
+    (track,) = tracks
     if track.dim == axis:
         raise site.refuse("it puts other elements beside the samples, along the batch")
     for position in range(len(site.op.inputs)):
@@ -221,9 +221,9 @@ def _slice(site: Site) -> Sequence[Track]:
     site.only(0)
     track, rank = site.track(0), site.rank(0)
     assert track is not None
-    starts, ends = site.known(1, "starts"), list(site.known(2, "ends"))
-    axes = site.known(3, "axes") if site.has(3) else tuple(range(len(starts)))
-    steps = site.known(4, "steps") if site.has(4) else (1,) * len(starts)
+    starts, ends = site.integers(1, "starts"), list(site.integers(2, "ends"))
+    axes = site.integers(3, "axes") if site.has(3) else tuple(range(len(starts)))
+    steps = site.integers(4, "steps") if site.has(4) else (1,) * len(starts)
     for index, axis in enumerate(axes):
         if axis % rank != track.dim:
             continue
@@ -239,7 +239,7 @@ def _expand(site: Site) -> Sequence[Track]:
     site.only(0)
     out = site.output_shape
     track = _broadcast_track(site, [0], out)
-    site.replace(1, list(track.resized(out, site.new)))
+    site.replace(1, list(track.resized(out, site.batch)))
     return [track]
 
 
@@ -247,8 +247,8 @@ def _pad(site: Site) -> Sequence[Track]:
     site.only(0)
     track, rank = site.track(0), site.rank(0)
     assert track is not None
-    pads = site.known(1, "pads")
-    axes = site.known(3, "axes") if site.has(3) else tuple(range(rank))
+    pads = site.integers(1, "pads")
+    axes = site.integers(3, "axes") if site.has(3) else tuple(range(rank))
     for index, axis in enumerate(axes):
         if axis % rank == track.dim and (pads[index] or pads[len(axes) + index]):
             raise site.refuse("it pads the batch")
@@ -289,14 +289,14 @@ def _gather_nd(site: Site) -> Sequence[Track]:
     if track is None or track != Track(0) or integer(site.op, "batch_dims", 0) or indices is None:
         raise site.refuse("its index tuples do not pick the samples by their number")
     numbers = indices[..., 0]
-    found = [
+    sample_dims = [
         dim
         for dim, size in enumerate(numbers.shape)
         if size == site.old and np.array_equal(numbers, _counting(numbers.shape, dim))
     ]
-    if len(found) != 1:
+    if len(sample_dims) != 1:
         raise site.refuse("its index tuples do not pick the samples by their number")
-    (dim,) = found
+    (dim,) = sample_dims
     changed = site.repeated(indices[..., 1:], site.op.inputs[1], Track(dim))
     first = _counting(changed.shape[:-1], dim)[..., None]
     site.inputs[1] = site.make(np.concatenate([first, changed], axis=-1).astype(np.int64), site.op.inputs[1])
@@ -323,7 +323,7 @@ def _cum_sum(site: Site) -> Sequence[Track]:
     site.only(0)
     track, rank = site.track(0), site.rank(0)
     assert track is not None
-    if site.known(1, "axis")[0] % rank == track.dim:
+    if site.integers(1, "axis")[0] % rank == track.dim:
         raise site.refuse("it sums over the samples")
     return [track]
 
@@ -338,10 +338,10 @@ def _recurrent(site: Site) -> Sequence[Track]:
     for position, dim in slots.items():
         if not site.has(position):
             continue
-        own = site.track(position)
-        if own is None:
+        operand_track = site.track(position)
+        if operand_track is None:
             site.repeat(position, track.at(dim))
-        elif own != track.at(dim):
+        elif operand_track != track.at(dim):
             raise site.refuse("its operands have the samples at different places")
     is_batch_first = bool(integer(site.op, "layout", 0))
     return [track.at(0 if is_batch_first else 2), *[track.at(0 if is_batch_first else 1)] * 2]

@@ -48,7 +48,8 @@ class Site:
     trained: frozenset[str]
     """Constants that are parameters, and may not be changed."""
     old: int
-    new: int
+    batch: int
+    """How many samples there are in place of ``old``."""
     make: Callable[[np.ndarray, str], str]
     """Makes a new constant in the place of another, and says its name."""
     regrow: Callable[[str, Track, Site], str | None]
@@ -90,11 +91,11 @@ class Site:
             if position not in allowed and name in self.tracks:
                 raise self.refuse(f"its operand {name!r} depends on the samples")
 
-    def known(self, position: int, what: str) -> tuple[int, ...]:
+    def integers(self, position: int, role: str) -> tuple[int, ...]:
         """The integers of a constant operand."""
         value = self.constants.get(self.op.inputs[position])
         if value is None:
-            raise self.refuse(f"its {what} are not a known constant")
+            raise self.refuse(f"its {role} are not a known constant")
         return tuple(int(item) for item in value.reshape(-1))
 
     def replace(self, position: int, values: list[int]) -> None:
@@ -129,7 +130,7 @@ class Site:
         before, after = value.shape[: track.dim], value.shape[track.dim + 1 :]
         split = value.reshape(*before, track.outer, self.old, track.inner, *after)
         along = len(before) + 1
-        one = np.take(split, [0], axis=along)
-        if not np.array_equal(np.broadcast_to(one, split.shape), split, equal_nan=value.dtype.kind == "f"):
+        sample = np.take(split, [0], axis=along)
+        if not np.array_equal(np.broadcast_to(sample, split.shape), split, equal_nan=value.dtype.kind == "f"):
             raise self.refuse(f"its constant {name!r} differs between samples")
-        return np.repeat(one, self.new, axis=along).reshape(*before, track.size(self.new), *after)
+        return np.repeat(sample, self.batch, axis=along).reshape(*before, track.size(self.batch), *after)

@@ -74,7 +74,7 @@ def read_gradients(model: ModelProto) -> Gradients:
     inputs = tuple(name for name in source.inputs if name not in internal)
     results = [value.name for value in model.graph.output if value.name not in flags]
     outputs = {name: name for name in (*results, *gradients)}
-    following = {fresh_name(f"{name}.next", outputs): made for name, made in state.running.items()}
+    following = {fresh_name(f"{name}.next", outputs): statistic for name, statistic in state.running.items()}
     graph = graph_of(state, source, inputs=inputs, outputs={**outputs, **following})
     # Reading it again folds what shape arithmetic is left, and infers every shape anew.
     graph = graph_from_proto(to_model(graph), state_pairs=[])
@@ -93,8 +93,8 @@ def read_optimizer(path: Path) -> Stated:
     Raises:
         UnsupportedError: an optimizer other than AdamW and SGD, or without bias correction.
     """
-    found: Stated | None = None
-    most: float | None = None
+    stated: Stated | None = None
+    max_norm: float | None = None
     for index, node in enumerate(load_model(path).graph.node):
         op = op_of(node, node.name or f"{node.op_type}.{index}")
         match op.op_type:
@@ -107,16 +107,16 @@ def read_optimizer(path: Path) -> Stated:
                     epsilon=_clean(number(op, "epsilon", 1e-8)),
                     weight_decay=_clean(number(op, "weight_decay", 1e-2)),
                 )
-                found = Stated("adamw" if integer(op, "adam_mode", 0) == 0 else "adamw_after", hyper, Schedule())
+                stated = Stated("adamw" if integer(op, "adam_mode", 0) == 0 else "adamw_after", hyper, Schedule())
             case "SGDOptimizerV2":
-                found = Stated("sgd", Hyper(), Schedule())
+                stated = Stated("sgd", Hyper(), Schedule())
             case "InplaceClipGradNorm":
-                most = _clean(number(op, "max_norm", 1.0))
+                max_norm = _clean(number(op, "max_norm", 1.0))
             case _:
                 raise UnsupportedError(f"{path}: op {op.name!r}: the optimizer {op.op_type} is not known")
-    if found is None:
+    if stated is None:
         raise UnsupportedError(f"{path}: holds no optimizer")
-    return replace(found, schedule=Schedule(clip_norm=most))
+    return replace(stated, schedule=Schedule(clip_norm=max_norm))
 
 
 def _clean(value: float) -> float:

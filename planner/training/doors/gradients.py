@@ -39,22 +39,22 @@ def infer_pairs(graph: Graph) -> tuple[tuple[str, str], ...]:
     """
     outputs = [name for name in graph.outputs if graph.tensors[name].shape and graph.tensors[name].dtype.is_float]
     stated = [name for name in graph.constants if name not in graph.folded]
-    known = [name for name in (*graph.inputs, *stated) if is_float_tensor(graph, name)]
+    floats = [name for name in (*graph.inputs, *stated) if is_float_tensor(graph, name)]
     if not outputs:
         raise UsageError("the graph has no output that could be a gradient")
-    by_name = [(_named(output, known), output) for output in outputs]
+    by_name = [(_named(output, floats), output) for output in outputs]
     if all(parameter for parameter, _ in by_name):
         return tuple(by_name)
-    return tuple(zip(_in_order(graph, known, outputs), outputs, strict=True))
+    return tuple(zip(_in_order(graph, floats, outputs), outputs, strict=True))
 
 
 def looks_like_gradients(graph: Graph) -> bool:
     """Whether an output may be a gradient: by its name, or by the shape and dtype of an input or constant."""
     stated = [name for name in graph.constants if name not in graph.folded]
-    known = [name for name in (*graph.inputs, *stated) if is_float_tensor(graph, name)]
-    kinds = {graph.tensors[name].kind for name in known}
-    made = [graph.tensors[name] for name in graph.outputs]
-    return any(one.dtype.is_float and one.shape and (one.kind in kinds or _has_form(one.name)) for one in made)
+    floats = [name for name in (*graph.inputs, *stated) if is_float_tensor(graph, name)]
+    kinds = {graph.tensors[name].kind for name in floats}
+    outputs = [graph.tensors[name] for name in graph.outputs]
+    return any(out.dtype.is_float and out.shape and (out.kind in kinds or _has_form(out.name)) for out in outputs)
 
 
 def _has_form(output: str) -> bool:
@@ -62,21 +62,21 @@ def _has_form(output: str) -> bool:
     return output.endswith(_SUFFIXES) or output.startswith(_PREFIXES)
 
 
-def _named(output: str, known: Sequence[str]) -> str:
+def _named(output: str, floats: Sequence[str]) -> str:
     stems = {output.removesuffix(suffix) for suffix in _SUFFIXES if output.endswith(suffix)}
     stems |= {output.removeprefix(prefix) for prefix in _PREFIXES if output.startswith(prefix)}
-    return next((name for name in known if name in stems), "")
+    return next((name for name in floats if name in stems), "")
 
 
-def _in_order(graph: Graph, known: Sequence[str], outputs: Sequence[str]) -> list[str]:
+def _in_order(graph: Graph, floats: Sequence[str], outputs: Sequence[str]) -> list[str]:
     def fits(output: str, name: str) -> bool:
         return graph.tensors[output].kind == graph.tensors[name].kind
 
     # The first and the last way to place them, in order; where they agree there is one way only.
-    first = _placed(known, outputs, fits)
-    last = _placed(known[::-1], outputs[::-1], fits)
+    first = _placed(floats, outputs, fits)
+    last = _placed(floats[::-1], outputs[::-1], fits)
     if first is None or last is None:
-        facts = tuple(_candidates(graph, output, [name for name in known if fits(output, name)]) for output in outputs)
+        facts = tuple(_candidates(graph, output, [name for name in floats if fits(output, name)]) for output in outputs)
         raise UsageError(
             "the outputs are not the gradients of the inputs in their order", facts=facts,
             hint="say which belong together with --gradients pairs.yaml",
@@ -85,7 +85,7 @@ def _in_order(graph: Graph, known: Sequence[str], outputs: Sequence[str]) -> lis
     open_outputs = [index for index, pair in enumerate(zip(first, last, strict=True)) if pair[0] != pair[1]]
     if open_outputs:
         facts = tuple(
-            _candidates(graph, outputs[index], [name for name in known if fits(outputs[index], name)])
+            _candidates(graph, outputs[index], [name for name in floats if fits(outputs[index], name)])
             for index in open_outputs
         )
         raise UsageError(
@@ -95,11 +95,11 @@ def _in_order(graph: Graph, known: Sequence[str], outputs: Sequence[str]) -> lis
     return first
 
 
-def _placed(known: Sequence[str], outputs: Sequence[str], fits: object) -> list[str] | None:
+def _placed(floats: Sequence[str], outputs: Sequence[str], fits: object) -> list[str] | None:
     assert callable(fits), "a predicate"
     placed: list[str] = []
     waiting = list(outputs)
-    for name in known:
+    for name in floats:
         if waiting and fits(waiting[0], name):
             placed.append(name)
             waiting.pop(0)
@@ -159,8 +159,8 @@ def with_optimizer(
     carried = {pair.current: pair.following for pair in running}
     data = tuple(name for name in graph.inputs if name not in {*carried, *dict(pairs)})
     dims = samples_dims(samples_of_inputs(replace(graph, inputs=data)), {})
-    builder, made = updates.in_micro_batches(dims, graph.outputs, carried)
-    results = [name for name in graph.outputs if name in made and name not in replaced]
+    builder, tensor_of = updates.in_micro_batches(dims, graph.outputs, carried)
+    results = [name for name in graph.outputs if name in tensor_of and name not in replaced]
     updates.finish()
     trained = {parameter for parameter, _ in updates.parameters}
     held = trained | {pair.current for pair in running}
@@ -182,9 +182,9 @@ def with_optimizer(
     }
     if INPUTS in graph.notes:
         samples.update(_samples(graph.notes[INPUTS]))
-    kept = [name for name in graph.inputs if name not in held]
+    inputs = [name for name in graph.inputs if name not in held]
     result = builder.finish(
-        inputs=(*kept, rate, *(pair.current for pair in state)),
+        inputs=(*inputs, rate, *(pair.current for pair in state)),
         outputs=(*results, *(pair.following for pair in state)),
         state=state,
         initial=initial,

@@ -52,8 +52,8 @@ def weights_among_inputs(model: ModelProto, patterns: Sequence[str] = ()) -> tup
     }
     if any(entry.key == STATE for entry in model.metadata_props):
         return tuple(chosen)
-    kept = defaults.keys() & values.keys()
-    is_whole = kept == defaults.keys() and any(_is_matrix(tensor) for tensor in defaults.values())
+    overridable = defaults.keys() & values.keys()
+    is_whole = overridable == defaults.keys() and any(_is_matrix(tensor) for tensor in defaults.values())
     for name, value in values.items():
         if name in defaults:
             is_weight = is_whole or (_is_float(value) and is_parameter_name(name))
@@ -69,9 +69,9 @@ def hold(model: ModelProto, names: Sequence[str]) -> None:
     wanted = frozenset(names)
     defaults = {tensor.name for tensor in model.graph.initializer}
     unloaded = sorted(wanted - defaults)
-    left = [value for value in model.graph.input if value.name not in wanted & defaults]
+    inputs = [value for value in model.graph.input if value.name not in wanted & defaults]
     del model.graph.input[:]
-    model.graph.input.extend(left)
+    model.graph.input.extend(inputs)
     if not unloaded:
         return
     metadata = {entry.key: entry.value for entry in model.metadata_props}
@@ -88,9 +88,9 @@ def _check(patterns: Sequence[str], values: dict[str, ValueInfoProto]) -> None:
     for pattern in patterns:
         if any(fnmatchcase(name, pattern) for name in floats):
             continue
-        others = [name for name in values if fnmatchcase(name, pattern)]
-        kind = elem_type_name(values[others[0]].type.tensor_type.elem_type) if others else ""
-        facts.append(f"--params {pattern!r} fits {f'{others[0]!r}, of {kind}' if others else 'nothing'}")
+        matches = [name for name in values if fnmatchcase(name, pattern)]
+        kind = elem_type_name(values[matches[0]].type.tensor_type.elem_type) if matches else ""
+        facts.append(f"--params {pattern!r} fits {f'{matches[0]!r}, of {kind}' if matches else 'nothing'}")
         hints.append(did_you_mean(pattern, floats))
     if facts:
         hint = " ".join(dict.fromkeys(filter(None, hints))) or f"inputs of floats: {', '.join(floats[:8]) or 'none'}"

@@ -117,14 +117,14 @@ def make_training_info(path: Path, wishes: Wishes) -> tuple[Made, ModelProto]:
             "training information is written without clipping, accumulation, loss scaling, other precisions, batches "
             "and modes of dropout"
         )
-    made = _from_forward(path, _opened(path, wishes), wishes)
-    assert made.forward is not None, "it was made of one"
+    training = _from_forward(path, _opened(path, wishes), wishes)
+    assert training.forward is not None, "it was made of one"
     model = training_info_model(
-        made.forward, loss=wishes.loss, optimizer=wishes.optimizer, learning_rate=wishes.learning_rate,
-        hyper=wishes.hyper or Hyper(), output=wishes.output, loss_options=made.loss_options,
-        parameters=made.parameters,
+        training.forward, loss=wishes.loss, optimizer=wishes.optimizer, learning_rate=wishes.learning_rate,
+        hyper=wishes.hyper or Hyper(), output=wishes.output, loss_options=training.loss_options,
+        parameters=training.parameters,
     )  # fmt: skip
-    return made, model
+    return training, model
 
 
 def _opened(path: Path, wishes: Wishes) -> Opened:
@@ -162,8 +162,8 @@ def _from_forward(path: Path, opened: Opened, wishes: Wishes) -> Made:
             raise
         # What only other outputs need is no reason to refuse; what the loss needs is said again, alone.
         step, graph, parameters = _built(opened, only(graph, target), target, wishes, options)
-        others = [name for name in opened.graph.outputs if name != target]
-        left_out = (*left_out, *(LeftOut(name, one_line(error)) for name in others))
+        side_outputs = [name for name in opened.graph.outputs if name != target]
+        left_out = (*left_out, *(LeftOut(name, one_line(error)) for name in side_outputs))
     left_out += tuple(LeftOut(name, _OWN) for name in graph.outputs if name not in step.outputs)
     parameters = outcome(parameters, step)
     warnings = (*_fixed_data(opened), *export_warnings(graph, parameters, opened.exporter))
@@ -179,7 +179,7 @@ def _built(
     assert wishes.loss is not None, "the caller looked"
     assert wishes.optimizer is not None, "the caller looked"
     graph, parameters = decided(forward, target, train=wishes.train, freeze=wishes.freeze, exporter=opened.exporter)
-    parameters = parameters.told(frozenset(opened.held), "an input of the file, held as a constant", "input")
+    parameters = parameters.with_evidence(frozenset(opened.held), "an input of the file, held as a constant", "input")
     step = build_training_graph(
         graph, loss=wishes.loss, optimizer=wishes.optimizer, learning_rate=wishes.learning_rate,
         hyper=wishes.hyper or Hyper(), schedule=wishes.schedule, loss_options=options,

@@ -47,26 +47,26 @@ def read_needed(model: ModelProto, read: Callable[[], Graph], output: str | None
         return read(), ()
     except ModelError as error:
         outputs, nodes = list(model.graph.output), list(model.graph.node)
-        others = [value for value in outputs if value.name != output]
-        if len(outputs) < 2 or len(others) > _MOST_TRIED:
+        candidates = [value for value in outputs if value.name != output]
+        if len(outputs) < 2 or len(candidates) > _MOST_TRIED:
             raise
         reason = error
-    kept = [value for value in outputs if value.name == output]
-    if kept:
+    selection = [value for value in outputs if value.name == output]
+    if selection:
         # What stands in its own way is said, and nothing of other outputs.
-        _read_only(model, nodes, kept, read)
+        _read_only(model, nodes, selection, read)
     left_out: list[LeftOut] = []
-    for value in others:
+    for value in candidates:
         try:
-            _read_only(model, nodes, [*kept, value], read)
+            _read_only(model, nodes, [*selection, value], read)
         except ModelError as error:
             left_out.append(LeftOut(value.name, one_line(error)))
         else:
-            kept.append(value)
-    if not kept:
+            selection.append(value)
+    if not selection:
         raise reason
     # In the file's order.
-    names = {value.name for value in kept}
+    names = {value.name for value in selection}
     return _read_only(model, nodes, [value for value in outputs if value.name in names], read), tuple(left_out)
 
 

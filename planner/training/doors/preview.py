@@ -47,22 +47,22 @@ def gradient(walk: Walk, op: Op) -> tuple[str, ...]:
     if y not in emit.tensors:
         raise refuse(op, f"its y {y!r} is not made before it")
     ones = emit.constant(np.ones(emit.shape(y), numpy_dtype(emit.dtype(y))), "ones")
-    found: dict[str, str] = {}
+    gradients: dict[str, str] = {}
     try:
         backward(
             emit, tuple(walk.ops), {y: ones}, [*dict.fromkeys(xs)], rules=rules.standard(), saved=walk.saved,
-            ready=found.__setitem__,
+            ready=gradients.__setitem__,
         )  # fmt: skip
     except UnsupportedError as error:
         raise UnsupportedError(f"{label(op)}: {error.what}: {'; '.join(error.facts)}") from None
-    return tuple(found.get(name) or emit.zeros(emit.shape(name), name) for name in xs)
+    return tuple(gradients.get(name) or emit.zeros(emit.shape(name), name) for name in xs)
 
 
 def _written_out(written: Decomposition) -> Lowering:
     def lowering(walk: Walk, op: Op) -> tuple[str, ...]:
-        made = written(walk.builder, op)
-        assert made is not None, "an optimizer is taken or refused"
-        return made
+        outputs = written(walk.builder, op)
+        assert outputs is not None, "an optimizer is taken or refused"
+        return outputs
 
     return lowering
 
@@ -71,8 +71,8 @@ TABLE: Final[Mapping[tuple[str, str], Lowering]] = MappingProxyType(
     {
         (DOMAIN, "Gradient"): gradient,
         **{
-            (DOMAIN, name.removeprefix(f"{DOMAIN}.")): _written_out(one)
-            for name, one in decompositions(Purpose.UPDATE).items()
+            (DOMAIN, name.removeprefix(f"{DOMAIN}.")): _written_out(body)
+            for name, body in decompositions(Purpose.UPDATE).items()
         },
     }
 )

@@ -109,6 +109,7 @@ def open_training(
         if weights is None:
             return Opened(graph(), exporter=exporter, fixed_floats=fixed)
         held = weights_among_inputs(model, weights)
+        # The weights of a graph with state are inputs, as in every step: only patterns of the user make them constants.
         if held and (weights or not _is_step(graph)):
             hold(model, held)
         else:
@@ -123,14 +124,14 @@ def open_training(
 
 
 def _fixed_floats(model: ModelProto, values: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    found = []
+    inputs = []
     for value in model.graph.input:
         kind = value.type.tensor_type
         dtype, dims = dtype_of(kind.elem_type), kind.shape.dim
         if value.name in values and dims and dtype is not None and dtype.is_float:
             sizes = ", ".join(dim.dim_param or str(dim.dim_value) for dim in dims)
-            found.append((value.name, f"{dtype.value} [{sizes}]"))
-    return tuple(found)
+            inputs.append((value.name, f"{dtype.value} [{sizes}]"))
+    return tuple(inputs)
 
 
 def file_of(path: Path) -> Path:

@@ -88,8 +88,8 @@ def _with_default_domain(model: ModelProto) -> ModelProto:
 
 def _with_initial(graph: Graph, initial: Mapping[str, np.ndarray | None]) -> Graph:
     """The graph with these first values, and with what says how sample data of the rest is drawn."""
-    known = {name: value for name, value in initial.items() if name in graph.inputs}
-    first = {**graph.initial, **known}
+    input_values = {name: value for name, value in initial.items() if name in graph.inputs}
+    first = {**graph.initial, **input_values}
     samples = {name: sample_of(graph, name) for name in graph.inputs if first.get(name) is None}
     states = {pair.current for pair in graph.state}
     drawn = {name: sample for name, sample in samples.items() if name not in states}
@@ -110,15 +110,15 @@ def _combined(model: ModelProto) -> tuple[ModelProto, list[tuple[str, str]]]:
         graph.node.extend(part.node)
         graph.initializer.extend(part.initializer)
         graph.input.extend(part.input)
-        known = {value.name for value in graph.output}
-        graph.output.extend(value for value in part.output if value.name not in known)
+        output_names = {value.name for value in graph.output}
+        graph.output.extend(value for value in part.output if value.name not in output_names)
         pairs.extend((entry.key, entry.value) for entry in info.update_binding)
     initializers = {tensor.name: tensor for tensor in graph.initializer}
     inputs = {value.name for value in graph.input}
-    made = {name for node in graph.node for name in node.output} | inputs | initializers.keys()
+    tensor_names = {name for node in graph.node for name in node.output} | inputs | initializers.keys()
     faults = [f"it updates {current!r}, which is no initializer" for current, _ in pairs if current not in initializers]
     faults += [f"{current!r} becomes {following!r}, which nothing makes" for current, following in pairs
-               if following not in made]  # fmt: skip
+               if following not in tensor_names]  # fmt: skip
     names = [current for current, _ in pairs]
     faults += [f"{name!r} is updated twice" for name in repeated(names)]
     if faults:

@@ -40,10 +40,10 @@ class Unrolled:
 
     operands: tuple[str, ...]
     """Its inputs by position, each another tensor; "" where one is absent."""
-    made: tuple[str, ...]
+    outputs: tuple[str, ...]
     """All hidden states, and each last state."""
     ops: tuple[Op, ...]
-    """Those that lead from ``operands`` to ``made``."""
+    """Those that lead from ``operands`` to ``outputs``."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class Walk:
     running: dict[str, str] = field(default_factory=dict)
     """Running statistics, and what follows them."""
 
-    def known(self, op: Op, position: int, what: str) -> tuple[int, ...]:
+    def integers(self, op: Op, position: int, role: str) -> tuple[int, ...]:
         """The integers of an operand.
 
         Raises:
@@ -79,7 +79,7 @@ class Walk:
         """
         value = self.builder.value(op.inputs[position]) if len(op.inputs) > position else None
         if value is None:
-            raise UnsupportedError(f"{label(op)}: its {what} are not a known constant")
+            raise UnsupportedError(f"{label(op)}: its {role} are not a known constant")
         return tuple(int(item) for item in value.reshape(-1))
 
     def rule(
@@ -108,8 +108,8 @@ class Walk:
         if lowering is not None:
             first = len(self.builder.ops)
             with self.builder.scope(op.name):
-                made = self._lowered(lowering, op)
-            self._alias(op, made)
+                sources = self._lowered(lowering, op)
+            self._alias(op, sources)
             self.ops.extend(self.builder.ops[first:])
             return
         if op.domain:
@@ -129,9 +129,9 @@ class Walk:
                 hint="is the file whole? make it again with onnxruntime-training's generate_artifacts",
             ) from error
 
-    def _alias(self, op: Op, made: tuple[str, ...]) -> None:
+    def _alias(self, op: Op, sources: tuple[str, ...]) -> None:
         """An absent output has no name: an alias of it would stand for every absent input after it."""
-        pairs = zip(op.outputs, made, strict=False)
+        pairs = zip(op.outputs, sources, strict=False)
         self.aliases.update((output, source) for output, source in pairs if output and source)
 
     def _fold(self, op: Op) -> bool:
@@ -173,11 +173,11 @@ class Walk:
 
     def _keep(self, op: Op) -> None:
         builder = self.builder
-        made = self._inferred(op)
-        open_shapes = [output for output, tensor in made.items() if tensor is None]
+        tensors = self._inferred(op)
+        open_shapes = [output for output, tensor in tensors.items() if tensor is None]
         if open_shapes:
             raise ModelError(f"{label(op)}: {open_shapes[0]!r} depends on data that is known only at run time")
-        builder.tensors.update((output, tensor) for output, tensor in made.items() if tensor is not None)
+        builder.tensors.update((output, tensor) for output, tensor in tensors.items() if tensor is not None)
         self.originals.update((output, op) for output in op.outputs if output)
         first = len(builder.ops)
         with builder.scope(op.name):

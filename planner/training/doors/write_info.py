@@ -71,10 +71,10 @@ def training_info_model(
     model = to_model(forward)
     model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
     info = model.training_info.add()
-    own = {op.name for op in forward.ops}
+    forward_names = {op.name for op in forward.ops}
     graph = info.algorithm
     graph.name = "training"
-    graph.node.extend(op_to_node(op) for op in lossy.ops if op.name not in own)
+    graph.node.extend(op_to_node(op) for op in lossy.ops if op.name not in forward_names)
     for name, array in lossy.constants.items():
         if name not in forward.constants:
             assert array is not None, "a loss's own constants have values"
@@ -102,13 +102,13 @@ def _with_loss(
     for op in forward.ops:
         builder.replay(op)
     target = chosen_output(forward, loss, output)
-    made = loss_function(loss)(builder, target, settled(forward, target, loss, options))
-    value = builder.output(made.value, "loss")
+    scalar_loss = loss_function(loss)(builder, target, settled(forward, target, loss, options))
+    value = builder.output(scalar_loss.value, "loss")
     graph = builder.finish(
-        inputs=(*forward.inputs, *made.targets), outputs=(value, *forward.outputs), state=(), initial={},
+        inputs=(*forward.inputs, *scalar_loss.targets), outputs=(value, *forward.outputs), state=(), initial={},
         opset=forward.opset, notes={},
     )  # fmt: skip
-    return graph, value, tuple(made.targets)
+    return graph, value, tuple(scalar_loss.targets)
 
 
 def _optimizer(info: TrainingInfoProto, step: Graph, parameters: Sequence[str], optimizer: str, hyper: Hyper) -> None:
@@ -142,8 +142,8 @@ def _optimizer(info: TrainingInfoProto, step: Graph, parameters: Sequence[str], 
                 helper.make_attribute(key, value) for key, value in _numbers(optimizer, hyper, decay).items()
             )
             graph.node.append(node)
-    made = {name for node in graph.node for name in node.output}
-    assert all(following in made for following in bindings.values()), "every binding is made"
+    node_outputs = {name for node in graph.node for name in node.output}
+    assert all(following in node_outputs for following in bindings.values()), "every binding is made"
     entries = [StringStringEntryProto(key=key, value=value) for key, value in bindings.items()]
     info.update_binding.extend(entries)
 

@@ -151,6 +151,7 @@ def backward(
     for index, op in enumerate(ops):
         for name in op.inputs:
             first_reader.setdefault(name, index)
+    # A gradient is complete when the walk back has passed the first op that reads its tensor.
     complete: dict[int, list[str]] = {}
     for name in wanted:
         if name in first_reader:
@@ -176,14 +177,14 @@ def backward(
 def _quantised(ops: Sequence[Op], seeds: Iterable[str], active: Container[str]) -> list[str]:
     """What is wrong with ops between active tensors and the loss whose integers hide the way; last ones first."""
     leading = set(seeds)
-    found: list[str] = []
+    refusals: list[str] = []
     for op in reversed(ops):
         if not any(name in leading for name in op.outputs if name):
             continue
         leading.update(op.inputs)
         if not op.domain and op.op_type in QUANTISING and op.inputs[0] in active:
-            found.append(f"{label(op)}: no gradient rule: {REASONS[op.op_type]}")
-    return found
+            refusals.append(f"{label(op)}: no gradient rule: {REASONS[op.op_type]}")
+    return refusals
 
 
 def _pass(
@@ -201,9 +202,9 @@ def _pass(
     flags = _active_inputs(op, active, rules)
     if not flags or not any(gradients):
         return
-    for name, found in zip(op.outputs, gradients, strict=True):
-        if found is not None:
-            builder.rename(found, f"{name}.grad")
+    for name, dy in zip(op.outputs, gradients, strict=True):
+        if dy is not None:
+            builder.rename(dy, f"{name}.grad")
     rule = None if op.domain else rules.get(op.op_type)
     # After a refusal the walk goes on with the tensors themselves in place of their gradients: they have the right
     # shape, and whatever else is in the way is found, too.
@@ -238,16 +239,16 @@ def _in_one_product(builder: Builder, name: str, pending: dict[str, str], parts:
     With more samples than the matrix has rows or columns, A and B are too large to be kept for it.
     """
     factors = [_by_samples(builder, part) for part in parts.get(name, ())]
-    if len(factors) < 2 or not all(factors) or len({tuple(map(builder.shape, both)) for both in factors}) > 1:
+    if len(factors) < 2 or not all(factors) or len({tuple(map(builder.shape, pair)) for pair in factors}) > 1:
         return
     samples = builder.shape(factors[0][0])[0]
     if samples > max(builder.shape(name)):
         return
     with builder.scope(f"{name}.grad"):
         sides = zip(*reversed(factors), strict=True)
-        tall = [builder.concat([builder.unsqueeze(one, [0]) for one in side], 0) for side in sides]
-        left, right = (builder.reshape(side, (len(factors) * samples, builder.shape(side)[-1])) for side in tall)
-        pending[name] = builder.matmul(builder.transpose(left, [1, 0]), right)
+        tall = [builder.concat([builder.unsqueeze(factor, [0]) for factor in side], 0) for side in sides]
+        a, b = (builder.reshape(side, (len(factors) * samples, builder.shape(side)[-1])) for side in tall)
+        pending[name] = builder.matmul(builder.transpose(a, [1, 0]), b)
 
 
 def _by_samples(builder: Builder, part: str) -> tuple[str, ...]:
@@ -255,10 +256,10 @@ def _by_samples(builder: Builder, part: str) -> tuple[str, ...]:
     product = builder.made_by(part)
     turned = None if product is None or product.op_type != "MatMul" else builder.made_by(product.inputs[0])
     if product is not None and product.op_type == "Gemm" and product.attributes == (("transA", 1),):
-        left = product.inputs[0]
+        a = product.inputs[0]
     elif turned is not None and turned.op_type == "Transpose" and builder.rank(turned.inputs[0]) == 2:
-        left = turned.inputs[0]
+        a = turned.inputs[0]
     else:
         return ()
-    maker = builder.made_by(left)
-    return () if product is None or (maker is not None and maker.op_type == "Reshape") else (left, product.inputs[1])
+    maker = builder.made_by(a)
+    return () if product is None or (maker is not None and maker.op_type == "Reshape") else (a, product.inputs[1])

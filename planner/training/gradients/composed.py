@@ -47,25 +47,25 @@ class _Sum:
     f: str = ""
     """The function's result; "" where it does not occur."""
 
-    def times(self, other: _Sum) -> _Sum | None:
+    def times(self, multiplier: _Sum) -> _Sum | None:
         """The product; None where it is no such sum."""
         terms: dict[tuple[int, int], float] = {}
-        for (own, factor), (its, its_factor) in product(self.terms.items(), other.terms.items()):
-            power = own[0] + its[0], own[1] + its[1]
-            terms[power] = terms.get(power, 0.0) + factor * its_factor
-        return self._joined(other, terms)
+        for ((p, q), factor), ((r, s), scale) in product(self.terms.items(), multiplier.terms.items()):
+            power = p + r, q + s
+            terms[power] = terms.get(power, 0.0) + factor * scale
+        return self._joined(multiplier, terms)
 
-    def plus(self, other: _Sum) -> _Sum | None:
+    def plus(self, addend: _Sum) -> _Sum | None:
         """The sum; None where x or f are others."""
-        powers = dict.fromkeys((*self.terms, *other.terms))
+        powers = dict.fromkeys((*self.terms, *addend.terms))
         return self._joined(
-            other, {power: self.terms.get(power, 0.0) + other.terms.get(power, 0.0) for power in powers}
+            addend, {power: self.terms.get(power, 0.0) + addend.terms.get(power, 0.0) for power in powers}
         )
 
-    def _joined(self, other: _Sum, terms: _Terms) -> _Sum | None:
-        is_one = all(not a or not b or a == b for a, b in ((self.x, other.x), (self.f, other.f)))
+    def _joined(self, operand: _Sum, terms: _Terms) -> _Sum | None:
+        is_one = all(not a or not b or a == b for a, b in ((self.x, operand.x), (self.f, operand.f)))
         is_low = all(p <= _MOST_POWER and q <= 1 for p, q in terms)
-        return _Sum(terms, self.x or other.x, self.f or other.f) if is_one and is_low else None
+        return _Sum(terms, self.x or operand.x, self.f or operand.f) if is_one and is_low else None
 
 
 def composed(forward: Graph, trained: Collection[str]) -> Graph:
@@ -97,18 +97,18 @@ class _Reader:
         output = self._tensors[op.outputs[0]] if op.outputs[0] else None
         if op.domain or output is None or not output.dtype.is_float:
             return op
-        made = self._made(op, [self._sum(name) for name in op.inputs])
-        if made is None or not made.x or self._tensors[made.x].shape != output.shape:
+        total = self._sum_of(op, [self._sum(name) for name in op.inputs])
+        if total is None or not total.x or self._tensors[total.x].shape != output.shape:
             return op
-        self._sums[output.name] = made
-        return self._gelu(op, made, _NEAR.get(output.dtype, 1e-6)) or op
+        self._sums[output.name] = total
+        return self._gelu(op, total, _NEAR.get(output.dtype, 1e-6)) or op
 
     def _sum(self, name: str) -> _Sum:
         if name in self._numbers:
             return _Sum({(0, 0): self._numbers[name]})
         return self._sums.get(name) or _Sum({(1, 0): 1.0}, name)
 
-    def _made(self, op: Op, operands: list[_Sum]) -> _Sum | None:
+    def _sum_of(self, op: Op, operands: list[_Sum]) -> _Sum | None:
         match op.op_type, operands:
             case "Add", [a, b]:
                 return a.plus(b)
@@ -129,31 +129,31 @@ class _Reader:
                 return _Sum({(0, 1): 1.0}, a.x, op.outputs[0])
         return None
 
-    def _gelu(self, op: Op, made: _Sum, near: float) -> Op | None:
+    def _gelu(self, op: Op, total: _Sum, near: float) -> Op | None:
         """Gelu of a multiple of x, of which there is a tensor."""
-        if not made.f:
+        if not total.f:
             return None
-        kind, argument = self._functions[made.f]
+        kind, argument = self._functions[total.f]
         inner, outer, attributes = _SPELLED[kind]
         multiple = argument.get((1, 0), 0.0) / inner[1, 0]
-        if not (_is_near(argument, inner, multiple, near) and _is_near(made.terms, outer, multiple, near)):
+        if not (_is_near(argument, inner, multiple, near) and _is_near(total.terms, outer, multiple, near)):
             return None
-        found = [made.x, *(name for name, its in self._sums.items() if its.x == made.x and not its.f)]
-        for name in found:
+        names = [total.x, *(name for name, entry in self._sums.items() if entry.x == total.x and not entry.f)]
+        for name in names:
             if _is_near(self._sum(name).terms, {(1, 0): 1.0}, multiple, near):
                 return Op(op.name, "Gelu", (name,), op.outputs, attributes)
         return None
 
 
-def _is_near(found: _Terms, wanted: _Terms, multiple: float, near: float) -> bool:
+def _is_near(terms: _Terms, wanted: _Terms, multiple: float, near: float) -> bool:
     """Whether a sum is another one, of a multiple of x."""
     exact = {power: factor * multiple ** power[0] for power, factor in wanted.items()}
     largest = max(map(abs, exact.values()))
     return all(
         math.isclose(
-            found.get(power, 0.0), exact.get(power, 0.0), rel_tol=near, abs_tol=near * largest * (power not in exact)
+            terms.get(power, 0.0), exact.get(power, 0.0), rel_tol=near, abs_tol=near * largest * (power not in exact)
         )
-        for power in (*found, *exact)
+        for power in (*terms, *exact)
     )
 
 

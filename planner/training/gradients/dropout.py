@@ -32,8 +32,8 @@ def with_dropout(forward: Graph, mode: DropoutMode | None) -> Graph:
         return forward
     if mode not in MODES:
         raise UsageError(f"dropout is {mode!r}", facts=("known: off, train",))
-    found = {op.name for op in forward.ops if op.op_type == "Dropout" and not op.domain}
-    if not found:
+    dropouts = {op.name for op in forward.ops if op.op_type == "Dropout" and not op.domain}
+    if not dropouts:
         if mode == "off":
             return forward
         raise UsageError(
@@ -41,7 +41,7 @@ def with_dropout(forward: Graph, mode: DropoutMode | None) -> Graph:
             hint="exporters drop it from models that infer: export the model in training mode",
         )
     trains = fresh_name("dropout.training_mode", forward.tensors)
-    ops = tuple(_switched(op, trains if mode == "train" else "") if op.name in found else op for op in forward.ops)
+    ops = tuple(_switched(op, trains if mode == "train" else "") if op.name in dropouts else op for op in forward.ops)
     if mode == "off":
         return replace(forward, ops=ops)
     return replace(

@@ -49,14 +49,14 @@ def expanded(forward: Graph, wanted: Iterable[str], rules: Mapping[str, Gradient
     wanted = tuple(wanted)
     for _ in range(_MOST_ROUNDS):
         active = active_tensors(forward.tensors, forward.ops, wanted, rules)
-        found = {
+        composites = {
             op.name
             for op in forward.ops
             if not op.domain and any(name in active for name in op.inputs) and is_composite(op, forward.opset, rules)
         }
-        if not found:
+        if not composites:
             return forward
-        forward = _expand(forward, found)
+        forward = _expand(forward, composites)
     raise AssertionError("composites that expand to one another")
 
 
@@ -73,12 +73,12 @@ def expand_op(builder: Builder, op: Op, opset: int) -> tuple[str, ...]:
     Raises:
         UnsupportedError: a form that is not taken.
     """
-    found = decomposition(Purpose.GRADIENT, op)
-    if found is None:
+    body = decomposition(Purpose.GRADIENT, op)
+    if body is None:
         return _by_body(builder, op, opset)
-    made = found(builder, op)
-    assert made is not None, "those for gradients take an op or say why not"
-    return made
+    outputs = body(builder, op)
+    assert outputs is not None, "those for gradients take an op or say why not"
+    return outputs
 
 
 def _expand(forward: Graph, names: set[str]) -> Graph:
@@ -90,8 +90,8 @@ def _expand(forward: Graph, names: set[str]) -> Graph:
             continue
         try:
             with builder.scope(op.name):
-                made = expand_op(builder, op, forward.opset)
-                for output, source in zip(op.outputs, made, strict=False):
+                sources = expand_op(builder, op, forward.opset)
+                for output, source in zip(op.outputs, sources, strict=False):
                     if output and source:
                         builder.define(output, source)
         except UnsupportedError as error:
@@ -116,7 +116,7 @@ def _by_body(builder: Builder, op: Op, opset: int) -> tuple[str, ...]:
         tensors = [body.tensors[name] for name in inner.outputs if name]
         shapes = [body.tensors[name].shape if name else () for name in inner.outputs]
         dtypes = [body.tensors[name].dtype if name else tensors[0].dtype for name in inner.outputs]
-        made = builder.emit(
+        results = builder.emit(
             inner.op_type,
             [names[name] if name else "" for name in inner.inputs],
             shapes,
@@ -125,8 +125,8 @@ def _by_body(builder: Builder, op: Op, opset: int) -> tuple[str, ...]:
             attributes=dict(inner.attributes),
         )
         if inner.op_type == "Softmax" and op.op_type == "Attention" and op.has_input(3):
-            made = (_weights_of_seen(builder, names[inner.inputs[0]]),)
-        names.update((name, result) for name, result in zip(inner.outputs, made, strict=True) if name)
+            results = (_weights_of_seen(builder, names[inner.inputs[0]]),)
+        names.update((name, result) for name, result in zip(inner.outputs, results, strict=True) if name)
     return tuple(names.get(name, "") for name in op.outputs)
 
 
@@ -147,7 +147,7 @@ def _hint(inner: Op) -> str:
 def _inlined(builder: Builder, op: Op, opset: int) -> ModelProto:
     """A model of the one op, its integer operands constants where they are known, written out."""
     named = [name for name in dict.fromkeys(op.inputs) if name]
-    known = {
+    constants = {
         name: value for name in named if (value := builder.value(name)) is not None and not builder.dtype(name).is_float
     }
     node = op_to_node(op)
@@ -155,11 +155,11 @@ def _inlined(builder: Builder, op: Op, opset: int) -> ModelProto:
     graph = helper.make_graph(
         [node],
         "body",
-        [value_info(builder.tensors[name]) for name in named if name not in known],
+        [value_info(builder.tensors[name]) for name in named if name not in constants],
         [value_info(builder.source_tensor(name)) for name in op.outputs if name],
-        [numpy_helper.from_array(value, name) for name, value in known.items()],
+        [numpy_helper.from_array(value, name) for name, value in constants.items()],
         # The inliner knows the types of inputs and of these, not of initializers.
-        value_info=[value_info(builder.tensors[name]) for name in known],
+        value_info=[value_info(builder.tensors[name]) for name in constants],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
     return inliner.inline_selected_functions(model, [("", op.op_type)], exclude=False, inline_schema_functions=True)

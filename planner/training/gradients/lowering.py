@@ -146,27 +146,27 @@ def _batch_normalization(builder: Builder, op: Op, updates: dict[str, str], trai
     x, scale, bias, *statistics = op.inputs
     if len({builder.dtype(name) for name in (x, scale, bias, *statistics)}) > 1:
         raise refuse(op, "its inputs are of several dtypes")
-    made = normalised_by_batch(
+    norm = normalised_by_batch(
         builder, x, scale, bias, [updates.get(name, name) for name in statistics],
         epsilon=number(op, "epsilon", 1e-5), momentum=number(op, "momentum", 0.9), training=training,
     )  # fmt: skip
-    builder.define(op.outputs[0], made.y)
-    for position, (running, following) in enumerate(zip(statistics, made.following, strict=True)):
+    builder.define(op.outputs[0], norm.y)
+    for position, (running, following) in enumerate(zip(statistics, norm.following, strict=True)):
         if running in builder.constants:
             updates[running] = following
         if len(op.outputs) > position + 1 and op.outputs[position + 1]:
             builder.define(op.outputs[position + 1], following)
-    return {"centred": made.centred, "deviation": made.deviation, "slope": made.slope}
+    return {"centred": norm.centred, "deviation": norm.deviation, "slope": norm.slope}
 
 
 def _layer_normalization(builder: Builder, op: Op) -> Mapping[str, str]:
     """The op with all three outputs; mean and 1/σ are float32 unless ``stash_type`` says bfloat16."""
     shape = builder.shape(op.inputs[0])
     axis = axis_of(op, len(shape), -1)
-    kept = tuple(1 if dim >= axis else size for dim, size in enumerate(shape))
+    reduced_shape = tuple(1 if dim >= axis else size for dim, size in enumerate(shape))
     dtype = DType.BFLOAT16 if integer(op, "stash_type", 1) == 16 else DType.FLOAT32
     outputs = [*op.outputs, "", ""][:3]
     for position, hint in ((1, "mean"), (2, "inverse_deviation")):
-        outputs[position] = outputs[position] or builder.declare(f"{op.outputs[0]}.{hint}", kept, dtype)
+        outputs[position] = outputs[position] or builder.declare(f"{op.outputs[0]}.{hint}", reduced_shape, dtype)
     builder.replay(replace(op, outputs=tuple(outputs)))
     return {"mean": outputs[1], "inverse": outputs[2]}

@@ -81,8 +81,8 @@ def _with_axis(builder: Builder, op: Op) -> Op:
 
 def _without_shift(builder: Builder, op: Op) -> Op:
     """RoiAlign read without the shift by half an element."""
-    kept = _without(op, "coordinate_transformation_mode")
-    return replace(op, attributes=(("coordinate_transformation_mode", "output_half_pixel"), *kept))
+    attributes = _without(op, "coordinate_transformation_mode")
+    return replace(op, attributes=(("coordinate_transformation_mode", "output_half_pixel"), *attributes))
 
 
 def _by_channel(builder: Builder, op: Op) -> Op:
@@ -94,9 +94,9 @@ def _by_channel(builder: Builder, op: Op) -> Op:
     channels, groups = builder.shape(op.inputs[0])[1], integer(op, "num_groups", 1)
     if channels % groups or any(builder.shape(name) != (groups,) for name in op.inputs[1:]):
         raise refuse(op, f"{groups} groups of {channels} channels, of a scale and bias by group")
-    each = (groups, channels // groups)
+    by_group = (groups, channels // groups)
     scale, bias = (
-        builder.reshape(builder.expand(builder.unsqueeze(name, [1]), each), (channels,)) for name in op.inputs[1:]
+        builder.reshape(builder.expand(builder.unsqueeze(name, [1]), by_group), (channels,)) for name in op.inputs[1:]
     )
     return replace(op, inputs=(op.inputs[0], scale, bias))
 

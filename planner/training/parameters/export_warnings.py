@@ -60,9 +60,9 @@ def _shared(forward: Graph, trained: Sequence[str], readers: Readers, exporter: 
         value = forward.constants[name]
         if forward.tensors[name].elements < 2 or not (exporter.is_optimized if value is None else is_one_value(value)):
             continue
-        found = readers.of(name)
-        if len(found) > 1 and all(reader.use in _SHARED for reader in found):
-            counts = Counter(reader.op_type for reader in found)
+        sites = readers.of(name)
+        if len(sites) > 1 and all(reader.use in _SHARED for reader in sites):
+            counts = Counter(reader.op_type for reader in sites)
             by = " and ".join(f"{count} {op_type}" for op_type, count in counts.items())
             number = "" if value is None else f"is {float(value.flat[0]):g} throughout, and "
             yield (
@@ -102,25 +102,27 @@ def _norms_folded(forward: Graph, exporter: Exporter) -> Iterator[str]:
 def _not_trained(parameters: Parameters, exporter: Exporter) -> Iterator[str]:
     """The network's parameters, as the file lists them, that are not trained though nobody said so."""
     decided = {
-        one.name.rpartition("@")[0] if "merged" in one.evidence else one.name: one
-        for one in sorted(parameters.decisions, key=lambda one: one.verdict is Verdict.TRAINED)
+        decision.name.rpartition("@")[0] if "merged" in decision.evidence else decision.name: decision
+        for decision in sorted(parameters.decisions, key=lambda decision: decision.verdict is Verdict.TRAINED)
     }
     of = {name: decided.get(exporter.renamed.get(name, name)) for name in exporter.parameters}
-    lost = [name for name, one in of.items() if one is None and exporter.is_optimized]
+    lost = [name for name, decision in of.items() if decision is None and exporter.is_optimized]
     biases = [name for name in lost if "bias" in name.rpartition(".")[2]]
     if biases:
         yield (
             f"the file lacks {len(biases)} of the network's biases ({some(biases)}): the exporter drops those that "
             f"are zeros, and they are never trained; {_AGAIN}"
         )
-    others = [name for name in lost if name not in biases and exporter.names_calls]
-    if others:
+    params = [name for name in lost if name not in biases and exporter.names_calls]
+    if params:
         yield (
-            f"the file lacks {len(others)} of the network's other parameters ({some(others)}): but for those that are "
+            f"the file lacks {len(params)} of the network's other parameters ({some(params)}): but for those that are "
             f"tied to others, the exporter has left them out, and they are never trained; {_AGAIN}"
         )
     frozen = [
-        name for name, one in of.items() if one and one.verdict is not Verdict.TRAINED and "stated" not in one.evidence
+        name
+        for name, decision in of.items()
+        if decision and decision.verdict is not Verdict.TRAINED and "stated" not in decision.evidence
     ]
     if frozen:
         yield f"{len(frozen)} of the network's parameters ({some(frozen)}) are not trained: no gradient reaches them"

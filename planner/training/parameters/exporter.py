@@ -56,7 +56,7 @@ def exporter_of(model: ModelProto) -> Exporter:
         return UNSAID
     nodes = model.graph.node
     signature = next((entry.value for entry in model.graph.metadata_props if entry.key == _SIGNATURE), "")
-    found = _ENTRY.findall(signature)
+    entries = _ENTRY.findall(signature)
     rules = {entry.value for node in nodes for entry in node.metadata_props if entry.key == _RULE}
     # The optimizer makes initializers of Constant nodes; that of the older exporter ("/conv1/Conv") does not.
     is_traced = any(node.name.startswith("/") for node in nodes)
@@ -64,9 +64,9 @@ def exporter_of(model: ModelProto) -> Exporter:
     return Exporter(
         is_pytorch=True,
         is_optimized=bool(rules) or is_traced or not has_constants,
-        parameters=tuple(name for _, kind, name in found if kind == "PARAMETER"),
-        buffers=tuple(name for _, kind, name in found if kind == "BUFFER"),
-        renamed=_renamed(model, {argument: name for argument, kind, name in found if kind == "PARAMETER"}),
+        parameters=tuple(name for _, kind, name in entries if kind == "PARAMETER"),
+        buffers=tuple(name for _, kind, name in entries if kind == "BUFFER"),
+        renamed=_renamed(model, {argument: name for argument, kind, name in entries if kind == "PARAMETER"}),
         names_calls=any(entry.key == _CALL for node in nodes for entry in node.metadata_props),
         folds_norms=any(_FOLDS_NORMS in rule for rule in rules),
     )
@@ -90,9 +90,9 @@ def _renamed(model: ModelProto, parameters: Mapping[str, str]) -> dict[str, str]
         for entry in node.metadata_props:
             if entry.key == _CALL:
                 read.setdefault(entry.value, {}).update(dict.fromkeys(name for name in weights if name in arrays))
-    found: dict[str, str] = {}
+    renames: dict[str, str] = {}
     for call, constants in read.items():
-        asked = [parameters[name] for name in re.findall(r"%(\w+)", call) if name in parameters]
-        missing = sorted(dict.fromkeys(name for name in asked if name not in stated), key=lambda name: "bias" in name)
-        found.update(zip(missing, [name for name in constants if name not in asked][-len(missing) :], strict=False))
-    return found
+        inputs = [parameters[name] for name in re.findall(r"%(\w+)", call) if name in parameters]
+        missing = sorted(dict.fromkeys(name for name in inputs if name not in stated), key=lambda name: "bias" in name)
+        renames.update(zip(missing, [name for name in constants if name not in inputs][-len(missing) :], strict=False))
+    return renames

@@ -71,11 +71,13 @@ class Parameters:
         """The names of the constants of which this was decided."""
         return tuple(decision.name for decision in self.decisions if decision.verdict is verdict)
 
-    def told(self, names: Collection[str], why: str, evidence: str) -> Parameters:
+    def with_evidence(self, names: Collection[str], why: str, evidence: str) -> Parameters:
         """The same with one more thing said of some constants."""
         decisions = (
-            replace(one, why=f"{one.why}; {why}", evidence=(*one.evidence, evidence)) if one.name in names else one
-            for one in self.decisions
+            replace(decision, why=f"{decision.why}; {why}", evidence=(*decision.evidence, evidence))
+            if decision.name in names
+            else decision
+            for decision in self.decisions
         )
         return Parameters(tuple(decisions))
 
@@ -130,10 +132,11 @@ def infer_parameters(
         else:
             is_listed = _is_listed(forward, name)
             verdict, why, evidence = judge.of(name) if is_listed else (None, "", ())
-            said = Verdict.TRAINED if name in learned else Verdict.FROZEN if name in exporter.buffers else None
-            if said not in (None, verdict) and verdict is not Verdict.STATISTIC and (is_listed or name in learned):
-                what = f"parameter {learned[name]!r}" if name in learned else "a buffer"
-                verdict, why, evidence = said, f"the file's exporter lists it as {what}", ("exporter",)
+            # The exporter's lists go before inference; a running statistic is a buffer as well, and keeps its verdict.
+            listing = Verdict.TRAINED if name in learned else Verdict.FROZEN if name in exporter.buffers else None
+            if listing not in (None, verdict) and verdict is not Verdict.STATISTIC and (is_listed or name in learned):
+                role = f"parameter {learned[name]!r}" if name in learned else "a buffer"
+                verdict, why, evidence = listing, f"the file's exporter lists it as {role}", ("exporter",)
             if verdict is not None:
                 decisions.append(Decision(name, shape, verdict, why, evidence))
             elif is_listed:
@@ -165,14 +168,14 @@ def outcome(parameters: Parameters, step: Graph) -> Parameters:
     """What became of a model's constants in its training step: some that were to be trained may get no gradient."""
     states = {pair.current for pair in step.state}
     decisions: list[Decision] = []
-    for one in parameters.decisions:
-        if one.name in states or one.verdict is Verdict.FROZEN:
-            decisions.append(one)
-        elif one.verdict is Verdict.STATISTIC:
-            decisions.append(replace(one, verdict=Verdict.FROZEN))
+    for decision in parameters.decisions:
+        if decision.name in states or decision.verdict is Verdict.FROZEN:
+            decisions.append(decision)
+        elif decision.verdict is Verdict.STATISTIC:
+            decisions.append(replace(decision, verdict=Verdict.FROZEN))
         else:
-            why = f"no gradient reaches it ({one.why})"
-            decisions.append(replace(one, verdict=Verdict.FROZEN, why=why, evidence=("gradient",)))
+            why = f"no gradient reaches it ({decision.why})"
+            decisions.append(replace(decision, verdict=Verdict.FROZEN, why=why, evidence=("gradient",)))
     return Parameters(tuple(decisions))
 
 
@@ -187,7 +190,7 @@ class _Wishes:
 
     def _check(self, forward: Graph) -> None:
         # A scalar without a name of its own is meant by its whole name alone, not by ``*``.
-        known = [
+        names = [
             name
             for name in forward.constants
             if is_float_tensor(forward, name) or self._means_scalar(forward, name)
@@ -195,17 +198,17 @@ class _Wishes:
         ]
         facts: list[str] = []
         hints: list[str] = []
-        self._known = frozenset(known)
+        self._names = frozenset(names)
         for option, pattern, _ in self._patterns:
-            if any(fnmatchcase(name, pattern) for name in known):
+            if any(fnmatchcase(name, pattern) for name in names):
                 continue
-            others = [name for name in forward.tensors if fnmatchcase(name, pattern)]
-            facts.append(f"{option} {pattern!r} fits {_what_else(forward, others)}")
-            hints.append(did_you_mean(pattern, known))
+            matches = [name for name in forward.tensors if fnmatchcase(name, pattern)]
+            facts.append(f"{option} {pattern!r} fits {_what_else(forward, matches)}")
+            hints.append(did_you_mean(pattern, names))
         if facts:
-            hint = " ".join(dict.fromkeys(filter(None, hints))) or _those_there(known)
+            hint = " ".join(dict.fromkeys(filter(None, hints))) or _those_there(names)
             raise UsageError("patterns that fit no constant that could be trained", facts=tuple(facts), hint=hint)
-        for name in known:
+        for name in names:
             self.of(name)
 
     def _means_scalar(self, forward: Graph, name: str) -> bool:
@@ -222,12 +225,12 @@ class _Wishes:
         fit = [
             (len(re.sub(r"[*?]", "", pattern)), f"{option} {pattern}", verdict)
             for option, pattern, verdict in self._patterns
-            if name in self._known and fnmatchcase(name, pattern)
+            if name in self._names and fnmatchcase(name, pattern)
         ]
         if not fit:
             return None
-        most = max(length for length, _, _ in fit)
-        best = {verdict: option for length, option, verdict in fit if length == most}
+        max_length = max(length for length, _, _ in fit)
+        best = {verdict: option for length, option, verdict in fit if length == max_length}
         if len(best) > 1:
             raise UsageError(f"{name!r} is to be trained and frozen: {' and '.join(best.values())} fit it alike")
         ((verdict, option),) = best.items()
@@ -242,9 +245,9 @@ def _is_statistic(forward: Graph, name: str) -> bool:
     )
 
 
-def _those_there(known: Sequence[str]) -> str:
+def _those_there(names: Sequence[str]) -> str:
     """A hint that names constants."""
-    return f"constants that could be: {some([*map(printable, known)], _SHOWN)}" if known else ""
+    return f"constants that could be: {some([*map(printable, names)], _SHOWN)}" if names else ""
 
 
 def _what_else(forward: Graph, names: Sequence[str]) -> str:
@@ -294,6 +297,7 @@ class _Judge:
             return Verdict.TRAINED, "the output that the loss looks at is made of it", ("readers",)
         learned = [reader for reader in readers if reader.use in LEARNED]
         is_named = is_parameter_name(name)
+        # A normalisation of data scales the input as well: there, only a name makes a parameter.
         if is_named and not learned:
             learned = [reader for reader in readers if reader.use is Use.INPUT_SCALE]
         if not learned:
@@ -313,11 +317,11 @@ class _Judge:
         return Verdict.TRAINED, f"a scalar, read by {_op_types(readers)}", ("readers", "name")
 
     def _statistic(self, name: str, readers: Iterable[Reader]) -> tuple[Verdict, str, tuple[str, ...]]:
-        other = next((reader for reader in readers if reader.use is not Use.STATISTIC), None)
-        if other is not None:
+        reader = next((reader for reader in readers if reader.use is not Use.STATISTIC), None)
+        if reader is not None:
             raise UnsupportedError(
-                f"{name!r} is a running statistic of a BatchNormalization, and op {other.op!r} ({other.op_type}) reads "
-                f"it as its {other.use.value}",
+                f"{name!r} is a running statistic of a BatchNormalization, and op {reader.op!r} ({reader.op_type}) "
+                f"reads it as its {reader.use.value}",
                 hint="export the model without optimizing it (PyTorch: optimize=False, docs/from-pytorch.md)",
             )
         return Verdict.STATISTIC, "running statistic of BatchNormalization", ("readers",)
@@ -360,13 +364,13 @@ class _Judge:
         if op.op_type == "Gemm":
             return reader.shape[-1:] == self._forward.tensors[op.outputs[0]].shape[-1:]
         layers = [self._forward.producer.get(name) for name in op.inputs]
-        layer = next((one for one in layers if one is not None and one.op_type in _LAYERS), None)
+        layer = next((producer for producer in layers if producer is not None and producer.op_type in _LAYERS), None)
         if op.op_type != "Add" or layer is None:
             return False
-        made = self._forward.tensors[layer.outputs[0]].shape
-        behind = 0 if layer.op_type in ("Gemm", "MatMul") else len(made) - 2
+        shape = self._forward.tensors[layer.outputs[0]].shape
+        behind = 0 if layer.op_type in ("Gemm", "MatMul") else len(shape) - 2
         sizes = [size for size in reader.shape if size > 1]
-        outputs = made[len(made) - 1 - behind]
+        outputs = shape[len(shape) - 1 - behind]
         return len(reader.shape) > behind and (sizes or [1]) == [outputs]
 
     @cached_property

@@ -35,7 +35,7 @@ def unmerged(forward: Graph) -> tuple[Graph, Mapping[str, str]]:
     names = set(tensors)
     copies: dict[str, str] = {}
 
-    def own(name: str, op: Op) -> str:
+    def copy_for(name: str, op: Op) -> str:
         """A copy of a merged constant for one of its readers."""
         if name not in merged:
             return name
@@ -49,7 +49,7 @@ def unmerged(forward: Graph) -> tuple[Graph, Mapping[str, str]]:
         return copy
 
     ops = tuple(
-        replace(op, inputs=tuple(own(name, op) for name in op.inputs)) if merged.intersection(op.inputs) else op
+        replace(op, inputs=tuple(copy_for(name, op) for name in op.inputs)) if merged.intersection(op.inputs) else op
         for op in forward.ops
     )
     for name in merged - set(forward.outputs):

@@ -58,25 +58,25 @@ def decided(
     samples = _Samples(forward)
     shared: dict[str, int] = {}
     decisions: list[Decision] = []
-    for one in parameters.decisions:
-        if one.name in copies:
-            why = f"{one.why}; the file has it in one constant with a running statistic, held apart here"
-            one = replace(one, why=why, evidence=(*one.evidence, "merged"))
-        place = samples.place_in(one.name) if one.verdict is Verdict.TRAINED else None
+    for decision in parameters.decisions:
+        if decision.name in copies:
+            why = f"{decision.why}; the file has it in one constant with a running statistic, held apart here"
+            decision = replace(decision, why=why, evidence=(*decision.evidence, "merged"))
+        place = samples.place_in(decision.name) if decision.verdict is Verdict.TRAINED else None
         if place is None:
-            decisions.append(one)
+            decisions.append(decision)
             continue
-        apart = _why_apart(forward.constants[one.name], place)
+        apart = _why_apart(forward.constants[decision.name], place)
         if not apart:
-            shared[one.name] = place.dim
-            shape = (*one.shape[: place.dim], 1, *one.shape[place.dim + 1 :])
-            why = f"{one.why}; held once per sample, trained as one"
-            decisions.append(replace(one, shape=shape, why=why, evidence=(*one.evidence, "samples")))
+            shared[decision.name] = place.dim
+            shape = (*decision.shape[: place.dim], 1, *decision.shape[place.dim + 1 :])
+            why = f"{decision.why}; held once per sample, trained as one"
+            decisions.append(replace(decision, shape=shape, why=why, evidence=(*decision.evidence, "samples")))
         elif place.is_sure or apart == _EQUAL:
-            why = f"{one.why}; one for each of {samples.count} samples, trained apart: {apart}"
-            decisions.append(replace(one, why=why))
+            why = f"{decision.why}; one for each of {samples.count} samples, trained apart: {apart}"
+            decisions.append(replace(decision, why=why))
         else:
-            decisions.append(one)
+            decisions.append(decision)
     return (_held_once(forward, shared) if shared else forward), Parameters(tuple(decisions))
 
 
@@ -108,11 +108,11 @@ class _Samples:
             if any(name in lost for name in op.inputs):
                 lost.update(op.outputs)
             elif any(name in tracks for name in op.inputs):
-                made = self._through(op, tracks)
-                if made is None:
+                output_tracks = self._through(op, tracks)
+                if output_tracks is None:
                     lost.update(op.outputs)
                 else:
-                    tracks.update(made)
+                    tracks.update(output_tracks)
         return tracks, frozenset(lost)
 
     def _through(self, op: Op, tracks: Mapping[str, Track]) -> dict[str, Track] | None:
@@ -120,7 +120,7 @@ class _Samples:
         rule = None if op.domain else RULES.get(op.op_type)
         site = _Look(
             op, self._graph.tensors, self._graph.constants, tracks, frozenset(), self.count, self.count,
-            lambda _, like: like, lambda *_: None,
+            lambda _, original: original, lambda *_: None,
         )  # fmt: skip
         if rule is None:
             return None
@@ -136,28 +136,28 @@ class _Samples:
             return None
         if not _MATRICES.isdisjoint(reader.use for reader in self._readers.of(constant)):
             return None
-        found = [place for dim, size in enumerate(shape) if size == self.count and (place := self._at(constant, dim))]
-        return min(found, key=lambda place: not place.is_sure, default=None)
+        places = [place for dim, size in enumerate(shape) if size == self.count and (place := self._at(constant, dim))]
+        return min(places, key=lambda place: not place.is_sure, default=None)
 
     def _at(self, constant: str, dim: int) -> _Place | None:
         """The place, if all ops at which a constant meets data have its values along a dim where the samples are."""
         tracks, lost = self._followed
-        own = {constant: Track(dim)}
+        by_sample = {constant: Track(dim)}
         is_met, is_sure = False, True
         for op in self._graph.ops:
-            if not any(name in own for name in op.inputs):
+            if not any(name in by_sample for name in op.inputs):
                 continue
             if any(name in lost for name in op.inputs):
                 is_met, is_sure = True, False
                 continue
-            made = self._through(op, {**tracks, **own})
-            if made is None:
+            output_tracks = self._through(op, {**tracks, **by_sample})
+            if output_tracks is None:
                 return None
             if any(name in tracks for name in op.inputs):
                 is_met = True
             else:
-                own.update(made)
-        return _Place(dim, is_sure) if is_met and not any(name in own for name in self._graph.outputs) else None
+                by_sample.update(output_tracks)
+        return _Place(dim, is_sure) if is_met and not any(name in by_sample for name in self._graph.outputs) else None
 
 
 class _Look(Site):
@@ -204,24 +204,25 @@ def _held_once(forward: Graph, shared: Mapping[str, int]) -> Graph:
 
     def rewritten() -> Iterator[Op]:
         for op in forward.ops:
-            mine = [name for name in dict.fromkeys(op.inputs) if name in shared]
-            if not mine or _broadcasts(op, tensors):
+            operands = [name for name in dict.fromkeys(op.inputs) if name in shared]
+            if not operands or _broadcasts(op, tensors):
                 yield op
                 continue
-            for name in mine:
+            # The Expand stands before the first op that cannot broadcast; later ops read the same one.
+            for name in operands:
                 if name in expanded:
                     continue
-                whole, size = fresh_name(f"{name}.samples", names), fresh_name(f"{name}.samples.shape", names)
-                names.update((whole, size))
+                output, size = fresh_name(f"{name}.samples", names), fresh_name(f"{name}.samples.shape", names)
+                names.update((output, size))
                 shape = forward.tensors[name].shape
-                tensors[whole] = Tensor(whole, shape, forward.tensors[name].dtype)
+                tensors[output] = Tensor(output, shape, forward.tensors[name].dtype)
                 tensors[size] = Tensor(size, (len(shape),), DType.INT64)
                 constants[size] = np.array(shape, np.int64)
                 folded.add(size)
-                expanded[name] = whole
+                expanded[name] = output
                 label = fresh_name(f"{name}.samples", labels)
                 labels.add(label)
-                yield Op(label, "Expand", (name, size), (whole,))
+                yield Op(label, "Expand", (name, size), (output,))
             yield replace(op, inputs=tuple(expanded.get(name, name) for name in op.inputs))
 
     ops = tuple(rewritten())

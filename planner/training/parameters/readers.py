@@ -110,59 +110,59 @@ class Readers:
     @cached_property
     def _data(self) -> frozenset[str]:
         """Tensors that depend on an input, or are drawn."""
-        found = set(self.graph.inputs)
+        names = set(self.graph.inputs)
         for op in self.graph.ops:
-            if any(name in found for name in op.inputs) or not any(op.inputs):
-                found.update(op.outputs)
-        return frozenset(found)
+            if any(name in names for name in op.inputs) or not any(op.inputs):
+                names.update(op.outputs)
+        return frozenset(names)
 
     @cached_property
     def _counted(self) -> frozenset[str]:
         """Tensors that depend on inputs of integers alone, and on no table that these look up in: positions, times."""
         tensors = self.graph.tensors
-        found = {name for name in self.graph.inputs if not tensors[name].dtype.is_float}
+        names = {name for name in self.graph.inputs if not tensors[name].dtype.is_float}
         for op in self.graph.ops:
             dynamic = [name for name in op.inputs if name in self._data]
             looks_up = op.op_type.startswith("Gather") and tensors[op.inputs[0]].dtype.is_float
-            if dynamic and not looks_up and all(name in found for name in dynamic):
-                found.update(op.outputs)
-        return frozenset(found)
+            if dynamic and not looks_up and all(name in names for name in dynamic):
+                names.update(op.outputs)
+        return frozenset(names)
 
     def of(self, constant: str) -> tuple[Reader, ...]:
         """The ops at which a constant meets data, in execution order; () where it goes to outputs alone, or nowhere."""
-        found: dict[tuple[str, Use], Reader] = {}
+        readers: dict[tuple[str, Use], Reader] = {}
         seen, pending = {constant}, [constant]
         while pending:
             name = pending.pop()
             for op in self.graph.consumers[name]:
                 positions = [position for position, operand in enumerate(op.inputs) if operand == name]
                 uses = {use for position in positions if (use := self._use(op, position)) is not None}
-                for use in sorted(uses, key=lambda one: one.value):
+                for use in sorted(uses, key=lambda use: use.value):
                     shape = self.graph.tensors[name].shape
-                    found.setdefault((op.name, use), Reader(use, op.op_type, op.name, shape))
+                    readers.setdefault((op.name, use), Reader(use, op.op_type, op.name, shape))
                 if uses:
                     continue
-                following = [made for made in op.outputs if made and made not in seen]
+                following = [output for output in op.outputs if output and output not in seen]
                 seen.update(following)
                 pending += following
-        order = {op.name: index for index, op in enumerate(self.graph.ops)} if len(found) > 1 else {}
-        return tuple(sorted(found.values(), key=lambda reader: order.get(reader.op, 0)))
+        order = {op.name: index for index, op in enumerate(self.graph.ops)} if len(readers) > 1 else {}
+        return tuple(sorted(readers.values(), key=lambda reader: order.get(reader.op, 0)))
 
     def _use(self, op: Op, position: int) -> Use | None:
         """What a tensor, made of constants alone, is to an op; None where its results are followed instead."""
-        known = Use.UNCLEAR if op.domain else _USES.get(op.op_type, {}).get(position, Use.UNCLEAR)
-        if known is Use.FIXED:
-            return known
+        use = Use.UNCLEAR if op.domain else _USES.get(op.op_type, {}).get(position, Use.UNCLEAR)
+        if use is Use.FIXED:
+            return use
         if not op.domain and op.op_type in _LAYOUT and position == 0:
             return None if self._is_float(op.outputs) else Use.FIXED
-        others = [other for other in op.inputs if other in self._data]
-        if not others:
+        data = [name for name in op.inputs if name in self._data]
+        if not data:
             return None if self._is_float(op.outputs) else Use.FIXED
-        if known in (Use.PRODUCT, Use.BIAS, Use.SCALE) and self._is_angle(op, known, others):
+        if use in (Use.PRODUCT, Use.BIAS, Use.SCALE) and self._is_angle(op, use, data):
             return Use.FIXED
-        if known in (Use.BIAS, Use.SCALE) and len(op.inputs) == 2 and self._is_input(others[0]):
+        if use in (Use.BIAS, Use.SCALE) and len(op.inputs) == 2 and self._is_input(data[0]):
             return Use.INPUT_SCALE
-        return known
+        return use
 
     def _is_input(self, name: str) -> bool:
         """Whether a tensor is an input of the model, at most laid out anew."""
@@ -176,12 +176,12 @@ class Readers:
     def _is_float(self, names: Iterable[str]) -> bool:
         return any(self.graph.tensors[name].dtype.is_float for name in names if name)
 
-    def _is_angle(self, op: Op, use: Use, others: Iterable[str]) -> bool:
+    def _is_angle(self, op: Op, use: Use, data: Iterable[str]) -> bool:
         """Whether an op makes angles: what only sines and cosines read.
 
         A product with data is a layer all the same (a network of sines); one with counted positions is none.
         """
-        if use is Use.PRODUCT and not all(name in self._counted for name in others):
+        if use is Use.PRODUCT and not all(name in self._counted for name in data):
             return False
         return self._leads_to_sines(op)
 

@@ -31,8 +31,8 @@ def is_on_and_off(array: np.ndarray) -> bool:
     if array.size < _ENOUGH or sum(size > 1 for size in array.shape) < 2:
         return False
     is_zero = array == 0
-    rest = array[~is_zero]
-    return 0 < rest.size < array.size and bool((rest == rest[0]).all())
+    nonzero = array[~is_zero]
+    return 0 < nonzero.size < array.size and bool((nonzero == nonzero[0]).all())
 
 
 def is_of_waves(array: np.ndarray) -> bool:
@@ -62,8 +62,8 @@ def _waves_along(array: np.ndarray, dim: int) -> bool:
 
 def _spacing(dtype: np.dtype[Any]) -> float:
     """Of the numbers of a dtype next to 1."""
-    one = np.ones((), dtype)
+    unit = np.ones((), dtype)
     step = 1.0
-    while float((one + np.asarray(step / 2, dtype)).astype(dtype)) > 1.0:
+    while float((unit + np.asarray(step / 2, dtype)).astype(dtype)) > 1.0:
         step /= 2
     return step

@@ -84,8 +84,8 @@ def gelu(context: Backward) -> Contributions:
     square = emit.mul(x, x)
     s = emit.unary("Sigmoid", emit.mul(x, emit.add(emit.scale(square, c * cubic), emit.scalar(c, x))))
     slope = emit.add(emit.scale(square, 3.0 * c * cubic), emit.scalar(c, x))
-    rest = emit.mul(context.y, _share(emit, s, -1.0, 1.0))
-    return [emit.mul(context.dy, emit.add(s, emit.mul(rest, slope)))]
+    factor = emit.mul(context.y, _share(emit, s, -1.0, 1.0))
+    return [emit.mul(context.dy, emit.add(s, emit.mul(factor, slope)))]
 
 
 @gradient("Elu")
@@ -137,8 +137,8 @@ def mish(context: Backward) -> Contributions:
     """For y = x t, t = tanh(softplus(x)): dx = dy (t + x (1 - t²) sigmoid(x))."""
     emit, x = context.builder, context.x
     t = emit.unary("Tanh", emit.unary("Softplus", x))
-    rest = emit.sub(emit.scalar(1.0, x), emit.mul(t, t))
-    slope = emit.add(t, emit.mul(x, emit.mul(rest, emit.unary("Sigmoid", x))))
+    complement = emit.sub(emit.scalar(1.0, x), emit.mul(t, t))
+    slope = emit.add(t, emit.mul(x, emit.mul(complement, emit.unary("Sigmoid", x))))
     return [emit.mul(context.dy, slope)]
 
 

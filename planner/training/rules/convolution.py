@@ -52,8 +52,8 @@ def data_gradient(emit: Builder, dy: str, w: str, shape: tuple[int, ...], window
         stated["group"] = group
     changes = [tuple(zeros - cut for zeros, cut in zip(form.zeros, form.cut, strict=True)) for form in dims]
     before, after = ((0, 0, *(widths[end] for widths in changes)) for end in (0, 1))
-    made = tuple(size - first - last for size, first, last in zip(shape, before, after, strict=True))
-    scattered = emit.one("ConvTranspose", [dy, w], made, emit.dtype(dy), attributes=stated)
+    scattered_shape = tuple(size - first - last for size, first, last in zip(shape, before, after, strict=True))
+    scattered = emit.one("ConvTranspose", [dy, w], scattered_shape, emit.dtype(dy), attributes=stated)
     return emit.pad(scattered, before, after)
 
 
@@ -71,28 +71,28 @@ def _weight_gradient(emit: Builder, x: str, dy: str, shape: tuple[int, ...], win
     spatial = list(range(2, emit.rank(x)))
     swapped = [1, 0, *spatial]
     kernels, positions = emit.transpose(dy, swapped), emit.shape(dy)[2:]
-    one: tuple[int, ...] = ()
+    sample_dims: tuple[int, ...] = ()
     if group == 1:
         turned = emit.transpose(x, swapped)
     else:
         # Channel c of group g becomes sample c, and the samples a spatial dim with one window: as channels of a group
         # they would be cut with the groups alone.
-        one = (1,)
+        sample_dims = (1,)
         split = emit.reshape(x, (samples, group, channels // group, *sizes))
         turned = emit.transpose(split, [2, 1, 0, *(dim + 1 for dim in spatial)])
         kernels = emit.reshape(kernels, (shape[0], 1, samples, *positions))
     stated: dict[str, Attribute] = {"kernel_shape": emit.shape(kernels)[2:]}
     if any(step != 1 for step in windows.dilations):
-        stated["strides"] = (*one, *windows.dilations)
+        stated["strides"] = (*sample_dims, *windows.dilations)
     if any(step != 1 for step in windows.strides):
-        stated["dilations"] = (*one, *windows.strides)
+        stated["dilations"] = (*sample_dims, *windows.strides)
     if any(windows.pads):
-        none = (0,) * len(one)
+        none = (0,) * len(sample_dims)
         stated["pads"] = (*none, *windows.before, *none, *windows.pads[len(sizes) :])
     if group != 1:
         stated["group"] = group
-    made = (shape[1], shape[0], *one, *shape[2:])
-    full = emit.one("Conv", [turned, kernels], made, emit.dtype(x), attributes=stated)
+    conv_shape = (shape[1], shape[0], *sample_dims, *shape[2:])
+    full = emit.one("Conv", [turned, kernels], conv_shape, emit.dtype(x), attributes=stated)
     return emit.transpose(emit.reshape(full, (shape[1], shape[0], *shape[2:])), swapped)
 
 

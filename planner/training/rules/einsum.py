@@ -19,8 +19,8 @@ def explicit(equation: str, ranks: list[int]) -> tuple[list[str], str]:
     The letters of an ellipsis are counted from the last dim, as broadcasting does. Letters of the equation that are
     capitals keep their meaning: others are taken for the ellipsis.
     """
-    left, arrow, right = equation.replace(" ", "").partition("->")
-    terms = left.split(",")
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    terms = inputs.split(",")
     free = [letter for letter in reversed(string.ascii_letters) if letter not in equation]
     widths = [
         rank - len(term.replace("...", "")) if "..." in term else 0 for term, rank in zip(terms, ranks, strict=True)
@@ -29,8 +29,8 @@ def explicit(equation: str, ranks: list[int]) -> tuple[list[str], str]:
     spare = free[:widest]
     terms = [term.replace("...", "".join(spare[widest - width :])) for term, width in zip(terms, widths, strict=True)]
     if arrow:
-        return terms, right.replace("...", "".join(spare))
-    once = sorted(letter for letter in set(left) if letter.isalpha() and left.count(letter) == 1)
+        return terms, output.replace("...", "".join(spare))
+    once = sorted(letter for letter in set(inputs) if letter.isalpha() and inputs.count(letter) == 1)
     return terms, "".join(spare) + "".join(once)
 
 
@@ -41,15 +41,15 @@ def _without_repeated(emit: Builder, term: str, name: str, sizes: Mapping[str, i
         for dim, (letter, size) in enumerate(zip(term, emit.shape(name), strict=True))
         if size == 1 and sizes[letter] != 1
     ]
-    kept = "".join(letter for dim, letter in enumerate(term) if dim not in repeated)
-    return kept, emit.squeeze(name, repeated)
+    letters = "".join(letter for dim, letter in enumerate(term) if dim not in repeated)
+    return letters, emit.squeeze(name, repeated)
 
 
 def _on_diagonal(emit: Builder, part: str, dims: tuple[int, int]) -> str:
     """An array where its indices along two dims are equal; 0 elsewhere."""
     rank, indices = emit.rank(part), np.arange(emit.shape(part)[dims[0]])
     places = [
-        emit.constant(indices.reshape([-1 if other == dim else 1 for other in range(rank)]), "places") for dim in dims
+        emit.constant(indices.reshape([-1 if axis == dim else 1 for axis in range(rank)]), "places") for dim in dims
     ]
     return emit.where(emit.compare("Equal", *places), part, emit.scalar(0.0, part))
 
@@ -73,21 +73,22 @@ def einsum(context: Backward) -> Contributions:
         if not context.wanted[position]:
             contributions.append(None)
             continue
-        others = [
-            (other, operand)
-            for index, (other, operand) in enumerate(zip(terms, op.inputs, strict=True))
+        peers = [
+            (peer, operand)
+            for index, (peer, operand) in enumerate(zip(terms, op.inputs, strict=True))
             if index != position
         ]
-        narrow = [_without_repeated(emit, other, operand, sizes) for other, operand in others]
-        known = set(out).union(*(other for other, _ in narrow))
-        made = "".join(letter for letter in dict.fromkeys(term) if letter in known)
+        narrow = [_without_repeated(emit, peer, operand, sizes) for peer, operand in peers]
+        letters = set(out).union(*(peer for peer, _ in narrow))
+        output = "".join(letter for letter in dict.fromkeys(term) if letter in letters)
         again = [(term.index(letter), dim) for dim, letter in enumerate(term) if letter in term[:dim]]
-        equation = ",".join([out, *(other for other, _ in narrow)]) + f"->{made}"
-        shape: Shape = tuple(sizes[letter] for letter in made)
+        equation = ",".join([out, *(peer for peer, _ in narrow)]) + f"->{output}"
+        shape: Shape = tuple(sizes[letter] for letter in output)
         operands = [dy, *(operand for _, operand in narrow)]
         part = emit.one("Einsum", operands, shape, emit.dtype(dy), attributes={"equation": equation})
         full = tuple(sizes[letter] for letter in term)
-        missing = [dim for dim, letter in enumerate(term) if letter not in known or letter in term[:dim]]
+        # The gradient is the same along dims that no other operand has; second dims of a diagonal are masked below.
+        missing = [dim for dim, letter in enumerate(term) if letter not in letters or letter in term[:dim]]
         part = emit.expand(emit.unsqueeze(part, missing), full)
         for dims in again:
             part = _on_diagonal(emit, part, dims)

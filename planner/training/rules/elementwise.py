@@ -147,8 +147,8 @@ def power(context: Backward) -> Contributions:
     elif p.ndim == 0 and p == 2:
         slope = emit.mul(context.dy, emit.scale(context.x, 2.0))
     else:
-        like = emit.scalar(1.0, context.x)
-        numpy_dtype = np.asarray(emit.value(like)).dtype
+        unit = emit.scalar(1.0, context.x)
+        numpy_dtype = np.asarray(emit.value(unit)).dtype
         factor = emit.constant(p.astype(numpy_dtype), f"constant.{op.name}.exponent")
         lower = emit.constant(np.where(p == 0, 0, p - 1).astype(numpy_dtype), f"constant.{op.name}.exponent_less_1")
         slope = emit.mul(context.dy, emit.mul(factor, emit.binary("Pow", context.x, lower)))
@@ -158,15 +158,15 @@ def power(context: Backward) -> Contributions:
 def _general_power(context: Backward) -> Contributions:
     emit, x = context.builder, context.x
     p = emit.cast(context.op.inputs[1], emit.dtype(x))
-    zero, one = emit.scalar(0.0, x), emit.scalar(1.0, x)
+    zero, unit = emit.scalar(0.0, x), emit.scalar(1.0, x)
     dx = dp = None
     if context.wanted[0]:
         is_zero = emit.compare("Equal", p, zero)
-        lower = emit.where(is_zero, zero, emit.sub(p, one))
+        lower = emit.where(is_zero, zero, emit.sub(p, unit))
         dx = _sum_to_input(context, 0, emit.mul(context.dy, emit.mul(p, emit.binary("Pow", x, lower))))
     if context.wanted[1]:
         positive = emit.compare("Greater", x, zero)
-        logarithm = emit.unary("Log", emit.where(positive, x, one))
+        logarithm = emit.unary("Log", emit.where(positive, x, unit))
         full = emit.mul(context.dy, emit.where(positive, emit.mul(context.y, logarithm), zero))
         dp = emit.cast(_sum_to_input(context, 1, full), emit.dtype(context.op.inputs[1]))
     return [dx, dp]
@@ -252,14 +252,14 @@ def clip(context: Backward) -> Contributions:
     """
     emit, op, x = context.builder, context.op, context.x
     zero = emit.scalar(0.0, x)
-    kept = emit.compare("Equal", x, context.y)
-    parts: list[str | None] = [emit.where(kept, context.dy, zero) if context.wanted[0] else None, None, None]
+    inside = emit.compare("Equal", x, context.y)
+    parts: list[str | None] = [emit.where(inside, context.dy, zero) if context.wanted[0] else None, None, None]
     for position in (1, 2):
         if not (context.has_input(position) and context.wanted[position]):
             continue
         bound = op.inputs[position]
         held = emit.compare(
-            "And", emit.compare("Equal", context.y, bound), emit.one("Not", [kept], emit.shape(kept), DType.BOOL)
+            "And", emit.compare("Equal", context.y, bound), emit.one("Not", [inside], emit.shape(inside), DType.BOOL)
         )
         parts[position] = emit.unbroadcast(emit.where(held, context.dy, zero), emit.shape(bound))
     return parts
@@ -282,12 +282,12 @@ def extremum(context: Backward) -> Contributions:
     if len(op.inputs) == 1:
         return [context.dy]
     zero = emit.scalar(0.0, context.dy)
-    left = context.dy
+    remainder = context.dy
     parts: list[str | None] = []
     for position, (name, wanted) in enumerate(zip(op.inputs, context.wanted, strict=True)):
         hit = emit.compare("Equal", name, context.y)
-        parts.append(_sum_to_input(context, position, emit.where(hit, left, zero)) if wanted else None)
-        left = emit.where(hit, zero, left, "left")
+        parts.append(_sum_to_input(context, position, emit.where(hit, remainder, zero)) if wanted else None)
+        remainder = emit.where(hit, zero, remainder, "left")
     return parts
 
 
@@ -331,9 +331,9 @@ def dropout(context: Backward) -> Contributions:
         return [dy]
     ratio = emit.value(op.inputs[1]) if context.has_input(1) else np.array(0.5)
     if ratio is None:
-        given = emit.reshape(emit.cast(op.inputs[1], emit.dtype(dy)), ())
-        kept = emit.div(dy, emit.sub(emit.scalar(1.0, dy), given))
+        drop_rate = emit.reshape(emit.cast(op.inputs[1], emit.dtype(dy)), ())
+        quotient = emit.div(dy, emit.sub(emit.scalar(1.0, dy), drop_rate))
     else:
         share = float(ratio.reshape(()))
-        kept = emit.scale(dy, 1.0 / (1.0 - share)) if share < 1 else dy
-    return [emit.where(context.saved["mask"], kept, emit.scalar(0.0, dy))]
+        quotient = emit.scale(dy, 1.0 / (1.0 - share)) if share < 1 else dy
+    return [emit.where(context.saved["mask"], quotient, emit.scalar(0.0, dy))]

@@ -21,12 +21,13 @@ def fourier_transform(context: Backward) -> Contributions:
     """
     emit, op, dy = context.builder, context.op, context.dy
     inverse, onesided = bool(integer(op, "inverse", 0)), bool(integer(op, "onesided", 0))
-    known = emit.value(context.saved["axis"])
-    if known is None:
+    axis_value = emit.value(context.saved["axis"])
+    if axis_value is None:
         raise refuse(op, "its axis is not a known constant")
     rank = emit.rank(context.x)
-    axis = int(known.reshape(())) % rank
+    axis = int(axis_value.reshape(())) % rank
     size = emit.shape(context.x)[axis]
+    # A onesided spectrum of n samples has n // 2 + 1 elements; an odd n is stated as dft_length.
     length = 2 * (size - 1) if inverse and onesided else size
     if context.has_input(1):
         stated = emit.value(op.inputs[1])
@@ -41,8 +42,8 @@ def fourier_transform(context: Backward) -> Contributions:
         column = factor.astype(numpy_dtype(emit.dtype(dy))).reshape([-1 if d == axis else 1 for d in range(rank)])
         dx = emit.mul(dx, emit.constant(column, f"constant.{op.name}.shares"))
     else:
-        whole = _resized(emit, dy, axis, length)
-        dx = emit.scale(_transformed(emit, whole, axis, length, inverse=True), float(length))
+        spectrum = _resized(emit, dy, axis, length)
+        dx = emit.scale(_transformed(emit, spectrum, axis, length, inverse=True), float(length))
     dx = _resized(emit, dx, axis, size)
     return [_resized(emit, dx, rank - 1, emit.shape(context.x)[-1])]
 
@@ -59,5 +60,5 @@ def _transformed(
 
 def _resized(emit: Builder, x: str, dim: int, size: int) -> str:
     """The start of a dim, or zeros after it, so that it has this size."""
-    after = [size - emit.shape(x)[dim] if other == dim else 0 for other in range(emit.rank(x))]
+    after = [size - emit.shape(x)[dim] if axis == dim else 0 for axis in range(emit.rank(x))]
     return emit.pad(x, [0] * emit.rank(x), after)

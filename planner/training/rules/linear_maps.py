@@ -35,21 +35,21 @@ def resize(context: Backward) -> Contributions:
     scales = sizes = region = None
     # An operand without elements is absent: until opset 13 there was no other way to leave it out.
     if context.has_input(2) and 0 not in emit.shape(op.inputs[2]):
-        scales = _known(context, 2, "scales")
+        scales = _floats(context, 2, "scales")
     elif policy != "stretch":
-        sizes = _known(context, 3, "sizes")
+        sizes = _floats(context, 3, "sizes")
     if coordinates == "tf_crop_and_resize":
-        region = _known(context, 1, "region of interest")
+        region = _floats(context, 1, "region of interest")
     dx = context.dy
     for dim, band in resizing(op, emit.shape(context.x), emit.shape(context.y), scales, sizes, region).items():
         dx = along(emit, dx, dim, band.transposed, f"resize.{band.rows}x{band.columns}")
     return [dx]
 
 
-def _known(context: Backward, position: int, what: str) -> list[float]:
+def _floats(context: Backward, position: int, role: str) -> list[float]:
     value = context.builder.value(context.op.inputs[position]) if context.has_input(position) else None
     if value is None:
-        raise refuse(context.op, f"its {what} is not a known constant")
+        raise refuse(context.op, f"its {role} is not a known constant")
     return [float(item) for item in value]
 
 
@@ -94,9 +94,9 @@ def _sent_back(emit: Builder, dy: str, dim: int, size: int, read: np.ndarray, fi
     """The gradients of one run, from ``first`` on, where they belong in a dim of ``size``, and zeros elsewhere."""
 
     def only(value: int) -> list[int]:
-        return [value if other == dim else 0 for other in range(emit.rank(dy))]
+        return [value if axis == dim else 0 for axis in range(emit.rank(dy))]
 
-    ends = [first + len(read) if other == dim else extent for other, extent in enumerate(emit.shape(dy))]
+    ends = [first + len(read) if axis == dim else extent for axis, extent in enumerate(emit.shape(dy))]
     part = emit.slice(dy, only(first), ends)
     if len(read) > 1 and read[0] == read[1]:
         part, read = emit.reduce_sum(part, [dim], keepdims=True), read[:1]
@@ -161,8 +161,8 @@ def triangle(context: Backward) -> Contributions:
 def tile(context: Backward) -> Contributions:
     """For y = x repeated: dx = dy summed over the repetitions."""
     emit = context.builder
-    shape, made = emit.shape(context.x), emit.shape(context.dy)
-    counts = [of_y // of_x for of_y, of_x in zip(made, shape, strict=True)]
+    shape, tiled_shape = emit.shape(context.x), emit.shape(context.dy)
+    counts = [of_y // of_x for of_y, of_x in zip(tiled_shape, shape, strict=True)]
     split = [size for pair in zip(counts, shape, strict=True) for size in pair]
     wide = emit.reshape(context.dy, tuple(split))
     return [emit.reshape(emit.reduce_sum(wide, range(0, 2 * len(shape), 2)), shape)]

@@ -12,10 +12,10 @@ from planner.training.rules.linear_maps import padded_by
 from planner.training.rules.scatter import scatter_nd
 
 
-def _known(emit: Builder, op: Op, position: int, what: str) -> tuple[int, ...]:
+def _integers(emit: Builder, op: Op, position: int, role: str) -> tuple[int, ...]:
     value = emit.value(op.inputs[position])
     if value is None:
-        raise refuse(op, f"its {what} are not a known constant")
+        raise refuse(op, f"its {role} are not a known constant")
     return tuple(int(item) for item in value.reshape(-1))
 
 
@@ -40,7 +40,7 @@ def squeeze(context: Backward) -> Contributions:
     shape = emit.shape(context.x)
     axes = [dim for dim, size in enumerate(shape) if size == 1]
     if context.has_input(1):
-        axes = [axis % len(shape) for axis in _known(emit, context.op, 1, "axes")]
+        axes = [axis % len(shape) for axis in _integers(emit, context.op, 1, "axes")]
     return [emit.unsqueeze(context.dy, axes)]
 
 
@@ -49,7 +49,7 @@ def unsqueeze(context: Backward) -> Contributions:
     """Gives dx = dy without the new dims."""
     emit = context.builder
     rank = emit.rank(context.dy)
-    return [emit.squeeze(context.dy, [axis % rank for axis in _known(emit, context.op, 1, "axes")])]
+    return [emit.squeeze(context.dy, [axis % rank for axis in _integers(emit, context.op, 1, "axes")])]
 
 
 @gradient("Concat")
@@ -74,8 +74,8 @@ def split(context: Backward) -> Contributions:
     emit = context.builder
     axis = axis_of(context.op, emit.rank(context.x), 0)
     parts = [
-        emit.zeros(emit.shape(name), context.x) if found is None else found
-        for name, found in zip(context.op.outputs, context.gradients, strict=True)
+        emit.zeros(emit.shape(name), context.x) if dy is None else dy
+        for name, dy in zip(context.op.outputs, context.gradients, strict=True)
     ]
     return [emit.concat(parts, axis)]
 
@@ -89,17 +89,17 @@ def slices(context: Backward) -> Contributions:
     """
     emit, op = context.builder, context.op
     shape = emit.shape(context.x)
-    starts, ends = _known(emit, op, 1, "starts"), _known(emit, op, 2, "ends")
-    axes = _known(emit, op, 3, "axes") if context.has_input(3) else tuple(range(len(starts)))
-    steps = _known(emit, op, 4, "steps") if context.has_input(4) else (1,) * len(starts)
+    starts, ends = _integers(emit, op, 1, "starts"), _integers(emit, op, 2, "ends")
+    axes = _integers(emit, op, 3, "axes") if context.has_input(3) else tuple(range(len(starts)))
+    steps = _integers(emit, op, 4, "steps") if context.has_input(4) else (1,) * len(starts)
     first, stride = [0] * len(shape), [1] * len(shape)
     backwards: list[int] = []
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         dim = axis % len(shape)
-        taken = _taken(start, end, step, shape[dim])
-        if not len(taken):
+        indices = _slice_indices(start, end, step, shape[dim])
+        if not len(indices):
             return [None]
-        first[dim], stride[dim] = min(taken[0], taken[-1]), abs(step)
+        first[dim], stride[dim] = min(indices[0], indices[-1]), abs(step)
         if step < 0:
             backwards.append(dim)
     placed = _spread(emit, emit.reverse(context.dy, sorted(backwards)), stride)
@@ -107,7 +107,7 @@ def slices(context: Backward) -> Contributions:
     return [emit.pad(placed, first, after)]
 
 
-def _taken(start: int, end: int, step: int, size: int) -> range:
+def _slice_indices(start: int, end: int, step: int, size: int) -> range:
     """The indices that ONNX's Slice takes: as Python's, but that a start before the first is the first at any step."""
     if step < 0 and start < -size:
         start = -size
@@ -148,8 +148,8 @@ def pad(context: Backward) -> Contributions:
     emit, op = context.builder, context.op
     mode = text(op, "mode", "constant")
     rank = emit.rank(context.x)
-    pads = _known(emit, op, 1, "pads")
-    axes = _known(emit, op, 3, "axes") if context.has_input(3) else tuple(range(rank))
+    pads = _integers(emit, op, 1, "pads")
+    axes = _integers(emit, op, 3, "axes") if context.has_input(3) else tuple(range(rank))
     before, after = [0] * rank, [0] * rank
     for index, axis in enumerate(axes):
         before[axis % rank], after[axis % rank] = -pads[index], -pads[len(axes) + index]
@@ -162,8 +162,8 @@ def pad(context: Backward) -> Contributions:
         assert inner is not None, "made just above"
         every = range(rank)
         cut = [min(0, width) for width in before], [min(0, width) for width in after]
-        kept = emit.pad(context.dy, *cut)
-        border = emit.sub(emit.reduce_sum(context.dy, every), emit.reduce_sum(kept, every))
+        interior = emit.pad(context.dy, *cut)
+        border = emit.sub(emit.reduce_sum(context.dy, every), emit.reduce_sum(interior, every))
         value = emit.reshape(border, emit.shape(op.inputs[2]))
     return [inner if context.wanted[0] else None, None, value]
 
@@ -188,8 +188,8 @@ def gather(context: Backward) -> Contributions:
         return [emit.pad(flat, before, after)]
     rank_of_indices = emit.rank(indices)
     picked = list(range(axis, axis + rank_of_indices))
-    others = [dim for dim in range(emit.rank(dy)) if dim not in picked]
-    updates = emit.transpose(dy, [*picked, *others])
+    outer = [dim for dim in range(emit.rank(dy)) if dim not in picked]
+    updates = emit.transpose(dy, [*picked, *outer])
     moved = (shape[axis], *shape[:axis], *shape[axis + 1 :])
     column = emit.cast(emit.unsqueeze(indices, [rank_of_indices]), DType.INT64)
     total = scatter_nd(emit, emit.zeros(moved, dy), column, updates)

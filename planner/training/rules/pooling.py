@@ -63,12 +63,12 @@ class Unfolding:
     """[C*K, 1, kernel]: kernel k of each channel picks element k of the window. None: by bands."""
 
     @classmethod
-    def of(cls, emit: Builder, shape: Shape, positions: Shape, windows: Windows, like: str) -> Unfolding:
-        """Of a tensor of this shape, whose dtype is that of ``like``."""
+    def of(cls, emit: Builder, shape: Shape, positions: Shape, windows: Windows, prototype: str) -> Unfolding:
+        """Of a tensor of this shape, whose dtype is that of ``prototype``."""
         channels, count = shape[1], math.prod(windows.kernel)
         one_hot = None
         if channels * count**2 <= math.prod(shape):
-            single = np.eye(count, dtype=numpy_dtype(emit.dtype(like))).reshape(count, 1, *windows.kernel)
+            single = np.eye(count, dtype=numpy_dtype(emit.dtype(prototype))).reshape(count, 1, *windows.kernel)
             kernels = np.tile(single, (channels, 1, *(1 for _ in windows.kernel)))
             one_hot = emit.constant(kernels, f"one_hot.{channels}x{count}")
         return cls(shape, positions, windows, one_hot)
@@ -77,13 +77,13 @@ class Unfolding:
         """The elements of each window; ``border`` in the padding."""
         windows = self.windows
         padded = emit.pad(x, (0, 0, *windows.before), (0, 0, *windows.after), border)
-        made = (self.shape[0], self.shape[1] * math.prod(windows.kernel), *self.positions)
+        shape = (self.shape[0], self.shape[1] * math.prod(windows.kernel), *self.positions)
         if self.one_hot is None:
             for dim, band in enumerate(self._bands()):
                 padded = along(emit, padded, dim + 2, band, "windows")
             apart = [size for pair in zip(self.positions, windows.kernel, strict=True) for size in pair]
             wide = emit.reshape(padded, (*self.shape[:2], *apart))
-            return emit.reshape(emit.transpose(wide, self._order), made)
+            return emit.reshape(emit.transpose(wide, self._order), shape)
         stated: dict[str, Attribute] = {
             "group": self.shape[1],
             "kernel_shape": windows.kernel,
@@ -91,7 +91,7 @@ class Unfolding:
         }
         if any(step != 1 for step in windows.dilations):
             stated["dilations"] = windows.dilations
-        return emit.one("Conv", [padded, self.one_hot], made, emit.dtype(x), hint="windows", attributes=stated)
+        return emit.one("Conv", [padded, self.one_hot], shape, emit.dtype(x), hint="windows", attributes=stated)
 
     def folded(self, emit: Builder, elements: str) -> str:
         """The sum of what the elements of windows are, where they are read from."""
@@ -115,12 +115,12 @@ class Unfolding:
 
     def _bands(self) -> list[Band]:
         """Of each dim: from what is padded to the elements of its windows, one after the other."""
-        found = []
+        bands = []
         for dim, places in enumerate(self.windows.places(self.positions)):
             size = self.shape[dim + 2] + self.windows.before[dim] + self.windows.after[dim]
             column = places.ravel() + self.windows.before[dim]
-            found.append(Band.of((column.size, size), np.arange(column.size), column, np.ones(column.size)))
-        return found
+            bands.append(Band.of((column.size, size), np.arange(column.size), column, np.ones(column.size)))
+        return bands
 
 
 @gradient("Col2Im", inputs=(0,))
@@ -235,9 +235,9 @@ def global_max_pool(context: Backward) -> Contributions:
 def _p_norm_slope(context: Backward, p: int, spread: Callable[[str], str]) -> str:
     """For y = (Σ |x|ᵖ)^(1/p): dx = sign(x) |x|ᵖ⁻¹ Σ dy y¹⁻ᵖ over the sums that x is in; 0 where y is 0."""
     emit, x, y = context.builder, context.x, context.y
-    zero, one = emit.scalar(0.0, y), emit.scalar(1.0, y)
+    zero, unit = emit.scalar(0.0, y), emit.scalar(1.0, y)
     nothing = emit.compare("Equal", y, zero)
-    powered = emit.binary("Pow", emit.where(nothing, one, y), emit.scalar(float(1 - p), y))
+    powered = emit.binary("Pow", emit.where(nothing, unit, y), emit.scalar(float(1 - p), y))
     total = spread(emit.where(nothing, zero, emit.mul(context.dy, powered)))
     size = emit.binary("Pow", emit.unary("Abs", x), emit.scalar(float(p - 1), x))
     return emit.mul(emit.mul(emit.unary("Sign", x), size), total)

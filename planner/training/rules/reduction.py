@@ -117,18 +117,18 @@ def reduce_product(context: Backward) -> Contributions:
     shape = emit.shape(context.x)
     if not axes:
         return [context.dy]
-    kept = [dim for dim in range(len(shape)) if dim not in axes]
+    outer = [dim for dim in range(len(shape)) if dim not in axes]
     count = math.prod(shape[axis] for axis in axes)
     if count > _MOST_FACTORS:
         raise refuse(context.op, f"no gradient rule for a product of {count} elements, only up to {_MOST_FACTORS}")
-    order = [*kept, *axes]
-    lead = tuple(shape[dim] for dim in kept)
+    order = [*outer, *axes]
+    lead = tuple(shape[dim] for dim in outer)
     lines = emit.reshape(emit.transpose(context.x, order), (*lead, 1, count))
-    each = np.arange(count, dtype=np.int64)
-    itself = emit.compare("Equal", *(emit.constant(line, f"range.{count}") for line in (each, each[:, None])))
-    others = emit.where(itself, emit.scalar(1.0, lines), lines, "others")
+    indices = np.arange(count, dtype=np.int64)
+    itself = emit.compare("Equal", *(emit.constant(line, f"range.{count}") for line in (indices, indices[:, None])))
+    factors = emit.where(itself, emit.scalar(1.0, lines), lines, "others")
     axis = emit.ints([len(lead) + 1], "axes")
-    products = emit.one("ReduceProd", [others, axis], (*lead, count), emit.dtype(lines), attributes={"keepdims": 0})
+    products = emit.one("ReduceProd", [factors, axis], (*lead, count), emit.dtype(lines), attributes={"keepdims": 0})
     back = emit.reshape(products, (*lead, *(shape[axis] for axis in axes)))
     turned = emit.transpose(back, [order.index(dim) for dim in range(len(shape))])
     return [emit.mul(turned, _with_kept_dims(context, context.dy, axes))]

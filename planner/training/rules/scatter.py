@@ -53,8 +53,8 @@ def scatter(context: Backward) -> Contributions:
     places, dy = _Places(context), context.dy
     match text(context.op, "reduction", "none"):
         case "none":
-            kept = places.scattered("none", dy, places.emit.zeros(places.emit.shape(context.op.inputs[2]), dy))
-            data, updates = kept, places.picked(dy)
+            base = places.scattered("none", dy, places.emit.zeros(places.emit.shape(context.op.inputs[2]), dy))
+            data, updates = base, places.picked(dy)
         case "add":
             data, updates = dy, places.picked(dy)
         case "mul":
@@ -89,10 +89,10 @@ class _Places:
 def _of_extremum(context: Backward, places: _Places) -> tuple[str, str]:
     emit, dy = context.builder, context.dy
     data, updates = context.x, context.op.inputs[2]
-    zero, one = emit.scalar(0.0, dy), emit.scalar(1.0, dy)
+    zero, unit = emit.scalar(0.0, dy), emit.scalar(1.0, dy)
     is_data = emit.compare("Equal", data, context.y)
     is_update = emit.compare("Equal", updates, places.picked(context.y))
-    hits = places.scattered("add", emit.where(is_data, one, zero), emit.where(is_update, one, zero))
+    hits = places.scattered("add", emit.where(is_data, unit, zero), emit.where(is_update, unit, zero))
     share = emit.div(dy, hits)
     return emit.where(is_data, share, zero), emit.where(is_update, places.picked(share), zero)
 
@@ -101,14 +101,14 @@ def _of_product(context: Backward, places: _Places) -> tuple[str, str]:
     """An update's others are all factors but itself: the product without zeros, if no other one is 0."""
     emit, dy = context.builder, context.dy
     data, updates = context.x, context.op.inputs[2]
-    zero, one = emit.scalar(0.0, dy), emit.scalar(1.0, dy)
+    zero, unit = emit.scalar(0.0, dy), emit.scalar(1.0, dy)
     is_zero = emit.compare("Equal", updates, zero)
-    factors = emit.where(is_zero, one, updates)
+    factors = emit.where(is_zero, unit, updates)
     nonzero = places.scattered("mul", data, factors)
-    count = places.scattered("add", emit.zeros(emit.shape(dy), dy), emit.where(is_zero, one, zero))
-    others = emit.sub(places.picked(count), emit.where(is_zero, one, zero))
-    product = emit.where(emit.compare("Equal", others, zero), emit.div(places.picked(nonzero), factors), zero)
-    ones = emit.expand(one, emit.shape(dy))
+    count = places.scattered("add", emit.zeros(emit.shape(dy), dy), emit.where(is_zero, unit, zero))
+    zero_count = emit.sub(places.picked(count), emit.where(is_zero, unit, zero))
+    product = emit.where(emit.compare("Equal", zero_count, zero), emit.div(places.picked(nonzero), factors), zero)
+    ones = emit.expand(unit, emit.shape(dy))
     return emit.mul(dy, places.scattered("mul", ones, updates)), emit.mul(places.picked(dy), product)
 
 

@@ -142,7 +142,7 @@ def transposed_windows(op: Op, kernel: Shape, x: Shape, y: Shape) -> Windows:
     elif mode == "NOTSET" and not op.attribute("output_shape"):
         before = integers(op, "pads", (0,) * (2 * count))[:count]
     else:
-        total = tuple(max(0, end + more - size) for end, more, size in zip(reach, extra, y, strict=True))
+        total = tuple(max(0, end + pad - size) for end, pad, size in zip(reach, extra, y, strict=True))
         less = tuple(width // 2 for width in total)
         before = less if mode == "SAME_UPPER" else tuple(a - b for a, b in zip(total, less, strict=True))
     if min(before, default=0) < 0:

@@ -54,11 +54,11 @@ def class_axis(forward: Graph, output: str, *, stated: int | None = None, comman
     if len(shape) <= 2:
         return 1
     walk = _Walk(forward)
-    found = walk.classes(output)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        why = f"what it is made of has them in dim {' and in dim '.join(map(str, found))}"
+    dims = walk.classes(output)
+    if len(dims) == 1:
+        return dims[0]
+    if dims:
+        why = f"what it is made of has them in dim {' and in dim '.join(map(str, dims))}"
     else:
         why = walk.obstacles[0] if walk.obstacles else "no product with a weight and no convolution makes it"
     raise UsageError(
@@ -90,7 +90,8 @@ class _Walk:
 
     def classes(self, output: str) -> list[int]:
         """The dims of the output that hold the classes, by all that it is made of."""
-        found: set[int] = set()
+        dims: set[int] = set()
+        # A tensor is looked at once for each arrangement of the output's dims in it.
         start = (output, tuple(range(len(self._shape(output)))))
         seen: set[tuple[str, _Places]] = {start}
         pending: list[tuple[str, _Places]] = [start]
@@ -107,7 +108,7 @@ class _Walk:
                 if place is None:
                     self.obstacles.append(f"the dim of classes that {label(op)} makes is merged with others, or torn")
                 else:
-                    found.add(place)
+                    dims.add(place)
                 continue
             following = [] if op.domain else self._before(op, name, places)
             if not following:
@@ -116,7 +117,7 @@ class _Walk:
                 if step not in seen:
                     seen.add(step)
                     pending.append(step)
-        return sorted(found)
+        return sorted(dims)
 
     def _made_in(self, op: Op) -> int | None:
         """The dim of an op's output in which the op makes classes; None where it makes none."""
@@ -144,8 +145,8 @@ class _Walk:
         operands = terms.split(",")
         if len(operands) != 2 or "." in terms or not result:
             return None
-        own = [letter for letter in result if letter in operands[weight] and letter not in operands[1 - weight]]
-        return result.index(own[0]) if len(own) == 1 else None
+        letters = [letter for letter in result if letter in operands[weight] and letter not in operands[1 - weight]]
+        return result.index(letters[0]) if len(letters) == 1 else None
 
     def _before(self, op: Op, name: str, places: _Places) -> list[tuple[str, _Places]]:
         """What a tensor is made of, and where the dims of that lie; [] where that is not known."""
@@ -168,8 +169,8 @@ class _Walk:
         if op.op_type == "Gather":
             # What is picked is whole: a position, a head. Rows of a table of data are no layer's classes.
             axis, indexed = axis_of(op, len(before), 0), len(self._shape(op.inputs[1]))
-            own = places[axis] if indexed == 1 else None
-            return [(first, (*places[:axis], own, *places[axis + indexed :]))]
+            place = places[axis] if indexed == 1 else None
+            return [(first, (*places[:axis], place, *places[axis + indexed :]))]
         return []
 
     def _broadcast(self, op: Op, shape: Shape, places: _Places) -> list[tuple[str, _Places]]:
@@ -177,10 +178,10 @@ class _Walk:
         operands = list(dict.fromkeys(name for name in op.inputs if name in self._data))
         if op.op_type == "Where":
             operands = list(dict.fromkeys(name for name in op.inputs[1:] if name in self._data))
-        whole = [name for name in operands if self._shape(name) == shape]
+        full_operands = [name for name in operands if self._shape(name) == shape]
         if op.op_type == "Concat":
-            whole = operands
-        return [(name, places[len(places) - len(self._shape(name)) :]) for name in whole or operands]
+            full_operands = operands
+        return [(name, places[len(places) - len(self._shape(name)) :]) for name in full_operands or operands]
 
     def _reduced(self, op: Op, operand: str, places: _Places) -> list[tuple[str, _Places]]:
         rank = len(self._shape(operand))
@@ -195,8 +196,8 @@ class _Walk:
             return []
         if integer(op, "keepdims", 1):
             return [(operand, tuple(None if dim in gone else place for dim, place in enumerate(places)))]
-        kept = iter(places)
-        return [(operand, tuple(None if dim in gone else next(kept) for dim in range(rank)))]
+        output_places = iter(places)
+        return [(operand, tuple(None if dim in gone else next(output_places) for dim in range(rank)))]
 
 
 def _laid_out(before: Shape, after: Shape, places: Sequence[int | None]) -> _Places:
@@ -205,9 +206,9 @@ def _laid_out(before: Shape, after: Shape, places: Sequence[int | None]) -> _Pla
     >>> _laid_out((6, 5), (2, 3, 5), (0, 1, 2))
     (None, 2)
     """
-    whole = {
+    place_by_span = {
         (math.prod(after[:dim]), size): place
         for dim, (size, place) in enumerate(zip(after, places, strict=True))
         if size > 1
     }
-    return tuple(whole.get((math.prod(before[:dim]), size)) for dim, size in enumerate(before))
+    return tuple(place_by_span.get((math.prod(before[:dim]), size)) for dim, size in enumerate(before))

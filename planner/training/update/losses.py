@@ -46,9 +46,9 @@ class LossOptions:
     def named(self) -> tuple[str, ...]:
         """What is stated, as options of the command line."""
         return tuple(
-            f"--{one.name.replace('_', '-')}"
-            for one in fields(self)
-            if one.name != "apart" and getattr(self, one.name) != one.default
+            f"--{option.name.replace('_', '-')}"
+            for option in fields(self)
+            if option.name != "apart" and getattr(self, option.name) != option.default
         )
 
 
@@ -263,8 +263,8 @@ def own_output(builder: Builder, output: str, options: LossOptions) -> Loss:
         )
     if builder.tensors[output].elements != 1 or not builder.dtype(output).is_float:
         raise _unfit("a loss of the model's own", builder, output, "a float of one element")
-    one = np.ones(builder.shape(output), numpy_dtype(builder.dtype(output)))
-    return Loss(output, builder.constant(one, "constant.1"))
+    ones = np.ones(builder.shape(output), numpy_dtype(builder.dtype(output)))
+    return Loss(output, builder.constant(ones, "constant.1"))
 
 
 def _unfit(loss: str, builder: Builder, output: str, wanted: str) -> UnsupportedError:

@@ -41,12 +41,12 @@ def unchanged(graph: Graph, builder: Builder) -> Mapping[str, np.ndarray | None]
 
 
 def repeated(
-    one: Builder, batches: int, dims: Mapping[str, int], sums: Mapping[str, DType], carried: Mapping[str, str]
+    source: Builder, batches: int, dims: Mapping[str, int], sums: Mapping[str, DType], carried: Mapping[str, str]
 ) -> tuple[Builder, Mapping[str, str]]:
     """The ops of a builder for so many micro-batches.
 
     Args:
-        one: has forward and backward of one micro-batch.
+        source: has forward and backward of one micro-batch.
         batches: how many.
         dims: see ``samples_dims``; each micro-batch reads its part of these inputs. Other inputs are the same in each.
         sums: tensors that are added up, and in which dtype.
@@ -60,19 +60,19 @@ def repeated(
     """
     if not dims:
         raise UnsupportedError("no input of the model has dims, so there are no micro-batches")
-    final = {name: one.rename(name, name) for name in (*sums, *carried.values())}
-    inputs = [name for name in one.tensors if name not in one.constants and one.made_by(name) is None]
+    final = {name: source.rename(name, name) for name in (*sums, *carried.values())}
+    inputs = [name for name in source.tensors if name not in source.constants and source.made_by(name) is None]
     outputs = tuple(dict.fromkeys(final.values()))
-    step = one.finish(inputs=inputs, outputs=outputs, state=(), initial={}, opset=one.opset, notes={})
-    own = {*dims, *carried}
+    step = source.finish(inputs=inputs, outputs=outputs, state=(), initial={}, opset=source.opset, notes={})
+    varying = {*dims, *carried}
     for op in step.ops:
-        if op.op_type in RANDOM or op.op_type == "Dropout" or not own.isdisjoint(op.inputs):
-            own.update(filter(None, op.outputs))
-    own_made = own.difference(inputs, carried)
-    kept = {name: tensor for name, tensor in step.tensors.items() if name not in own_made}
+        if op.op_type in RANDOM or op.op_type == "Dropout" or not varying.isdisjoint(op.inputs):
+            varying.update(filter(None, op.outputs))
+    varying_outputs = varying.difference(inputs, carried)
+    base = {name: tensor for name, tensor in step.tensors.items() if name not in varying_outputs}
     for name, dim in dims.items():
-        kept[name] = replace(kept[name], shape=Track(dim).resized(kept[name].shape, kept[name].shape[dim] * batches))
-    builder = Builder(replace(step, tensors=kept))
+        base[name] = replace(base[name], shape=Track(dim).resized(base[name].shape, base[name].shape[dim] * batches))
+    builder = Builder(replace(step, tensors=base))
     dtypes = {final[name]: dtype for name, dtype in sums.items()}
     totals: dict[str, str] = {}
     lasting = {final[following] for following in carried.values()}
@@ -87,7 +87,7 @@ def repeated(
             with builder.scope(f"{name}.{suffix}"):
                 names[name] = builder.slice(name, starts, ends)
         for op in step.ops:
-            if not own.isdisjoint(op.outputs):
+            if not varying.isdisjoint(op.outputs):
                 for name in filter(None, op.outputs):
                     tensor, is_last = step.tensors[name], name in lasting and batch == batches - 1
                     names[name] = builder.declare(name if is_last else f"{name}.{suffix}", tensor.shape, tensor.dtype)

@@ -36,22 +36,23 @@ def tokens_of(forward: Graph, output: str, axis: int, *, stated: str | None = No
         )
     integers = [name for name in forward.inputs if forward.tensors[name].dtype.value in ("int32", "int64")]
     fitting = [name for name in integers if forward.tensors[name].shape == positions]
-    known = tuple(f"{name!r}: {list(forward.tensors[name].shape)}" for name in integers)
+    facts = tuple(f"{name!r}: {list(forward.tensors[name].shape)}" for name in integers)
     if stated is not None:
         if stated not in fitting:
             raise UsageError(
                 f"--tokens {stated}: is no integer input {list(positions)}, as the logits have batch and time",
-                facts=known,
+                facts=facts,
                 hint=did_you_mean(stated, fitting),
             )
         return stated
+    # Tokens look up a table with a row for each class; positions and segments look up others.
     words = [name for name in fitting if shape[axis] in _rows(forward, name)]
     candidates = words or fitting
     if len(candidates) != 1:
-        what = "several inputs" if candidates else "no input of the model"
+        subject = "several inputs" if candidates else "no input of the model"
         raise UsageError(
-            f"--shift: {what} may be the tokens: integers {list(positions)}, as the logits have batch and time",
-            facts=known,
+            f"--shift: {subject} may be the tokens: integers {list(positions)}, as the logits have batch and time",
+            facts=facts,
             hint="say which one is: --tokens NAME" if candidates else "without --shift the labels are an input",
         )
     return candidates[0]
@@ -59,16 +60,16 @@ def tokens_of(forward: Graph, output: str, axis: int, *, stated: str | None = No
 
 def _rows(forward: Graph, name: str) -> set[int]:
     """The numbers of rows of the tables that an input, perhaps cast or laid out anew, is looked up in."""
-    found: set[int] = set()
+    rows: set[int] = set()
     pending, seen = [name], {name}
     while pending:
         index = pending.pop()
         for op in forward.consumers[index]:
             if op.op_type == "Gather" and op.inputs[1] == index and forward.tensors[op.inputs[0]].dtype.is_float:
                 table = forward.tensors[op.inputs[0]].shape
-                found.add(table[axis_of(op, len(table), 0)])
+                rows.add(table[axis_of(op, len(table), 0)])
             elif op.op_type in ("Cast", "Clip", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"):
-                following = [made for made in op.outputs if made and made not in seen]
+                following = [output for output in op.outputs if output and output not in seen]
                 seen.update(following)
                 pending += following
-    return found
+    return rows

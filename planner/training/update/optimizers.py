@@ -188,8 +188,8 @@ def _moments(update: Update, gradient: str) -> tuple[Mapping[str, tuple[str, str
 def _unbiased(update: Update, beta: float) -> str:
     """``1 - beta^T``, in float64: in float32, 1 - 0.999 has lost four of its seven digits."""
     emit, count = update.builder, update.count()
-    one = emit.scalar(1.0, count)
-    return emit.sub(one, emit.binary("Pow", emit.scalar(beta, count), count, "power"), "unbiased")
+    unit = emit.scalar(1.0, count)
+    return emit.sub(unit, emit.binary("Pow", emit.scalar(beta, count), count, "power"), "unbiased")
 
 
 def adam(update: Update) -> Updated:
@@ -226,13 +226,13 @@ def adamw(update: Update) -> Updated:
         rate = emit.mul(update.rate, emit.cast(bias, dtype), "rate")
         least = emit.cast(emit.scale(spread, 1e-8 if hyper.epsilon is None else hyper.epsilon, "least"), dtype)
     deviation = emit.add(emit.unary("Sqrt", squares, "root"), least, "deviation")
-    kept = update.parameter
+    weight = update.parameter
     if update.decay:
         with emit.scope("optimizer"):
             shrink = emit.sub(emit.scalar(1.0, update.rate), emit.scale(update.rate, update.decay), "shrink")
-        kept = emit.mul(shrink, kept, "decayed")
+        weight = emit.mul(shrink, weight, "decayed")
     step = emit.mul(rate, emit.div(mean, deviation, "direction"), "step")
-    return Updated(emit.sub(kept, step, "next"), memory)
+    return Updated(emit.sub(weight, step, "next"), memory)
 
 
 def adamw_after(update: Update) -> Updated:

@@ -66,7 +66,7 @@ def _is_defined(op_type: str, opset: int, low: DType) -> bool:
     schema = onnx.defs.get_schema(op_type, opset)
     allowed = {constraint.type_param_str: constraint.allowed_type_strs for constraint in schema.type_constraints}
     types = [allowed.get(formal.type_str, ()) for formal in (*schema.inputs, *schema.outputs)]
-    return all(f"tensor({low.value})" in some for some in types if "tensor(float)" in some)
+    return all(f"tensor({low.value})" in options for options in types if "tensor(float)" in options)
 
 
 class _Lowering:
@@ -95,7 +95,7 @@ class _Lowering:
         to_float = op.op_type == "Cast" and not op.domain and self._is_full(op.outputs[0])
         in_full = op.op_type in _IN_FULL or op.domain or not _is_defined(op.op_type, self.opset, self.low)
         wanted = DType.FLOAT32 if in_full else self.low
-        operands = [self._in(name, wanted) if self._is_full(name) else self._other(name) for name in op.inputs]
+        operands = [self._in(name, wanted) if self._is_full(name) else self._current_name(name) for name in op.inputs]
         attributes = dict(op.attributes)
         if to_float:
             attributes["to"] = elem_type_of(wanted)
@@ -106,7 +106,7 @@ class _Lowering:
         tensors = [self.emit.source_tensor(name) if name else None for name in op.outputs]
         first = next(tensor for tensor in tensors if tensor is not None)
         with self.emit.scope(op.name):
-            made = self.emit.emit(
+            results = self.emit.emit(
                 op.op_type,
                 operands,
                 [(tensor or first).shape for tensor in tensors],
@@ -115,7 +115,8 @@ class _Lowering:
                 attributes=attributes,
                 domain=op.domain,
             )
-        for name, result in zip(op.outputs, made, strict=True):
+        # BOOL stands for each dtype but float32: such a tensor has one form, and an output of the model keeps its name.
+        for name, result in zip(op.outputs, results, strict=True):
             if self._is_full(name):
                 self.names[name, wanted] = result
             elif name in self.forward.outputs:
@@ -124,7 +125,7 @@ class _Lowering:
             elif name:
                 self.names[name, DType.BOOL] = result
 
-    def _other(self, name: str) -> str:
+    def _current_name(self, name: str) -> str:
         """A tensor that is no float32: under its own name, or that of what makes it."""
         return self.names.get((name, DType.BOOL), name)
 
@@ -132,8 +133,8 @@ class _Lowering:
         """A float32 tensor of the model in a dtype."""
         key = (name, dtype)
         if key not in self.names:
-            known = [self.names[name, other] for other in (DType.FLOAT32, self.low) if (name, other) in self.names]
-            source = known[0] if known else name
+            casts = [self.names[name, kind] for kind in (DType.FLOAT32, self.low) if (name, kind) in self.names]
+            source = casts[0] if casts else name
             value = self.forward.constants.get(name)
             is_computed = name in self.forward.folded or (value is not None and not value.shape)
             is_computed = is_computed and name not in self.trained
@@ -149,5 +150,5 @@ class _Lowering:
         if dtype is DType.FLOAT32:
             return value
         largest = _LARGEST[dtype]
-        kept = np.where(np.isfinite(value), np.clip(value, -largest, largest), value)
-        return np.asarray(kept).astype(numpy_dtype(dtype))
+        numbers = np.where(np.isfinite(value), np.clip(value, -largest, largest), value)
+        return np.asarray(numbers).astype(numpy_dtype(dtype))

@@ -10,14 +10,14 @@ from planner.errors import UsageError, did_you_mean
 T = TypeVar("T")
 
 
-def choose(kind: str, name: str, known: Mapping[str, T]) -> T:
+def choose(kind: str, name: str, entries: Mapping[str, T]) -> T:
     """The entry of this name.
 
     Raises:
         UsageError: there is none; says which there are, and which was perhaps meant.
     """
-    if name in known:
-        return known[name]
+    if name in entries:
+        return entries[name]
     raise UsageError(
-        f"unknown {kind} {name!r}", facts=(f"known: {', '.join(sorted(known))}",), hint=did_you_mean(name, known)
+        f"unknown {kind} {name!r}", facts=(f"known: {', '.join(sorted(entries))}",), hint=did_you_mean(name, entries)
     )

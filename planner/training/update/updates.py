@@ -146,18 +146,18 @@ class Updates:
         apart = {*sums, *carried.values()}
         means = [name for name in outputs if name not in apart and before.tensor(name).is_number]
         sums |= {name: before.dtype(name) for name in (*means, loss, self._weight) if name}
-        self._emit, made = repeated(before, batches, dims, sums, carried)
+        self._emit, tensor_of = repeated(before, batches, dims, sums, carried)
         self._counter = Counter(self._emit)
-        self._waiting = [(parameter, made[gradient]) for parameter, gradient in self._waiting]
-        averaged = {name: self._emit.scale(made[name], 1.0 / batches) for name in (*means, loss) if name}
+        self._waiting = [(parameter, tensor_of[gradient]) for parameter, gradient in self._waiting]
+        averaged = {name: self._emit.scale(tensor_of[name], 1.0 / batches) for name in (*means, loss) if name}
         if self._weight is not None:
-            self._weight = made[self._weight]
-            averaged[loss] = self._emit.div(made[loss], self._weight)
+            self._weight = tensor_of[self._weight]
+            averaged[loss] = self._emit.div(tensor_of[loss], self._weight)
         for name in means:
             self._emit.rename(averaged[name], name)
         for parameter, total in self._waiting:
             self._emit.rename(total, f"{parameter}.grad")
-        return self._emit, {**{name: made[name] for name in carried.values()}, **averaged}
+        return self._emit, {**{name: tensor_of[name] for name in carried.values()}, **averaged}
 
     def finish(self) -> None:
         """The last gradient is there."""
@@ -177,8 +177,8 @@ class Updates:
         emit = self._emit
         with emit.scope(f"{parameter}.update"):
             rate = emit.cast(self._rate, emit.dtype(parameter))
-            own = emit.cast(gradient, emit.dtype(parameter))
-            updated = self._step(Update(emit, parameter, own, rate, self._hyper, self._counter))
+            cast_gradient = emit.cast(gradient, emit.dtype(parameter))
+            updated = self._step(Update(emit, parameter, cast_gradient, rate, self._hyper, self._counter))
             self.parameters.append((parameter, self._gated(gate, updated.parameter, parameter)))
             for memory, following in updated.memory.values():
                 self._remember(memory, self._gated(gate, following, memory), self._zeros(parameter, memory))
@@ -208,12 +208,12 @@ class Updates:
         if factor == 1.0 and self._scale is None and self._weight is None:
             return gradient
         with emit.scope(f"{parameter}.update"):
-            found = emit.scale(emit.cast(gradient, emit.dtype(parameter)), factor, "unscaled")
+            unscaled = emit.scale(emit.cast(gradient, emit.dtype(parameter)), factor, "unscaled")
             if self._weight is not None:
-                found = emit.div(found, emit.cast(self._weight, emit.dtype(found)), "mean")
+                unscaled = emit.div(unscaled, emit.cast(self._weight, emit.dtype(unscaled)), "mean")
             if self._scale is None:
-                return found
-            return emit.div(found, emit.cast(self._scale, emit.dtype(found)), "unscaled")
+                return unscaled
+            return emit.div(unscaled, emit.cast(self._scale, emit.dtype(unscaled)), "unscaled")
 
     def _finite(self, gradients: Mapping[str, str]) -> str:
         """Whether no gradient holds an infinity or NaN: 0 times a finite number is 0, and NaN spreads."""
@@ -250,8 +250,8 @@ class Updates:
         self._remember(good, next_good, np.zeros((), np.int64))
         return finite
 
-    def _clipped(self, gradients: Mapping[str, str], most: float) -> dict[str, str]:
-        """All gradients times min(1, most / (norm + 1e-6)), norm² = ΣΣ g² (PyTorch ``clip_grad_norm_``)."""
+    def _clipped(self, gradients: Mapping[str, str], max_norm: float) -> dict[str, str]:
+        """All gradients times min(1, max_norm / (norm + 1e-6)), norm² = ΣΣ g² (PyTorch ``clip_grad_norm_``)."""
         emit = self._emit
         with emit.scope("optimizer"):
             squares = [
@@ -259,7 +259,7 @@ class Updates:
                 for name in gradients.values()
             ]
             norm = emit.unary("Sqrt", self._sum(squares), "norm")
-            wanted = emit.div(emit.scalar(most, norm), emit.add(norm, emit.scalar(_CLIP_EPSILON, norm)), "wanted")
+            wanted = emit.div(emit.scalar(max_norm, norm), emit.add(norm, emit.scalar(_CLIP_EPSILON, norm)), "wanted")
             factor = emit.binary("Min", wanted, emit.scalar(1.0, norm), "factor")
             return {
                 parameter: emit.mul(gradient, emit.cast(factor, emit.dtype(gradient)), "clipped")

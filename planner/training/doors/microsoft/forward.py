@@ -29,21 +29,21 @@ def _fused_matmul(walk: Walk, op: Op) -> tuple[str, ...]:
 
 def _broadcast_axes(walk: Walk, op: Op) -> tuple[str, ...]:
     """BroadcastGradientArgs: along which dims each of two shapes was repeated."""
-    shapes = [walk.known(op, position, "shapes") for position in (0, 1)]
+    shapes = [walk.integers(op, position, "shapes") for position in (0, 1)]
     rank = max(len(shape) for shape in shapes)
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
     full = tuple(max(sizes) for sizes in zip(*padded, strict=True))
-    made: list[str] = []
-    for shape, own in zip(shapes, padded, strict=True):
+    outputs: list[str] = []
+    for shape, sizes in zip(shapes, padded, strict=True):
         missing = rank - len(shape)
-        axes = [dim for dim in range(rank) if dim < missing or (own[dim] == 1 and full[dim] != 1)]
-        made.append(walk.builder.ints(axes, "axes"))
-    return tuple(made)
+        axes = [dim for dim in range(rank) if dim < missing or (sizes[dim] == 1 and full[dim] != 1)]
+        outputs.append(walk.builder.ints(axes, "axes"))
+    return tuple(outputs)
 
 
 def _reduce_sum(walk: Walk, op: Op) -> tuple[str, ...]:
     emit, x = walk.builder, op.inputs[0]
-    axes = reduced_dims(op, emit.rank(x), lambda _: np.array(walk.known(op, 1, "axes")))
+    axes = reduced_dims(op, emit.rank(x), lambda _: np.array(walk.integers(op, 1, "axes")))
     return (emit.reduce_sum(x, axes or (), keepdims=bool(integer(op, "keepdims", 1))),)
 
 
@@ -65,7 +65,7 @@ def _split(walk: Walk, op: Op) -> tuple[str, ...]:
     axis = axis_of(op, emit.rank(x), 0)
     parts: list[str] = []
     start = 0
-    for size in walk.known(op, 1, "sizes"):
+    for size in walk.integers(op, 1, "sizes"):
         starts, ends = [0] * emit.rank(x), list(emit.shape(x))
         starts[axis], ends[axis] = start, start + size
         parts.append(emit.slice(x, starts, ends))

@@ -96,23 +96,23 @@ def _average_pool(walk: Walk, op: Op) -> tuple[str, ...]:
     dy = op.inputs[0]
     shape = walk.builder.shape(dy)
     stated = {key: value for key, value in op.attributes if value != 0}
-    found = [
+    pools = [
         forward
         for name, forward in walk.originals.items()
         if forward.op_type == "AveragePool"
         and walk.builder.shape(name) == shape
         and {key: value for key, value in forward.attributes if value != 0} == stated
     ]
-    shapes = {walk.builder.shape(forward.inputs[0]) for forward in found}
+    shapes = {walk.builder.shape(forward.inputs[0]) for forward in pools}
     if len(shapes) != 1:
         raise refuse(op, "which AveragePool it belongs to cannot be told")
-    return (walk.rule("AveragePool", (found[0].inputs[0],), dy, name=op.name, attributes=attributes_of(op))[0] or "",)
+    return (walk.rule("AveragePool", (pools[0].inputs[0],), dy, name=op.name, attributes=attributes_of(op))[0] or "",)
 
 
 def _drop(walk: Walk, op: Op) -> tuple[str, ...]:
-    emit, (dy, mask, *rest) = walk.builder, op.inputs
-    ratio = emit.value(rest[0]) if rest and rest[0] else np.array(0.5)
-    mode = emit.value(rest[1]) if len(rest) > 1 and rest[1] else np.array(True)
+    emit, (dy, mask, *options) = walk.builder, op.inputs
+    ratio = emit.value(options[0]) if options and options[0] else np.array(0.5)
+    mode = emit.value(options[1]) if len(options) > 1 and options[1] else np.array(True)
     if ratio is None or mode is None:
         raise refuse(op, "its ratio and its training_mode are not known constants")
     if not bool(mode):
@@ -120,10 +120,10 @@ def _drop(walk: Walk, op: Op) -> tuple[str, ...]:
     return (emit.where(mask, emit.scale(dy, 1.0 / (1.0 - float(ratio))), emit.scalar(0.0, dy)),)
 
 
-def _stand_in(walk: Walk, op: Op, position: int, like: str) -> str:
+def _stand_in(walk: Walk, op: Op, position: int, prototype: str) -> str:
     """A tensor of a shape that an operand states: rules read the shape of the forward input and no more."""
-    shape: Shape = walk.known(op, position, "shape")
-    return walk.builder.declare(f"{op.name}.x", shape, walk.builder.dtype(like))
+    shape: Shape = walk.integers(op, position, "shape")
+    return walk.builder.declare(f"{op.name}.x", shape, walk.builder.dtype(prototype))
 
 
 def _gather(walk: Walk, op: Op) -> tuple[str, ...]:

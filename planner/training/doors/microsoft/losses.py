@@ -12,13 +12,13 @@ from planner.graph.model import Op
 from planner.training.doors.walk import Lowering, Walk
 
 
-def _beside(walk: Walk, op: Op, log_p: str, labels: str, rest: list[str]) -> Labelled:
+def _beside(walk: Walk, op: Op, log_p: str, labels: str, options: list[str]) -> Labelled:
     emit = walk.builder
-    weights = rest[0] if rest and rest[0] else None
+    weights = options[0] if options and options[0] else None
     ignored = op.attribute("ignore_index")
     index = integer(op, "ignore_index", 0) if ignored is not None else None
-    if len(rest) > 1 and rest[1]:
-        value = emit.value(rest[1])
+    if len(options) > 1 and options[1]:
+        value = emit.value(options[1])
         if value is None:
             raise refuse(op, "its ignore_index is not a known constant")
         index = int(value)
@@ -27,15 +27,15 @@ def _beside(walk: Walk, op: Op, log_p: str, labels: str, rest: list[str]) -> Lab
 
 
 def _cross_entropy_gradient(walk: Walk, op: Op) -> tuple[str, ...]:
-    dy, log_p, labels, *rest = op.inputs
-    beside = _beside(walk, op, log_p, labels, rest)
+    dy, log_p, labels, *options = op.inputs
+    beside = _beside(walk, op, log_p, labels, options)
     return (beside.logits_gradient(beside.per_position(dy, text(op, "reduction", "mean"))),)
 
 
 def _cross_entropy_forward(walk: Walk, op: Op) -> tuple[str, ...]:
-    emit, (scores, labels, *rest) = walk.builder, op.inputs
+    emit, (scores, labels, *options) = walk.builder, op.inputs
     log_p = emit.one("LogSoftmax", [scores], emit.shape(scores), emit.dtype(scores), attributes={"axis": 1})
-    beside = _beside(walk, op, log_p, labels, rest)
+    beside = _beside(walk, op, log_p, labels, options)
     forms = {"mean": beside.mean, "sum": beside.sum, "none": beside.values}
     return forms[text(op, "reduction", "mean")](), log_p
 

@@ -29,9 +29,9 @@ def _layer_normalization_forward(walk: Walk, op: Op) -> tuple[str, ...]:
     emit, x = walk.builder, op.inputs[0]
     shape = emit.shape(x)
     axis = axis_of(op, len(shape), -1)
-    kept = tuple(1 if dim >= axis else size for dim, size in enumerate(shape))
+    reduced_shape = tuple(1 if dim >= axis else size for dim, size in enumerate(shape))
     stash = DType.BFLOAT16 if integer(op, "stash_type", 1) == 16 else DType.FLOAT32
-    shapes, dtypes = [shape, kept, kept], [emit.dtype(x), stash, stash]
+    shapes, dtypes = [shape, reduced_shape, reduced_shape], [emit.dtype(x), stash, stash]
     return emit.emit(op.op_type, op.inputs, shapes, dtypes, attributes=attributes_of(op))
 
 
@@ -91,16 +91,16 @@ def _batch_normalization_forward(walk: Walk, op: Op) -> tuple[str, ...]:
     The runtime writes the running statistics over those that it read, which are inputs of the model.
     """
     emit, (x, scale, bias, *held) = walk.builder, op.inputs
-    made = normalised_by_batch(
+    norm = normalised_by_batch(
         emit, x, scale, bias, [walk.running.get(name, name) for name in held],
         epsilon=number(op, "epsilon", 1e-5), momentum=number(op, "momentum", 0.9),
     )  # fmt: skip
     walk.running.update(
         (name, following)
-        for name, following, output in zip(held, made.following, op.outputs[1:], strict=False)
+        for name, following, output in zip(held, norm.following, op.outputs[1:], strict=False)
         if output
     )
-    return made.y, *made.following, made.mean, emit.unary("Reciprocal", made.deviation)
+    return norm.y, *norm.following, norm.mean, emit.unary("Reciprocal", norm.deviation)
 
 
 LOWERINGS: Final[Mapping[str, Lowering]] = MappingProxyType(

@@ -35,24 +35,24 @@ def _forward(op_type: str, gates: int) -> Lowering:
                 name = walk.builder.unary("Identity", name)
             operands.append(name)
         standard = replace(op, op_type=op_type, domain="", inputs=tuple(operands))
-        made = expand_op(walk.builder, standard, walk.opset)
+        outputs = expand_op(walk.builder, standard, walk.opset)
         if len(op.outputs) > gates:
-            way = _between(walk.builder.ops, operands, made)
-            walk.unrolled[op.outputs[gates]] = Unrolled(tuple(operands), made, way)
-        return made
+            way = _between(walk.builder.ops, operands, outputs)
+            walk.unrolled[op.outputs[gates]] = Unrolled(tuple(operands), outputs, way)
+        return outputs
 
     return lowering
 
 
-def _between(ops: Sequence[Op], operands: Sequence[str], made: Sequence[str]) -> tuple[Op, ...]:
+def _between(ops: Sequence[Op], operands: Sequence[str], outputs: Sequence[str]) -> tuple[Op, ...]:
     """The ops that lead to some tensors from others; an earlier recurrent op may have emitted some of them."""
-    needed = set(made)
-    found: list[Op] = []
+    needed = set(outputs)
+    path: list[Op] = []
     for op in reversed(ops):
         if needed & (set(op.outputs) - {"", *operands}):
-            found.append(op)
+            path.append(op)
             needed.update(op.inputs)
-    return tuple(reversed(found))
+    return tuple(reversed(path))
 
 
 def _gradient(walk: Walk, op: Op) -> tuple[str, ...]:
@@ -65,16 +65,16 @@ def _gradient(walk: Walk, op: Op) -> tuple[str, ...]:
     if at is None:
         raise refuse(op, "the op whose gradient it is, or that op's output of gates, is not in the model")
     unrolled = walk.unrolled[op.inputs[at]]
-    seeds = {y: dy for y, dy in zip(unrolled.made, op.inputs[at + 1 :], strict=False) if y and dy}
+    seeds = {y: dy for y, dy in zip(unrolled.outputs, op.inputs[at + 1 :], strict=False) if y and dy}
     operands = [name for position, name in enumerate(unrolled.operands) if position != _LENGTHS]
-    asked = [name if output else "" for name, output in zip(operands, op.outputs, strict=False)]
-    wanted = [name for name in asked if name]
-    found: dict[str, str] = {}
+    targets = [name if output else "" for name, output in zip(operands, op.outputs, strict=False)]
+    wanted = [name for name in targets if name]
+    gradients: dict[str, str] = {}
     try:
-        backward(emit, unrolled.ops, seeds, wanted, rules=rules.standard(), saved={}, ready=found.__setitem__)
+        backward(emit, unrolled.ops, seeds, wanted, rules=rules.standard(), saved={}, ready=gradients.__setitem__)
     except UnsupportedError as error:
         raise UnsupportedError(f"{label(op)}: {error.what}: {'; '.join(error.facts)}") from None
-    return tuple(name and (found.get(name) or emit.zeros(emit.shape(name), name)) for name in asked)
+    return tuple(name and (gradients.get(name) or emit.zeros(emit.shape(name), name)) for name in targets)
 
 
 LOWERINGS: Final[Mapping[str, Lowering]] = MappingProxyType(
