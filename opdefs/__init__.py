@@ -31,9 +31,9 @@ def standard(*further: Description, repeats_unknown: bool = False) -> Descriptio
         DescriptionError: an operator is described twice.
     """
     files = (import_module(f"{__name__}.{file.name}") for file in iter_modules(__path__))
-    theirs = {(tdl.domain, op_type) for tdl in further for op_type in tdl.op_types if tdl.domain}
-    ours = (
-        replace(tdl, op_types=tuple(op_type for op_type in tdl.op_types if (tdl.domain, op_type) not in theirs))
+    overridden = {(tdl.domain, op_type) for tdl in further for op_type in tdl.op_types if tdl.domain}
+    standard_tdls = (
+        replace(tdl, op_types=tuple(op_type for op_type in tdl.op_types if (tdl.domain, op_type) not in overridden))
         for tdl in collect(*files)
     )
-    return Descriptions((*ours, *further), repeats_unknown=repeats_unknown, reasons=EXCLUDED)
+    return Descriptions((*standard_tdls, *further), repeats_unknown=repeats_unknown, reasons=EXCLUDED)

@@ -94,7 +94,7 @@ class _Samples:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self.count, self._given = samples_of_inputs(graph)
+        self.count, self._input_tracks = samples_of_inputs(graph)
 
     @cached_property
     def _readers(self) -> Readers:
@@ -103,7 +103,7 @@ class _Samples:
     @cached_property
     def _followed(self) -> tuple[Mapping[str, Track], frozenset[str]]:
         """Where data have the samples; and the tensors of which this is not known."""
-        tracks, lost = dict(self._given), set[str]()
+        tracks, lost = dict(self._input_tracks), set[str]()
         for op in self._graph.ops:
             if any(name in lost for name in op.inputs):
                 lost.update(op.outputs)

@@ -102,6 +102,6 @@ def lp_normalization(context: Backward) -> Contributions:
         norm = emit.unary("Sqrt", norm, "norm")
     total = emit.reduce_sum(emit.mul(context.dy, context.y), [axis], keepdims=True)
     along = emit.mul(context.y if p == 2 else emit.unary("Sign", x), total)
-    nothing = emit.compare("Equal", norm, emit.scalar(0.0, norm))
-    safe = emit.where(nothing, emit.scalar(1.0, norm), norm)
-    return [emit.where(nothing, emit.scalar(0.0, x), emit.div(emit.sub(context.dy, along), safe))]
+    is_zero = emit.compare("Equal", norm, emit.scalar(0.0, norm))
+    safe = emit.where(is_zero, emit.scalar(1.0, norm), norm)
+    return [emit.where(is_zero, emit.scalar(0.0, x), emit.div(emit.sub(context.dy, along), safe))]

@@ -236,9 +236,9 @@ def _p_norm_slope(context: Backward, p: int, spread: Callable[[str], str]) -> st
     """For y = (Σ |x|ᵖ)^(1/p): dx = sign(x) |x|ᵖ⁻¹ Σ dy y¹⁻ᵖ over the sums that x is in; 0 where y is 0."""
     emit, x, y = context.builder, context.x, context.y
     zero, unit = emit.scalar(0.0, y), emit.scalar(1.0, y)
-    nothing = emit.compare("Equal", y, zero)
-    powered = emit.binary("Pow", emit.where(nothing, unit, y), emit.scalar(float(1 - p), y))
-    total = spread(emit.where(nothing, zero, emit.mul(context.dy, powered)))
+    is_zero = emit.compare("Equal", y, zero)
+    powered = emit.binary("Pow", emit.where(is_zero, unit, y), emit.scalar(float(1 - p), y))
+    total = spread(emit.where(is_zero, zero, emit.mul(context.dy, powered)))
     size = emit.binary("Pow", emit.unary("Abs", x), emit.scalar(float(p - 1), x))
     return emit.mul(emit.mul(emit.unary("Sign", x), size), total)
 

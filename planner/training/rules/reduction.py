@@ -74,8 +74,8 @@ def reduce_l2(context: Backward) -> Contributions:
     emit = context.builder
     axes = reduced_axes(emit, context.op)
     y, dy = (_with_kept_dims(context, name, axes) for name in (context.y, context.dy))
-    nothing = emit.compare("Equal", y, emit.scalar(0.0, y))
-    share = emit.where(nothing, emit.scalar(0.0, y), emit.div(dy, emit.where(nothing, emit.scalar(1.0, y), y)))
+    is_zero = emit.compare("Equal", y, emit.scalar(0.0, y))
+    share = emit.where(is_zero, emit.scalar(0.0, y), emit.div(dy, emit.where(is_zero, emit.scalar(1.0, y), y)))
     return [emit.mul(context.x, share)]
 
 
@@ -125,8 +125,8 @@ def reduce_product(context: Backward) -> Contributions:
     lead = tuple(shape[dim] for dim in outer)
     lines = emit.reshape(emit.transpose(context.x, order), (*lead, 1, count))
     indices = np.arange(count, dtype=np.int64)
-    itself = emit.compare("Equal", *(emit.constant(line, f"range.{count}") for line in (indices, indices[:, None])))
-    factors = emit.where(itself, emit.scalar(1.0, lines), lines, "others")
+    diagonal = emit.compare("Equal", *(emit.constant(line, f"range.{count}") for line in (indices, indices[:, None])))
+    factors = emit.where(diagonal, emit.scalar(1.0, lines), lines, "others")
     axis = emit.ints([len(lead) + 1], "axes")
     products = emit.one("ReduceProd", [factors, axis], (*lead, count), emit.dtype(lines), attributes={"keepdims": 0})
     back = emit.reshape(products, (*lead, *(shape[axis] for axis in axes)))
