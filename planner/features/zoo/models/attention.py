@@ -71,9 +71,9 @@ def multi_head(
     """
 
     def part(name: str, rows: str, has_bias: bool, *order: int) -> str:
-        made = model.project(f"{layer}.{name}", rows, width, bias=has_bias)
-        made = model.reshape(f"{layer}.{name}.heads", made, batch, model.shape(rows)[0] // batch, heads, width // heads)
-        return model.transpose(f"{layer}.{name}.turned", made, *order)
+        proj = model.project(f"{layer}.{name}", rows, width, bias=has_bias)
+        proj = model.reshape(f"{layer}.{name}.heads", proj, batch, model.shape(rows)[0] // batch, heads, width // heads)
+        return model.transpose(f"{layer}.{name}.turned", proj, *order)
 
     q = part("q", x, bias[0], 0, 2, 1, 3)
     k = part("k", source, bias[1], 0, 2, 3, 1)

@@ -22,39 +22,39 @@ if TYPE_CHECKING:
     from planner.training.update.precision import Precision
 
 
-def _mlp(found: re.Match[str]) -> Maker:
-    def make(asked: Asked) -> Graph:
-        if asked.optimizer != "sgd":
-            raise UsageError(f"{found.string} is trained with sgd, not with {asked.optimizer!r}")
-        return mlp(int(found["layers"]), int(found["width"]), asked.batch)
+def _mlp(match: re.Match[str]) -> Maker:
+    def make(request: Asked) -> Graph:
+        if request.optimizer != "sgd":
+            raise UsageError(f"{match.string} is trained with sgd, not with {request.optimizer!r}")
+        return mlp(int(match["layers"]), int(match["width"]), request.batch)
 
     return make
 
 
-def _cnn(found: re.Match[str]) -> Maker:
-    sizes = (int(found["layers"]), int(found["filters"]), int(found["image"]))
-    return lambda asked: cnn(*sizes, batch=asked.batch, optimizer=asked.optimizer)
+def _cnn(match: re.Match[str]) -> Maker:
+    sizes = (int(match["layers"]), int(match["filters"]), int(match["image"]))
+    return lambda request: cnn(*sizes, batch=request.batch, optimizer=request.optimizer)
 
 
 def _plain(function: Callable[..., Graph]) -> Callable[[re.Match[str]], Maker]:
-    return lambda found: lambda asked: function(batch=asked.batch, optimizer=asked.optimizer)
+    return lambda match: lambda request: function(batch=request.batch, optimizer=request.optimizer)
 
 
-def _resnet(found: re.Match[str]) -> Maker:
-    depth, widening = int(found["depth"]), int(found.groupdict().get("widening") or 1)
-    return lambda asked: resnet(depth, batch=asked.batch, widening=widening, optimizer=asked.optimizer)
+def _resnet(match: re.Match[str]) -> Maker:
+    depth, widening = int(match["depth"]), int(match.groupdict().get("widening") or 1)
+    return lambda request: resnet(depth, batch=request.batch, widening=widening, optimizer=request.optimizer)
 
 
-def _rnn(found: re.Match[str]) -> Maker:
-    layers, hidden = int(found["layers"]), 1024 * int(found["hidden"])
-    return lambda asked: rnn(layers, hidden, batch=asked.batch, optimizer=asked.optimizer)
+def _rnn(match: re.Match[str]) -> Maker:
+    layers, hidden = int(match["layers"]), 1024 * int(match["hidden"])
+    return lambda request: rnn(layers, hidden, batch=request.batch, optimizer=request.optimizer)
 
 
-def _gpt(found: re.Match[str]) -> Maker:
-    blocks, width = int(found["blocks"]), int(found["width"])
-    heads = int(found["heads"]) if found["heads"] else max(1, width // (64 if width < _WIDE else 128))
-    shape = GptShape(blocks, width, heads, 1024 if width < _WIDE else 2048, language=bool(found["language"]))
-    return lambda asked: gpt(found.string, shape, batch=asked.batch, optimizer=asked.optimizer)
+def _gpt(match: re.Match[str]) -> Maker:
+    blocks, width = int(match["blocks"]), int(match["width"])
+    heads = int(match["heads"]) if match["heads"] else max(1, width // (64 if width < _WIDE else 128))
+    shape = GptShape(blocks, width, heads, 1024 if width < _WIDE else 2048, language=bool(match["language"]))
+    return lambda request: gpt(match.string, shape, batch=request.batch, optimizer=request.optimizer)
 
 
 _WIDE = 2048
@@ -68,9 +68,9 @@ _PUBLISHED: Final[Mapping[str, GptShape]] = MappingProxyType(
 )
 
 
-def _published(found: re.Match[str]) -> Maker:
-    name = found.string
-    return lambda asked: gpt(name, _PUBLISHED[name], batch=asked.batch, optimizer=asked.optimizer)
+def _published(match: re.Match[str]) -> Maker:
+    name = match.string
+    return lambda request: gpt(name, _PUBLISHED[name], batch=request.batch, optimizer=request.optimizer)
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -222,7 +222,7 @@ def build(
     if batch < 1:
         raise UsageError(f"{name}: a batch of {batch} has no samples")
     family.check(name, precision=precision, seq=seq, layers=layers)
-    found = family.pattern.fullmatch(name)
-    assert found is not None, "family_of has matched it"
-    asked = Asked(batch, optimizer or family.optimizer, precision or family.precision, seq, layers)
-    return family.make(found)(asked)
+    match = family.pattern.fullmatch(name)
+    assert match is not None, "family_of has matched it"
+    request = Asked(batch, optimizer or family.optimizer, precision or family.precision, seq, layers)
+    return family.make(match)(request)

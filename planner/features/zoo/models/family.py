@@ -61,13 +61,13 @@ class Family:
         """The batch that a model has unless another is asked for."""
         return self.members.get(name, self.batch)
 
-    def check(self, name: str, **asked: object) -> None:
+    def check(self, name: str, **values: object) -> None:
         """Check that what is asked of a model can be.
 
         Raises:
             UsageError: an option that the model does not have.
         """
-        vain = [option for option in _OPTIONS if asked.get(option) is not None and option not in self.options]
+        vain = [option for option in _OPTIONS if values.get(option) is not None and option not in self.options]
         if vain:
             has = ("batch", "optimizer", *(option for option in _OPTIONS if option in self.options))
             raise UsageError(

@@ -108,9 +108,9 @@ class Forward:
         **attributes: Attribute,
     ) -> tuple[str, ...]:
         """An op with any number of outputs: ``layer.y``, or ``layer.y0``, ``layer.y1``, ...; of float32 if not said."""
-        return self._made(layer, op_type, inputs, shapes, dtypes, attributes)
+        return self._emit(layer, op_type, inputs, shapes, dtypes, attributes)
 
-    def _made(
+    def _emit(
         self,
         layer: str,
         op_type: str,
@@ -180,7 +180,7 @@ class Forward:
         windows: dict[str, Attribute] = {"kernel_shape": (kernel,) * 2, "pads": (pad,) * 4, "strides": (stride,) * 2}
         if op_type == "AveragePool" and pad:
             windows["count_include_pad"] = 1
-        return self._made(layer, op_type, [x], [shape], (), windows)[0]
+        return self._emit(layer, op_type, [x], [shape], (), windows)[0]
 
     def global_average_pool(self, layer: str, x: str) -> str:
         """The mean of each channel: [N, C, H, W] becomes [N, C]."""
@@ -190,8 +190,8 @@ class Forward:
 
     def flatten(self, layer: str, x: str) -> str:
         """[N, ...] as [N, features]."""
-        samples, *rest = self.shape(x)
-        return self.op(layer, "Flatten", [x], (samples, math.prod(rest)), axis=1)
+        samples, *features = self.shape(x)
+        return self.op(layer, "Flatten", [x], (samples, math.prod(features)), axis=1)
 
     def linear(self, layer: str, x: str, width: int, *, bias: bool = True) -> str:
         """A fully-connected layer of [N, features]; its weight is [width, features]."""
@@ -283,10 +283,10 @@ class Forward:
 
     def parted(self, layer: str, x: str, sizes: Sequence[int], *, axis: int) -> tuple[str, ...]:
         """A dim in parts of these sizes."""
-        whole = self.shape(x)
-        assert sum(sizes) == whole[axis], f"{list(sizes)} are not the {whole[axis]} of {x}"
+        shape = self.shape(x)
+        assert sum(sizes) == shape[axis], f"{list(sizes)} are not the {shape[axis]} of {x}"
         stated = self.known("sizes." + "x".join(str(size) for size in sizes), np.array(sizes, np.int64))
-        shapes = [(*whole[:axis], size, *whole[axis:][1:]) for size in sizes]
+        shapes = [(*shape[:axis], size, *shape[axis:][1:]) for size in sizes]
         return self.ops(layer, "Split", [x, stated], shapes, axis=axis)
 
     def sum(self, layer: str, x: str, axis: int, *, dtype: DType = DType.FLOAT32) -> str:

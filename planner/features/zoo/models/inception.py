@@ -79,11 +79,11 @@ class _Inception:
         return self.model.concat(f"{block}.concat", branches, axis=1)
 
     def block_a(self, block: str, x: str, pool_filters: int) -> str:
-        one = self.conv(f"{block}.one", x, 64, 1)
+        pointwise = self.conv(f"{block}.one", x, 64, 1)
         five = self.conv(f"{block}.five_2", self.conv(f"{block}.five_1", x, 48, 1), 64, 5, pad=2)
         three = self.conv(f"{block}.three_2", self.conv(f"{block}.three_1", x, 64, 1), 96, 3, pad=1)
         three = self.conv(f"{block}.three_3", three, 96, 3, pad=1)
-        return self.joined(block, one, five, three, self.pooled(block, x, pool_filters))
+        return self.joined(block, pointwise, five, three, self.pooled(block, x, pool_filters))
 
     def block_b(self, block: str, x: str) -> str:
         three = self.conv(f"{block}.three", x, 384, 3, stride=2)
@@ -92,14 +92,14 @@ class _Inception:
         return self.joined(block, three, double, self.max_pool(f"{block}.pool", x))
 
     def block_c(self, block: str, x: str, narrow: int) -> str:
-        one = self.conv(f"{block}.one", x, 192, 1)
+        pointwise = self.conv(f"{block}.one", x, 192, 1)
         seven = self.conv(f"{block}.seven_1", x, narrow, 1)
         seven = self.chain(f"{block}.seven", seven, (narrow, 192), ("row", "column"))
         double = self.conv(f"{block}.double_1", x, narrow, 1)
         double = self.chain(
             f"{block}.double", double, (narrow, narrow, narrow, 192), ("column", "row", "column", "row")
         )
-        return self.joined(block, one, seven, double, self.pooled(block, x, 192))
+        return self.joined(block, pointwise, seven, double, self.pooled(block, x, 192))
 
     def block_d(self, block: str, x: str) -> str:
         three = self.conv(f"{block}.three_2", self.conv(f"{block}.three_1", x, 192, 1), 320, 3, stride=2)
@@ -109,11 +109,11 @@ class _Inception:
         return self.joined(block, three, seven, self.max_pool(f"{block}.pool", x))
 
     def block_e(self, block: str, x: str) -> str:
-        one = self.conv(f"{block}.one", x, 320, 1)
+        pointwise = self.conv(f"{block}.one", x, 320, 1)
         three = self.forked(f"{block}.three", self.conv(f"{block}.three_1", x, 384, 1))
         double = self.conv(f"{block}.double_2", self.conv(f"{block}.double_1", x, 448, 1), 384, 3, pad=1)
         double = self.forked(f"{block}.double", double)
-        return self.joined(block, one, three, double, self.pooled(block, x, 192))
+        return self.joined(block, pointwise, three, double, self.pooled(block, x, 192))
 
     def forked(self, layer: str, x: str) -> str:
         """1x3 beside 3x1."""

@@ -92,8 +92,8 @@ def decoder(name: str, shape: DecoderShape, inner: Inner, *, batch: int) -> Netw
         block = f"block{number}"
         attention = _attention(model, f"{block}.attention", model.rms_norm(f"{block}.norm1", x), shape, batch, mask)
         x = model.each(f"{block}.add1", "Add", x, attention)
-        made = inner(model, f"{block}.inner", model.rms_norm(f"{block}.norm2", x))
-        x = model.each(f"{block}.add2", "Add", x, made)
+        residual = inner(model, f"{block}.inner", model.rms_norm(f"{block}.norm2", x))
+        x = model.each(f"{block}.add2", "Add", x, residual)
     logits = model.project("head", model.rms_norm("norm", x), shape.vocabulary)
     return Network(model, logits, "softmax_cross_entropy")
 

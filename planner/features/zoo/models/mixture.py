@@ -51,21 +51,21 @@ def mixture(name: str, shape: DecoderShape, experts: Experts, *, batch: int) -> 
 
     def inner(model: Forward, layer: str, x: str) -> str:
         rows, width = model.shape(x)
-        gates, taken = routed(model, f"{layer}.router", x, experts, batch)
-        _, tokens, count, places = model.shape(taken)
+        gates, dispatch = routed(model, f"{layer}.router", x, experts, batch)
+        _, tokens, count, places = model.shape(dispatch)
         seats = (batch, tokens, count * places)
-        to = model.transpose(f"{layer}.to", model.reshape(f"{layer}.seats", taken, *seats), 0, 2, 1)
+        to = model.transpose(f"{layer}.to", model.reshape(f"{layer}.seats", dispatch, *seats), 0, 2, 1)
         samples = model.reshape(f"{layer}.samples", x, batch, tokens, width)
-        given = model.op(f"{layer}.dispatch", "MatMul", [to, samples], (batch, count * places, width))
-        given = model.reshape(f"{layer}.given", given, batch, count, places, width)
-        given = model.transpose(f"{layer}.by_expert", given, 1, 0, 2, 3)
-        given = model.reshape(f"{layer}.queues", given, count, batch * places, width)
-        made = _expert(model, f"{layer}.expert", given, shape.inner)
-        made = model.reshape(f"{layer}.made", made, count, batch, places, width)
-        made = model.transpose(f"{layer}.by_sample", made, 1, 0, 2, 3)
-        made = model.reshape(f"{layer}.back", made, batch, count * places, width)
-        weights = model.reshape(f"{layer}.from", model.each(f"{layer}.weights", "Mul", taken, gates), *seats)
-        mixed = model.op(f"{layer}.combine", "MatMul", [weights, made], (batch, tokens, width))
+        queues = model.op(f"{layer}.dispatch", "MatMul", [to, samples], (batch, count * places, width))
+        queues = model.reshape(f"{layer}.given", queues, batch, count, places, width)
+        queues = model.transpose(f"{layer}.by_expert", queues, 1, 0, 2, 3)
+        queues = model.reshape(f"{layer}.queues", queues, count, batch * places, width)
+        outputs = _expert(model, f"{layer}.expert", queues, shape.inner)
+        outputs = model.reshape(f"{layer}.made", outputs, count, batch, places, width)
+        outputs = model.transpose(f"{layer}.by_sample", outputs, 1, 0, 2, 3)
+        outputs = model.reshape(f"{layer}.back", outputs, batch, count * places, width)
+        weights = model.reshape(f"{layer}.from", model.each(f"{layer}.weights", "Mul", dispatch, gates), *seats)
+        mixed = model.op(f"{layer}.combine", "MatMul", [weights, outputs], (batch, tokens, width))
         return model.reshape(f"{layer}.rows", mixed, rows, width)
 
     return decoder(name, shape, inner, batch=batch)
@@ -105,11 +105,11 @@ def routed(model: Forward, layer: str, x: str, experts: Experts, batch: int) -> 
     chosen, placed = model.cast(f"{layer}.chosen", is_chosen, _FLOAT), model.cast(f"{layer}.placed", has_place, _FLOAT)
     shape = (batch, tokens, count, experts.capacity(tokens))
     turned = model.transpose(f"{layer}.by_expert", chosen, 0, 1, 3, 2)
-    taken = model.op(f"{layer}.taken", "MatMul", [turned, placed], shape)
+    dispatch = model.op(f"{layer}.taken", "MatMul", [turned, placed], shape)
     by_sample = model.reshape(f"{layer}.probabilities", probabilities, batch, tokens, 1, count)
-    own = model.each(f"{layer}.own", "Mul", by_sample, model.sum(f"{layer}.mask", chosen, 2))
-    gates = model.each(f"{layer}.gates", "Div", own, model.sum(f"{layer}.total", own, 3))
-    return model.reshape(f"{layer}.weights", gates, batch, tokens, count, 1), taken
+    shares = model.each(f"{layer}.own", "Mul", by_sample, model.sum(f"{layer}.mask", chosen, 2))
+    gates = model.each(f"{layer}.gates", "Div", shares, model.sum(f"{layer}.total", shares, 3))
+    return model.reshape(f"{layer}.weights", gates, batch, tokens, count, 1), dispatch
 
 
 _FLOAT = DType.FLOAT32

@@ -26,11 +26,11 @@ def mlp(layers: int, width: int, batch: int, learning_rate: float = 0.1) -> Grap
         tensors[name] = Tensor(name, shape, DType.FLOAT32)
         return name
 
-    def product(name: str, left: str, right: str, *, left_t: bool = False, right_t: bool = False) -> str:
-        rows = tensors[left].shape[1 if left_t else 0]
-        columns = tensors[right].shape[0 if right_t else 1]
-        flags = (("transA", int(left_t)), ("transB", int(right_t)))
-        ops.append(Op(f"{name}_op", "Gemm", (left, right), (tensor(name, rows, columns),), flags))
+    def product(name: str, a: str, b: str, *, a_t: bool = False, b_t: bool = False) -> str:
+        rows = tensors[a].shape[1 if a_t else 0]
+        columns = tensors[b].shape[0 if b_t else 1]
+        flags = (("transA", int(a_t)), ("transB", int(b_t)))
+        ops.append(Op(f"{name}_op", "Gemm", (a, b), (tensor(name, rows, columns),), flags))
         return name
 
     tensor("x0", batch, width)
@@ -39,9 +39,10 @@ def mlp(layers: int, width: int, batch: int, learning_rate: float = 0.1) -> Grap
         product(f"x{layer}", f"x{layer - 1}", tensor(f"w{layer}", width, width))
     gradient = f"x{layers}"
     for layer in range(layers, 0, -1):
-        product(f"w{layer}.grad", f"x{layer - 1}", gradient, left_t=True)
+        product(f"w{layer}.grad", f"x{layer - 1}", gradient, a_t=True)
+        # The first layer reads data, which needs no gradient.
         if layer > 1:
-            gradient = product(f"x{layer - 1}.grad", gradient, f"w{layer}", right_t=True)
+            gradient = product(f"x{layer - 1}.grad", gradient, f"w{layer}", b_t=True)
     for layer in range(1, layers + 1):
         scaled, following = tensor(f"w{layer}.step", width, width), tensor(f"w{layer}.next", width, width)
         ops.append(Op(f"{scaled}_op", "Mul", (f"w{layer}.grad", "rate"), (scaled,)))

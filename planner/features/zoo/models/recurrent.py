@@ -59,9 +59,9 @@ def _layer(model: Forward, layer: str, below: list[str], hidden: int, *, project
 def _cell(model: Forward, at: str, gates: str, c: str) -> tuple[str, str]:
     """One cell: c' = σ(f) c + σ(i) tanh(g) and h' = σ(o) tanh(c') (Hochreiter and Schmidhuber 1997)."""
     i, f, g, o = model.split(f"{at}.split", gates, _GATES)
-    kept = model.each(f"{at}.kept", "Mul", model.each(f"{at}.f", "Sigmoid", f), c)
+    memory = model.each(f"{at}.kept", "Mul", model.each(f"{at}.f", "Sigmoid", f), c)
     added = model.each(f"{at}.added", "Mul", model.each(f"{at}.i", "Sigmoid", i), model.each(f"{at}.g", "Tanh", g))
-    c = model.each(f"{at}.c", "Add", kept, added)
+    c = model.each(f"{at}.c", "Add", memory, added)
     h = model.each(f"{at}.shown", "Mul", model.each(f"{at}.o", "Sigmoid", o), model.each(f"{at}.tanh", "Tanh", c))
     batch, hidden, _ = model.shape(h)
     return model.reshape(f"{at}.h", h, batch, hidden), c

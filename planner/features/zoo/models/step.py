@@ -68,7 +68,7 @@ def _is_stepped(graph: Graph, pair: StatePair) -> bool:
     update = graph.producer[pair.following]
     if update.op_type != "Sub":
         return False
-    kept = graph.producer.get(update.inputs[0])
+    minuend = graph.producer.get(update.inputs[0])
     return update.inputs[0] == pair.current or (
-        kept is not None and kept.op_type == "Mul" and kept.inputs[1] == pair.current
+        minuend is not None and minuend.op_type == "Mul" and minuend.inputs[1] == pair.current
     )

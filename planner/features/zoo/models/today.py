@@ -92,26 +92,26 @@ def network(name: str, *, batch: int, seq: int | None = None, layers: int | None
     return _NETWORKS[name].build(name, batch, seq, layers)
 
 
-def _make(found: re.Match[str]) -> Callable[[Asked], Graph]:
-    name = found.string
+def _make(match: re.Match[str]) -> Callable[[Asked], Graph]:
+    name = match.string
 
-    def make(asked: Asked) -> Graph:
+    def make(request: Asked) -> Graph:
         # Imported here: who only lists the models needs no gradient rules.
         from planner.training.update.optimizers import Hyper
 
-        made = network(name, batch=asked.batch, seq=asked.seq, layers=asked.layers)
+        net = network(name, batch=request.batch, seq=request.seq, layers=request.layers)
         published = _NETWORKS[name]
         hyper = Hyper(
             beta2=published.beta2, epsilon=published.epsilon, weight_decay=published.decay, exempt_vectors=True
         )
         return training_step(
-            made.model,
-            made.output,
-            loss=made.loss,
-            optimizer=asked.optimizer,
+            net.model,
+            net.output,
+            loss=net.loss,
+            optimizer=request.optimizer,
             learning_rate=published.rate,
-            precision=asked.precision,
-            hyper=hyper if asked.optimizer == _OPTIMIZER else None,
+            precision=request.precision,
+            hyper=hyper if request.optimizer == _OPTIMIZER else None,
         )
 
     return make

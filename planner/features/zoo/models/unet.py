@@ -83,6 +83,7 @@ class _UNet:
         for place, channels in reversed(list(enumerate(shape.channels))):
             for number in range(1, shape.residual + 2):
                 layer = f"up{place + 1}.{number}"
+                # The way up takes the skips of the way down, last first: one more per level, for the input or the half.
                 x = model.concat(f"{layer}.skip", [x, skips.pop()], axis=1)
                 x = self._layer(layer, x, channels, attends=place < last)
             if place:

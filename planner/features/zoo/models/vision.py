@@ -97,12 +97,12 @@ def dit(name: str, shape: ImageShape, *, batch: int) -> Network:
         inner = _mlp(model, block, _modulated(model, f"{block}.norm2", x, shift2, scale2))
         x = _gated(model, f"{block}.add2", x, inner, gate2)
     shift, scale = _modulation(model, "final.modulation", condition, 2)
-    made = 2 * shape.channels
+    out_channels = 2 * shape.channels
     x = _modulated(model, "final.norm", x, shift, scale)
-    x = model.project("final", x, shape.patch**2 * made, bias=True)
-    x = model.reshape("final.patches", x, batch, side, side, shape.patch, shape.patch, made)
+    x = model.project("final", x, shape.patch**2 * out_channels, bias=True)
+    x = model.reshape("final.patches", x, batch, side, side, shape.patch, shape.patch, out_channels)
     x = model.transpose("final.turned", x, 0, 5, 1, 3, 2, 4)
-    return Network(model, model.reshape("image", x, batch, made, shape.image, shape.image), "mse")
+    return Network(model, model.reshape("image", x, batch, out_channels, shape.image, shape.image), "mse")
 
 
 def _patches(model: Forward, x: str, shape: ImageShape) -> str:
@@ -142,9 +142,9 @@ def _modulation(model: Forward, layer: str, condition: str, parts: int) -> tuple
 def _modulated(model: Forward, layer: str, x: str, shift: str, scale: str) -> str:
     """Rows of what is normalised, times 1 + scale, plus shift."""
     batch, length, width = model.shape(x)
-    one = model.known("one", np.ones((), np.float32))
+    unit = model.known("one", np.ones((), np.float32))
     x = model.plain_layer_norm(layer, x, epsilon=1e-6)
-    x = model.each(f"{layer}.scaled", "Mul", x, model.each(f"{layer}.scale", "Add", scale, one))
+    x = model.each(f"{layer}.scaled", "Mul", x, model.each(f"{layer}.scale", "Add", scale, unit))
     return model.reshape(f"{layer}.rows", model.each(f"{layer}.shifted", "Add", x, shift), batch * length, width)
 
 

@@ -79,11 +79,11 @@ def _encoder(model: Forward, shape: SpeechShape, batch: int) -> str:
 
 
 def _attending(
-    model: Forward, layer: str, x: str, asking: str, asked: str, shape: SpeechShape, batch: int, mask: str = ""
+    model: Forward, layer: str, x: str, queries: str, keys: str, shape: SpeechShape, batch: int, mask: str = ""
 ) -> str:
     """What is residual plus what attention gives."""
     mixed = multi_head(
-        model, layer, asking, asked, batch=batch, heads=shape.heads, width=shape.width, bias=_BIASES, mask=mask
+        model, layer, queries, keys, batch=batch, heads=shape.heads, width=shape.width, bias=_BIASES, mask=mask
     )
     return model.each(f"{layer}.add", "Add", x, mixed)
 
