@@ -37,8 +37,8 @@ class Band:
     def of(cls, shape: tuple[int, int], row: np.ndarray, column: np.ndarray, weight: np.ndarray) -> Band:
         """The matrix of this shape with these elements; those at the same place are added up."""
         rows, columns = shape
-        place, which = np.unique(row * columns + column, return_inverse=True)
-        total = np.bincount(which, weights=weight, minlength=len(place))
+        place, inverse = np.unique(row * columns + column, return_inverse=True)
+        total = np.bincount(inverse, weights=weight, minlength=len(place))
         place, total = place[total != 0], total[total != 0]
         row, column = np.divmod(place, columns)
         counts = np.bincount(row, minlength=rows)

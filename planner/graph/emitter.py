@@ -21,7 +21,7 @@ class Emitter(Writer):
 
     Args:
         prefix: begins every name; no tensor and no op of the graph begins with it.
-        known: tensors of the graph that may be read.
+        graph_tensors: tensors of the graph that may be read.
         values: of the graph's constants.
         opset: version of the default operator domain.
         workers: how many a plan is for; 1 where it is not known.
@@ -31,7 +31,7 @@ class Emitter(Writer):
     def __init__(
         self,
         prefix: str,
-        known: Mapping[str, Tensor],
+        graph_tensors: Mapping[str, Tensor],
         values: Mapping[str, np.ndarray | None],
         opset: int,
         *,
@@ -46,14 +46,14 @@ class Emitter(Writer):
         """What is new."""
         self.constants: dict[str, np.ndarray] = {}
         self.ops: list[Op] = []
-        self._known = known
+        self._graph_tensors = graph_tensors
         self._values = values
 
     # tensors -------------------------------------------------------------------------------------------------------
 
     def tensor(self, name: str) -> Tensor:
         """A tensor of the graph or a new one."""
-        return self.tensors[name] if name in self.tensors else self._known[name]
+        return self.tensors[name] if name in self.tensors else self._graph_tensors[name]
 
     def value(self, name: str) -> np.ndarray | None:
         """The value of a constant; None if the tensor is none, or was not loaded."""
@@ -79,23 +79,23 @@ class Emitter(Writer):
         self.ops.append(replace(op, name=names[0], outputs=names))
         return names
 
-    def part_of(self, hint: str, what: str) -> str:
+    def part_of(self, hint: str, part: str) -> str:
         """Names are those of one op each."""
-        return f"{hint}.{what}" if hint else what
+        return f"{hint}.{part}" if hint else part
 
-    def standing_for(self, op: Op, made: Sequence[str]) -> tuple[Op, ...]:
+    def standing_for(self, op: Op, results: Sequence[str]) -> tuple[Op, ...]:
         """The emitted ops that an op's outputs need, the last ones under the names of the outputs.
 
         Args:
             op: which they stand for.
-            made: an emitted tensor for each output, in order; those of outputs that are absent do not matter.
+            results: an emitted tensor for each output, in order; those of outputs that are absent do not matter.
         """
-        outputs = {name: output for name, output in zip(made, op.outputs, strict=False) if output}
+        outputs = {name: output for name, output in zip(results, op.outputs, strict=False) if output}
         wanted, live = set(outputs), list[Op]()
-        for one in reversed(self.ops):
-            if not wanted.isdisjoint(one.outputs):
-                wanted.update(one.inputs)
-                live.append(one.renamed(outputs))
+        for body_op in reversed(self.ops):
+            if not wanted.isdisjoint(body_op.outputs):
+                wanted.update(body_op.inputs)
+                live.append(body_op.renamed(outputs))
         return tuple(reversed(live))
 
     def _name(self, part: str) -> str:
@@ -105,20 +105,20 @@ class Emitter(Writer):
         return name
 
 
-def free_prefix(wanted: str, taken: Sequence[str]) -> str:
+def free_prefix(wanted: str, names: Sequence[str]) -> str:
     """``wanted``, or that with a number before its last letter, so that no name begins with it.
 
     Args:
         wanted: what the prefix should be.
-        taken: names, sorted.
+        names: sorted.
     """
     prefix, number = wanted, 2
-    while _begins_a_name(prefix, taken):
+    while _begins_a_name(prefix, names):
         prefix = f"{wanted[:-1]}.{number}{wanted[-1]}"
         number += 1
     return prefix
 
 
-def _begins_a_name(prefix: str, taken: Sequence[str]) -> bool:
-    position = bisect_left(taken, prefix)
-    return position < len(taken) and taken[position].startswith(prefix)
+def _begins_a_name(prefix: str, names: Sequence[str]) -> bool:
+    position = bisect_left(names, prefix)
+    return position < len(names) and names[position].startswith(prefix)

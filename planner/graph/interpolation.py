@@ -40,12 +40,12 @@ def resizing(
         text(op, "keep_aspect_ratio_policy", "stretch"),
     )
     axes = [axis % len(before) for axis in integers(op, "axes", tuple(range(len(before))))]
-    factors = [made / size for made, size in zip(after, before, strict=True)]
+    factors = [out_size / size for out_size, size in zip(after, before, strict=True)]
     if scales is not None:
         for axis, scale in zip(axes, scales, strict=True):
             factors[axis] = scale
     elif policy != "stretch" and sizes is not None:
-        ratios = [made / before[axis] for axis, made in zip(axes, sizes, strict=True)]
+        ratios = [out_size / before[axis] for axis, out_size in zip(axes, sizes, strict=True)]
         common = min(ratios) if policy == "not_larger" else max(ratios)
         for axis in axes:
             factors[axis] = common
@@ -54,12 +54,12 @@ def resizing(
         for axis, start, end in zip(axes, region, region[len(axes) :], strict=False):
             regions[axis] = (start, end)
     shifts = coordinates == "tf_half_pixel_for_nn" and text(op, "mode", "nearest") == "nearest"
-    found = {}
-    for dim, (size, made, factor) in enumerate(zip(before, after, factors, strict=True)):
-        if size != made or factor != 1.0 or regions[dim] != (0.0, 1.0) or shifts:
-            found[dim] = interpolation(
+    bands = {}
+    for dim, (size, out_size, factor) in enumerate(zip(before, after, factors, strict=True)):
+        if size != out_size or factor != 1.0 or regions[dim] != (0.0, 1.0) or shifts:
+            bands[dim] = interpolation(
                 size,
-                made,
+                out_size,
                 factor,
                 mode=text(op, "mode", "nearest"),
                 coordinates=coordinates,
@@ -69,12 +69,12 @@ def resizing(
                 antialias=bool(integer(op, "antialias", 0)),
                 region=regions[dim],
             )
-    return found
+    return bands
 
 
 def interpolation(
     size: int,
-    made: int,
+    out_size: int,
     scale: float,
     *,
     mode: str,
@@ -85,13 +85,13 @@ def interpolation(
     antialias: bool = False,
     region: tuple[float, float] = (0.0, 1.0),
 ) -> Band:
-    """The matrix [made, size] of ONNX Resize along one dim (ONNX operator Resize, its reference formulas).
+    """The matrix [out_size, size] of ONNX Resize along one dim (ONNX operator Resize, its reference formulas).
 
     Places are in float32 and in ONNX Runtime's order, so that the nearest element is the one that it reads.
 
     Args:
         size: of the input.
-        made: size of the output.
+        out_size: size of the output.
         scale: of the output to the input.
         mode: nearest, linear or cubic.
         coordinates: the coordinate transformation.
@@ -104,24 +104,24 @@ def interpolation(
     Raises:
         ValueError: a coordinate transformation that there is not.
     """
-    out, half, last = np.arange(made, dtype=np.float32), np.float32(0.5), np.float32(size - 1)
+    out, half, last = np.arange(out_size, dtype=np.float32), np.float32(0.5), np.float32(size - 1)
     ratio, start, end = (np.float32(number) for number in (scale, *region))
     match coordinates:
         case "asymmetric":
             at = out / ratio
-        case "pytorch_half_pixel" if made == 1:
+        case "pytorch_half_pixel" if out_size == 1:
             at = 0 * out
         case "half_pixel" | "pytorch_half_pixel":
             at = (out + half) / ratio - half
         case "align_corners":
-            at = out * last / np.float32(made - 1) if made > 1 else 0 * out
+            at = out * last / np.float32(out_size - 1) if out_size > 1 else 0 * out
         case "tf_half_pixel_for_nn":
             at = (out + half) / ratio
         case "half_pixel_symmetric":
-            before = np.float32(size / 2) * (1 - np.float32(made) / (ratio * np.float32(size)))
+            before = np.float32(size / 2) * (1 - np.float32(out_size) / (ratio * np.float32(size)))
             at = (float(before) + (out + 0.5).astype(float) / float(ratio) - 0.5).astype(np.float32)
-        case "tf_crop_and_resize" if made > 1:
-            at = start * last + out * (end - start) * last / np.float32(made - 1)
+        case "tf_crop_and_resize" if out_size > 1:
+            at = start * last + out * (end - start) * last / np.float32(out_size - 1)
         case "tf_crop_and_resize":
             at = np.full(1, 0.5 * float(start + end) * float(last), np.float32)
         case _:
@@ -129,8 +129,8 @@ def interpolation(
     places, weights = _taps(at, size, scale if antialias else 1.0, mode, rounding, cubic, exclude=exclude)
     if coordinates == "tf_crop_and_resize":
         weights[(at < 0) | (at > size - 1)] = 0.0
-    rows = np.repeat(np.arange(made), places.shape[1])
-    return Band.of((made, size), rows, places.ravel(), weights.ravel())
+    rows = np.repeat(np.arange(out_size), places.shape[1])
+    return Band.of((out_size, size), rows, places.ravel(), weights.ravel())
 
 
 def _taps(
@@ -163,7 +163,7 @@ def _taps(
     weights = [np.maximum(1 - far, 0) if mode == "linear" else _cubic(far, cubic) for far in distances]
     if exclude:
         inside = [((first + offset >= 0) & (first + offset < size)) for offset in offsets]
-        weights = [weight * kept for weight, kept in zip(weights, inside, strict=True)]
+        weights = [weight * is_inside for weight, is_inside in zip(weights, inside, strict=True)]
     if exclude or narrow < 1:
         total = sum(weights)
         weights = [weight / total for weight in weights]

@@ -100,9 +100,9 @@ class Writer(ABC):
     def _emitted(self, op: Op, shapes: Sequence[Shape], dtypes: Sequence[DType], hint: str) -> tuple[str, ...]:
         """Emits an op that has neither name nor outputs yet; see ``emit``."""
 
-    def part_of(self, hint: str, what: str) -> str:
+    def part_of(self, hint: str, part: str) -> str:
         """What a constant is called that belongs to an op of this hint: a shape, axes."""
-        return what
+        return part
 
     def one(
         self,
@@ -117,9 +117,9 @@ class Writer(ABC):
         """``emit`` for an op with one output."""
         return self.emit(op_type, inputs, [shape], [dtype], hint=hint, attributes=attributes)[0]
 
-    def scalar(self, value: float, like: str | DType, hint: str = "") -> str:
+    def scalar(self, value: float, template: str | DType, hint: str = "") -> str:
         """A rank-0 constant of a dtype, or of that of a tensor."""
-        dtype = like if isinstance(like, DType) else self.dtype(like)
+        dtype = template if isinstance(template, DType) else self.dtype(template)
         return self.constant(np.array(value, dtype.array_dtype), hint or f"constant.{value:g}")
 
     def ints(self, values: Sequence[int], hint: str) -> str:
@@ -146,13 +146,13 @@ class Writer(ABC):
 
     def _unrepeated(self, inputs: Sequence[str], shape: Sequence[int]) -> tuple[str, ...]:
         """The operands, without an Expand where another one has the shape anyway: it is a pass over memory."""
-        found = list(inputs)
+        operands = list(inputs)
         for position, name in enumerate(inputs):
             source = self.before_expand(name)
-            others = (self.shape(other) for other in (*found[:position], *found[position + 1 :], source))
-            if source != name and np.broadcast_shapes(*others) == tuple(shape):
-                found[position] = source
-        return tuple(found)
+            shapes = (self.shape(operand) for operand in (*operands[:position], *operands[position + 1 :], source))
+            if source != name and np.broadcast_shapes(*shapes) == tuple(shape):
+                operands[position] = source
+        return tuple(operands)
 
     def before_expand(self, name: str) -> str:
         """The tensor of the same rank that an Expand repeats to this one; else itself."""
@@ -247,14 +247,14 @@ class Writer(ABC):
             return x
         return self.one("Expand", [x, self.ints(shape, "shape")], tuple(shape), self.dtype(x), hint=hint)
 
-    def zeros(self, shape: Shape, like: str) -> str:
-        """Zeros of the dtype of tensor ``like``."""
-        value = TensorAttribute(np.zeros(1, self.dtype(like).array_dtype))
+    def zeros(self, shape: Shape, template: str) -> str:
+        """Zeros of the dtype of tensor ``template``."""
+        value = TensorAttribute(np.zeros(1, self.dtype(template).array_dtype))
         return self.one(
             "ConstantOfShape",
             [self.ints(shape, "shape")],
             shape,
-            self.dtype(like),
+            self.dtype(template),
             hint="zeros",
             attributes={"value": value},
         )
@@ -278,8 +278,8 @@ class Writer(ABC):
 
     def slice(self, x: str, starts: Sequence[int], ends: Sequence[int]) -> str:
         """The box ``[starts, ends)`` of ``x``, one pair for each dim; dims that stay whole are left out of the op."""
-        whole = self.shape(x)
-        cut = [dim for dim, size in enumerate(whole) if (starts[dim], ends[dim]) != (0, size)]
+        sizes = self.shape(x)
+        cut = [dim for dim, size in enumerate(sizes) if (starts[dim], ends[dim]) != (0, size)]
         if not cut:
             return x
         shape = tuple(end - start for start, end in zip(starts, ends, strict=True))
@@ -336,8 +336,8 @@ class Writer(ABC):
     def reduce(self, op_type: str, x: str, axes: Sequence[int], hint: str = "", *, keepdims: bool = True) -> str:
         """A reduction over dims; over none it is the identity."""
         before = self.shape(x)
-        kept = tuple(1 if dim in axes else size for dim, size in enumerate(before))
-        shape = kept if keepdims else tuple(size for dim, size in enumerate(before) if dim not in axes)
+        keepdims_shape = tuple(1 if dim in axes else size for dim, size in enumerate(before))
+        shape = keepdims_shape if keepdims else tuple(size for dim, size in enumerate(before) if dim not in axes)
         attributes: dict[str, Attribute] = {"keepdims": int(keepdims)}
         inputs = [x]
         if self.opset >= (_AXES_OF_SUMS_ARE_INPUTS if op_type == "ReduceSum" else _AXES_ARE_INPUTS):
@@ -364,8 +364,8 @@ class Writer(ABC):
 
     def matmul(self, a: str, b: str, hint: str = "") -> str:
         """``numpy.matmul`` of operands of rank 2 or more."""
-        *left, rows, inner = self.shape(a)
-        *right, inner_b, columns = self.shape(b)
+        *batch_a, rows, inner = self.shape(a)
+        *batch_b, inner_b, columns = self.shape(b)
         assert inner == inner_b, f"MatMul of {self.shape(a)} and {self.shape(b)}"
-        shape = (*np.broadcast_shapes(tuple(left), tuple(right)), rows, columns)
+        shape = (*np.broadcast_shapes(tuple(batch_a), tuple(batch_b)), rows, columns)
         return self.one("MatMul", [a, b], shape, self.dtype(a), hint=hint)

@@ -62,10 +62,10 @@ def normalised_by_batch(
     slope = writer.div(scale, deviation, "slope")
     y = scaled(writer, centred, slope, bias)
     following = []
-    for before, found in zip(running, (mean, variance), strict=True):
-        kept = writer.scale(before, momentum, "kept")
-        added = writer.scale(writer.cast(found, writer.dtype(before)), 1.0 - momentum, "added")
-        following.append(writer.add(kept, added, "running"))
+    for before, statistic in zip(running, (mean, variance), strict=True):
+        past = writer.scale(before, momentum, "kept")
+        added = writer.scale(writer.cast(statistic, writer.dtype(before)), 1.0 - momentum, "added")
+        following.append(writer.add(past, added, "running"))
     return ByBatch(y, mean, tuple(following), centred, deviation, per_channel(writer, slope, len(shape)))
 
 

@@ -41,8 +41,8 @@ def in_blocks(emitter: Emitter, x: str, w: str, image: ImageKernel, bias: str = 
     if rank == 1:
         rows = {"kernel": 1, "windows": 1, "strides": 1, "dilations": 1, "before": 0, "after": 0}
         of_lines = replace(image, **{name: (row, *getattr(image, name)) for name, row in rows.items()})  # type: ignore[arg-type]
-        made = in_blocks(emitter, emitter.unsqueeze(x, [2]), emitter.unsqueeze(w, [2]), of_lines, bias)
-        return made and emitter.squeeze(made, [2])
+        y = in_blocks(emitter, emitter.unsqueeze(x, [2]), emitter.unsqueeze(w, [2]), of_lines, bias)
+        return y and emitter.squeeze(y, [2])
     channels, kernels, windows = image.channels, image.kernels, image.windows_count
     if group == 1:
         fits = channels < emitter.block or channels % emitter.block == 0
@@ -50,39 +50,39 @@ def in_blocks(emitter: Emitter, x: str, w: str, image: ImageKernel, bias: str = 
         is_worth_it = image.samples * windows >= _LEAST_WINDOWS and copied <= _MOST_COPIED
         fits = fits and rank == 2 and kernels % emitter.block == 0
         return _result(emitter, x, w, image, bias) if fits and is_worth_it else None
-    own = kernels * channels
-    if rank != 2 or own % _ALIGNED or (own != group and bias) or (kernels != group and windows > size):
+    pairs = kernels * channels
+    if rank != 2 or pairs % _ALIGNED or (pairs != group and bias) or (kernels != group and windows > size):
         return None
     # In the gradient of a filter of each channel, whose kernel is an image, the channels are samples to be added up.
     samples, _, *sizes = emitter.shape(x)
     parts = [emitter.reshape(x, (samples, group, channels, *sizes))] * (kernels // group)
-    x = emitter.reshape(emitter.concat(parts, 2), (samples, own, *sizes))
-    w = emitter.reshape(w, (own, 1, *image.kernel))
-    made = _result(emitter, x, w, replace(image, channels=1, kernels=own, group=own), bias)
-    return emitter.reduce_sum(emitter.reshape(made, (samples, kernels, channels, *image.windows)), [2])
+    x = emitter.reshape(emitter.concat(parts, 2), (samples, pairs, *sizes))
+    w = emitter.reshape(w, (pairs, 1, *image.kernel))
+    y = _result(emitter, x, w, replace(image, channels=1, kernels=pairs, group=pairs), bias)
+    return emitter.reduce_sum(emitter.reshape(y, (samples, kernels, channels, *image.windows)), [2])
 
 
 def _result(emitter: Emitter, x: str, w: str, image: ImageKernel, bias: str = "") -> str:
     """Of images of rank 2, either of one group, or with as many groups as there are channels and kernels."""
     block, size, (samples, channels, *_) = emitter.block, math.prod(image.kernel), emitter.shape(x)
-    inner, more, pads = image.channels, -image.kernels % block, (*image.before, *image.after)
+    inner, padding, pads = image.channels, -image.kernels % block, (*image.before, *image.after)
     if size > _MOST_PADDED:
         x, pads = emitter.pad(x, (0, 0, *image.before), (0, 0, *image.after)), (0,) * 4
     if image.group != 1 or channels % block == 0:
         x = _emitted(emitter, "ReorderInput", [x], (samples, channels + -channels % block, *emitter.shape(x)[2:]))
     # Kernels lie together as channels do, and then what they have of a block of channels.
-    kernels, together = image.kernels + more, block if inner % block == 0 else 1
+    kernels, together = image.kernels + padding, block if inner % block == 0 else 1
     rows = emitter.reshape(w, (1, image.kernels, inner * size, 1))
     filters = _emitted(emitter, "ReorderInput", [rows], (1, kernels, inner * size, 1))
     if together != 1:
         parts = emitter.reshape(filters, (kernels // block, inner // together, together, size, block))
         filters = emitter.transpose(parts, (0, 1, 3, 2, 4))
     filters = emitter.reshape(filters, (kernels, inner, *image.kernel))
-    operands = [x, filters, emitter.pad(bias, (0,), (more,))] if bias else [x, filters]
+    operands = [x, filters, emitter.pad(bias, (0,), (padding,))] if bias else [x, filters]
     group, shape = 1 if image.group == 1 else kernels, (samples, image.kernels, *image.windows)
-    made = _emitted(emitter, "Conv", operands, (samples, kernels, *image.windows), kernel_shape=image.kernel,
+    y = _emitted(emitter, "Conv", operands, (samples, kernels, *image.windows), kernel_shape=image.kernel,
                     pads=pads, strides=image.strides, dilations=image.dilations, group=group)  # fmt: skip
-    return _emitted(emitter, "ReorderOutput", [made], shape, channels=image.kernels)
+    return _emitted(emitter, "ReorderOutput", [y], shape, channels=image.kernels)
 
 
 def _emitted(emitter: Emitter, op_type: str, inputs: Sequence[str], shape: Shape, **stated: Attribute) -> str:

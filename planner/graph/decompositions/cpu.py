@@ -46,8 +46,8 @@ def convolution(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     is_small = is_small and size * windows * image.channels * image.samples <= _MOST_PARTS
     if is_small and image.group == 1 < size <= _MOST_TAPS:
         return (_of_small_images(emitter, image, *op.inputs),)
-    if len(op.inputs) == 2 and (made := _filter_gradient(emitter, op, image)) is not None:
-        return made
+    if len(op.inputs) == 2 and (gradient := _filter_gradient(emitter, op, image)) is not None:
+        return gradient
     x, w, *bias = op.inputs
     blocks = in_blocks(emitter, x, w, image, *bias)
     return None if blocks is None else (blocks,)
@@ -76,20 +76,20 @@ def _by_image(emitter: Emitter, op: Op, image: ImageKernel) -> tuple[str, ...]:
     x, w = (emitter.transpose(name, (1, 0, *spatial)) for name in op.inputs)
     size = math.prod(image.kernel)
     boxes = [emitter.reshape(box, (image.channels, image.samples, size)) for box in _boxes(emitter, image, x, 2)]
-    left = emitter.reshape(w, (image.channels, image.kernels, size))
-    right = emitter.transpose(emitter.concat(boxes, 1), (0, 2, 1))
-    return (_gradient(emitter, image, emitter.reduce_sum(emitter.matmul(left, right, "products"), [0])),)
+    lhs = emitter.reshape(w, (image.channels, image.kernels, size))
+    rhs = emitter.transpose(emitter.concat(boxes, 1), (0, 2, 1))
+    return (_gradient(emitter, image, emitter.reduce_sum(emitter.matmul(lhs, rhs, "products"), [0])),)
 
 
 def _by_channels(emitter: Emitter, op: Op, image: ImageKernel) -> tuple[str, ...]:
     """A product for each window, or one for all where an image is small: the channels of an element lie together."""
     rank, rows = len(image.kernel), image.channels * math.prod(image.kernel)
     x = emitter.transpose(op.inputs[0], (*range(1, 2 + rank), 0))
-    left = emitter.reshape(op.inputs[1], (image.kernels, rows))
+    lhs = emitter.reshape(op.inputs[1], (image.kernels, rows))
     boxes = _boxes(emitter, image, x, 1)
     if math.prod(image.kernel) <= _SMALL_IMAGE:
         boxes = [emitter.concat(boxes, 1 + rank)]
-    products = [emitter.matmul(left, emitter.reshape(box, (rows, emitter.shape(box)[-1]))) for box in boxes]
+    products = [emitter.matmul(lhs, emitter.reshape(box, (rows, emitter.shape(box)[-1]))) for box in boxes]
     return (_gradient(emitter, image, emitter.concat(products, 1)),)
 
 
@@ -100,11 +100,11 @@ def _of_small_images(emitter: Emitter, image: ImageKernel, x: str, w: str, bias:
     boxes = _boxes(emitter, taps, emitter.transpose(x, (1, *range(2, 2 + rank), 0)), 1)
     columns = image.samples * image.windows_count
     flat = [emitter.reshape(box, (image.channels, 1, columns)) for box in boxes]
-    right = emitter.reshape(emitter.concat(flat, 1), (rows, columns))
-    made = emitter.matmul(emitter.reshape(w, (image.kernels, rows)), right)
-    made = emitter.add(made, emitter.reshape(bias, (image.kernels, 1))) if bias else made
-    made = emitter.reshape(made, (image.kernels, *image.windows, image.samples))
-    return emitter.transpose(made, (1 + rank, *range(1 + rank)))
+    rhs = emitter.reshape(emitter.concat(flat, 1), (rows, columns))
+    y = emitter.matmul(emitter.reshape(w, (image.kernels, rows)), rhs)
+    y = emitter.add(y, emitter.reshape(bias, (image.kernels, 1))) if bias else y
+    y = emitter.reshape(y, (image.kernels, *image.windows, image.samples))
+    return emitter.transpose(y, (1 + rank, *range(1 + rank)))
 
 
 def _boxes(emitter: Emitter, image: ImageKernel, x: str, first: int) -> list[str]:
@@ -155,14 +155,14 @@ def data_gradient(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
         return (emitter.one("Conv", [x, emitter.transpose(w, turned)], result, dtype, attributes=stated),)
     spans = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]
     first = tuple(span - 1 - pad for span, pad in zip(spans, before, strict=True))
-    last = tuple(whole - size + pad for whole, size, pad in zip(result[2:], sizes, before, strict=True))
+    last = tuple(extent - size + pad for extent, size, pad in zip(result[2:], sizes, before, strict=True))
     if set(strides) != {1} or min(*first, *last) < 0 or (group != 1 and (channels != 1 or group != kernels)):
         return None
     w = emitter.reverse(w if group != 1 else emitter.transpose(w, turned), range(2, 2 + rank))
     image = ImageKernel(samples, emitter.shape(w)[1], emitter.shape(w)[0], group, tuple(kernel), result[2:], strides,
                         dilations, first, last)  # fmt: skip
-    made = in_blocks(emitter, x, w, image)
-    return None if made is None else (made,)
+    blocks = in_blocks(emitter, x, w, image)
+    return None if blocks is None else (blocks,)
 
 
 def _added(
@@ -174,16 +174,16 @@ def _added(
     """
     (samples, kernels, *sizes), (_, channels, *kernel) = emitter.shape(x), emitter.shape(w)
     rank, columns, dtype = len(sizes), samples * math.prod(sizes), emitter.dtype(x)
-    left = emitter.transpose(emitter.reshape(w, (kernels, channels * math.prod(kernel))), (1, 0))
-    right = emitter.reshape(emitter.transpose(x, (1, *range(2, 2 + rank), 0)), (kernels, columns))
-    parts = emitter.reshape(emitter.matmul(left, right), (channels, math.prod(kernel), columns))
+    lhs = emitter.transpose(emitter.reshape(w, (kernels, channels * math.prod(kernel))), (1, 0))
+    rhs = emitter.reshape(emitter.transpose(x, (1, *range(2, 2 + rank), 0)), (kernels, columns))
+    parts = emitter.reshape(emitter.matmul(lhs, rhs), (channels, math.prod(kernel), columns))
     apart = [-(-size // stride) for size, stride in zip(result[2:], strides, strict=True)]
     moved: dict[tuple[int, ...], list[str]] = {}
     for number, tap in enumerate(product(*map(range, kernel))):
         part = emitter.slice(parts, (0, number, 0), (channels, number + 1, columns))
         places = [index * step - pad for index, step, pad in zip(tap, dilations, before, strict=True)]
         starts = [place // stride for place, stride in zip(places, strides, strict=True)]
-        ends = [whole - size - start for whole, size, start in zip(apart, sizes, starts, strict=True)]
+        ends = [length - size - start for length, size, start in zip(apart, sizes, starts, strict=True)]
         if any(end <= -size or start <= -size for size, start, end in zip(sizes, starts, ends, strict=True)):
             continue  # all of it lies beyond
         part = emitter.pad(emitter.reshape(part, (channels, *sizes, samples)), (0, *starts, 0), (0, *ends, 0))
@@ -200,10 +200,10 @@ def _added(
             return emitter.one("Sum", moved[phase], tuple(shape), dtype, hint="total")
         inner = [joined(*phase, place) for place in range(strides[dim])]
         rows = channels * math.prod(apart[: dim + 1])
-        lines = [emitter.reshape(each, (rows, math.prod(shape[dim + 2 :]))) for each in inner]
-        whole = [channels, *apart[:dim], apart[dim] * strides[dim], *shape[dim + 2 :]]
-        made = emitter.reshape(emitter.concat(lines, 1), whole)
-        return emitter.slice(made, (0,) * len(shape), shape)
+        lines = [emitter.reshape(block, (rows, math.prod(shape[dim + 2 :]))) for block in inner]
+        grid_shape = [channels, *apart[:dim], apart[dim] * strides[dim], *shape[dim + 2 :]]
+        grid = emitter.reshape(emitter.concat(lines, 1), grid_shape)
+        return emitter.slice(grid, (0,) * len(shape), shape)
 
     return emitter.transpose(joined(), (1 + rank, *range(1 + rank)))
 
@@ -214,28 +214,26 @@ def matrix_product(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     product = product_of(op, {name: emitter.tensor(name) for name in (*op.inputs, *op.outputs)})
     if product is None or len(product.operands) != 2 or product.dtype is not DType.FLOAT32:
         return None
-    left, right = product.labels
-    stack = [label for label in product.result if label in left and label in right]
-    rows, columns = (
-        [label for label in product.result if label in own and label not in stack] for own in (left, right)
-    )
-    inner = [label for label in left if label in right and label not in stack]
+    lhs, rhs = product.labels
+    stack = [label for label in product.result if label in lhs and label in rhs]
+    rows, columns = ([label for label in product.result if label in term and label not in stack] for term in (lhs, rhs))
+    inner = [label for label in lhs if label in rhs and label not in stack]
     # What one operand alone has, and the result has not, is a sum before the product.
-    if {*left, *right} != {*stack, *rows, *columns, *inner} or {*product.result} != {*stack, *rows, *columns}:
+    if {*lhs, *rhs} != {*stack, *rows, *columns, *inner} or {*product.result} != {*stack, *rows, *columns}:
         return None
-    sizes = {label: size for name, own in zip(product.operands, product.labels, strict=True)
-             for label, size in zip(own, emitter.shape(name), strict=True)}  # fmt: skip
+    sizes = {label: size for name, term in zip(product.operands, product.labels, strict=True)
+             for label, size in zip(term, emitter.shape(name), strict=True)}  # fmt: skip
 
-    def turned(name: str, own: Labels, first: list[int], second: list[int]) -> str:
+    def turned(name: str, labels: Labels, first: list[int], second: list[int]) -> str:
         order = [*stack, *first, *second]
         shape = [
             *(sizes[label] for label in stack),
             *(math.prod(sizes[label] for label in part) for part in (first, second)),
         ]
-        return emitter.reshape(emitter.transpose(name, [own.index(label) for label in order]), shape)
+        return emitter.reshape(emitter.transpose(name, [labels.index(label) for label in order]), shape)
 
     a, b = product.operands
-    result = emitter.matmul(turned(a, left, rows, inner), turned(b, right, inner, columns))
+    result = emitter.matmul(turned(a, lhs, rows, inner), turned(b, rhs, inner, columns))
     order = [*stack, *rows, *columns]
     apart = emitter.reshape(result, [sizes[label] for label in order])
     return (emitter.transpose(apart, [order.index(label) for label in product.result]),)
@@ -256,8 +254,8 @@ def turned_product(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     first, second = (a, b) if rows <= columns else (b, a)
     # Reshapes keep the optimizer from putting Transposes into the product again.
     turned = emitter.reshape(emitter.transpose(first, (1, 0)), (1, min(rows, columns), inner))
-    made = emitter.reshape(emitter.matmul(turned, second), (min(rows, columns), max(rows, columns)))
-    return (made if rows <= columns else emitter.transpose(made, (1, 0)),)
+    y = emitter.reshape(emitter.matmul(turned, second), (min(rows, columns), max(rows, columns)))
+    return (y if rows <= columns else emitter.transpose(y, (1, 0)),)
 
 
 @stands_for(*sorted(BROADCASTING), purpose=Purpose.CPU, is_better=True)

@@ -109,19 +109,19 @@ def sums(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     if op.op_type == "ReduceMean":
         total = emitter.scale(total, 1 / rows, "mean")
     keeps = integer(op, "keepdims", 1) == 1
-    made = [1 if dim in dims else shape[dim] for dim in range(rank) if keeps or dim not in dims]
-    return (emitter.reshape(total, made),)
+    result_shape = [1 if dim in dims else shape[dim] for dim in range(rank) if keeps or dim not in dims]
+    return (emitter.reshape(total, result_shape),)
 
 
 def _runs(dims: Sequence[int]) -> list[range]:
     """Sorted dims, those that lie beside each other together."""
-    found: list[range] = []
+    runs: list[range] = []
     for dim in dims:
-        if found and found[-1].stop == dim:
-            found[-1] = range(found[-1].start, dim + 1)
+        if runs and runs[-1].stop == dim:
+            runs[-1] = range(runs[-1].start, dim + 1)
         else:
-            found.append(range(dim, dim + 1))
-    return found
+            runs.append(range(dim, dim + 1))
+    return runs
 
 
 def _summed(emitter: Emitter, x: str, dims: Sequence[int]) -> str:
@@ -180,36 +180,36 @@ def filter_gradient(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
             yield emitter.slice(phases[phase], (0, 0, *first), (samples, channels * image.group, *ends))
 
     group = image.group
-    made = _products(emitter, boxes(), samples, w) if group == 1 else _by_channel(emitter, boxes(), samples, w, group)
-    return (emitter.reshape(emitter.concat(made, 2), (samples, image.kernels, *windows)),)
+    parts = _products(emitter, boxes(), samples, w) if group == 1 else _by_channel(emitter, boxes(), samples, w, group)
+    return (emitter.reshape(emitter.concat(parts, 2), (samples, image.kernels, *windows)),)
 
 
 def _products(emitter: Emitter, boxes: Iterator[str], samples: int, w: str) -> list[str]:
     """[samples, kernels, boxes]: boxes [samples, channels, kernel] times kernels [kernels, channels, kernel]."""
     kernels, inner = emitter.shape(w)[0], math.prod(emitter.shape(w)[1:])
-    right = emitter.reshape(w, (kernels, inner))
+    rhs = emitter.reshape(w, (kernels, inner))
     at_once = max(1, _LEAST_ROWS // samples)  # a product of few rows is slow
-    found = []
+    products = []
     # A box is read before the next is made, so that few of them are there at a time.
     while rows := [emitter.reshape(box, (samples, inner)) for box in islice(boxes, at_once)]:
-        left, made = emitter.concat(rows, 0), (len(rows) * samples, kernels)
-        sums = emitter.one("Gemm", [left, right], made, emitter.dtype(w), attributes={"transB": 1})
-        found.append(emitter.transpose(emitter.reshape(sums, (len(rows), samples, kernels)), (1, 2, 0)))
-    return found
+        lhs, shape = emitter.concat(rows, 0), (len(rows) * samples, kernels)
+        sums = emitter.one("Gemm", [lhs, rhs], shape, emitter.dtype(w), attributes={"transB": 1})
+        products.append(emitter.transpose(emitter.reshape(sums, (len(rows), samples, kernels)), (1, 2, 0)))
+    return products
 
 
 def _by_channel(emitter: Emitter, boxes: Iterator[str], samples: int, w: str, group: int) -> list[str]:
     """``_products`` where each group has kernels of its own; of one sample the elements' products, and their sums."""
     kernels, inner, dtype = emitter.shape(w)[0], math.prod(emitter.shape(w)[1:]), emitter.dtype(w)
-    right = emitter.reshape(emitter.cast(w, DType.FLOAT32), (group, kernels // group, inner))
-    found = []
+    rhs = emitter.reshape(emitter.cast(w, DType.FLOAT32), (group, kernels // group, inner))
+    products = []
     for box in boxes:
-        left = emitter.reshape(emitter.cast(box, DType.FLOAT32), (samples, group, inner))
+        lhs = emitter.reshape(emitter.cast(box, DType.FLOAT32), (samples, group, inner))
         if samples == 1:
-            left = emitter.reshape(left, (group, 1, inner))
-            sums = _summed(emitter, emitter.mul(left, right), [2])
+            lhs = emitter.reshape(lhs, (group, 1, inner))
+            sums = _summed(emitter, emitter.mul(lhs, rhs), [2])
         else:
-            sums = emitter.matmul(emitter.transpose(left, (1, 0, 2)), emitter.transpose(right, (0, 2, 1)), "sums")
+            sums = emitter.matmul(emitter.transpose(lhs, (1, 0, 2)), emitter.transpose(rhs, (0, 2, 1)), "sums")
             sums = emitter.transpose(sums, (1, 0, 2))
-        found.append(emitter.reshape(emitter.cast(sums, dtype), (samples, kernels, 1)))
-    return found
+        products.append(emitter.reshape(emitter.cast(sums, dtype), (samples, kernels, 1)))
+    return products

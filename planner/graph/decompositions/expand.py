@@ -41,8 +41,8 @@ class Expanded:
 
 def body_text(domain: str, op_type: str) -> str:
     """What the body of an operator computes, in words; "" if it has none."""
-    found = decompositions(Purpose.PARTS).get(qualified(domain, op_type))
-    return "" if found is None else found.text
+    rule = decompositions(Purpose.PARTS).get(qualified(domain, op_type))
+    return "" if rule is None else rule.text
 
 
 def has_body(graph: Graph, op: Op) -> bool:
@@ -61,13 +61,13 @@ def expand(graph: Graph, names: Collection[str] | None = None, *, workers: int =
         names: of the ops to be replaced; None: all that have a body.
         workers: how many the plan is for. Of 1, and so where it is not known, no op becomes one of blocks.
     """
-    taken = _names(graph)
-    found: dict[str, Body] = {}
+    reserved = _names(graph)
+    bodies: dict[str, Body] = {}
     for op in graph.ops:
-        body = _body(graph, op, taken, workers) if names is None or op.name in names else None
+        body = _body(graph, op, reserved, workers) if names is None or op.name in names else None
         if body is not None:
-            found[op.name] = body
-    return _expanded(graph, found)
+            bodies[op.name] = body
+    return _expanded(graph, bodies)
 
 
 def planned_graph(graph: Graph, planned: Collection[str], workers: int) -> Graph:
@@ -85,25 +85,25 @@ def planned_graph(graph: Graph, planned: Collection[str], workers: int) -> Graph
 
 def without_copies(expanded: Expanded, planned: Collection[str]) -> Graph:
     """The graph without those copies of its bodies that are not planned."""
-    found = {}
+    bodies = {}
     for body in expanded.bodies:
         dropped = [copy for copy in body.copies if copy.name not in planned]
         sources = {copy.outputs[0]: copy.inputs[0] for copy in dropped}
-        found[body.op.name] = replace(
+        bodies[body.op.name] = replace(
             body,
             ops=tuple(op.renamed({}, sources) for op in body.ops if op not in dropped),
             copies=tuple(copy for copy in body.copies if copy not in dropped),
             tensors={name: tensor for name, tensor in body.tensors.items() if name not in sources},
         )
     original = {body.op.name: body.op for body in expanded.bodies}
-    whole = _collapsed(expanded, original)
-    return _expanded(whole, found).graph if found else expanded.graph
+    graph = _collapsed(expanded, original)
+    return _expanded(graph, bodies).graph if bodies else expanded.graph
 
 
 def fused(expanded: Expanded, names: Collection[str]) -> Expanded:
     """The composites of these names put back."""
-    whole = _collapsed(expanded, {body.op.name: body.op for body in expanded.bodies})
-    return _expanded(whole, {body.op.name: body for body in expanded.bodies if body.op.name not in names})
+    graph = _collapsed(expanded, {body.op.name: body.op for body in expanded.bodies})
+    return _expanded(graph, {body.op.name: body for body in expanded.bodies if body.op.name not in names})
 
 
 def _collapsed(expanded: Expanded, composites: Mapping[str, Op]) -> Graph:
@@ -116,14 +116,14 @@ def _collapsed(expanded: Expanded, composites: Mapping[str, Op]) -> Graph:
             ops.append(composites[first[op.name].op.name])
         elif op.name not in inside:
             ops.append(op)
-    new = {name for body in expanded.bodies for name in body.tensors}
+    names = {name for body in expanded.bodies for name in body.tensors}
     graph = expanded.graph
     return replace(
         graph,
         ops=tuple(ops),
-        tensors={name: tensor for name, tensor in graph.tensors.items() if name not in new},
-        constants={name: value for name, value in graph.constants.items() if name not in new},
-        folded=frozenset(graph.folded - new),
+        tensors={name: tensor for name, tensor in graph.tensors.items() if name not in names},
+        constants={name: value for name, value in graph.constants.items() if name not in names},
+        folded=frozenset(graph.folded - names),
     )
 
 
@@ -136,42 +136,42 @@ def _expanded(graph: Graph, bodies: Mapping[str, Body]) -> Expanded:
         if body is not None:
             tensors.update(body.tensors)
             constants.update(body.constants)
-    new = {name for body in bodies.values() for name in body.constants}
+    constant_names = {name for body in bodies.values() for name in body.constants}
     copies = {op.name: graph.copies[name] for name, body in bodies.items() if name in graph.copies for op in body.ops}
     lanes: dict[str, Lane] = {}
     for name, body in bodies.items():
         lane = graph.lanes.get(name)
         if lane is not None and lane.like in bodies:
-            like = bodies[lane.like].ops
-            lanes.update((op.name, replace(lane, like=first.name)) for op, first in zip(body.ops, like, strict=True))
-    made = replace(
+            twins = bodies[lane.like].ops
+            lanes.update((op.name, replace(lane, like=first.name)) for op, first in zip(body.ops, twins, strict=True))
+    expansion = replace(
         graph,
         ops=tuple(ops),
         tensors=tensors,
         constants=constants,
-        folded=graph.folded | new,
+        folded=graph.folded | constant_names,
         copies={**graph.copies, **copies},
         lanes={**graph.lanes, **lanes},
     )
-    return Expanded(made, tuple(bodies.values()))
+    return Expanded(expansion, tuple(bodies.values()))
 
 
 def _names(graph: Graph) -> tuple[str, ...]:
     return tuple(sorted({*graph.tensors, *(op.name for op in graph.ops)}))
 
 
-def _body(graph: Graph, op: Op, taken: Sequence[str], workers: int) -> Body | None:
-    found = decomposition(Purpose.PARTS, op)
-    if found is None:
+def _body(graph: Graph, op: Op, names: Sequence[str], workers: int) -> Body | None:
+    rule = decomposition(Purpose.PARTS, op)
+    if rule is None:
         return None
-    emitter = Emitter(free_prefix(f"{op.name}/", taken), graph.tensors, graph.constants, graph.opset, workers=workers)
-    made = found(emitter, op)
-    if made is None or len(made) < len(op.outputs):
+    emitter = Emitter(free_prefix(f"{op.name}/", names), graph.tensors, graph.constants, graph.opset, workers=workers)
+    results = rule(emitter, op)
+    if results is None or len(results) < len(op.outputs):
         return None
-    outputs = [name for name, output in zip(made, op.outputs, strict=False) if output]
+    outputs = [name for name, output in zip(results, op.outputs, strict=False) if output]
     if len(set(outputs)) < len(outputs) or not all(name in emitter.tensors for name in outputs):
         return None
-    live = emitter.standing_for(op, made)
+    live = emitter.standing_for(op, results)
     copies = _copies(graph, op, emitter, live)
     sources = {copy.inputs[0]: copy.outputs[0] for copy in copies}
     ops = (*copies, *(inner.renamed({}, sources) for inner in live))
@@ -192,9 +192,9 @@ def _copies(graph: Graph, composite: Op, emitter: Emitter, ops: Sequence[Op]) ->
             if name in graph.tensors and name not in graph.constants and name not in composite.outputs:
                 readers.setdefault(name, set()).add(op.name)
     several = [name for name, names in readers.items() if len(names) > 1]
-    found = []
+    copies = []
     for number, name in enumerate(several):
         copy = f"{emitter.prefix}input{number}"
         emitter.tensors[copy] = replace(graph.tensors[name], name=copy)
-        found.append(Op(copy, "Identity", (name,), (copy,)))
-    return tuple(found)
+        copies.append(Op(copy, "Identity", (name,), (copy,)))
+    return tuple(copies)

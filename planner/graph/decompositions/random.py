@@ -40,18 +40,18 @@ def dropout(draw: Draw, op: Op) -> tuple[str, ...]:
     emitter = draw.emitter
     x = op.inputs[0]
     shape, dtype = emitter.shape(x), emitter.dtype(x)
-    given = op.inputs[1] if len(op.inputs) > 1 else ""
-    known = emitter.value(given) if given else np.array(0.5, np.float32)
-    if known is None:
-        ratio = emitter.cast(given, DType.FLOAT64, "ratio")
+    ratio_input = op.inputs[1] if len(op.inputs) > 1 else ""
+    constant = emitter.value(ratio_input) if ratio_input else np.array(0.5, np.float32)
+    if constant is None:
+        ratio = emitter.cast(ratio_input, DType.FLOAT64, "ratio")
         least = emitter.each("Ceil", "ceil", emitter.each("Mul", "all", ratio, emitter.scalar(2.0**32, ratio, "count")))
-        most = emitter.scalar(2.0**32 - 1, ratio, "most")
-        least = emitter.cast(emitter.each("Min", "least", least, most), DType.UINT32, "threshold")
-        one = emitter.scalar(1.0, ratio, "one")
-        factor = emitter.cast(emitter.each("Div", "factor64", one, emitter.each("Sub", "kept", one, ratio)), dtype,
+        largest = emitter.scalar(2.0**32 - 1, ratio, "most")
+        least = emitter.cast(emitter.each("Min", "least", least, largest), DType.UINT32, "threshold")
+        unit = emitter.scalar(1.0, ratio, "one")
+        factor = emitter.cast(emitter.each("Div", "factor64", unit, emitter.each("Sub", "kept", unit, ratio)), dtype,
                               "factor")  # fmt: skip
     else:
-        share = float(known.item())
+        share = float(constant.item())
         # Of 2^32 numbers those below the threshold are dropped; compared as integers, so that no rounding decides.
         threshold = min(math.ceil(share * 2**32), 2**32 - 1)
         least = emitter.scalar(threshold, DType.UINT32, "threshold")

@@ -66,7 +66,7 @@ class _Writer(Emitter):
             raise ModelError(f"its input {slot} has {len(shape)} dims, not {rank}")
         return shape
 
-    def whole(self, name: str, default: int = 0) -> int:
+    def integer(self, name: str, default: int = 0) -> int:
         """An attribute that is a whole number."""
         value = self.op.attribute(name, default)
         if not isinstance(value, int):
@@ -116,12 +116,12 @@ class _Writer(Emitter):
             self.ops.append(Op(names[0], "Split", (name, lengths), tuple(names), kind))
             return names
         ends = list(accumulate(sizes))
-        for one, size, end in zip(names, sizes, ends, strict=True):
-            self.weights[one] = np.ascontiguousarray(value[..., end - size : end])
+        for strip, size, end in zip(names, sizes, ends, strict=True):
+            self.weights[strip] = np.ascontiguousarray(value[..., end - size : end])
         return names
 
     def _name(self, part: str) -> str:
-        return fresh_name(f"{self.prefix}{part}", self._known)
+        return fresh_name(f"{self.prefix}{part}", self._graph_tensors)
 
     def form(self) -> Form:
         """What was written."""
@@ -131,8 +131,8 @@ class _Writer(Emitter):
 @stands_for("com.microsoft.Attention", purpose=Purpose.READING)
 def attention_form(writer: _Writer, op: Op) -> tuple[str, ...] | None:
     """Attention: three products and sums, then MultiHeadAttention."""
-    _refuse(writer, writer.has(6) or writer.whole("past_present_share_buffer"), "a cache that is written in place")
-    _refuse(writer, bool(writer.whole("do_rotary")), "a rotary embedding inside")
+    _refuse(writer, writer.has(6) or writer.integer("past_present_share_buffer"), "a cache that is written in place")
+    _refuse(writer, bool(writer.integer("do_rotary")), "a rotary embedding inside")
     _, positions, width = writer.sizes(0, 3)
     depth, columns = writer.sizes(1, 2)
     if depth != width:
@@ -141,13 +141,13 @@ def attention_form(writer: _Writer, op: Op) -> tuple[str, ...] | None:
     if not isinstance(sizes, tuple) or len(sizes) != 3 or not all(isinstance(size, int) for size in sizes):
         raise ModelError("its attribute qkv_hidden_sizes is no list of three sizes")
     counts = [int(size) for size in sizes]
-    made = []
+    projections = []
     weights = writer.strips(1, counts, ("q.weight", "k.weight", "v.weight"))
     biases = writer.strips(2, counts, ("q.bias", "k.bias", "v.bias")) if writer.has(2) else ["", "", ""]
     for part, weight, bias in zip("qkv", weights, biases, strict=True):
-        made.append(writer.part("MatMul", (writer.input(0), weight), f"{part}.product"))
+        projections.append(writer.part("MatMul", (writer.input(0), weight), f"{part}.product"))
         if bias:
-            made[-1] = writer.part("Add", (made[-1], bias), part)
+            projections[-1] = writer.part("Add", (projections[-1], bias), part)
     past, before = None, 0
     if writer.has(4):
         before = writer.sizes(4, 5)[3]
@@ -156,11 +156,11 @@ def attention_form(writer: _Writer, op: Op) -> tuple[str, ...] | None:
             for number, part in enumerate("kv")
         ]
     mask = _mask(writer, 3, before + positions)
-    caches = _attend(writer, made, counts, mask, past=past, before=before)
+    caches = _attend(writer, projections, counts, mask, past=past, before=before)
     if len(writer.op.outputs) > 1 and writer.op.outputs[1]:
         axis = writer.whole_numbers([0], "present.axis")
-        both = [writer.part("Unsqueeze", (cache, axis), f"{cache_name}.row") for cache, cache_name in caches]
-        writer.part("Concat", both, "present", output=writer.op.outputs[1], attributes={"axis": 0})
+        rows = [writer.part("Unsqueeze", (cache, axis), f"{cache_name}.row") for cache, cache_name in caches]
+        writer.part("Concat", rows, "present", output=writer.op.outputs[1], attributes={"axis": 0})
     return op.outputs
 
 
@@ -172,7 +172,7 @@ def multi_head_attention_form(writer: _Writer, op: Op) -> tuple[str, ...] | None
     _refuse(writer, any(writer.has(slot) for slot in (8, 9)) or len(writer.sizes(0)) != 3, "inputs packed into one")
     _refuse(writer, not (writer.has(1) and writer.has(2)), "inputs packed into one")
     _refuse(writer, any(writer.op.outputs[3:]), "the scores as an output")
-    made = [writer.input(slot) for slot in range(3)]
+    qkv = [writer.input(slot) for slot in range(3)]
     flat = [len(writer.sizes(slot)) == 3 for slot in range(3)]
     for slot in (1, 2):
         writer.sizes(slot, 3 if flat[slot] else 4)
@@ -182,11 +182,11 @@ def multi_head_attention_form(writer: _Writer, op: Op) -> tuple[str, ...] | None
     if writer.has(3):
         for slot, bias in enumerate(writer.strips(3, counts, ("q.bias", "k.bias", "v.bias"))):
             if flat[slot]:
-                made[slot] = writer.part("Add", (made[slot], bias), "qkv"[slot])
+                qkv[slot] = writer.part("Add", (qkv[slot], bias), "qkv"[slot])
     past = [writer.input(6), writer.input(7)] if writer.has(6) else None
     before = writer.sizes(6, 4)[2] if past is not None else 0
     _refuse(writer, past is not None and not all(flat), "past keys before those that are cached")
-    caches = _attend(writer, made, counts, _mask(writer, 4), past=past, before=before, flat=flat)
+    caches = _attend(writer, qkv, counts, _mask(writer, 4), past=past, before=before, flat=flat)
     for output, (cache, part) in zip(writer.op.outputs[1:3], caches, strict=False):
         if output:
             writer.part("Identity", (cache,), f"{part}.out", output=output)
@@ -199,7 +199,7 @@ def group_query_attention_form(writer: _Writer, op: Op) -> tuple[str, ...] | Non
     if op.has_input(1) or op.has_input(2):
         return None
     width = writer.sizes(0, 3)[2]
-    heads, keys = _heads(writer), writer.whole("kv_num_heads")
+    heads, keys = _heads(writer), writer.integer("kv_num_heads")
     if keys < 1 or width % (heads + 2 * keys):
         raise ModelError(f"{heads} heads of queries and {keys} of keys do not divide {width} elements")
     size = width // (heads + 2 * keys)
@@ -213,7 +213,7 @@ def group_query_attention_form(writer: _Writer, op: Op) -> tuple[str, ...] | Non
 
 def _attend(
     writer: _Writer,
-    made: Sequence[str],
+    qkv: Sequence[str],
     counts: Sequence[int],
     mask: str,
     *,
@@ -225,7 +225,7 @@ def _attend(
 
     Args:
         writer: of the op.
-        made: queries, keys and values.
+        qkv: queries, keys and values.
         counts: columns of each, all heads together.
         mask: "" for none.
         past: keys and values by head; None for none.
@@ -238,8 +238,8 @@ def _attend(
     heads, (batch, queries, _) = _heads(writer), writer.sizes(0)
     if any(count % heads for count in counts):
         raise ModelError(f"its {heads} heads do not divide {', '.join(map(str, counts))} elements")
-    q, *pair = made
-    is_causal = bool(writer.whole("unidirectional"))
+    q, *pair = qkv
+    is_causal = bool(writer.integer("unidirectional"))
     caches: list[tuple[str, str]] = []
     if past is not None or any(writer.op.outputs[1:]):
         for slot, (name, part) in enumerate(zip(pair, ("k", "v"), strict=True), start=1):
@@ -267,7 +267,7 @@ def _attend(
 
 
 def _heads(writer: _Writer) -> int:
-    heads = writer.whole("num_heads")
+    heads = writer.integer("num_heads")
     if heads < 1:
         raise ModelError(f"its attribute num_heads is {heads}")
     return heads
@@ -306,8 +306,8 @@ def _mask(writer: _Writer, slot: int, keys: int = 0) -> str:
         writer.part("Less", (positions, last), "before_end"),
         writer.part("GreaterOrEqual", (positions, first), "from_start"),
     )
-    both = writer.part("And", inside, "is_valid")
-    return writer.part("Cast", (both,), "mask", attributes={"to": ELEM_TYPES[DType.INT32]})
+    is_valid = writer.part("And", inside, "is_valid")
+    return writer.part("Cast", (is_valid,), "mask", attributes={"to": ELEM_TYPES[DType.INT32]})
 
 
 def _causal(writer: _Writer, added: str, queries: int, before: int) -> str:
@@ -344,9 +344,9 @@ def embed_layer_normalization_form(writer: _Writer, op: Op) -> tuple[str, ...] |
     return op.outputs
 
 
-def _refuse(writer: _Writer, condition: bool | int, what: str) -> None:
+def _refuse(writer: _Writer, condition: bool | int, form: str) -> None:
     if condition:
-        raise UnsupportedError(f"op {writer.op.name!r} ({writer.op.op_type}): {what}")
+        raise UnsupportedError(f"op {writer.op.name!r} ({writer.op.op_type}): {form}")
 
 
 def microsoft_form(op: Op, tensors: Mapping[str, Tensor], values: Mapping[str, np.ndarray | None]) -> Form | None:
@@ -361,9 +361,9 @@ def microsoft_form(op: Op, tensors: Mapping[str, Tensor], values: Mapping[str, n
         ModelError: the op contradicts its inputs.
         UnsupportedError: a form of the operator that is not taken.
     """
-    found = decomposition(Purpose.READING, op)
+    rule = decomposition(Purpose.READING, op)
     writer = _Writer(op, tensors, values)
-    return None if found is None or found(writer, op) is None else writer.form()
+    return None if rule is None or rule(writer, op) is None else writer.form()
 
 
 def _has_plain_mask(writer: _Writer) -> bool:

@@ -79,13 +79,13 @@ def decompositions(purpose: Purpose) -> Mapping[str, Decomposition]:
     Raises:
         AssertionError: an operator has two for one purpose.
     """
-    found: dict[str, Decomposition] = {}
+    by_type: dict[str, Decomposition] = {}
     for module in _modules(f"{__package__}.{purpose.value}"):
-        for one in vars(import_module(module)).values():
-            if isinstance(one, Decomposition) and one.purpose is purpose:
-                for name in one.names:
-                    assert found.setdefault(name, one) is one, f"{name} has two decompositions for {purpose.value}"
-    return MappingProxyType(dict(sorted(found.items())))
+        for rule in vars(import_module(module)).values():
+            if isinstance(rule, Decomposition) and rule.purpose is purpose:
+                for name in rule.names:
+                    assert by_type.setdefault(name, rule) is rule, f"{name} has two decompositions for {purpose.value}"
+    return MappingProxyType(dict(sorted(by_type.items())))
 
 
 def decomposition(purpose: Purpose, op: Op) -> Decomposition | None:

@@ -20,7 +20,7 @@ def _groups(op: Op, kinds: int) -> list[tuple[str, ...]]:
     return [tuple(tensors[kind * count + index] for kind in range(kinds)) for index in range(count)]
 
 
-def _all(results: list[tuple[str, ...]]) -> tuple[str, ...]:
+def _by_kind(results: list[tuple[str, ...]]) -> tuple[str, ...]:
     """All first results, then all second ones."""
     return tuple(name for kind in zip(*results, strict=True) for name in kind)
 
@@ -43,23 +43,23 @@ def adam(emit: Builder, op: Op) -> tuple[str, ...]:
     """
     alpha, beta = number(op, "alpha", 0.9), number(op, "beta", 0.999)
     count = _scalar_of(emit, op.inputs[1], DType.FLOAT64)
-    one = emit.scalar(1.0, count)
+    unit = emit.scalar(1.0, count)
     started = emit.compare("Greater", count, emit.scalar(0.0, count))
-    power = emit.where(started, count, one)
-    first, second = (emit.sub(one, emit.binary("Pow", emit.scalar(base, count), power)) for base in (alpha, beta))
-    bias = emit.where(started, emit.div(emit.unary("Sqrt", second), first), one, "bias")
+    power = emit.where(started, count, unit)
+    first, second = (emit.sub(unit, emit.binary("Pow", emit.scalar(base, count), power)) for base in (alpha, beta))
+    bias = emit.where(started, emit.div(emit.unary("Sqrt", second), first), unit, "bias")
     results: list[tuple[str, ...]] = []
     for x, g, v, h in _groups(op, 4):
         dtype = emit.dtype(x)
         rate = emit.mul(_scalar_of(emit, op.inputs[0], dtype), emit.cast(bias, dtype), "rate")
-        own = _regularized(emit, op, x, g)
-        v_new = emit.add(emit.scale(v, alpha), emit.scale(own, 1.0 - alpha), "mean")
-        h_new = emit.add(emit.scale(h, beta), emit.scale(emit.mul(own, own), 1.0 - beta), "squares")
+        grad = _regularized(emit, op, x, g)
+        v_new = emit.add(emit.scale(v, alpha), emit.scale(grad, 1.0 - alpha), "mean")
+        h_new = emit.add(emit.scale(h, beta), emit.scale(emit.mul(grad, grad), 1.0 - beta), "squares")
         root = emit.unary("Sqrt", h_new)
         deviation = emit.add(root, emit.scalar(number(op, "epsilon", 1e-6), root))
         x_new = emit.sub(x, emit.mul(rate, emit.div(v_new, deviation)), "next")
         results.append((emit.scale(x_new, 1.0 - number(op, "norm_coefficient_post", 0.0)), v_new, h_new))
-    return _all(results)
+    return _by_kind(results)
 
 
 @stands_for("ai.onnx.preview.training.Momentum", purpose=Purpose.UPDATE)
@@ -70,16 +70,16 @@ def momentum(emit: Builder, op: Op) -> tuple[str, ...]:
     results: list[tuple[str, ...]] = []
     for x, g, v in _groups(op, 3):
         rate = _scalar_of(emit, op.inputs[0], emit.dtype(x))
-        own = _regularized(emit, op, x, g)
-        added = own
+        grad = _regularized(emit, op, x, g)
+        added = grad
         if beta != 1.0:
             count = emit.reshape(op.inputs[1], ())
             started = emit.compare("Greater", count, emit.scalar(0, count))
-            added = emit.mul(own, emit.where(started, emit.scalar(beta, x), emit.scalar(1.0, x), "beta"))
+            added = emit.mul(grad, emit.where(started, emit.scalar(beta, x), emit.scalar(1.0, x), "beta"))
         v_new = emit.add(emit.scale(v, alpha), added, "momentum")
-        direction = emit.add(own, emit.scale(v_new, alpha)) if ahead else v_new
+        direction = emit.add(grad, emit.scale(v_new, alpha)) if ahead else v_new
         results.append((emit.sub(x, emit.mul(rate, direction), "next"), v_new))
-    return _all(results)
+    return _by_kind(results)
 
 
 @stands_for("ai.onnx.preview.training.Adagrad", purpose=Purpose.UPDATE)
@@ -92,9 +92,9 @@ def adagrad(emit: Builder, op: Op) -> tuple[str, ...]:
         if slower:
             count = _scalar_of(emit, op.inputs[1], emit.dtype(x))
             rate = emit.div(rate, emit.add(emit.scale(count, slower), emit.scalar(1.0, count)), "rate")
-        own = _regularized(emit, op, x, g)
-        h_new = emit.add(h, emit.mul(own, own), "squares")
+        grad = _regularized(emit, op, x, g)
+        h_new = emit.add(h, emit.mul(grad, grad), "squares")
         root = emit.unary("Sqrt", h_new)
         adaptive = emit.add(root, emit.scalar(number(op, "epsilon", 1e-6), root))
-        results.append((emit.sub(x, emit.div(emit.mul(rate, own), adaptive), "next"), h_new))
-    return _all(results)
+        results.append((emit.sub(x, emit.div(emit.mul(rate, grad), adaptive), "next"), h_new))
+    return _by_kind(results)

@@ -36,7 +36,7 @@ class Labelled:
     """[C]."""
     counts_all: bool
     """Whether every position has weight 1: nothing is ignored and there are no weights."""
-    kept: str | None = None
+    mask: str | None = None
     """Booleans, broadcast to ``labels``: whether a position counts; None: all of them do."""
     counted: np.ndarray | None = None
     """1 where a position counts whatever its label is, else 0, broadcast to ``log_p``; None: all of them do. The label
@@ -48,7 +48,7 @@ class Labelled:
         if self.weights is not None:
             values = emit.mul(values, self._label_weights(self.weights), "weighted")
         # Not a product with zeros: 0 * -inf is NaN.
-        return values if self.kept is None else emit.where(self.kept, values, emit.scalar(0.0, values), "counted")
+        return values if self.mask is None else emit.where(self.mask, values, emit.scalar(0.0, values), "counted")
 
     def values(self) -> str:
         """``-w[t] l[t]`` of every position, without the dim of the classes."""
@@ -73,12 +73,12 @@ class Labelled:
     def _share(self, share: str | None) -> str:
         """``w[t] share`` of every position, 0 where it does not count; a scalar where it is one number."""
         emit = self.emit
-        one = emit.scalar(1.0, self.log_p)
+        unit = emit.scalar(1.0, self.log_p)
         if self.counts_all:
-            return one if share is None else share
-        weights = one if self.weights is None else self._label_weights(self.weights)
-        if self.kept is not None:
-            weights = emit.where(self.kept, weights, emit.scalar(0.0, self.log_p), "weights")
+            return unit if share is None else share
+        weights = unit if self.weights is None else self._label_weights(self.weights)
+        if self.mask is not None:
+            weights = emit.where(self.mask, weights, emit.scalar(0.0, self.log_p), "weights")
         return weights if share is None else emit.mul(weights, share)
 
     def total_weight(self) -> str:
@@ -110,8 +110,8 @@ class Labelled:
         if self.counts_all:
             share = self.equal_share()
             return share if dy is None else emit.mul(dy, share)
-        one = emit.scalar(1.0, self.log_p)
-        return emit.div(one if dy is None else dy, self.total_weight(), "share")
+        unit = emit.scalar(1.0, self.log_p)
+        return emit.div(unit if dy is None else dy, self.total_weight(), "share")
 
     def equal_share(self) -> str:
         """1 by the number of positions, a scalar, or 0 at those that never count."""
@@ -133,12 +133,12 @@ class Labelled:
     def logits_gradient(self, share: str | None) -> str:
         """``share w[t] (p - one_hot)``, where ``log_p`` is LogSoftmax of the logits along the classes."""
         emit, shares = self.emit, self._share(share)
-        one, p = emit.scalar(1.0, self.log_p), emit.unary("Exp", self.log_p, "softmax")
-        operands = [p, self.labels, emit.sub(emit.unary("Exp", self.picked), one)]
+        unit, p = emit.scalar(1.0, self.log_p), emit.unary("Exp", self.log_p, "softmax")
+        operands = [p, self.labels, emit.sub(emit.unary("Exp", self.picked), unit)]
         attributes = {"axis": self.axis}
         difference = emit.one("ScatterElements", operands, emit.shape(p), emit.dtype(p), attributes=attributes)
         # The factor last: a product that reads it takes a number with it.
-        return difference if shares == one else emit.mul(difference, shares)
+        return difference if shares == unit else emit.mul(difference, shares)
 
 
 def labelled(
@@ -162,20 +162,20 @@ def labelled(
         axis: see above.
         counted: see ``Labelled``.
     """
-    column, kept = emit.unsqueeze(labels, [axis]), None
+    column, mask = emit.unsqueeze(labels, [axis]), None
     zero = emit.constant(np.array(0, numpy_dtype(emit.dtype(labels))), "int.0")
     if ignore_index is not None:
         ignored = emit.constant(np.array(ignore_index, numpy_dtype(emit.dtype(labels))), f"int.{ignore_index}")
         is_ignored = emit.compare("Equal", column, ignored)
-        kept = emit.one("Not", [is_ignored], emit.shape(column), DType.BOOL)
+        mask = emit.one("Not", [is_ignored], emit.shape(column), DType.BOOL)
     if counted is not None:
         counting = emit.constant(counted.astype(np.bool_), "counting")
-        kept = counting if kept is None else emit.compare("And", kept, counting)
-    if kept is not None:
-        column = emit.where(kept, column, zero, "labels")
+        mask = counting if mask is None else emit.compare("And", mask, counting)
+    if mask is not None:
+        column = emit.where(mask, column, zero, "labels")
     counts_all = weights is None and ignore_index is None
     attributes, dtype = {"axis": axis}, emit.dtype(log_p)
     picked = emit.one(
         "GatherElements", [log_p, column], emit.shape(column), dtype, hint="picked", attributes=attributes
     )
-    return Labelled(emit, log_p, column, picked, axis, weights, counts_all, kept, counted)
+    return Labelled(emit, log_p, column, picked, axis, weights, counts_all, mask, counted)

@@ -12,12 +12,12 @@ from planner.graph.model import Op
 @stands_for("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss", purpose=Purpose.GRADIENT)
 def cross_entropy(builder: Builder, op: Op) -> tuple[str, ...]:
     """SoftmaxCrossEntropyLoss is NegativeLogLikelihoodLoss of LogSoftmax along dim 1; it can give that, too."""
-    scores, labels, *rest = op.inputs
+    scores, labels, *optional = op.inputs
     shape, dtype = builder.shape(scores), builder.dtype(scores)
     softmax = op.op_type == "SoftmaxCrossEntropyLoss"
     log_p = builder.one("LogSoftmax", [scores], shape, dtype, attributes={"axis": 1}) if softmax else scores
     ignored = op.attribute("ignore_index")
-    weights = rest[0] if rest and rest[0] else None
+    weights = optional[0] if optional and optional[0] else None
     beside = labelled(builder, log_p, labels, weights, integer(op, "ignore_index", 0) if ignored is not None else None)
     match text(op, "reduction", "mean"):
         case "none":

@@ -113,8 +113,8 @@ def gru(emit: Builder, op: Op) -> tuple[str, ...]:
         if bias_h is not None:
             inner = emit.add(inner, bias_h)
         h = way.act(1, emit.add(share_h, emit.mul(r, inner) if before_reset else inner))
-        kept = emit.sub(emit.scalar(1.0, z), z)
-        return (emit.add(emit.mul(kept, h), emit.mul(z, before)),)
+        complement = emit.sub(emit.scalar(1.0, z), z)
+        return (emit.add(emit.mul(complement, h), emit.mul(z, before)),)
 
     return _unroll(emit, op, states=1, cell=cell)
 
@@ -150,18 +150,18 @@ def _activations(op: Op, directions: int) -> list[tuple[Activation, ...]]:
     defaults = RECURRENT[op.op_type].activations
     stated = op.attribute("activations") or defaults * directions
     assert isinstance(stated, tuple), "the schema was checked"
-    known = {name.lower(): name for name in _ACTIVATIONS}
-    given = [_numbers(op, "activation_alpha"), _numbers(op, "activation_beta")]
-    found: list[Activation] = []
+    spellings = {name.lower(): name for name in _ACTIVATIONS}
+    parameters = [_numbers(op, "activation_alpha"), _numbers(op, "activation_beta")]
+    activations: list[Activation] = []
     for wanted in stated:
-        name = known.get(str(wanted).lower())
+        name = spellings.get(str(wanted).lower())
         if name is None:
-            raise refuse(op, f"its activation {wanted!r} is not one of ONNX's: {', '.join(sorted(known.values()))}")
-        own = _ACTIVATIONS[name]
-        numbers = (left.pop(0) if left else default for left, default in zip(given, own, strict=False))
-        found.append(Activation(name, tuple(numbers)))
+            raise refuse(op, f"its activation {wanted!r} is not one of ONNX's: {', '.join(sorted(spellings.values()))}")
+        constants = _ACTIVATIONS[name]
+        numbers = (queue.pop(0) if queue else default for queue, default in zip(parameters, constants, strict=False))
+        activations.append(Activation(name, tuple(numbers)))
     count = len(defaults)
-    return [tuple(found[start : start + count]) for start in range(0, directions * count, count)]
+    return [tuple(activations[start : start + count]) for start in range(0, directions * count, count)]
 
 
 def _numbers(op: Op, name: str) -> list[float]:
@@ -187,7 +187,7 @@ def _unroll(emit: Builder, op: Op, *, states: int, cell: Cell) -> tuple[str, ...
     starts = [emit.transpose(name, [1, 0, 2]) if name and batch_first else name for name in (first_h, first_c)[:states]]
     of_directions = [_by_direction(emit, name, directions) for name in (w, r, b, peepholes, *starts)]
     for index, backwards in enumerate(ways):
-        kernel, recurrence, bias, peep, *before = (one[index] for one in of_directions)
+        kernel, recurrence, bias, peep, *before = (tensors[index] for tensors in of_directions)
         assert kernel is not None, "W is required"
         assert recurrence is not None, "R is required"
         # The input's share of the gates is one product for all time steps, with every bias that can be added ahead: a
@@ -202,36 +202,36 @@ def _unroll(emit: Builder, op: Op, *, states: int, cell: Cell) -> tuple[str, ...
         shares = emit.split(share, [1] * steps, 0)
         way = Direction(emit, op, hidden, emit.transpose(recurrence, [1, 0]), recurrence_bias, peep, activations[index])
         state = tuple(name or emit.zeros((batch, hidden), x) for name in before)
-        made: list[str] = [""] * steps
+        sequence: list[str] = [""] * steps
         for step in reversed(range(steps)) if backwards else range(steps):
             with emit.scope(f"{op.name}.{'reverse' if backwards else 'forward'}.{step}"):
                 following = cell(way, emit.squeeze(shares[step], [0]), state)
-                made[step] = following[0]
+                sequence[step] = following[0]
                 if masks is not None:
-                    made[step] = emit.where(masks[step], following[0], emit.scalar(0.0, x))
+                    sequence[step] = emit.where(masks[step], following[0], emit.scalar(0.0, x))
                     following = tuple(
-                        emit.where(masks[step], new, old) for new, old in zip(following, state, strict=True)
+                        emit.where(masks[step], later, earlier) for later, earlier in zip(following, state, strict=True)
                     )
                 state = following
-        outputs.append(made)
-        for kept, value in zip(last, state, strict=True):
-            kept.append(value)
+        outputs.append(sequence)
+        for parts, value in zip(last, state, strict=True):
+            parts.append(value)
     at = 2 if batch_first else 1
     y = ""
     if op.outputs[0]:
         per_direction = [
-            emit.concat([emit.unsqueeze(name, [1 if batch_first else 0]) for name in made], 1 if batch_first else 0)
-            for made in outputs
+            emit.concat([emit.unsqueeze(name, [1 if batch_first else 0]) for name in sequence], 1 if batch_first else 0)
+            for sequence in outputs
         ]
         y = emit.concat([emit.unsqueeze(name, [at]) for name in per_direction], at)
     axis = 1 if batch_first else 0
-    finals = [emit.concat([emit.unsqueeze(name, [axis]) for name in kept], axis) for kept in last]
+    finals = [emit.concat([emit.unsqueeze(name, [axis]) for name in parts], axis) for parts in last]
     return (y, *finals)
 
 
 def _by_direction(emit: Builder, name: str, count: int) -> Sequence[str | None]:
     """Each direction's share of a tensor whose dim 0 is directions; None where there is no tensor."""
-    return [emit.squeeze(one, [0]) for one in emit.split(name, [1] * count, 0)] if name else [None] * count
+    return [emit.squeeze(part, [0]) for part in emit.split(name, [1] * count, 0)] if name else [None] * count
 
 
 def _masks(emit: Builder, lengths: str, steps: int, batch: int) -> list[str] | None:

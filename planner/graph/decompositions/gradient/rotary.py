@@ -42,13 +42,13 @@ def rotary_embedding(emit: Builder, op: Op) -> tuple[str, ...]:
     first = emit.sub(emit.mul(a, cos), emit.mul(b, sin))
     second = emit.add(emit.mul(a, sin), emit.mul(b, cos))
     if integer(op, "interleaved", 0):
-        made = emit.concat([emit.unsqueeze(first, [4]), emit.unsqueeze(second, [4])], 4)
-        made = emit.reshape(made, emit.shape(turning))
+        y = emit.concat([emit.unsqueeze(first, [4]), emit.unsqueeze(second, [4])], 4)
+        y = emit.reshape(y, emit.shape(turning))
     else:
-        made = emit.concat([first, second], 3)
+        y = emit.concat([first, second], 3)
     if rotated < size:
-        made = emit.concat([made, _stretch(emit, x, rotated, size)], 3)
-    return (emit.reshape(made, shape),)
+        y = emit.concat([y, _stretch(emit, x, rotated, size)], 3)
+    return (emit.reshape(y, shape),)
 
 
 def _stretch(emit: Builder, x: str, start: int, end: int) -> str:

@@ -85,9 +85,9 @@ class Axis:
         shape = emit.shape(index)
         return Taps(emit.cast(self._clipped(index), DType.INT64), emit.expand(weight, shape))
 
-    def _along_taps(self, numbers: np.ndarray, like: str, hint: str) -> str:
-        shape = [-1 if dim == 1 else 1 for dim in range(self.emit.rank(like))]
-        return self.emit.constant(numbers.astype(numpy_dtype(self.emit.dtype(like))).reshape(shape), f"taps.{hint}")
+    def _along_taps(self, numbers: np.ndarray, template: str, hint: str) -> str:
+        shape = [-1 if dim == 1 else 1 for dim in range(self.emit.rank(template))]
+        return self.emit.constant(numbers.astype(numpy_dtype(self.emit.dtype(template))).reshape(shape), f"taps.{hint}")
 
     def _at_least(self, index: str, least: int) -> str:
         return self.emit.compare("GreaterOrEqual", index, self.emit.scalar(float(least), index))
@@ -112,11 +112,11 @@ class Axis:
         bottom, span = emit.scalar(low, at), emit.scalar(high - low, at)
         distance = emit.unary("Abs", emit.sub(at, bottom))
         operands = [distance, span]
-        rest = emit.one("Mod", operands, emit.shape(at), emit.dtype(at), attributes={"fmod": 1})
+        remainder = emit.one("Mod", operands, emit.shape(at), emit.dtype(at), attributes={"fmod": 1})
         turns = emit.unary("Floor", emit.div(distance, span))
         odd = emit.one("Mod", [turns, emit.scalar(2.0, at)], emit.shape(at), emit.dtype(at), attributes={"fmod": 1})
         is_odd = emit.compare("Equal", odd, emit.scalar(1.0, at))
-        mirrored = emit.add(emit.where(is_odd, emit.sub(span, rest), rest), bottom)
+        mirrored = emit.add(emit.where(is_odd, emit.sub(span, remainder), remainder), bottom)
         outside = emit.compare(
             "Or", emit.compare("Less", at, bottom), emit.compare("Greater", at, emit.scalar(high, at))
         )
@@ -143,8 +143,8 @@ def gathered(emit: Builder, image: str, per_dim: Sequence[Taps], samples: str = 
         index = emit.mul(emit.unsqueeze(index, [2]), emit.constant(np.array(size, np.int64), f"int.{size}"))
         index = emit.add(index, emit.unsqueeze(taps.index, [1]))
         weight = emit.mul(emit.unsqueeze(weight, [2]), emit.unsqueeze(taps.weight, [1]))
-        rows, before, own, *places = emit.shape(index)
-        index, weight = (emit.reshape(name, (rows, before * own, *places)) for name in (index, weight))
+        rows, before, width, *places = emit.shape(index)
+        index, weight = (emit.reshape(name, (rows, before * width, *places)) for name in (index, weight))
     rank = emit.rank(index)
     shape = (*emit.shape(index), channels)
     index = emit.unsqueeze(index, [rank])
@@ -189,10 +189,10 @@ def affine_grid(emit: Builder, op: Op) -> tuple[str, ...]:
         UnsupportedError: the image's size is not known.
     """
     theta, size = op.inputs
-    known = emit.value(size)
-    if known is None:
+    extents = emit.value(size)
+    if extents is None:
         raise refuse(op, "its size is not a known constant")
-    samples, _, *sizes = (int(item) for item in known)
+    samples, _, *sizes = (int(item) for item in extents)
     middles = [(2 * np.arange(count) + 1) / count - 1 for count in sizes]
     lines = middles
     if integer(op, "align_corners", 0):
@@ -228,13 +228,13 @@ def roi_align(emit: Builder, op: Op) -> tuple[str, ...]:
         scaled = emit.sub(scaled, emit.scalar(0.5, rois))
     count = emit.shape(rois)[0]
     per_dim: list[Taps] = []
-    for dim, (size, made) in enumerate(zip(sizes, bins, strict=True)):
+    for dim, (size, bin_count) in enumerate(zip(sizes, bins, strict=True)):
         start, end = (emit.slice(scaled, (0, column), (count, column + 1)) for column in (1 - dim, 3 - dim))
         length = emit.sub(end, start)
         if not half:
             length = emit.binary("Max", length, emit.scalar(1.0, length))
-        steps = (np.arange(made * ratio) + 0.5) / ratio / made
-        shares = emit.constant(steps[None].astype(numpy_dtype(emit.dtype(rois))), f"shares.{made}x{ratio}")
+        steps = (np.arange(bin_count * ratio) + 0.5) / ratio / bin_count
+        shares = emit.constant(steps[None].astype(numpy_dtype(emit.dtype(rois))), f"shares.{bin_count}x{ratio}")
         at = emit.add(start, emit.mul(length, shares))
         inside = emit.compare(
             "And",
@@ -286,13 +286,13 @@ def deform_conv(emit: Builder, op: Op) -> tuple[str, ...]:
     return (emit.add(y, emit.reshape(bias, (filters, *(1 for _ in places)))) if bias else y,)
 
 
-def _starts(emit: Builder, op: Op, dim: int, kernel: Shape, places: Shape, like: str) -> str:
+def _starts(emit: Builder, op: Op, dim: int, kernel: Shape, places: Shape, template: str) -> str:
     """Where each element of the kernel stands at each place along one dim, without its offset: [1, K, places]."""
     count = len(kernel)
     stride = integers(op, "strides", (1,) * count)[dim]
     dilation = integers(op, "dilations", (1,) * count)[dim]
     pad = integers(op, "pads", (0,) * (2 * count))[dim]
     element = np.indices(kernel)[dim].reshape(1, -1, *(1 for _ in places)) * dilation
-    place = np.arange(places[dim]).reshape(1, 1, *(-1 if other == dim else 1 for other in range(count))) * stride
-    starts = (element + place - pad).astype(numpy_dtype(emit.dtype(like)))
+    place = np.arange(places[dim]).reshape(1, 1, *(-1 if axis == dim else 1 for axis in range(count))) * stride
+    starts = (element + place - pad).astype(numpy_dtype(emit.dtype(template)))
     return emit.constant(starts, f"constant.{op.name}.starts.{dim}")

@@ -37,7 +37,7 @@ def determinant(emit: Builder, op: Op) -> tuple[str, ...]:
     minors = {frozenset({column}): element(0, column) for column in range(size)}
     for row in range(1, size):
         larger: dict[frozenset[int], str] = {}
-        for chosen in sorted({known | {column} for known in minors for column in range(size)}, key=sorted):
+        for chosen in sorted({columns | {column} for columns in minors for column in range(size)}, key=sorted):
             if len(chosen) != row + 1:
                 continue
             total = ""
@@ -60,11 +60,11 @@ def cumulative_product(emit: Builder, op: Op) -> tuple[str, ...]:
         UnsupportedError: its axis is not known.
     """
     x = op.inputs[0]
-    known = emit.value(op.inputs[1])
-    if known is None:
+    axis_value = emit.value(op.inputs[1])
+    if axis_value is None:
         raise refuse(op, "its axis is not a known constant")
     rank = emit.rank(x)
-    axis = int(known.reshape(())) % rank
+    axis = int(axis_value.reshape(())) % rank
     size = emit.shape(x)[axis]
     backwards = [axis] if integer(op, "reverse", 0) else []
 
@@ -72,27 +72,27 @@ def cumulative_product(emit: Builder, op: Op) -> tuple[str, ...]:
         shift = [by if dim == axis else 0 for dim in range(rank)]
         return emit.pad(values, shift, [-width for width in shift], 1.0)
 
-    made = emit.reverse(x, backwards)
+    products = emit.reverse(x, backwards)
     if integer(op, "exclusive", 0):
-        made = moved(made, 1)
+        products = moved(products, 1)
     step = 1
     while step < size:
-        made = emit.mul(made, moved(made, step))
+        products = emit.mul(products, moved(products, step))
         step *= 2
-    return (emit.reverse(made, backwards),)
+    return (emit.reverse(products, backwards),)
 
 
 @stands_for("TensorScatter", purpose=Purpose.GRADIENT)
 def tensor_scatter(emit: Builder, op: Op) -> tuple[str, ...]:
     """The cache with the update written from each sample's write index on, along ``axis``; around it, if circular."""
-    cache, update, *rest = op.inputs
+    cache, update, *optional = op.inputs
     shape, written = emit.shape(cache), emit.shape(update)
     rank = len(shape)
     axis = axis_of(op, rank, -2)
     line = np.arange(written[axis], dtype=np.int64).reshape([-1 if dim == axis else 1 for dim in range(rank)])
     index = emit.constant(line, f"range.{written[axis]}")
-    if rest and rest[0]:
-        index = emit.add(index, emit.reshape(rest[0], (shape[0], *(1 for _ in range(rank - 1)))))
+    if optional and optional[0]:
+        index = emit.add(index, emit.reshape(optional[0], (shape[0], *(1 for _ in range(rank - 1)))))
     if text(op, "mode", "linear") == "circular":
         index = emit.binary("Mod", index, emit.constant(np.array(shape[axis], np.int64), f"int.{shape[axis]}"))
     operands = [cache, emit.expand(index, written), update]
@@ -122,6 +122,6 @@ def short_time_fourier(emit: Builder, op: Op) -> tuple[str, ...]:
     if window:
         frames = emit.mul(frames, emit.reshape(window, (frame, 1)))
     onesided = integer(op, "onesided", 1)
-    made = (count, len(starts), frame // 2 + 1 if onesided else frame, 2)
+    spectrum_shape = (count, len(starts), frame // 2 + 1 if onesided else frame, 2)
     operands = [frames, "", emit.constant(np.array(2, np.int64), "int.2")]
-    return (emit.one("DFT", operands, made, emit.dtype(signal), attributes={"onesided": onesided}),)
+    return (emit.one("DFT", operands, spectrum_shape, emit.dtype(signal), attributes={"onesided": onesided}),)

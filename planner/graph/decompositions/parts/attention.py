@@ -41,63 +41,64 @@ def attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """
     if any(op.outputs[3:]):
         return None
-    heads, own = _counts(emitter, op)
+    heads, kv_heads = _counts(emitter, op)
     q, k, v = (
-        by_head(emitter, name, of, part) for name, of, part in zip(op.inputs[:3], (heads, own, own), "qkv", strict=True)
+        by_head(emitter, name, of, part)
+        for name, of, part in zip(op.inputs[:3], (heads, kv_heads, kv_heads), "qkv", strict=True)
     )
     queries, before = emitter.shape(q)[2], 0
     if op.has_input(4) and op.attribute("is_causal", 0) and queries == 1 < emitter.shape(k)[2]:
         return None
     if op.has_input(4):
         before = emitter.shape(op.inputs[4])[2]
-        k, v = (_after(emitter, past, new, part) for past, new, part in zip(op.inputs[4:6], (k, v), "kv", strict=True))
+        k, v = (_after(emitter, past, kv, part) for past, kv, part in zip(op.inputs[4:6], (k, v), "kv", strict=True))
     scale, cap = op.attribute("scale"), op.attribute("softcap", 0.0)
     assert scale is None or isinstance(scale, int | float), "scale is a number"
     assert isinstance(cap, int | float), "softcap is a number"
     factor = 1 / math.sqrt(emitter.shape(q)[3]) if scale is None else float(scale)
-    left, right = (_window(op, name) for name in _WINDOWS)
-    right = 0 if op.attribute("is_causal", 0) else right
+    back, ahead = (_window(op, name) for name in _WINDOWS)
+    ahead = 0 if op.attribute("is_causal", 0) else ahead
     mask = emitter.value(op.inputs[3]) if op.has_input(3) else None
     is_whole = mask is not None and not is_fill(mask) and mask.shape[-2:] == (queries, emitter.shape(k)[2])
     is_far = before or op.has_input(6) or (op.has_input(3) and not is_whole)
-    near = (-1, -1) if is_far else (left, right) if mask is None else _reach(mask, left, right)
+    near = (-1, -1) if is_far else (back, ahead) if mask is None else _reach(mask, back, ahead)
     place = placed(emitter, q, k, v, *near)
     scores = scores_of(emitter, place.q, place.k, factor, float(cap))
-    groups, keys = own if own != heads else 0, emitter.shape(k)[2]
-    masks = _places(emitter, op, place, left, right, before, groups)
-    given = ""
+    groups, keys = kv_heads if kv_heads != heads else 0, emitter.shape(k)[2]
+    masks = _places(emitter, op, place, back, ahead, before, groups)
+    bias = ""
     if mask is not None and place.is_in_blocks:
-        given = emitter.constant(place.of_blocks(mask, 0 if mask.dtype == bool else -math.inf), "mask.blocks")
+        bias = emitter.constant(place.of_blocks(mask, 0 if mask.dtype == bool else -math.inf), "mask.blocks")
     elif op.has_input(3):
-        given = _whole_mask(emitter, op.inputs[3], keys)
-    given = in_groups(emitter, given, groups, "mask.groups") if given else ""
-    if given and emitter.dtype(given) is DType.BOOL:
-        masks.append(given)
-    elif given:
-        scores = emitter.each("Add", "biased", scores, given)
+        bias = _whole_mask(emitter, op.inputs[3], keys)
+    bias = in_groups(emitter, bias, groups, "mask.groups") if bias else ""
+    if bias and emitter.dtype(bias) is DType.BOOL:
+        masks.append(bias)
+    elif bias:
+        scores = emitter.each("Add", "biased", scores, bias)
     scores = where_seen(emitter, scores, masks)
-    may_see_none = bool(given) or op.has_input(6) or any(_window(op, name) >= 0 for name in _WINDOWS)
+    may_see_none = bool(bias) or op.has_input(6) or any(_window(op, name) >= 0 for name in _WINDOWS)
     y = weighted_sum(emitter, scores, place.v, may_see_none=may_see_none, wide=_precision(emitter, op, q))
-    y = place.whole(emitter, y, queries)
-    made = y if emitter.rank(op.inputs[0]) == 4 else side_by_side(emitter, y)
-    return (made, *(_own(emitter, name, part) for name, part in ((k, "k"), (v, "v"))))[: max(len(op.outputs), 1)]
+    y = place.all_queries(emitter, y, queries)
+    output = y if emitter.rank(op.inputs[0]) == 4 else side_by_side(emitter, y)
+    return (output, *(_output(emitter, name, part) for name, part in ((k, "k"), (v, "v"))))[: max(len(op.outputs), 1)]
 
 
 def _counts(emitter: Emitter, op: Op) -> tuple[int, int]:
     """Heads of queries, and of keys and values."""
     if emitter.rank(op.inputs[0]) == 4:
         return emitter.shape(op.inputs[0])[1], emitter.shape(op.inputs[1])[1]
-    heads, own = op.attribute("q_num_heads"), op.attribute("kv_num_heads")
+    heads, kv_heads = op.attribute("q_num_heads"), op.attribute("kv_num_heads")
     assert isinstance(heads, int), "heads side by side are counted"
-    assert isinstance(own, int), "heads side by side are counted"
-    return heads, own
+    assert isinstance(kv_heads, int), "heads side by side are counted"
+    return heads, kv_heads
 
 
-def _after(emitter: Emitter, past: str, new: str, part: str) -> str:
-    return emitter.concat((past, new), 2, f"{part}.all")
+def _after(emitter: Emitter, past: str, kv: str, part: str) -> str:
+    return emitter.concat((past, kv), 2, f"{part}.all")
 
 
-def _own(emitter: Emitter, name: str, part: str) -> str:
+def _output(emitter: Emitter, name: str, part: str) -> str:
     """Keys or values as an output, which an op of the body makes."""
     if name in emitter.tensors:
         return name
@@ -111,7 +112,7 @@ def _precision(emitter: Emitter, op: Op, q: str) -> DType | None:
     return dtype if dtype is DType.FLOAT64 and emitter.dtype(q) is not DType.FLOAT64 else None
 
 
-def _places(emitter: Emitter, op: Op, place: Placed, left: int, right: int, before: int, groups: int) -> list[str]:
+def _places(emitter: Emitter, op: Op, place: Placed, back: int, ahead: int, before: int, groups: int) -> list[str]:
     """Which keys are seen for where they stand: those that are there, and those that are near enough to the query."""
     has_length = op.has_input(6)
     columns, rows = emitter.constant(place.columns, "columns"), emitter.constant(place.rows + before, "rows")
@@ -122,11 +123,11 @@ def _places(emitter: Emitter, op: Op, place: Placed, left: int, right: int, befo
         masks.append(emitter.each("Less", "is_there", columns, ends, dtype=DType.BOOL))
         first = emitter.each("Sub", "first", ends, emitter.scalar(len(place.rows), DType.INT64, "queries"))
         rows = emitter.each("Add", "rows.last", rows, first)
-    if right >= 0:
-        last = emitter.each("Add", "rows.right", rows, emitter.scalar(right, DType.INT64, "right")) if right else rows
+    if ahead >= 0:
+        last = emitter.each("Add", "rows.right", rows, emitter.scalar(ahead, DType.INT64, "right")) if ahead else rows
         masks.append(emitter.each("GreaterOrEqual", "is_past", last, columns, dtype=DType.BOOL))
-    if left >= 0:
-        least = emitter.each("Sub", "rows.left", rows, emitter.scalar(left, DType.INT64, "left")) if left else rows
+    if back >= 0:
+        least = emitter.each("Sub", "rows.left", rows, emitter.scalar(back, DType.INT64, "left")) if back else rows
         masks.append(emitter.each("LessOrEqual", "is_near", least, columns, dtype=DType.BOOL))
     return [in_groups(emitter, mask, groups, f"{mask.removeprefix(emitter.prefix)}.groups") for mask in masks]
 
@@ -138,16 +139,16 @@ def _window(op: Op, name: str) -> int:
     return size
 
 
-def _reach(mask: np.ndarray, left: int, right: int) -> tuple[int, int]:
+def _reach(mask: np.ndarray, back: int, ahead: int) -> tuple[int, int]:
     """How far before and behind its own position a query sees keys by a mask and a window; -1 for any number."""
     is_flag = mask.dtype == bool
     seen = mask if is_flag else mask > np.finfo(mask.dtype).min / 2
     if not (is_flag or seen.any(-1).all()):  # equally low scores of all keys are a mean of their values
-        return left, right
+        return back, ahead
     row, column = np.nonzero(seen.any(tuple(range(seen.ndim - 2))))
     far = row - column
     reach = int(far.max(initial=0)), int((-far).max(initial=0))
-    return min(reach[0], left if left >= 0 else reach[0]), min(reach[1], right if right >= 0 else reach[1])
+    return min(reach[0], back if back >= 0 else reach[0]), min(reach[1], ahead if ahead >= 0 else reach[1])
 
 
 def _whole_mask(emitter: Emitter, mask: str, keys: int) -> str:
@@ -155,7 +156,7 @@ def _whole_mask(emitter: Emitter, mask: str, keys: int) -> str:
     shape, dtype = emitter.shape(mask), emitter.dtype(mask)
     if shape[-1] in (1, keys):
         return mask
-    more, is_flag = (*shape[:-1], keys - shape[-1]), dtype is DType.BOOL
-    unseen = np.zeros(more, bool) if is_flag else np.full(more, -math.inf, dtype.array_dtype)
+    padding, is_flag = (*shape[:-1], keys - shape[-1]), dtype is DType.BOOL
+    unseen = np.zeros(padding, bool) if is_flag else np.full(padding, -math.inf, dtype.array_dtype)
     parts = (mask, emitter.constant(unseen, "mask.unseen"))
     return emitter.concat(parts, len(shape) - 1, "mask.all")

@@ -57,12 +57,12 @@ def merged(emitter: Emitter, x: str, dim: int, part: str) -> str:
 
 def joined(emitter: Emitter, x: str, dim: int, size: int, part: str) -> str:
     """The inverse of ``in_blocks``: what was filled in, behind so many elements, is left out."""
-    whole = merged(emitter, x, dim, f"{part}.wide")
-    wide = emitter.shape(whole)
+    full = merged(emitter, x, dim, f"{part}.wide")
+    wide = emitter.shape(full)
     if wide[dim] == size:
-        return whole
+        return full
     limits = [emitter.ints([value], f"{part}.{name}") for value, name in ((0, "start"), (size, "end"), (dim, "dim"))]
-    return emitter.one("Slice", (whole, *limits), (*wide[:dim], size, *wide[dim + 1 :]), emitter.dtype(x), hint=part)
+    return emitter.one("Slice", (full, *limits), (*wide[:dim], size, *wide[dim + 1 :]), emitter.dtype(x), hint=part)
 
 
 def between_neighbours(emitter: Emitter, blocks: Blocks, before: int, after: int) -> str:
@@ -75,7 +75,7 @@ def between_neighbours(emitter: Emitter, blocks: Blocks, before: int, after: int
         ends[dim + 1] = min(places, places + after - ahead * places)
         part = emitter.slice(blocks.name, starts, ends)
         if ahead:
-            moved = [ahead if other == dim else 0 for other in range(len(shape))]
+            moved = [ahead if axis == dim else 0 for axis in range(len(shape))]
             pads = emitter.ints([*(-blocks for blocks in moved), *moved], "moved.pads")
             part = emitter.one("Pad", (part, pads), emitter.shape(part), emitter.dtype(part), hint="moved")
         parts.append(part)

@@ -21,8 +21,8 @@ def pad(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     None for a constant border, for pads that are not known or cut off, and for borders that repeat more than there is.
     """
     mode, x = op.attribute("mode", "constant"), op.inputs[0]
-    known = emitter.value(op.inputs[1]) if op.has_input(1) else None
-    if mode not in ("wrap", "reflect", "edge") or known is None:
+    widths = emitter.value(op.inputs[1]) if op.has_input(1) else None
+    if mode not in ("wrap", "reflect", "edge") or widths is None:
         return None
     axes = tuple(range(emitter.rank(x)))
     if op.has_input(3):
@@ -30,11 +30,11 @@ def pad(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
         if stated is None:
             return None
         axes = tuple(int(axis) % emitter.rank(x) for axis in stated.ravel())
-    pads = [int(width) for width in known.ravel()]
+    pads = [int(width) for width in widths.ravel()]
     for number, dim in enumerate(axes):
         before, after, size = pads[number], pads[len(axes) + number], emitter.shape(x)[dim]
-        most = {"wrap": size, "reflect": size - 1, "edge": max(before, after)}[str(mode)]
-        if min(before, after) < 0 or max(before, after) > most:
+        limit = {"wrap": size, "reflect": size - 1, "edge": max(before, after)}[str(mode)]
+        if min(before, after) < 0 or max(before, after) > limit:
             return None
         x = _bordered(emitter, str(mode), x, dim, before, after)
     return None if x == op.inputs[0] else (x,)
@@ -57,8 +57,8 @@ def _bordered(emitter: Emitter, mode: str, x: str, dim: int, before: int, after:
             emitter.ints([value], f"{named}.{name}")
             for value, name in ((start, "start"), (end, "end"), (dim, "dim"), (step, "step"))
         ]
-        made = (*shape[:dim], 1 if mode == "edge" else width, *shape[dim + 1 :])
-        border = emitter.one("Slice", (x, *limits), made, dtype, hint=named)
+        border_shape = (*shape[:dim], 1 if mode == "edge" else width, *shape[dim + 1 :])
+        border = emitter.one("Slice", (x, *limits), border_shape, dtype, hint=named)
         if mode == "edge" and width > 1:
             wide = (*shape[:dim], width, *shape[dim + 1 :])
             sizes = emitter.ints(wide, f"{named}.shape")

@@ -36,7 +36,7 @@ def _cumulative(emitter: Emitter, op: Op, *, total: str, join: str, neutral: flo
         operands = (operand, emitter.constant(np.array(axis, np.int64), f"{part}.axis"))
         return emitter.one(op.op_type, operands, emitter.shape(operand), dtype, hint=part, attributes=attributes)
 
-    own = running(blocks.name, dim + 1, "own", **dict(op.attributes))
+    inner = running(blocks.name, dim + 1, "own", **dict(op.attributes))
     totals = emitter.reduce(total, blocks.name, (dim + 1,), "totals")
     before = running(totals, dim, "before", exclusive=1, reverse=op.attribute("reverse") or 0)
-    return (joined(emitter, emitter.each(join, "total", own, before), dim, size, "running"),)
+    return (joined(emitter, emitter.each(join, "total", inner, before), dim, size, "running"),)

@@ -36,7 +36,7 @@ def hardmax(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     axis, dtype = axis_of(emitter, op, -1), emitter.dtype(op.inputs[0])
     if emitter.opset < 13 or not _is_searched(emitter, op, axis):
         return None
-    first, line, _ = _found(emitter, op, axis, "ReduceMax", is_last=False, keepdims=True)
+    first, line, _ = _index(emitter, op, axis, "ReduceMax", is_last=False, keepdims=True)
     return (emitter.cast(emitter.each("Equal", "is_first", line, first, dtype=DType.BOOL), dtype, "hardmax"),)
 
 
@@ -45,10 +45,10 @@ def _place(emitter: Emitter, op: Op, extreme: str) -> tuple[str, ...] | None:
     if not _is_searched(emitter, op, axis):
         return None
     is_last, keepdims = bool(op.attribute("select_last_index", 0)), bool(op.attribute("keepdims", 1))
-    found, _, count = _found(emitter, op, axis, extreme, is_last=is_last, keepdims=keepdims)
+    place, _, count = _index(emitter, op, axis, extreme, is_last=is_last, keepdims=keepdims)
     # Where numbers are none (NaN), no element is the extreme; a place within the dim it is all the same.
     border = emitter.constant(np.array(0 if is_last else count - 1), "border")
-    return (emitter.each("Max" if is_last else "Min", "place", found, border),)
+    return (emitter.each("Max" if is_last else "Min", "place", place, border),)
 
 
 def _is_searched(emitter: Emitter, op: Op, axis: int) -> bool:
@@ -57,7 +57,7 @@ def _is_searched(emitter: Emitter, op: Op, axis: int) -> bool:
     return emitter.shape(x)[axis] > _FEW_POSITIONS and emitter.dtype(x) in _COMPARED
 
 
-def _found(emitter: Emitter, op: Op, axis: int, extreme: str, *, is_last: bool, keepdims: bool) -> tuple[str, str, int]:
+def _index(emitter: Emitter, op: Op, axis: int, extreme: str, *, is_last: bool, keepdims: bool) -> tuple[str, str, int]:
     """The place of an extreme, all places along the dim, and how many there are.
 
     The place is before the first (``is_last``) or after the last one where no element equals the extreme.
@@ -69,5 +69,5 @@ def _found(emitter: Emitter, op: Op, axis: int, extreme: str, *, is_last: bool, 
     line = emitter.constant(np.arange(count, dtype=np.int64).reshape(count, *(1 for _ in shape[axis + 1 :])), "line")
     nowhere = emitter.constant(np.array(-1 if is_last else count), "nowhere")
     places = emitter.each("Where", "places", hit, line, nowhere)
-    found = emitter.reduce("ReduceMax" if is_last else "ReduceMin", places, (axis,), "found", keepdims=keepdims)
-    return found, line, count
+    place = emitter.reduce("ReduceMax" if is_last else "ReduceMin", places, (axis,), "found", keepdims=keepdims)
+    return place, line, count

@@ -25,9 +25,9 @@ def _sum(emitter: Emitter, op: Op, bias_slot: int) -> str:
     return emitter.each("Add", "biased", op.inputs[bias_slot], added) if op.has_input(bias_slot) else added
 
 
-def _normalised(op: Op, made: tuple[str, ...] | None, total: str) -> tuple[str, ...] | None:
+def _normalised(op: Op, results: tuple[str, ...] | None, total: str) -> tuple[str, ...] | None:
     """The outputs: the result and the sum; None where mean or deviation are wanted."""
-    return None if made is None or any(op.outputs[1:3]) else (made[0], "", "", total)
+    return None if results is None or any(op.outputs[1:3]) else (results[0], "", "", total)
 
 
 @stands_for("com.microsoft.SkipLayerNormalization", purpose=Purpose.PARTS, is_better=True)

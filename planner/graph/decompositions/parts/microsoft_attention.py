@@ -77,9 +77,9 @@ class _Step:
 
     heads: int
     """Of queries."""
-    own: int
+    kv_heads: int
     """Of keys and values."""
-    new: int
+    count: int
     """Positions of queries, and so of new keys."""
     rows: int
     """Positions of the caches that come out."""
@@ -107,7 +107,7 @@ def group_query_attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     step = _step(emitter, op)
     if step is None or (op.has_input(10) and emitter.shape(op.inputs[10])[-1] > step.rows):
         return None
-    counts = (step.heads, step.own, step.own)
+    counts = (step.heads, step.kv_heads, step.kv_heads)
     q, k, v = (by_head(emitter, name, of, part) for name, of, part in zip(op.inputs[:3], counts, "qkv", strict=True))
     if integer(op, "do_rotary", 0):
         cosine, sine = _angles(emitter, op, step)
@@ -119,13 +119,13 @@ def group_query_attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     pasts = [op.inputs[slot] if op.has_input(slot) else "" for slot in (3, 4)]
     window = integer(op, "local_window_size", -1)
     lengths = emitter.value(op.inputs[5])
-    is_before_own = _is_in_blocks(op) or (lengths is not None and lengths.min() >= step.new - 1)
+    is_before_own = _is_in_blocks(op) or (lengths is not None and lengths.min() >= step.count - 1)
     is_far = step.starts or op.has_input(10) or not is_before_own
-    new = k, v
-    k, v = (_cache(emitter, step, new, past, part) for new, past, part in zip((k, v), pasts, "kv", strict=True))
-    place = placed(emitter, q, *((k, v) if is_far else new), -1 if is_far else window - 1, 0)
+    current_kv = k, v
+    k, v = (_cache(emitter, step, current, past, part) for current, past, part in zip((k, v), pasts, "kv", strict=True))
+    place = placed(emitter, q, *((k, v) if is_far else current_kv), -1 if is_far else window - 1, 0)
     scores = scores_of(emitter, place.q, place.k, _scale(op, emitter.shape(q)[3]), number(op, "softcap", 0.0))
-    groups = step.own if step.own != step.heads else 0
+    groups = step.kv_heads if step.kv_heads != step.heads else 0
     if op.has_input(10):
         added = in_groups(emitter, _longer(emitter, op.inputs[10], 3, step.rows, "added"), groups, "added.groups")
         scores = emitter.each("Add", "biased", scores, added)
@@ -133,7 +133,7 @@ def group_query_attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     may_see_none = window > 0 and _is_in_blocks(op)
     sink = _sink(emitter, op, scores, groups)
     y = weighted_sum(emitter, scores, place.v, sink=sink, may_see_none=may_see_none)
-    y = place.whole(emitter, y, step.new)
+    y = place.all_queries(emitter, y, step.count)
     caches = (
         name if name in emitter.tensors
         else emitter.one("Identity", (name,), emitter.shape(name), emitter.dtype(name), hint=f"{part}.out")
@@ -143,39 +143,39 @@ def group_query_attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
 
 
 def _step(emitter: Emitter, op: Op) -> _Step | None:
-    new, total, lengths = emitter.shape(op.inputs[0])[1], emitter.value(op.inputs[6]), op.inputs[5]
+    count, total, lengths = emitter.shape(op.inputs[0])[1], emitter.value(op.inputs[6]), op.inputs[5]
     dtype = emitter.dtype(lengths)
-    made = op.outputs[1] if len(op.outputs) > 1 else ""
+    present_key = op.outputs[1] if len(op.outputs) > 1 else ""
     past = emitter.shape(op.inputs[3])[2] if op.has_input(3) else 0
-    if made:
-        rows = emitter.shape(made)[2]
+    if present_key:
+        rows = emitter.shape(present_key)[2]
     elif total is not None:
         rows = max(past, int(total.item()))
     else:
         return None
-    heads, own = integer(op, "num_heads"), integer(op, "kv_num_heads")
-    if rows < max(past, new) or heads % own:
+    heads, kv_heads = integer(op, "num_heads"), integer(op, "kv_num_heads")
+    if rows < max(past, count) or heads % kv_heads:
         return None
-    is_known_prompt = total is not None and int(total.item()) == new
-    if new > 1 and emitter.shape(op.inputs[0])[0] > 1 and not is_known_prompt:
+    is_known_prompt = total is not None and int(total.item()) == count
+    if count > 1 and emitter.shape(op.inputs[0])[0] > 1 and not is_known_prompt:
         return None
     starts = is_prompt = ""
     if not is_known_prompt:
-        less = emitter.scalar(new - 1, dtype, "new.less")
+        less = emitter.scalar(count - 1, dtype, "new.less")
         starts = emitter.reshape(lengths, (emitter.shape(lengths)[0], 1, 1, 1), "lengths")
-        starts = emitter.each("Sub", "starts", starts, less) if new > 1 else starts
+        starts = emitter.each("Sub", "starts", starts, less) if count > 1 else starts
     if total is None:
-        whole = emitter.reshape(op.inputs[6], (), "total")
-        count = emitter.scalar(new, emitter.dtype(whole), "new")
-        is_prompt = emitter.each("Equal", "is_prompt", whole, count, dtype=DType.BOOL)
+        total_length = emitter.reshape(op.inputs[6], (), "total")
+        prompt_length = emitter.scalar(count, emitter.dtype(total_length), "new")
+        is_prompt = emitter.each("Equal", "is_prompt", total_length, prompt_length, dtype=DType.BOOL)
         starts = emitter.each("Where", "starts.or_0", is_prompt, emitter.scalar(0, dtype, "first"), starts)
-    return _Step(heads, own, new, rows, starts, is_prompt, dtype)
+    return _Step(heads, kv_heads, count, rows, starts, is_prompt, dtype)
 
 
 def _rows(emitter: Emitter, step: _Step, part: str) -> str:
     """The position of each query, [batch, 1, queries, 1], the batch 1 where all samples begin at 0."""
-    numbers = emitter.constant(np.arange(step.new, dtype=step.dtype.array_dtype).reshape(1, 1, -1, 1), f"{part}.new")
-    if step.new == 1 and step.starts:
+    numbers = emitter.constant(np.arange(step.count, dtype=step.dtype.array_dtype).reshape(1, 1, -1, 1), f"{part}.new")
+    if step.count == 1 and step.starts:
         return step.starts
     return emitter.each("Add", part, step.starts, numbers) if step.starts else numbers
 
@@ -222,34 +222,34 @@ def _sink(emitter: Emitter, op: Op, scores: str, groups: int) -> str:
     return emitter.scalar(0.0, emitter.dtype(scores), "sink") if integer(op, "smooth_softmax", 0) == 1 else ""
 
 
-def _cache(emitter: Emitter, step: _Step, new: str, past: str, part: str) -> str:
+def _cache(emitter: Emitter, step: _Step, current: str, past: str, part: str) -> str:
     """Keys or values of all positions: the past ones, the new ones behind each sample's last, and 0 behind those."""
-    batch, own, _, size = emitter.shape(new)
-    dtype, shape = emitter.dtype(new), (batch, own, step.rows, size)
+    batch, kv_heads, _, size = emitter.shape(current)
+    dtype, shape = emitter.dtype(current), (batch, kv_heads, step.rows, size)
     if not step.starts:
-        return _longer(emitter, new, 2, step.rows, part)
+        return _longer(emitter, current, 2, step.rows, part)
     nought = emitter.scalar(0.0, dtype, f"{part}.nought")
     columns = _columns(emitter, step, f"{part}.columns", 1)
-    kept = nought
+    cache = nought
     if past:
         is_past = emitter.each("Less", f"{part}.is_past", columns, step.starts, dtype=DType.BOOL)
-        kept = emitter.each(
+        cache = emitter.each(
             "Where", f"{part}.past", is_past, _longer(emitter, past, 2, step.rows, f"{part}.past"), nought
         )
-    if step.new == 1:
+    if step.count == 1:
         is_new = emitter.each("Equal", f"{part}.is_new", columns, step.starts, dtype=DType.BOOL)
-        return emitter.one("Where", (is_new, new, kept), shape, dtype, hint=f"{part}.all")
+        return emitter.one("Where", (is_new, current, cache), shape, dtype, hint=f"{part}.all")
     places = emitter.each("Sub", f"{part}.offset", columns, step.starts)
     last, first = (
-        emitter.scalar(number, step.dtype, f"{part}.{at}") for number, at in ((step.new - 1, "last"), (0, "0"))
+        emitter.scalar(number, step.dtype, f"{part}.{at}") for number, at in ((step.count - 1, "last"), (0, "0"))
     )
     lower = emitter.each("GreaterOrEqual", f"{part}.begun", places, first, dtype=DType.BOOL)
     upper = emitter.each("LessOrEqual", f"{part}.not_ended", places, last, dtype=DType.BOOL)
     is_new = emitter.each("And", f"{part}.is_new", lower, upper, dtype=DType.BOOL)
     near = emitter.each("Min", f"{part}.below", emitter.each("Max", f"{part}.above", places, first), last)
     places = emitter.cast(emitter.reshape(near, (step.rows,), f"{part}.flat"), DType.INT64, f"{part}.index")
-    placed = emitter.one("Gather", (new, places), shape, dtype, hint=f"{part}.placed", attributes={"axis": 2})
-    return emitter.one("Where", (is_new, placed, kept), shape, dtype, hint=f"{part}.all")
+    placed = emitter.one("Gather", (current, places), shape, dtype, hint=f"{part}.placed", attributes={"axis": 2})
+    return emitter.one("Where", (is_new, placed, cache), shape, dtype, hint=f"{part}.all")
 
 
 def _longer(emitter: Emitter, x: str, dim: int, size: int, part: str) -> str:
@@ -257,24 +257,24 @@ def _longer(emitter: Emitter, x: str, dim: int, size: int, part: str) -> str:
     shape = emitter.shape(x)
     if shape[dim] == size:
         return x
-    more = np.zeros((*shape[:dim], size - shape[dim], *shape[dim + 1 :]), emitter.dtype(x).array_dtype)
-    return emitter.concat((x, emitter.constant(more, f"{part}.more")), dim, f"{part}.long")
+    padding = np.zeros((*shape[:dim], size - shape[dim], *shape[dim + 1 :]), emitter.dtype(x).array_dtype)
+    return emitter.concat((x, emitter.constant(padding, f"{part}.more")), dim, f"{part}.long")
 
 
 def _angles(emitter: Emitter, op: Op, step: _Step) -> tuple[str, str]:
     """Cosine and sine of the positions' angles, [batch, 1, positions, pairs]."""
     where = emitter.cast(_rows(emitter, step, "positions"), DType.INT64, "positions.index")
-    where = emitter.reshape(where, (emitter.shape(where)[0], step.new), "positions.flat")
+    where = emitter.reshape(where, (emitter.shape(where)[0], step.count), "positions.flat")
     if op.has_input(9):
         where = _stated_positions(emitter, op.inputs[9], step)
     samples = emitter.shape(where)[0]
-    found = []
+    angles = []
     for slot, part in ((7, "cosine"), (8, "sine")):
         table = op.inputs[slot]
-        shape = (samples, step.new, emitter.shape(table)[1])
+        shape = (samples, step.count, emitter.shape(table)[1])
         row = emitter.one("Gather", (table, where), shape, emitter.dtype(table), hint=f"{part}.rows")
-        found.append(emitter.reshape(row, (samples, 1, *shape[1:]), part))
-    return found[0], found[1]
+        angles.append(emitter.reshape(row, (samples, 1, *shape[1:]), part))
+    return angles[0], angles[1]
 
 
 def _stated_positions(emitter: Emitter, stated: str, step: _Step) -> str:
@@ -283,7 +283,7 @@ def _stated_positions(emitter: Emitter, stated: str, step: _Step) -> str:
         return stated
     limits = [emitter.ints(bounds, f"positions.{at}") for bounds, at in (((0, 0), "from"), ((1, 1), "to"))]
     first = emitter.one("Slice", (stated, *limits), (1, 1), emitter.dtype(stated), hint="positions.first")
-    numbers = emitter.constant(np.arange(step.new, dtype=emitter.dtype(stated).array_dtype), "positions.numbers")
+    numbers = emitter.constant(np.arange(step.count, dtype=emitter.dtype(stated).array_dtype), "positions.numbers")
     counted = emitter.each("Add", "positions.counted", first, numbers)
     if not step.starts:
         return counted
@@ -298,8 +298,8 @@ def _rotated(emitter: Emitter, x: str, cosine: str, sine: str, part: str, *, int
     def picked(low: int, high: int, pace: int, named: str) -> str:
         bounds = (low, high, 3, pace)
         limits = [emitter.ints([bound], f"{part}.{named}.{number}") for number, bound in enumerate(bounds)]
-        made = (*lead, len(range(low, high, pace)))
-        return emitter.one("Slice", (x, *limits), made, dtype, hint=f"{part}.{named}")
+        shape = (*lead, len(range(low, high, pace)))
+        return emitter.one("Slice", (x, *limits), shape, dtype, hint=f"{part}.{named}")
 
     if interleaved:
         first, second = (picked(start, 2 * pairs, 2, named) for start, named in ((0, "first"), (1, "second")))
@@ -317,8 +317,8 @@ def _rotated(emitter: Emitter, x: str, cosine: str, sine: str, part: str, *, int
             emitter.reshape(half, (*lead, pairs, 1), f"{part}.{named}.column")
             for half, named in ((low, "low"), (high, "high"))
         )
-        both = emitter.concat((low, high), 4, f"{part}.pairs")
-        parts = [emitter.reshape(both, (*lead, 2 * pairs), f"{part}.turned")]
+        column_pairs = emitter.concat((low, high), 4, f"{part}.pairs")
+        parts = [emitter.reshape(column_pairs, (*lead, 2 * pairs), f"{part}.turned")]
     else:
         parts = [low, high]
     if 2 * pairs < size:

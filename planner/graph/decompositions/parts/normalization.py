@@ -69,8 +69,8 @@ def layer_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     normal, mean, inverse = _standard(emitter, x, axes, number(op, "epsilon", 1e-5))
     y = _learned(emitter, emitter.cast(normal, dtype, "narrow"), op.inputs[1], _slot(op, 2))
     statistics = []
-    for output, made, part in zip(op.outputs[1:], (mean, inverse), ("mean.out", "inverse.out"), strict=False):
-        statistics.append(emitter.cast(made, emitter.dtype(output), part) if output else made)
+    for output, statistic, part in zip(op.outputs[1:], (mean, inverse), ("mean.out", "inverse.out"), strict=False):
+        statistics.append(emitter.cast(statistic, emitter.dtype(output), part) if output else statistic)
     return (y, *statistics)
 
 
@@ -145,8 +145,8 @@ def batch_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
         return None
     epsilon, momentum = number(op, "epsilon", 1e-5), number(op, "momentum", 0.9)
     wide = _widened(emitter, op)  # of 65,504 ones in float16 the sum is infinite
-    made = normalised_by_batch(emitter, wide, scale, bias, running, epsilon=epsilon, momentum=momentum)
-    return (emitter.cast(made.y, emitter.dtype(x), "narrow"), *made.following)
+    by_batch = normalised_by_batch(emitter, wide, scale, bias, running, epsilon=epsilon, momentum=momentum)
+    return (emitter.cast(by_batch.y, emitter.dtype(x), "narrow"), *by_batch.following)
 
 
 @stands_for("LpNormalization", purpose=Purpose.PARTS)
@@ -159,6 +159,6 @@ def lp_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     else:
         squared = emitter.reduce("ReduceSum", emitter.each("Mul", "squared", x, x), (axis,), "power")
         norm = emitter.each("Sqrt", "norm", squared)
-    zero, one = emitter.scalar(0.0, dtype, "zero"), emitter.scalar(1.0, dtype, "one")
+    zero, unit = emitter.scalar(0.0, dtype, "zero"), emitter.scalar(1.0, dtype, "one")
     is_zero = emitter.each("Equal", "is_zero", norm, zero, dtype=DType.BOOL)
-    return (emitter.each("Div", "normal", x, emitter.each("Where", "divisor", is_zero, one, norm)),)
+    return (emitter.each("Div", "normal", x, emitter.each("Where", "divisor", is_zero, unit, norm)),)

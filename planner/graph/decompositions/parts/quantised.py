@@ -20,13 +20,13 @@ def dynamic_quantize_linear(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     if not emitter.rank(x):
         return None
     every = tuple(range(emitter.rank(x)))
-    zero, one = (emitter.scalar(value, DType.FLOAT32, part) for value, part in ((0.0, "zero"), (1.0, "one")))
+    zero, unit = (emitter.scalar(value, DType.FLOAT32, part) for value, part in ((0.0, "zero"), (1.0, "one")))
     steps = emitter.scalar(_STEPS, DType.FLOAT32, "steps")
     low = emitter.each("Min", "low", emitter.reduce("ReduceMin", x, every, "least", keepdims=False), zero)
     high = emitter.each("Max", "high", emitter.reduce("ReduceMax", x, every, "greatest", keepdims=False), zero)
     flat = emitter.each("Equal", "is_flat", low, high, dtype=DType.BOOL)
     step = emitter.each("Div", "step", emitter.each("Sub", "range", high, low), steps)
-    scale = emitter.each("Where", "scale", flat, one, step)
+    scale = emitter.each("Where", "scale", flat, unit, step)
     wanted = emitter.each("Sub", "origin", zero, emitter.each("Div", "steps_below", low, scale))
     within = emitter.each("Min", "not_above", emitter.each("Max", "not_below", wanted, zero), steps)
     point = emitter.cast(emitter.each("Round", "whole", within), DType.UINT8, "zero_point")

@@ -41,21 +41,21 @@ def top_k(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
 
     def ranked(operand: str, axis: int, few: int, part: str) -> tuple[str, ...]:
         before = emitter.shape(operand)
-        made = (*before[:axis], few, *before[axis + 1 :])
+        sizes = (*before[:axis], few, *before[axis + 1 :])
         attributes: dict[str, Attribute] = {**dict(op.attributes), "axis": axis}
         operands = (operand, emitter.ints([few], f"{part}.k"))
         names = f"{part} {part}.places"
-        return emitter.emit("TopK", operands, (made, made), (dtype, DType.INT64), hint=names, attributes=attributes)
+        return emitter.emit("TopK", operands, (sizes, sizes), (dtype, DType.INT64), hint=names, attributes=attributes)
 
     values, places = ranked(blocks.name, dim + 1, min(count, blocks.places), "own")
     candidates = merged(emitter, values, dim, "candidates")
     everywhere = emitter.each("Add", "own.positions", places, numbered(emitter, blocks, "first"))
     positions = merged(emitter, everywhere, dim, "positions")
-    found, ranks = ranked(candidates, dim, count, "found")
+    extremes, ranks = ranked(candidates, dim, count, "found")
     picked = emitter.one(
         "GatherElements", (positions, ranks), emitter.shape(ranks), DType.INT64, hint="picked", attributes={"axis": dim}
     )
-    return found, picked
+    return extremes, picked
 
 
 def _last(dtype: DType, *, is_largest: bool) -> float:

@@ -41,6 +41,6 @@ def conv(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     read = emitter.one("Slice", (op.inputs[0], *bounds), shape, emitter.dtype(op.inputs[0]), hint="picked")
     stated: dict[str, Attribute] = dict(op.attributes)
     stated["strides"] = tuple(1 if dim in picked else int(strides[dim]) for dim in range(rank))
-    made = op.outputs[0]
+    y = op.outputs[0]
     inputs = (read, *op.inputs[1:])
-    return (emitter.one("Conv", inputs, emitter.shape(made), emitter.dtype(made), hint="conv", attributes=stated),)
+    return (emitter.one("Conv", inputs, emitter.shape(y), emitter.dtype(y), hint="conv", attributes=stated),)

@@ -42,12 +42,12 @@ class Placed:
 
     def of_blocks(self, mask: np.ndarray, unseen: float) -> np.ndarray:
         """A mask of queries and keys, by blocks of queries; ``unseen`` of keys that there are not."""
-        more, keys = self.rows.size - mask.shape[-2], mask.shape[-1]
-        wide = np.pad(mask, [(0, 0)] * (mask.ndim - 2) + [(0, more), (0, 1)], constant_values=unseen)
-        found = wide[..., self.rows[:, 0], np.minimum(self.columns, keys)[:, 0]]
-        return np.moveaxis(found, -4, -3) if mask.ndim > 2 else found[:, None]
+        padding, keys = self.rows.size - mask.shape[-2], mask.shape[-1]
+        wide = np.pad(mask, [(0, 0)] * (mask.ndim - 2) + [(0, padding), (0, 1)], constant_values=unseen)
+        blocks = wide[..., self.rows[:, 0], np.minimum(self.columns, keys)[:, 0]]
+        return np.moveaxis(blocks, -4, -3) if mask.ndim > 2 else blocks[:, None]
 
-    def whole(self, emitter: Emitter, y: str, queries: int) -> str:
+    def all_queries(self, emitter: Emitter, y: str, queries: int) -> str:
         """The result of so many queries, [batch, heads, queries, size]."""
         if not self.is_in_blocks:
             return y
@@ -74,7 +74,7 @@ def placed(emitter: Emitter, q: str, k: str, v: str, before: int, after: int) ->
     columns = rows[:, :, :1] + np.arange(-before, places + after)
     columns[(columns < 0) | (columns >= keys)] = _NOWHERE
     blocks = [in_blocks(emitter, x, 2, 0.0) for x in (q, k, v)]
-    names = [blocks[0].name, *(between_neighbours(emitter, one, before, after) for one in blocks[1:])]
+    names = [blocks[0].name, *(between_neighbours(emitter, block, before, after) for block in blocks[1:])]
     q, k, v = (emitter.transpose(x, (0, 2, 1, 3, 4), f"{part}.blocks") for x, part in zip(names, "qkv", strict=True))
     return Placed(q, k, v, rows, columns)
 
@@ -124,14 +124,14 @@ def scores_of(emitter: Emitter, q: str, k: str, scale: float, cap: float = 0.0) 
         Scores in groups, of the queries' dtype.
     """
     *batch, heads, _, size = emitter.shape(q)
-    own, keys = emitter.shape(k)[-3:-1]
+    kv_heads, keys = emitter.shape(k)[-3:-1]
     dtype = emitter.dtype(q)
     scaled = emitter.each("Mul", "scaled", q, emitter.scalar(scale, dtype, "scale"))
     last = emitter.rank(k) - 1
     turned = emitter.transpose(k, (*range(last - 1), last, last - 1), "turned")
-    if heads != own:
-        scaled = in_groups(emitter, scaled, own, "q.groups")
-        turned = emitter.reshape(turned, (*batch, own, 1, size, keys), "k.groups")
+    if heads != kv_heads:
+        scaled = in_groups(emitter, scaled, kv_heads, "q.groups")
+        turned = emitter.reshape(turned, (*batch, kv_heads, 1, size, keys), "k.groups")
     scores = emitter.one("MatMul", (scaled, turned), (*emitter.shape(scaled)[:-1], keys), dtype, hint="scores")
     if cap:
         parts = emitter.each("Mul", "cap.parts", scores, emitter.scalar(1 / cap, dtype, "cap.inverse"))
@@ -144,8 +144,8 @@ def where_seen(emitter: Emitter, scores: str, masks: Sequence[str]) -> str:
     """The scores, -inf where one of the masks is false; masks broadcast to the scores."""
     if not masks:
         return scores
-    seen, *others = masks
-    for number, mask in enumerate(others):
+    seen, *further_masks = masks
+    for number, mask in enumerate(further_masks):
         seen = emitter.each("And", f"seen{number}", seen, mask, dtype=DType.BOOL)
     return emitter.each("Where", "masked", seen, scores, emitter.scalar(-math.inf, emitter.dtype(scores), "lowest"))
 
@@ -166,10 +166,10 @@ def weighted_sum(
         may_see_none: whether a query's scores may all be -inf, whose result then is 0.
         wide: what the softmax is computed in, if not in the scores' dtype, or in 32 bits where that is of 16.
     """
-    *batch, own, keys, size = emitter.shape(v)
+    *batch, kv_heads, keys, size = emitter.shape(v)
     dtype, last = emitter.dtype(v), emitter.rank(scores) - 1
     if emitter.rank(scores) > emitter.rank(v):
-        v = emitter.reshape(v, (*batch, own, 1, keys, size), "v.groups")
+        v = emitter.reshape(v, (*batch, kv_heads, 1, keys, size), "v.groups")
     wide = wide or (DType.FLOAT32 if emitter.dtype(scores).is_half else emitter.dtype(scores))
     scores = emitter.cast(scores, wide, "scores.wide")
     top = emitter.reduce("ReduceMax", scores, (last,), "max")
@@ -195,5 +195,5 @@ def weighted_sum(
     if not before:
         y = emitter.each("Div", "y", y, total)
     heads = math.prod(shape[len(batch) : -2])
-    assert heads % own == 0, "heads share keys"
+    assert heads % kv_heads == 0, "heads share keys"
     return emitter.reshape(y, (*batch, heads, *shape[-2:]), "y.heads")
