@@ -29,9 +29,9 @@ class Inlined:
 
 def inlined(
     graph: GraphProto,
-    given: Mapping[str, str],
+    bindings: Mapping[str, str],
     prefix: str,
-    taken: Collection[str],
+    reserved: Collection[str],
     *,
     outputs: Sequence[str] = (),
     of_all_rounds: str = "",
@@ -40,47 +40,47 @@ def inlined(
 
     Args:
         graph: is left as it is.
-        given: what the graph's inputs are called around it, and constants that stand there already: those are left out.
+        bindings: names around the graph of its inputs, and of constants that stand there already: those are left out.
         prefix: begins the names of the graph's own tensors.
-        taken: names of tensors that these must not have.
+        reserved: names of tensors that these must not have.
         outputs: what the graph's outputs are to be called, where a node makes them.
         of_all_rounds: begins the names of constants, where the graph is written several times; "" for ``prefix``.
     """
     graph_copy = GraphProto()
     graph_copy.CopyFrom(graph)
-    initializers = [tensor for tensor in graph_copy.initializer if tensor.name not in given]
-    nodes = [node for node in graph_copy.node if not (_is_constant(node) and node.output[0] in given)]
+    initializers = [tensor for tensor in graph_copy.initializer if tensor.name not in bindings]
+    nodes = [node for node in graph_copy.node if not (_is_constant(node) and node.output[0] in bindings)]
     fixed = {tensor.name for tensor in initializers} | {node.output[0] for node in nodes if _is_constant(node)}
-    names = dict(given)
-    new: set[str] = set()
-    for own in (*(tensor.name for tensor in initializers), *sorted({name for node in nodes for name in node.output})):
-        if own:
-            stem = of_all_rounds if own in fixed and of_all_rounds else prefix
-            names[own] = _fresh(f"{stem}/{own}", taken, new)
-    made = {name for node in nodes for name in node.output}
+    names = dict(bindings)
+    fresh_names: set[str] = set()
+    for name in (*(tensor.name for tensor in initializers), *sorted({name for node in nodes for name in node.output})):
+        if name:
+            stem = of_all_rounds if name in fixed and of_all_rounds else prefix
+            names[name] = _fresh(f"{stem}/{name}", reserved, fresh_names)
+    node_outputs = {name for node in nodes for name in node.output}
     for value, output in zip(graph_copy.output, outputs, strict=False):
-        if value.name in made and output and names[value.name] not in outputs:
+        if value.name in node_outputs and output and names[value.name] not in outputs:
             names[value.name] = output
     for tensor in initializers:
         tensor.name = names[tensor.name]
     for node in nodes:
         _rename(node, names)
     called = tuple(names.get(value.name, value.name) for value in graph_copy.output)
-    return Inlined(tuple(initializers), tuple(nodes), called, {own: names[own] for own in fixed})
+    return Inlined(tuple(initializers), tuple(nodes), called, {name: names[name] for name in fixed})
 
 
-def taken_branch(node: NodeProto, condition: bool, prefix: str, taken: Collection[str]) -> Inlined:
+def taken_branch(node: NodeProto, condition: bool, prefix: str, reserved: Collection[str]) -> Inlined:
     """The branch of an If (ONNX: ``then_branch`` where the condition is true, else ``else_branch``).
 
     Args:
         node: the If; is left as it is.
         condition: its first input.
         prefix: begins the names of the branch's own tensors.
-        taken: names of tensors that these must not have.
+        reserved: names of tensors that these must not have.
     """
     wanted = "then_branch" if condition else "else_branch"
     graph = next(attribute.g for attribute in node.attribute if attribute.name == wanted)
-    branch = inlined(graph, {}, prefix, taken, outputs=node.output)
+    branch = inlined(graph, {}, prefix, reserved, outputs=node.output)
     # An input or initializer of the branch, or one tensor that is two outputs.
     identities = [
         helper.make_node("Identity", [source], [to])
@@ -94,11 +94,11 @@ def _is_constant(node: NodeProto) -> bool:
     return bool(node.op_type == "Constant" and node.domain in ("", "ai.onnx"))
 
 
-def _fresh(wanted: str, taken: Collection[str], new: set[str]) -> str:
-    name = fresh_name(wanted, taken)
-    while name in new:
-        name = fresh_name(f"{name}.2", taken)
-    new.add(name)
+def _fresh(wanted: str, reserved: Collection[str], fresh_names: set[str]) -> str:
+    name = fresh_name(wanted, reserved)
+    while name in fresh_names:
+        name = fresh_name(f"{name}.2", reserved)
+    fresh_names.add(name)
     return name
 
 

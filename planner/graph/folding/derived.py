@@ -25,33 +25,33 @@ class Derived:
     """
 
     def __init__(self, values: Mapping[str, np.ndarray | None], opset: int, *, most: int = MAX_FOLDED_ELEMENTS) -> None:
-        self._most = most
+        self._limit = most
         self._values = values
         self._opset = opset
         self._made_by: dict[str, Op] = {}
-        self._found: dict[str, np.ndarray | None] = {}
+        self._results: dict[str, np.ndarray | None] = {}
 
-    def note(self, op: Op, made: Iterable[Tensor | None]) -> None:
+    def note(self, op: Op, outputs: Iterable[Tensor | None]) -> None:
         """An op that stays in the graph; it is remembered if it reads no more than what is derived."""
-        if self._may_derive(op) and all(tensor is not None and tensor.elements <= self._most for tensor in made):
+        if self._may_derive(op) and all(tensor is not None and tensor.elements <= self._limit for tensor in outputs):
             self._made_by.update((name, op) for name in op.outputs if name)
 
     def covers(self, name: str) -> bool:
         """Whether a tensor depends on no input, as far as it can be computed here."""
         value = self._values.get(name)
-        return name in self._made_by or (value is not None and value.size <= self._most)
+        return name in self._made_by or (value is not None and value.size <= self._limit)
 
     def sources(self, name: str) -> frozenset[str]:
         """The constants that a derived tensor is computed from; of a constant, itself."""
-        pending, found = [name], set()
+        pending, constants = [name], set()
         while pending:
             source = pending.pop()
             op = self._made_by.get(source)
             if op is None:
-                found.add(source)
+                constants.add(source)
             else:
                 pending.extend(read for read in op.inputs if read)
-        return frozenset(found)
+        return frozenset(constants)
 
     def maker(self, name: str) -> Op | None:
         """The op that makes a derived tensor; None for a constant."""
@@ -69,20 +69,20 @@ class Derived:
                 pending.extend(missing)
             else:
                 results = self._evaluated(op)
-                self._found.update(zip(op.outputs, results or (None,) * len(op.outputs), strict=True))
-        return self._known(name)
+                self._results.update(zip(op.outputs, results or (None,) * len(op.outputs), strict=True))
+        return self._value(name)
 
     def _may_derive(self, op: Op) -> bool:
         return not op.domain and op.op_type in FOLDABLE and all(self.covers(name) for name in op.inputs if name)
 
     def _is_settled(self, name: str) -> bool:
-        return name in self._found or name not in self._made_by
+        return name in self._results or name not in self._made_by
 
-    def _known(self, name: str) -> np.ndarray | None:
-        return self._found[name] if name in self._found else self._values.get(name)
+    def _value(self, name: str) -> np.ndarray | None:
+        return self._results[name] if name in self._results else self._values.get(name)
 
     def _evaluated(self, op: Op) -> tuple[np.ndarray, ...]:
-        operands = [self._known(name) if name else None for name in op.inputs]
+        operands = [self._value(name) if name else None for name in op.inputs]
         if any(operand is None for operand, name in zip(operands, op.inputs, strict=True) if name):
             return ()
         results = evaluate(op_to_node(op), operands, self._opset) or ()
@@ -104,4 +104,4 @@ def inputs_behind(name: str, ops: Iterable[Op], inputs: Iterable[str]) -> tuple[
         if source not in seen:
             seen.add(source)
             pending.extend(made_by[source].inputs if source in made_by else ())
-    return tuple(other for other in inputs if other in seen)
+    return tuple(input_name for input_name in inputs if input_name in seen)

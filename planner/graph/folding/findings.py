@@ -84,9 +84,9 @@ class Findings:
             if not op.domain and op.name in self.unsupported:
                 reasons.setdefault(("", op.op_type), f"ONNX has no such operator at opset {opset}")
         reasons |= {(op.domain, op.op_type): self.loops[op.name] for op in unknown if op.name in self.loops}
-        told = {op.name for op in unknown}
-        others = [fact for name, fact in (self.unsupported | self.faults).items() if name not in told]
-        error = undescribed_error(unknown, reasons, tuple(others))
+        undescribed = {op.name for op in unknown}
+        facts = [fact for name, fact in (self.unsupported | self.faults).items() if name not in undescribed]
+        error = undescribed_error(unknown, reasons, tuple(facts))
         hint = _values_hint(dict.fromkeys(name for op in unknown for name in self.decided_by.get(op.name, ())))
         if any(self._is_shapeless(op) for op in unknown):
             # Neither a description of such an op nor executing it whole gives its result a shape.

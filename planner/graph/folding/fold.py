@@ -100,8 +100,8 @@ def fold(
         UnsupportedError: operators that cannot be planned, outputs that no plan can hold: all of them.
         ModelError: ops that contradict their inputs: all of them; or tensors without a static shape.
     """
-    known = KnownGraph(inputs, initializers, values, computed, opsets[""], written_at or opsets[""])
-    folder = _Folder(known, outputs, Inference(opsets, ir_version), opsets, declared or {}, operators)
+    graph = KnownGraph(inputs, initializers, values, computed, opsets[""], written_at or opsets[""])
+    folder = _Folder(graph, outputs, Inference(opsets, ir_version), opsets, declared or {}, operators)
     folder.take_all(nodes)
     return folder.finish()
 
@@ -110,7 +110,7 @@ def fold(
 class _Folder:
     """The walk: one op after the other is elided, computed, written otherwise, or kept."""
 
-    known: KnownGraph
+    graph: KnownGraph
     outputs: Sequence[str]
     inference: Inference
     opsets: Mapping[str, int]
@@ -118,8 +118,8 @@ class _Folder:
     operators: Operators | None
 
     def __post_init__(self) -> None:
-        self.found = Findings()
-        self.unroller = Unroller(self.known, self.take_all)
+        self.findings = Findings()
+        self.unroller = Unroller(self.graph, self.take_all)
 
     def take_all(self, nodes: Nodes) -> None:
         """The next ops."""
@@ -128,7 +128,7 @@ class _Folder:
 
     def take(self, name: str, node: NodeProto) -> None:
         """The next op."""
-        op, known = op_of(node, name), self.known
+        op, graph = op_of(node, name), self.graph
         default_domain = op.domain == ""
         if default_domain and op.op_type == "Constant":
             self._constant(op)
@@ -138,63 +138,63 @@ class _Folder:
         except UnknownOperatorError:
             self._unknown(op)
             return
-        if any(operand in self.found.lost for operand in op.inputs):
+        if any(operand in self.findings.lost for operand in op.inputs):
             self._lose(op)
             return
-        if default_domain and op.op_type == "If" and known.demand(op.inputs[:1]):
-            self.take_all(branch_nodes(op, node, known))
+        if default_domain and op.op_type == "If" and graph.demand(op.inputs[:1]):
+            self.take_all(branch_nodes(op, node, graph))
             return
         if default_domain and op.op_type in LOOPS and self._unroll(op, node):
             return
-        if any(operand in known.sequences for operand in op.inputs) or (default_domain and op.op_type in SEQUENCE_OPS):
+        if any(operand in graph.sequences for operand in op.inputs) or (default_domain and op.op_type in SEQUENCE_OPS):
             self._sequence(op)
             return
-        others = nodes_by_operands(op, known) if default_domain else None
-        if others is not None:
-            self.take_all(others)
+        nodes = nodes_by_operands(op, graph) if default_domain else None
+        if nodes is not None:
+            self.take_all(nodes)
             return
-        if default_domain and op.op_type == "Pad" and op.has_input(2) and known.is_stated(op.inputs[2]):
-            known.demand(op.inputs[2:3])  # what lies beyond a border is part of its description
-        if default_domain and elide(op, known, self.outputs):
+        if default_domain and op.op_type == "Pad" and op.has_input(2) and graph.is_stated(op.inputs[2]):
+            graph.demand(op.inputs[2:3])  # what lies beyond a border is part of its description
+        if default_domain and elide(op, graph, self.outputs):
             return
-        made = self._outputs(op, node)
-        if made is None:
+        types = self._outputs(op, node)
+        if types is None:
             return
-        empty = [tensor for tensor in made.values() if tensor is not None and not tensor.elements]
+        empty = [tensor for tensor in types.values() if tensor is not None and not tensor.elements]
         is_split = default_domain and op.op_type == "Split"
         for tensor in empty:
-            known.know_empty(tensor, is_kept=len(empty) < len(made) and not is_split)
-        if len(empty) == len(made):
+            graph.know_empty(tensor, is_kept=len(empty) < len(types) and not is_split)
+        if len(empty) == len(types):
             return
         if empty and is_split:
-            full = [tensor for tensor in made.values() if tensor is not None and tensor.elements]
-            self.take_all(full_split_nodes(op, full, known))
+            full = [tensor for tensor in types.values() if tensor is not None and tensor.elements]
+            self.take_all(full_split_nodes(op, full, graph))
             return
-        if default_domain and compute(op, node, made, known):
+        if default_domain and compute(op, node, types, graph):
             return
-        if default_domain and op.op_type in BOUNDED_BY_INPUTS and None in made.values() and known.settle(op):
+        if default_domain and op.op_type in BOUNDED_BY_INPUTS and None in types.values() and graph.settle(op):
             return
         if default_domain and op.has_graphs:
-            self.found.decided_by[op.name] = known.deciders(op.inputs[0]) if op.op_type == "If" else ()
+            self.findings.decided_by[op.name] = graph.deciders(op.inputs[0]) if op.op_type == "If" else ()
             reason = obstacle(node)
             if self.operators is None:
-                reason = self.found.loops.get(op.name) or "control flow (a subgraph as attribute)"
+                reason = self.findings.loops.get(op.name) or "control flow (a subgraph as attribute)"
             if reason:
-                self._blame(self.found.unsupported, op, f"op {op.name!r} ({op.op_type}): {reason}")
+                self._blame(self.findings.unsupported, op, f"op {op.name!r} ({op.op_type}): {reason}")
                 return
         if not default_domain or op.has_graphs:
-            self._foreign(op, made)
+            self._foreign(op, types)
             return
-        if any(tensor is None for tensor in made.values()):
-            unread = [name for name in op.inputs if name in known.values and known.values[name] is None]
+        if any(tensor is None for tensor in types.values()):
+            unread = [name for name in op.inputs if name in graph.values and graph.values[name] is None]
             beside = f"; {', '.join(unread)}: external data, which planning does not read" if unread else ""
-            self.found.unread.update(unread)
+            self.findings.unread.update(unread)
             if op.op_type in BOUNDED_BY_INPUTS:
                 decide = op.inputs[1:] if op.op_type == "Compress" else op.inputs
-                self.found.decided_by[op.name] = tuple(name for read in decide for name in known.deciders(read))
+                self.findings.decided_by[op.name] = tuple(name for read in decide for name in graph.deciders(read))
             self._lose(op, f"depends on data that is known only at run time ({op.op_type} {op.name!r}){beside}")
             return
-        known.keep_typed(op, made)
+        graph.keep_typed(op, types)
 
     def _unroll(self, op: Op, node: NodeProto) -> bool:
         """Whether a loop's rounds were taken in its place."""
@@ -202,7 +202,7 @@ class _Folder:
             self.unroller.unroll(op, node)
         except NotUnrolledError as why:
             if str(why):
-                self.found.loops[op.name] = f"control flow: {why}"
+                self.findings.loops[op.name] = f"control flow: {why}"
             return False
         return True
 
@@ -211,97 +211,101 @@ class _Folder:
 
         A type is None where it is known only at run time.
         """
-        known = self.known
+        graph = self.graph
         try:
-            made = self.inference.outputs(node, known.tensors, known.values)
-            for names in known.deciding(op) if not op.domain and None in made.values() else ():
-                if None in made.values() and known.demand(names):
-                    made = self.inference.outputs(node, known.tensors, known.values)
+            types = self.inference.outputs(node, graph.tensors, graph.values)
+            for names in graph.deciding(op) if not op.domain and None in types.values() else ():
+                if None in types.values() and graph.demand(names):
+                    types = self.inference.outputs(node, graph.tensors, graph.values)
         except UnsupportedError as error:
-            self._blame(self.found.unsupported, op, f"op {op.name!r} ({op.op_type}): {error.what}")
+            self._blame(self.findings.unsupported, op, f"op {op.name!r} ({op.op_type}): {error.what}")
             return None
         except ModelError as error:
-            self._blame(self.found.faults, op, f"op {op.name!r} ({op.op_type}): {error.what}")
+            self._blame(self.findings.faults, op, f"op {op.name!r} ({op.op_type}): {error.what}")
             return None
-        return made
+        return types
 
     def _unknown(self, op: Op) -> None:
         """An op that ONNX does not define: others stand for it, or it is believed, or refused."""
         if self.operators is not None and decomposition(Purpose.READING, op) is not None and self._by_form(op):
             return
         if op.domain == "" and op.op_type not in IN_DEFAULT_DOMAIN:
-            what = f"op {op.name!r}: no operator {op.op_type} at opset {self.known.opset}"
-            self._blame(self.found.unsupported, op, what)
+            reason = f"op {op.name!r}: no operator {op.op_type} at opset {self.graph.opset}"
+            self._blame(self.findings.unsupported, op, reason)
         else:
             self._foreign(op)
 
     def _by_form(self, op: Op) -> bool:
         """Whether other ops were taken in the place of one of ONNX Runtime's own, or it was refused."""
-        if op.domain not in self.opsets or any(operand in self.found.lost for operand in op.inputs):
+        if op.domain not in self.opsets or any(operand in self.findings.lost for operand in op.inputs):
             return False
         try:
-            others = microsoft_nodes(op, self.known)
+            nodes = microsoft_nodes(op, self.graph)
         except UnsupportedError as error:
-            self._blame(self.found.unsupported, op, error.what)
+            self._blame(self.findings.unsupported, op, error.what)
             return True
         except ModelError as error:
-            self._blame(self.found.faults, op, f"op {op.name!r} ({op.op_type}): {error.what}")
+            self._blame(self.findings.faults, op, f"op {op.name!r} ({op.op_type}): {error.what}")
             return True
-        self.take_all(others or ())
-        return others is not None
+        self.take_all(nodes or ())
+        return nodes is not None
 
     def _sequence(self, op: Op) -> None:
         """What makes or reads a sequence."""
         if op.domain or op.op_type not in (*SEQUENCE_OPS, "Identity"):
-            self._blame(self.found.unsupported, op, f"op {op.name!r} ({op.op_type}): sequences, optionals and strings")
+            self._blame(
+                self.findings.unsupported, op, f"op {op.name!r} ({op.op_type}): sequences, optionals and strings"
+            )
             return
         try:
-            others = sequence_nodes(op, self.known)
+            nodes = sequence_nodes(op, self.graph)
         except SequenceError as error:
-            self.found.decided_by[op.name] = tuple(name for read in op.inputs[1:] for name in self.known.deciders(read))
-            self._blame(self.found.unsupported, op, f"op {op.name!r} ({op.op_type}): {error}")
+            self.findings.decided_by[op.name] = tuple(
+                name for read in op.inputs[1:] for name in self.graph.deciders(read)
+            )
+            self._blame(self.findings.unsupported, op, f"op {op.name!r} ({op.op_type}): {error}")
             return
-        self.take_all(others)
+        self.take_all(nodes)
 
     def _foreign(self, op: Op, inferred: Mapping[str, Tensor | None] | None = None) -> None:
         """An op of another domain: what ONNX does not infer is believed."""
         nobody = f"op {op.name!r}: no operator {op.op_type} of domain {op.domain!r}"
         is_stated = op.domain in self.opsets and all(name in self.declared for name in op.outputs if name)
         if self.operators is None and inferred is None and not is_stated:
-            self._blame(self.found.unsupported, op, nobody)
+            self._blame(self.findings.unsupported, op, nobody)
             return
         if op.domain not in self.opsets:
             self._blame(
-                self.found.faults,
+                self.findings.faults,
                 op,
                 f"op {op.name!r} ({op.op_type}): the model does not import its domain {op.domain!r}",
             )
             return
-        if any(operand in self.found.lost for operand in op.inputs):
+        if any(operand in self.findings.lost for operand in op.inputs):
             if is_stated:  # so that the error names no more tensors than are to blame
-                self.known.keep_typed(op, {name: self.declared[name] for name in op.outputs if name})
+                self.graph.keep_typed(op, {name: self.declared[name] for name in op.outputs if name})
             else:
                 self._lose(op)
             return
         implied: Sequence[Implied | None] = (None,) * len(op.outputs)
         try:
             if self.operators is not None:
-                implied = self.operators.implied_outputs(op, self.known.tensors, self.known.values, self.known.opset)
-            made = foreign_outputs(op, self.known.tensors, implied, self.declared)
+                implied = self.operators.implied_outputs(op, self.graph.tensors, self.graph.values, self.graph.opset)
+            types = foreign_outputs(op, self.graph.tensors, implied, self.declared)
         except (DescriptionError, ModelError) as error:
-            self._blame(self.found.faults, op, f"op {op.name!r} ({op.op_type}): {error.what}")
+            self._blame(self.findings.faults, op, f"op {op.name!r} ({op.op_type}): {error.what}")
             return
-        made |= {name: tensor for name, tensor in (inferred or {}).items() if tensor is not None}
-        if any(tensor is None for tensor in made.values()):
-            self.found.foreign.add(op.name)
-            what = qualified(op.domain, op.op_type)
-            self._lose(op, f"made by op {op.name!r}; nothing states the shapes of {what}")
+        types |= {name: tensor for name, tensor in (inferred or {}).items() if tensor is not None}
+        if any(tensor is None for tensor in types.values()):
+            self.findings.foreign.add(op.name)
+            operator = qualified(op.domain, op.op_type)
+            self._lose(op, f"made by op {op.name!r}; nothing states the shapes of {operator}")
             return
-        self.known.keep_typed(op, made)
+        self.graph.keep_typed(op, types)
 
     def _lose(self, op: Op, reason: str = "") -> None:
-        self.found.lost.update((name, reason) for name in op.outputs if name)
-        self.known.keep(op)
+        self.findings.lost.update((name, reason) for name in op.outputs if name)
+        self.graph.keep(op)
 
     def _blame(self, findings: dict[str, str], op: Op, why: str) -> None:
         findings[op.name] = why
@@ -318,27 +322,27 @@ class _Folder:
                 array = np.array(value, np.float32)
             case "value_string" | "value_strings" | "sparse_value":
                 self._blame(
-                    self.found.unsupported,
+                    self.findings.unsupported,
                     op,
                     f"op {op.name!r} (Constant): its value is a {key.removeprefix('value_')}",
                 )
                 return
             case _:
-                self._blame(self.found.faults, op, f"op {op.name!r} (Constant): does not state exactly one value")
+                self._blame(self.findings.faults, op, f"op {op.name!r} (Constant): does not state exactly one value")
                 return
-        self.known.know(op.outputs[0], array)
-        if array.ndim and array.size > 1 and self.known.tensors[op.outputs[0]].dtype.is_float:
+        self.graph.know(op.outputs[0], array)
+        if array.ndim and array.size > 1 and self.graph.tensors[op.outputs[0]].dtype.is_float:
             # It may be a weight, as an initializer may.
-            self.known.foldable.discard(op.outputs[0])
-            self.known.folded.discard(op.outputs[0])
+            self.graph.foldable.discard(op.outputs[0])
+            self.graph.folded.discard(op.outputs[0])
 
     def finish(self) -> Folded:
         """Drop what is dead, and refuse what is not static."""
-        known = self.known
-        ops = list(known.ops)
-        made = {name for op in ops for name in op.outputs}
+        graph = self.graph
+        ops = list(graph.ops)
+        op_outputs = {name for op in ops for name in op.outputs}
         for output in self.outputs:
-            if output not in made and output not in known.inputs:
+            if output not in op_outputs and output not in graph.inputs:
                 ops = self._with_identity(output, ops)
         wanted = set(self.outputs)
         live: list[Op] = []
@@ -349,26 +353,26 @@ class _Folder:
                 wanted.update(name for name in op.inputs if name)
                 live.append(op)
         live.reverse()
-        self.found.refuse(live, self.operators, known.opset)
-        names = dict.fromkeys(known.inputs)
+        self.findings.refuse(live, self.operators, graph.opset)
+        names = dict.fromkeys(graph.inputs)
         names.update(dict.fromkeys(name for op in live for name in (*op.inputs, *op.outputs) if name))
-        computed = {*known.inputs, *(name for op in live for name in op.outputs)}
-        constants = {name: known.values[name] for name in names if name in known.values and name not in computed}
+        computed = {*graph.inputs, *(name for op in live for name in op.outputs)}
+        constants = {name: graph.values[name] for name in names if name in graph.values and name not in computed}
         return Folded(
             ops=tuple(live),
-            tensors={name: known.tensors[name] for name in names},
+            tensors={name: graph.tensors[name] for name in names},
             constants=constants,
-            folded=frozenset(known.folded & constants.keys()),
+            folded=frozenset(graph.folded & constants.keys()),
         )
 
     def _with_identity(self, output: str, ops: Sequence[Op]) -> list[Op]:
         """An output that is a constant is made by an op all the same: the constant gets a name of its own."""
-        known = self.known
-        source = fresh_name(f"{output}.value", known.tensors)
-        known.tensors[source] = replace(known.tensors[output], name=source)
-        known.values[source] = known.values.pop(output)
-        if output in known.folded:
-            known.folded.add(source)
+        graph = self.graph
+        source = fresh_name(f"{output}.value", graph.tensors)
+        graph.tensors[source] = replace(graph.tensors[output], name=source)
+        graph.values[source] = graph.values.pop(output)
+        if output in graph.folded:
+            graph.folded.add(source)
         renamed = [replace(op, inputs=tuple(source if name == output else name for name in op.inputs)) for op in ops]
         name = fresh_name(f"Identity.{output}", {op.name for op in ops})
         return [*renamed, Op(name, "Identity", (source,), (output,))]

@@ -112,25 +112,25 @@ class Inference:
             if not graphs_of(node) and not schema.deprecated:
                 onnx.checker.check_node(node, self._context)
             if graphs_of(node):
-                found = self._control_flow(node, types)
+                protos = self._control_flow(node, types)
             elif node.op_type in ("GroupNormalization", "MeanVarianceNormalization") and not schema.domain:
                 # ONNX has no inference for them; both keep their operand's type.
-                found = {node.output[0]: types[node.input[0]]}
+                protos = {node.output[0]: types[node.input[0]]}
             else:
-                found = self._infer(schema, node, types, data)
+                protos = self._infer(schema, node, types, data)
         except (*_REFUSALS, IndexError, ValueError, RuntimeError) as error:
             raise ModelError(_first_line(str(error))) from None
-        made = {name: _tensor(name, found.get(name)) for name in node.output if name}
-        _check_reshape(node, tensors, made)
-        _check_operands(node, schema.since_version, tensors, made)
-        return made if schema.domain else runtime_sizes(node, tensors, values, made)
+        outputs = {name: _tensor(name, protos.get(name)) for name in node.output if name}
+        _check_reshape(node, tensors, outputs)
+        _check_operands(node, schema.since_version, tensors, outputs)
+        return outputs if schema.domain else runtime_sizes(node, tensors, values, outputs)
 
     def _control_flow(self, node: NodeProto, types: Mapping[str, TypeProto]) -> Mapping[str, TypeProto]:
         """What ONNX infers of an op with graphs inside, which it can do in a model only."""
         outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
-        given = [helper.make_value_info(name, kind) for name, kind in types.items()]
+        inputs = [helper.make_value_info(name, kind) for name, kind in types.items()]
         alone = helper.make_model(
-            helper.make_graph([node], "control flow", given, outputs),
+            helper.make_graph([node], "control flow", inputs, outputs),
             opset_imports=self._imports,
             ir_version=self._ir_version,
         )
@@ -203,13 +203,13 @@ def _tensor(name: str, proto: TypeProto | None) -> Tensor | None:
 
 
 def _check_operands(
-    node: NodeProto, version: int, tensors: Mapping[str, Tensor], made: Mapping[str, Tensor | None]
+    node: NodeProto, version: int, tensors: Mapping[str, Tensor], types: Mapping[str, Tensor | None]
 ) -> None:
     if node.domain not in ("", "ai.onnx"):
         return
     inputs = [tensors[name].shape if name else None for name in node.input]
-    outputs = [tensor.shape if (tensor := made.get(name)) is not None else None for name in node.output]
-    attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+    outputs = [tensor.shape if (tensor := types.get(name)) is not None else None for name in node.output]
+    attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     if node.op_type == "Mod" and tensors[node.input[0]].dtype.is_float and not attributes.get("fmod"):
         raise ModelError("floats without fmod = 1, which the operator takes since opset 28")
     fault = operand_fault(node.op_type, version, inputs, outputs, attributes)
@@ -217,11 +217,11 @@ def _check_operands(
         raise ModelError(fault)
 
 
-def _check_reshape(node: NodeProto, tensors: Mapping[str, Tensor], made: Mapping[str, Tensor | None]) -> None:
+def _check_reshape(node: NodeProto, tensors: Mapping[str, Tensor], types: Mapping[str, Tensor | None]) -> None:
     """ONNX's inference lets a Reshape change the number of elements."""
     if node.op_type != "Reshape" or node.domain not in ("", "ai.onnx"):
         return
-    before, after = tensors[node.input[0]], made.get(node.output[0])
+    before, after = tensors[node.input[0]], types.get(node.output[0])
     if after is not None and before.elements != after.elements:
         raise ModelError(
             f"cannot reshape {list(before.shape)} ({before.elements} elements) "

@@ -108,11 +108,11 @@ class KnownGraph:
         self.ops.append(replace(op, inputs=tuple(self.first_name(operand) for operand in op.inputs)))
         self.makers.update(dict.fromkeys(filter(None, op.outputs), self.ops[-1]))
 
-    def keep_typed(self, op: Op, made: Mapping[str, Tensor | None]) -> None:
+    def keep_typed(self, op: Op, types: Mapping[str, Tensor | None]) -> None:
         """An op stays, and its outputs' static types are these."""
-        self.tensors.update((name, tensor) for name, tensor in made.items() if tensor is not None)
+        self.tensors.update((name, tensor) for name, tensor in types.items() if tensor is not None)
         self.keep(op)
-        self._derived.note(self.ops[-1], made.values())
+        self._derived.note(self.ops[-1], types.values())
 
     def value_of(self, name: str) -> np.ndarray | None:
         """The value of a tensor that depends on no input; None of one that does."""
@@ -124,8 +124,8 @@ class KnownGraph:
 
     def deciders(self, name: str) -> tuple[str, ...]:
         """The inputs that a tensor depends on, if they are so few and small that one would state their values."""
-        found = inputs_behind(self.first_name(name), self.ops, self.inputs)
-        return found if all(self.tensors[name].elements <= _FEW_NUMBERS for name in found) else ()
+        names = inputs_behind(self.first_name(name), self.ops, self.inputs)
+        return names if all(self.tensors[name].elements <= _FEW_NUMBERS for name in names) else ()
 
     def deciding(self, op: Op) -> tuple[Sequence[str], Sequence[str]]:
         """Operands that depend on no input and may decide shapes: those that are no floats, and a few that are."""
@@ -161,11 +161,11 @@ class KnownGraph:
             if value is None:
                 return False
             if op is not None and source not in self.foldable:
-                self.ops = [kept for kept in self.ops if kept.name != op.name]
+                self.ops = [survivor for survivor in self.ops if survivor.name != op.name]
                 for output in op.outputs:
                     self.makers.pop(output, None)
-                    if (made := self._derived.value(output)) is not None:
-                        self.know(output, made)
+                    if (array := self._derived.value(output)) is not None:
+                        self.know(output, array)
             if op is not None:
                 self.values[name] = value
                 self.foldable.add(name)

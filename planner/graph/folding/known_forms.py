@@ -54,19 +54,19 @@ def mod_for(op: Op, tensors: Mapping[str, Tensor]) -> KnownForm:
     """
     a, b = op.inputs
     dtype = tensors[a].dtype.array_dtype
-    zero, rest, way, sign, both, other, moved, kept, size = map(
+    zero, remainder, way, sign, product, differs, moved, modulo, size = map(
         namer(op.name, tensors), ("zero", "rest", "way", "sign", "both", "other", "moved", "kept", "size")
     )
     return {zero: np.array(0.0, dtype)}, (
-        Op(rest, "Mod", (a, b), (rest,), (("fmod", 1),)),
-        Op(way, "Sign", (rest,), (way,)),
+        Op(remainder, "Mod", (a, b), (remainder,), (("fmod", 1),)),
+        Op(way, "Sign", (remainder,), (way,)),
         Op(sign, "Sign", (b,), (sign,)),
-        Op(both, "Mul", (way, sign), (both,)),
-        Op(other, "Less", (both, zero), (other,)),
-        Op(moved, "Add", (rest, b), (moved,)),
-        Op(kept, "Where", (other, moved, rest), (kept,)),
+        Op(product, "Mul", (way, sign), (product,)),
+        Op(differs, "Less", (product, zero), (differs,)),
+        Op(moved, "Add", (remainder, b), (moved,)),
+        Op(modulo, "Where", (differs, moved, remainder), (modulo,)),
         # The runtime's Where makes a zero of minus zero, and its constants of both are one.
-        Op(size, "Abs", (kept,), (size,)),
+        Op(size, "Abs", (modulo,), (size,)),
         Op(op.name, "Mul", (size, sign), op.outputs),
     )
 
@@ -110,25 +110,25 @@ def unpooled_for(op: Op, pool: Op, tensors: Mapping[str, Tensor], opset: int) ->
         opset: version of the default domain.
     """
     x, places = op.inputs[:2]
-    shape, made = tensors[x].shape, tensors[pool.inputs[0]].shape
+    shape, unpooled = tensors[x].shape, tensors[pool.inputs[0]].shape
     kernel = integers(pool, "kernel_shape", ())
     count = len(kernel)
     plain = {"strides": kernel, "kernel_shape": kernel, "pads": (0,) * (2 * count), "dilations": (1,) * count}
-    told = ((one, name) for one in (op, pool) for name in plain)
+    attributes = ((window_op, name) for window_op in (op, pool) for name in plain)
     default = {**plain, "strides": (1,) * count}
-    fits = tensors[places].shape == shape and made[2:] == tuple(map(mul, shape[2:], kernel)) and opset >= 13
-    if not fits or any(integers(one, name, default[name]) != plain[name] for one, name in told):
+    fits = tensors[places].shape == shape and unpooled[2:] == tuple(map(mul, shape[2:], kernel)) and opset >= 13
+    if not fits or any(integers(window_op, name, default[name]) != plain[name] for window_op, name in attributes):
         return None
     if text(pool, "auto_pad", "NOTSET") not in ("NOTSET", "VALID") or integer(pool, "storage_order", 0):
         return None
     emitter = Emitter(free_prefix(f"{op.name}/", sorted(tensors)), tensors, {}, opset)
-    plane, apart = prod(made[2:]), [3 + 2 * dim for dim in range(count)]
+    plane, apart = prod(unpooled[2:]), [3 + 2 * dim for dim in range(count)]
     first = (np.arange(prod(shape[:2])) * plane).reshape(*shape[:2], *(1 for _ in kernel))
     inner = tuple(size for pair in zip(shape[2:], kernel, strict=True) for size in pair)
     places = emitter.unsqueeze(emitter.sub(places, emitter.constant(first, "planes")), apart)
     hit = emitter.compare("Equal", places, emitter.constant(np.arange(plane).reshape(inner), "positions"))
     spread = emitter.each("Where", "spread", hit, emitter.unsqueeze(x, apart), emitter.scalar(0.0, x, "nought"))
-    *before, last = emitter.standing_for(op, (emitter.reshape(spread, made, "unpooled"),))
+    *before, last = emitter.standing_for(op, (emitter.reshape(spread, unpooled, "unpooled"),))
     return emitter.constants, (*before, replace(last, name=op.name))
 
 
@@ -155,11 +155,11 @@ def sizes_for(op: Op, scales: np.ndarray, tensors: Mapping[str, Tensor]) -> Know
     if not isinstance(axes, tuple) or len(factors) != len(axes) or not all(axis in places for axis in axes):
         return None  # its schema refuses it
     read = [before[axis] for axis in axes if isinstance(axis, int)]
-    made = [int(np.float32(size) * scale) for size, scale in zip(read, factors, strict=True)]
+    out_sizes = [int(np.float32(size) * scale) for size, scale in zip(read, factors, strict=True)]
     inferred = [int(size * float(scale)) for size, scale in zip(read, factors, strict=True)]
-    again = [np.float32(after) / np.float32(size) for after, size in zip(made, read, strict=True) if size]
-    if made == inferred or again != list(factors):
+    again = [np.float32(after) / np.float32(size) for after, size in zip(out_sizes, read, strict=True) if size]
+    if out_sizes == inferred or again != list(factors):
         return None
     sizes = fresh_name(f"{op.name}.sizes", tensors)
     form = replace(op, inputs=(op.inputs[0], op.inputs[1], "", sizes))
-    return {sizes: np.array(made, np.int64)}, (form,)
+    return {sizes: np.array(out_sizes, np.int64)}, (form,)

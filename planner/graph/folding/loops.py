@@ -37,11 +37,11 @@ class Unroller:
     """Unrolls the loops of one graph.
 
     Args:
-        known: what is known of the graph; gets the constants of bodies.
+        graph: what is known of it; gets the constants of bodies.
         take_all: folds nodes.
     """
 
-    known: KnownGraph
+    graph: KnownGraph
     take_all: Callable[[Nodes], None]
     written: int = 0
     """Ops of rounds so far."""
@@ -58,7 +58,7 @@ class Unroller:
         Raises:
             NotUnrolledError: how often it goes round is known only at run time, it never does, or is too many ops.
         """
-        attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+        attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
         before = self.written
         try:
             if op.op_type == "Scan":
@@ -86,15 +86,15 @@ class Unroller:
         rounds = 0
         while condition and (trips is None or rounds < trips):
             self._spend(size, rounds, trips)
-            number, holds = (fresh_name(f"{op.name}/{rounds}/{part}", self.known.tensors) for part in ("i", "holds"))
-            self.known.know(number, np.array(rounds, np.int64))
-            self.known.know(holds, np.array(True))
-            made = self._round(op, body, rounds, [number, holds, *carried])
-            condition = self._number(made[0])
+            number, holds = (fresh_name(f"{op.name}/{rounds}/{part}", self.graph.tensors) for part in ("i", "holds"))
+            self.graph.know(number, np.array(rounds, np.int64))
+            self.graph.know(holds, np.array(True))
+            outputs = self._round(op, body, rounds, [number, holds, *carried])
+            condition = self._number(outputs[0])
             if condition is None:
                 raise NotUnrolledError
-            carried = made[1 : 1 + len(carried)]
-            for parts, name in zip(by_round, made[1 + len(carried) :], strict=True):
+            carried = outputs[1 : 1 + len(carried)]
+            for parts, name in zip(by_round, outputs[1 + len(carried) :], strict=True):
                 parts.append(name)
             rounds += 1
         if not rounds and by_round:
@@ -110,10 +110,10 @@ class Unroller:
         carried, read = list(node.input[:first]), list(node.input[first:])
         made_by_round = len(body.output) - first
         axes = [
-            int(axis) % len(self.known.tensors[name].shape)
+            int(axis) % len(self.graph.tensors[name].shape)
             for name, axis in zip(read, attributes.get("scan_input_axes") or [0] * scanned, strict=True)
         ]
-        counts = {self.known.tensors[name].shape[axis] for name, axis in zip(read, axes, strict=True)}
+        counts = {self.graph.tensors[name].shape[axis] for name, axis in zip(read, axes, strict=True)}
         if len(counts) != 1:
             raise NotUnrolledError("what it reads round by round is not of as many rounds")
         (rounds,) = counts
@@ -130,9 +130,9 @@ class Unroller:
         by_round = [list[str]() for _ in range(made_by_round)]
         for number in range(rounds):
             self._spend(size, number, rounds)
-            made = self._round(op, body, number, [*carried, *(parts[number] for parts in slices)])
-            carried = made[:first]
-            for parts, name in zip(by_round, made[first:], strict=True):
+            outputs = self._round(op, body, number, [*carried, *(parts[number] for parts in slices)])
+            carried = outputs[:first]
+            for parts, name in zip(by_round, outputs[first:], strict=True):
                 parts.append(name)
         nodes = [
             helper.make_node("Identity", [name], [to]) for name, to in zip(carried, node.output, strict=False) if to
@@ -143,12 +143,12 @@ class Unroller:
         for parts, to, back, axis in zip(by_round, node.output[first:], directions, stacked, strict=False):
             self._stack(op, parts[:: -1 if back else 1], to, int(axis))
 
-    def _round(self, op: Op, body: GraphProto, number: int, given: Sequence[str]) -> list[str]:
+    def _round(self, op: Op, body: GraphProto, number: int, inputs: Sequence[str]) -> list[str]:
         """Writes one round; gives the names of the body's outputs."""
         shared = self.shared.setdefault(op.name, {})
-        names = {value.name: name for value, name in zip(body.input, given, strict=True)} | shared
-        part: Inlined = inlined(body, names, f"{op.name}/{number}", self.known.tensors, of_all_rounds=op.name)
-        know_initializers(part.initializers, op, self.known)
+        names = {value.name: name for value, name in zip(body.input, inputs, strict=True)} | shared
+        part: Inlined = inlined(body, names, f"{op.name}/{number}", self.graph.tensors, of_all_rounds=op.name)
+        know_initializers(part.initializers, op, self.graph)
         shared.update(part.constants)
         self.take_all([(f"{op.name}/{number}/{at}", inner) for at, inner in enumerate(part.nodes)])
         return list(part.outputs)
@@ -161,8 +161,8 @@ class Unroller:
     def _slices(self, op: Op, name: str, axis: int, count: int) -> list[str]:
         """A tensor's slices along a dim, without it."""
         axes = self._constant(f"{op.name}/{name}/axis", [axis])
-        wide = [fresh_name(f"{op.name}/{number}/{name}/wide", self.known.tensors) for number in range(count)]
-        flat = [fresh_name(f"{op.name}/{number}/{name}", self.known.tensors) for number in range(count)]
+        wide = [fresh_name(f"{op.name}/{number}/{name}/wide", self.graph.tensors) for number in range(count)]
+        flat = [fresh_name(f"{op.name}/{number}/{name}", self.graph.tensors) for number in range(count)]
         nodes = []
         if count > 1:
             sizes = self._constant(f"{op.name}/{name}/sizes", [1] * count)
@@ -178,9 +178,9 @@ class Unroller:
         """Tensors side by side along a new dim."""
         if not to:
             return
-        axis %= len(self.known.tensors[parts[0]].shape) + 1 if parts[0] in self.known.tensors else 1
+        axis %= len(self.graph.tensors[parts[0]].shape) + 1 if parts[0] in self.graph.tensors else 1
         axes = self._constant(f"{op.name}/{to}/axis", [axis])
-        wide = [fresh_name(f"{op.name}/{number}/{to}/wide", self.known.tensors) for number in range(len(parts))]
+        wide = [fresh_name(f"{op.name}/{number}/{to}/wide", self.graph.tensors) for number in range(len(parts))]
         nodes = [
             helper.make_node("Unsqueeze", [part, axes], [name if len(parts) > 1 else to])
             for part, name in zip(parts, wide, strict=True)
@@ -193,15 +193,15 @@ class Unroller:
         self.take_all([(f"{op.name}{part}/{at}", node) for at, node in enumerate(nodes)])
 
     def _constant(self, wanted: str, values: Sequence[int]) -> str:
-        name = fresh_name(wanted, self.known.tensors)
-        self.known.know(name, np.array(values, np.int64))
+        name = fresh_name(wanted, self.graph.tensors)
+        self.graph.know(name, np.array(values, np.int64))
         return name
 
     def _number(self, name: str) -> int | None:
         """A trip count or a condition that is known; None for one that only a run tells, or that is absent."""
-        if not name or not self.known.demand([name]):
+        if not name or not self.graph.demand([name]):
             return None
-        value = self.known.values[name]
+        value = self.graph.values[name]
         return None if value is None or value.size != 1 else int(value.reshape(()).item())
 
     def _spend(self, size: int, rounds: int, trips: int | None) -> None:
@@ -223,10 +223,10 @@ def _size(nodes: Iterable[NodeProto]) -> int:
     return max(1, sum(1 + sum(_size(graph.node) for graph in graphs_of(node)) for node in nodes))
 
 
-def _hands_on(body: GraphProto, output: int, given: int) -> bool:
+def _hands_on(body: GraphProto, output: int, input_slot: int) -> bool:
     """Whether an output of a body is one of its inputs, as it is or by Identities."""
     made_by = {name: node for node in body.node for name in node.output}
     name = body.output[output].name
     while name in made_by and made_by[name].op_type == "Identity":
         name = made_by[name].input[0]
-    return bool(name == body.input[given].name)
+    return bool(name == body.input[input_slot].name)

@@ -90,17 +90,17 @@ def operand_fault(op_type: str, version: int, inputs: Shapes, outputs: Shapes, a
     return "" if rule is None else rule([*inputs, *[None] * 9], outputs, attributes)
 
 
-def _must_be(slot: int, found: Shape | None, wanted: Shape) -> str:
-    return "" if found is None or found == wanted else f"its input {slot} is {list(found)}, and must be {list(wanted)}"
+def _must_be(slot: int, shape: Shape | None, wanted: Shape) -> str:
+    return "" if shape is None or shape == wanted else f"its input {slot} is {list(shape)}, and must be {list(wanted)}"
 
 
-def _must_stretch(slot: int, found: Shape | None, wanted: Shape | None) -> str:
+def _must_stretch(slot: int, shape: Shape | None, wanted: Shape | None) -> str:
     """Broadcasting towards one side alone (ONNX calls it unidirectional)."""
-    if found is None or wanted is None:
+    if shape is None or wanted is None:
         return ""
-    aligned = (1,) * (len(wanted) - len(found)) + found
+    aligned = (1,) * (len(wanted) - len(shape)) + shape
     fits = len(aligned) == len(wanted) and all(size in (1, full) for size, full in zip(aligned, wanted, strict=True))
-    return "" if fits else f"its input {slot} is {list(found)}, which does not stretch to {list(wanted)}"
+    return "" if fits else f"its input {slot} is {list(shape)}, which does not stretch to {list(wanted)}"
 
 
 def _first(*faults: str) -> str:
@@ -114,14 +114,14 @@ def _convolution(weight: int = 1, bias: int | None = None, *, is_transposed: boo
         x, w, group = inputs[0], inputs[weight], int(attributes.get("group", 1))
         if x is None or w is None or len(x) < 3 or len(w) != len(x):
             return f"its weight has {0 if w is None else len(w)} dims, and its input {0 if x is None else len(x)}"
-        read, made = (w[0], w[1] * group) if is_transposed else (w[1] * group, w[0])
-        if group < 1 or read != x[1] or w[0] % group:
+        in_channels, out_channels = (w[0], w[1] * group) if is_transposed else (w[1] * group, w[0])
+        if group < 1 or in_channels != x[1] or w[0] % group:
             return f"its weight is {list(w)}, which in {group} group(s) does not fit an input of {x[1]} channels"
         # A convolution may state its kernel, which its weight has, too.
         stated = tuple(attributes.get("kernel_shape", ()))
         if stated and stated != w[2:]:
             return f"its kernel_shape is {list(stated)}, and its weight {list(w)}"
-        return "" if bias is None else _must_be(bias, inputs[bias], (made,))
+        return "" if bias is None else _must_be(bias, inputs[bias], (out_channels,))
 
     return rule
 
@@ -202,8 +202,8 @@ def _loss(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str
 def _activations(gates: int, directions: int, attributes: Mapping[str, Any]) -> str:
     """A function for what each direction makes of its gates; ONNX Runtime takes any case of letters but in an RNN."""
     stated, count = [name.decode() for name in attributes.get("activations", ())], directions * max(1, gates - 1)
-    known = {one for name in WORDS["activations"] for one in (name, name.lower() if gates > 1 else name)}
-    if unknown := [name for name in stated if name not in known]:
+    spellings = {spelling for name in WORDS["activations"] for spelling in (name, name.lower() if gates > 1 else name)}
+    if unknown := [name for name in stated if name not in spellings]:
         return f"its attribute activations has {unknown[0]!r}, and must have {', '.join(WORDS['activations'])}"
     fits = len(stated) in (0, count)
     return "" if fits else f"its attribute activations has {len(stated)} names, and must have {count}"

@@ -40,19 +40,19 @@ def pieces_of(places: np.ndarray) -> tuple[Piece, ...] | None:
         inner = pieces_of(places[::repeats])
         if inner is not None and len(inner) == 1:
             return (replace(inner[0], repeats=repeats),)
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     first = 0
     while first < places.size:
-        if len(found) == _MOST_PIECES:
+        if len(pieces) == _MOST_PIECES:
             return None
         steps = np.diff(places[first:])
         step = int(steps[0]) if steps.size else 0
         length = 1 if not step else 1 + int(np.append(np.flatnonzero(steps != step), steps.size)[0])
         if length == 2 < places.size - first and abs(step) > 1:
             length = 1  # the two belong to different runs
-        found.append(Piece(int(places[first]), step if length > 1 else 1, length))
+        pieces.append(Piece(int(places[first]), step if length > 1 else 1, length))
         first += length
-    return tuple(found)
+    return tuple(pieces)
 
 
 def places_for(op: Op, indices: np.ndarray, tensors: Mapping[str, Tensor], opset: int) -> KnownForm | None:
@@ -81,31 +81,31 @@ def places_for(op: Op, indices: np.ndarray, tensors: Mapping[str, Tensor], opset
     emitter = Emitter(free_prefix(f"{op.name}/", sorted(tensors)), tensors, {}, opset)
     if windows is not None:
         beside = axis + windows[0]  # a window's places are side by side behind the axis, or before it
-        made = emitter.concat(
-            [emitter.unsqueeze(_taken(emitter, x, axis, one), [beside]) for one in windows[1]], beside
+        elements = emitter.concat(
+            [emitter.unsqueeze(_slab(emitter, x, axis, piece), [beside]) for piece in windows[1]], beside
         )
     else:
-        made = emitter.concat([_taken(emitter, x, axis, piece) for piece in flat or ()], axis)
-        made = emitter.reshape(made, (*shape[:axis], *places.shape, *shape[axis + 1 :]))
-    if made == x:
-        made = emitter.one("Identity", (x,), shape, emitter.dtype(x))
-    *before, last = emitter.standing_for(op, (made,))
+        elements = emitter.concat([_slab(emitter, x, axis, piece) for piece in flat or ()], axis)
+        elements = emitter.reshape(elements, (*shape[:axis], *places.shape, *shape[axis + 1 :]))
+    if elements == x:
+        elements = emitter.one("Identity", (x,), shape, emitter.dtype(x))
+    *before, last = emitter.standing_for(op, (elements,))
     return emitter.constants, (*before, replace(last, name=op.name))
 
 
-def _taken(emitter: Emitter, x: str, axis: int, piece: Piece) -> str:
+def _slab(emitter: Emitter, x: str, axis: int, piece: Piece) -> str:
     """The elements of a piece along the axis."""
-    shape, made = emitter.shape(x), x
+    shape, slab = emitter.shape(x), x
     before, after = shape[:axis], shape[axis + 1 :]
     if (piece.start, piece.step, piece.length) != (0, 1, shape[axis]):
         end = piece.start + piece.step * (piece.length - 1) + (1 if piece.step > 0 else -1)
         bounds = {"start": piece.start, "end": end if end >= 0 else -shape[axis] - 1, "axis": axis, "step": piece.step}
         inputs = (x, *(emitter.ints([value], part) for part, value in bounds.items()))
-        made = emitter.one("Slice", inputs, (*before, piece.length, *after), emitter.dtype(x), hint="piece")
+        slab = emitter.one("Slice", inputs, (*before, piece.length, *after), emitter.dtype(x), hint="piece")
     if piece.repeats > 1:
-        made = emitter.expand(emitter.unsqueeze(made, [axis + 1]), (*before, piece.length, piece.repeats, *after))
-        made = emitter.reshape(made, (*before, piece.length * piece.repeats, *after))
-    return made
+        slab = emitter.expand(emitter.unsqueeze(slab, [axis + 1]), (*before, piece.length, piece.repeats, *after))
+        slab = emitter.reshape(slab, (*before, piece.length * piece.repeats, *after))
+    return slab
 
 
 def grid_for(op: Op, indices: np.ndarray, tensors: Mapping[str, Tensor]) -> KnownForm | None:

@@ -62,27 +62,30 @@ def _is_small(graph: GraphProto, outer: Mapping[str, np.ndarray | None], types: 
         types: of tensors around it.
     """
     typed = {**types, **{value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)}}
-    known: dict[str, np.ndarray | None] = {**outer, **{one.name: _small(one) for one in graph.initializer}}
-    typed |= {one.name: onnx.helper.make_tensor_type_proto(one.data_type, list(one.dims)) for one in graph.initializer}
+    values: dict[str, np.ndarray | None] = {**outer, **{tensor.name: _small(tensor) for tensor in graph.initializer}}
+    typed |= {
+        tensor.name: onnx.helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
+        for tensor in graph.initializer
+    }
     shapes = [sizes for kind in typed.values() if (sizes := _sizes(kind)) is not None]
     if any(len(sizes) == 1 and sizes[0] > _MOST_ELEMENTS for sizes in shapes):
         return False
     for node in graph.node:
-        if not all(_is_small(inner, known, typed) for inner in graphs_of(node)):
+        if not all(_is_small(inner, values, typed) for inner in graphs_of(node)):
             return False
         if node.op_type in ("Shape", "Size"):
-            found = _extent(node, typed)
-        elif all(name in known for name in node.input if name):
-            operands = [known[name] if name else None for name in node.input]
+            value = _extent(node, typed)
+        elif all(name in values for name in node.input if name):
+            operands = [values[name] if name else None for name in node.input]
             is_told = all(operand is not None for operand, name in zip(operands, node.input, strict=True) if name)
             if node.op_type in GENERATING and not (is_told and _makes_few(node, operands)):
                 return False
-            found = _value(node, operands) if is_told else None
+            value = _value(node, operands) if is_told else None
         else:
             continue
-        known.update(dict.fromkeys(node.output))
+        values.update(dict.fromkeys(node.output))
         if node.output:
-            known[node.output[0]] = found
+            values[node.output[0]] = value
     return True
 
 
@@ -112,21 +115,21 @@ def _makes_few(node: NodeProto, operands: Sequence[np.ndarray | None]) -> bool:
 def _vector_elements(node: NodeProto, operands: Sequence[np.ndarray | None]) -> int:
     """How many elements the vector has at most that a generator makes of operands that are known; 0 if it is none."""
     arrays = [operand for operand in operands if operand is not None]
-    first, *others = arrays
+    first, *parameters = arrays
     made_dims = first.size if node.op_type == "ConstantOfShape" else first.ndim
-    if node.op_type == "Expand" and others:
-        made_dims = max(made_dims, others[0].size)
+    if node.op_type == "Expand" and parameters:
+        made_dims = max(made_dims, parameters[0].size)
     if made_dims > 1:
         return 0  # no vector: its elements are not followed
     match node.op_type:
         case "ConstantOfShape":
             return _product(first)
         case "Expand":
-            return _product(first.shape) * _product(others[0]) if others else first.size
+            return _product(first.shape) * _product(parameters[0]) if parameters else first.size
         case "Tile":
-            return first.size * _product(others[0]) if others else first.size
+            return first.size * _product(parameters[0]) if parameters else first.size
         case "Pad":
-            return first.size + sum(abs(int(size)) for size in (others[0].reshape(-1) if others else ()))
+            return first.size + sum(abs(int(size)) for size in (parameters[0].reshape(-1) if parameters else ()))
         case "Range":
             start, limit, step = (float(array.reshape(-1)[0]) for array in arrays[:3])
             return math.ceil(abs(limit - start) / abs(step)) if step else 0
@@ -142,15 +145,15 @@ def _value(node: NodeProto, operands: Sequence[np.ndarray | None]) -> np.ndarray
         values = [attribute.t for attribute in node.attribute if attribute.name == "value"]
         if values:
             return _small(values[0])
-        listed = [onnx.helper.get_attribute_value(one) for one in node.attribute if one.name.startswith("value_")]
+        listed = [onnx.helper.get_attribute_value(attr) for attr in node.attribute if attr.name.startswith("value_")]
         return np.array(listed[0]) if listed and not isinstance(listed[0], bytes) else None
-    is_read = node.op_type in FOLDABLE and all(one is None or one.size <= _MOST_ELEMENTS for one in operands)
+    is_read = node.op_type in FOLDABLE and all(array is None or array.size <= _MOST_ELEMENTS for array in operands)
     if not is_read or (node.op_type in GENERATING and not _vector_elements(node, operands)):
         return None
     if not _makes_little(node, operands):
         return None
-    made = evaluate(node, operands, _OPSET)
-    return None if made is None or made[0].size > _MOST_ELEMENTS else made[0]
+    results = evaluate(node, operands, _OPSET)
+    return None if results is None or results[0].size > _MOST_ELEMENTS else results[0]
 
 
 def _makes_little(node: NodeProto, operands: Sequence[np.ndarray | None]) -> bool:

@@ -40,23 +40,23 @@ _FLOATS_FLOORED: Final = 28
 """Since this opset Mod takes floats without ``fmod``, too."""
 
 
-def branch_nodes(op: Op, node: NodeProto, known: KnownGraph) -> Nodes:
+def branch_nodes(op: Op, node: NodeProto, graph: KnownGraph) -> Nodes:
     """The nodes of the branch that an If takes, whose condition is known.
 
     Raises:
         ModelError: the condition is no scalar.
         UnsupportedError: an initializer of the branch that is not in the model's file.
     """
-    condition = known.values[op.inputs[0]]
+    condition = graph.values[op.inputs[0]]
     assert condition is not None, "it is known"
     if condition.size != 1:
         raise ModelError(f"op {op.name!r} (If): its condition has {condition.size} elements, and must have one")
-    branch = taken_branch(node, bool(condition.item()), op.name, known.tensors)
-    know_initializers(branch.initializers, op, known)
+    branch = taken_branch(node, bool(condition.item()), op.name, graph.tensors)
+    know_initializers(branch.initializers, op, graph)
     return [(f"{op.name}/{number}", inner) for number, inner in enumerate(branch.nodes)]
 
 
-def know_initializers(initializers: Sequence[TensorProto], op: Op, known: KnownGraph) -> None:
+def know_initializers(initializers: Sequence[TensorProto], op: Op, graph: KnownGraph) -> None:
     """The initializers of a graph inside of an op, under the names that they have outside of it.
 
     Raises:
@@ -67,96 +67,96 @@ def know_initializers(initializers: Sequence[TensorProto], op: Op, known: KnownG
         value = array_of(tensor, owner)
         if value is None:
             raise UnsupportedError(f"{owner} has external data, which is not supported there")
-        known.tensors[tensor.name] = Tensor(tensor.name, *tensor_shape(tensor, tensor.name))
-        known.values[tensor.name] = value
-        if not known.tensors[tensor.name].dtype.is_float:
-            known.foldable.add(tensor.name)
+        graph.tensors[tensor.name] = Tensor(tensor.name, *tensor_shape(tensor, tensor.name))
+        graph.values[tensor.name] = value
+        if not graph.tensors[tensor.name].dtype.is_float:
+            graph.foldable.add(tensor.name)
 
 
-def sequence_nodes(op: Op, known: KnownGraph) -> Nodes:
+def sequence_nodes(op: Op, graph: KnownGraph) -> Nodes:
     """What makes or reads a sequence, in tensors; the elements of a sequence that it makes are known then.
 
     Raises:
         SequenceError: a sequence, position or length that is known only at run time; a position outside.
     """
-    form = sequence_form(op, known.sequences, known.tensors, known.value_of)
+    form = sequence_form(op, graph.sequences, graph.tensors, graph.value_of)
     for name, value in (form.constants or {}).items():
-        known.know(name, value)
+        graph.know(name, value)
     if form.elements is not None:
-        known.sequences[op.outputs[0]] = form.elements
+        graph.sequences[op.outputs[0]] = form.elements
     return _nodes(form.ops)
 
 
-def nodes_by_operands(op: Op, known: KnownGraph) -> Nodes | None:
+def nodes_by_operands(op: Op, graph: KnownGraph) -> Nodes | None:
     """A CastLike, a Compress by known flags, a Resize by known scales, a Mod of floats, a normalisation of groups that
     a Reshape has merged, a Gather of constant places, a MaxUnpool of what a pool found, in other ops; None for others.
 
     Args:
         op: of the default domain.
-        known: gets the constants that the other ops read.
+        graph: gets the constants that the other ops read.
     """
     form: KnownForm | None = None
     if op.op_type == "CastLike" and op.has_input(1):
-        form = cast_for(op, known.tensors)
-    elif op.op_type == "Compress" and known.demand(op.inputs[1:]):
-        flags = known.values[op.inputs[1]]
+        form = cast_for(op, graph.tensors)
+    elif op.op_type == "Compress" and graph.demand(op.inputs[1:]):
+        flags = graph.values[op.inputs[1]]
         assert flags is not None, "it is known"
-        form = gather_for(op, flags, known.tensors)
-    elif op.op_type == "Mod" and known.written_at >= _FLOATS_FLOORED and _is_floored(op, known):
-        form = mod_for(op, known.tensors)
+        form = gather_for(op, flags, graph.tensors)
+    elif op.op_type == "Mod" and graph.written_at >= _FLOATS_FLOORED and _is_floored(op, graph):
+        form = mod_for(op, graph.tensors)
     elif op.op_type == "Resize" and op.has_input(0) and op.has_input(2):
-        scales = known.values.get(op.inputs[2])
-        form = None if scales is None else sizes_for(op, scales, known.tensors)
-    elif op.op_type == "MaxUnpool" and (maker := _maker(op.inputs[1], known)) is not None:
-        sizes = known.value_of(op.inputs[2]) if op.has_input(2) else None
-        is_pools = not op.has_input(2) or (sizes is not None and tuple(sizes) == known.tensors[maker.inputs[0]].shape)
+        scales = graph.values.get(op.inputs[2])
+        form = None if scales is None else sizes_for(op, scales, graph.tensors)
+    elif op.op_type == "MaxUnpool" and (maker := _maker(op.inputs[1], graph)) is not None:
+        sizes = graph.value_of(op.inputs[2]) if op.has_input(2) else None
+        is_pools = not op.has_input(2) or (sizes is not None and tuple(sizes) == graph.tensors[maker.inputs[0]].shape)
         if maker.op_type == "MaxPool" and is_pools:
-            form = unpooled_for(op, maker, known.tensors, known.opset)
+            form = unpooled_for(op, maker, graph.tensors, graph.opset)
     elif op.op_type == "InstanceNormalization":
         source = op.inputs[0]
-        while form is None and (maker := _maker(source, known)) is not None and carried(maker.op_type, 1):
+        while form is None and (maker := _maker(source, graph)) is not None and carried(maker.op_type, 1):
             source = maker.inputs[0]
-            form = instances_for(op, known.tensors[source], known.tensors) if source in known.tensors else None
-    elif op.op_type == "Where" and _is_guarded_in_vain(op, known):
+            form = instances_for(op, graph.tensors[source], graph.tensors) if source in graph.tensors else None
+    elif op.op_type == "Where" and _is_guarded_in_vain(op, graph):
         form = {}, (Op(op.name, "Identity", op.inputs[2:], op.outputs),)
-    elif op.op_type in ("Gather", "GatherND") and op.inputs[0] not in known.initializers:
-        indices = None if known.value_of(op.inputs[0]) is not None else known.value_of(op.inputs[1])
+    elif op.op_type in ("Gather", "GatherND") and op.inputs[0] not in graph.initializers:
+        indices = None if graph.value_of(op.inputs[0]) is not None else graph.value_of(op.inputs[1])
         if indices is not None and op.op_type == "Gather":
-            form = places_for(op, indices, known.tensors, known.opset)
+            form = places_for(op, indices, graph.tensors, graph.opset)
         elif indices is not None:
-            form = grid_for(op, indices, known.tensors)
-    return None if form is None else _with_constants(form, known)
+            form = grid_for(op, indices, graph.tensors)
+    return None if form is None else _with_constants(form, graph)
 
 
-def _maker(name: str, known: KnownGraph) -> Op | None:
+def _maker(name: str, graph: KnownGraph) -> Op | None:
     """The op of the default domain that makes a tensor, and stays in the graph."""
-    maker = known.makers.get(name)
+    maker = graph.makers.get(name)
     return None if maker is None or maker.domain else maker
 
 
-def _is_guarded_in_vain(op: Op, known: KnownGraph) -> bool:
+def _is_guarded_in_vain(op: Op, graph: KnownGraph) -> bool:
     """Whether a Where takes a softmax where that is a number, and no row of its constant mask is empty.
 
     PyTorch's exporter writes attention so. Only a row of -inf alone has no softmax. Products of numbers have one, also
     with a mask that has a number in each row.
     """
-    guard, softmax = _maker(op.inputs[0], known), _maker(op.inputs[2], known)
+    guard, softmax = _maker(op.inputs[0], graph), _maker(op.inputs[2], graph)
     if guard is None or softmax is None or (guard.op_type, softmax.op_type) != ("IsNaN", "Softmax"):
         return False
-    scores = _maker(softmax.inputs[0], known)
+    scores = _maker(softmax.inputs[0], graph)
     if guard.inputs != op.inputs[2:] or scores is None:
         return False
     if scores.op_type == "Add":
-        masks = [name for name in scores.inputs if name in known.folded and known.values.get(name) is not None]
-        if len(masks) != 1 or not _has_numbers(masks[0], softmax, known):
+        masks = [name for name in scores.inputs if name in graph.folded and graph.values.get(name) is not None]
+        if len(masks) != 1 or not _has_numbers(masks[0], softmax, graph):
             return False
-        scores = _maker(next(name for name in scores.inputs if name != masks[0]), known)
+        scores = _maker(next(name for name in scores.inputs if name != masks[0]), graph)
     return scores is not None and scores.op_type == "MatMul"
 
 
-def _has_numbers(mask: str, softmax: Op, known: KnownGraph) -> bool:
+def _has_numbers(mask: str, softmax: Op, graph: KnownGraph) -> bool:
     """Whether each row of a known mask has a number, and is nowhere larger than all numbers."""
-    value, rank = known.values[mask], len(known.tensors[softmax.inputs[0]].shape)
+    value, rank = graph.values[mask], len(graph.tensors[softmax.inputs[0]].shape)
     axis = softmax.attribute("axis", -1)
     assert value is not None, "it is known"
     assert isinstance(axis, int), "the schema was checked"
@@ -164,36 +164,36 @@ def _has_numbers(mask: str, softmax: Op, known: KnownGraph) -> bool:
     return bool(np.isfinite(wide).any(axis=axis).all() and (wide < np.inf).all())
 
 
-def _is_floored(op: Op, known: KnownGraph) -> bool:
-    return op.has_input(0) and known.tensors[op.inputs[0]].dtype.is_float and not op.attribute("fmod", 0)
+def _is_floored(op: Op, graph: KnownGraph) -> bool:
+    return op.has_input(0) and graph.tensors[op.inputs[0]].dtype.is_float and not op.attribute("fmod", 0)
 
 
-def full_split_nodes(op: Op, full: Sequence[Tensor], known: KnownGraph) -> Nodes:
+def full_split_nodes(op: Op, full: Sequence[Tensor], graph: KnownGraph) -> Nodes:
     """A Split that makes only those of its outputs that have elements."""
-    return _with_constants(split_for(op, full, known.tensors), known)
+    return _with_constants(split_for(op, full, graph.tensors), graph)
 
 
-def microsoft_nodes(op: Op, known: KnownGraph) -> Nodes | None:
+def microsoft_nodes(op: Op, graph: KnownGraph) -> Nodes | None:
     """One of ONNX Runtime's own ops in others; None where it is planned as it is.
 
     Raises:
         ModelError: the op contradicts its inputs.
         UnsupportedError: a form of the operator that is not taken.
     """
-    form = microsoft_form(op, known.tensors, known.values)
+    form = microsoft_form(op, graph.tensors, graph.values)
     if form is None:
         return None
     for name, value in form.constants.items():
-        known.know(name, value)
+        graph.know(name, value)
     for name, value in form.weights.items():
-        known.know_weight(name, value)
+        graph.know_weight(name, value)
     return _nodes(form.ops)
 
 
-def _with_constants(form: KnownForm, known: KnownGraph) -> Nodes:
+def _with_constants(form: KnownForm, graph: KnownGraph) -> Nodes:
     constants, ops = form
     for name, value in constants.items():
-        known.know(name, value)
+        graph.know(name, value)
     return _nodes(ops)
 
 

@@ -86,10 +86,10 @@ def _position(
     op: Op, slot: int, value: Callable[[str], np.ndarray | None], length: int, *, is_open: bool = False
 ) -> int:
     """A position counted from the front, the last where none is stated; an open one may be behind the last element."""
-    known = value(op.inputs[slot]) if op.has_input(slot) else np.array(length if is_open else -1)
-    if known is None:
+    position = value(op.inputs[slot]) if op.has_input(slot) else np.array(length if is_open else -1)
+    if position is None:
         raise SequenceError("its position in a sequence is known only at run time")
-    stated = int(known.reshape(()))
+    stated = int(position.reshape(()))
     at = stated + length if stated < 0 else stated
     if not 0 <= at < length + is_open:
         raise SequenceError(f"position {stated} of a sequence of {length}")

@@ -24,7 +24,7 @@ def runtime_sizes(
     node: NodeProto,
     tensors: Mapping[str, Tensor],
     values: Mapping[str, np.ndarray | None],
-    made: Mapping[str, Tensor | None],
+    types: Mapping[str, Tensor | None],
 ) -> dict[str, Tensor | None]:
     """The outputs of an op of the default domain, of the sizes that ONNX Runtime makes.
 
@@ -32,31 +32,31 @@ def runtime_sizes(
         node: the op.
         tensors: static types of what it reads.
         values: what is known of that.
-        made: its outputs by ONNX's inference; None where that says nothing.
+        types: its outputs by ONNX's inference; None where that says nothing.
 
     Raises:
         ModelError: a size that an operand states cannot be.
     """
     rule = _RULES.get(node.op_type)
     if rule is None:
-        return dict(made)
-    first, known = tensors[node.input[0]], [values.get(name) for name in node.input]
-    attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
-    shape = rule(first.shape, [*known, *[None] * 3], attributes)
+        return dict(types)
+    first, operands = tensors[node.input[0]], [values.get(name) for name in node.input]
+    attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    shape = rule(first.shape, [*operands, *[None] * 3], attributes)
     if shape is None:
-        return dict(made)
+        return dict(types)
     return {
         name: replace(tensor or first, name=name, shape=shape) if tensor is not None or name == node.output[0] else None
-        for name, tensor in made.items()
+        for name, tensor in types.items()
     }
 
 
-def _resized(before: Shape, known: _Known, attributes: Mapping[str, Any]) -> Shape | None:
+def _resized(before: Shape, operands: _Known, attributes: Mapping[str, Any]) -> Shape | None:
     """A Resize by scales: the runtime multiplies in float32, where 9 times 1.6666666 is 15.
 
     ONNX's inference multiplies in float64, and says 14.
     """
-    scales = known[2]
+    scales = operands[2]
     if scales is None or not scales.size:
         return None
     sizes = list(before)
@@ -66,7 +66,7 @@ def _resized(before: Shape, known: _Known, attributes: Mapping[str, Any]) -> Sha
     return tuple(sizes)
 
 
-def _pooled(before: Shape, known: _Known, attributes: Mapping[str, Any]) -> Shape | None:
+def _pooled(before: Shape, operands: _Known, attributes: Mapping[str, Any]) -> Shape | None:
     """A pool that rounds up: a window that would begin beyond the input and the padding before it is none.
 
     So ONNX has it since opset 19, PyTorch and the runtime always; ONNX's inference counts it at every opset.
@@ -88,9 +88,9 @@ def _windows_begun(size: int, kernel: int, stride: int, dilation: int, front: in
     return count - 1 if (count - 1) * stride >= size + front else count
 
 
-def _unpooled(before: Shape, known: _Known, attributes: Mapping[str, Any]) -> Shape | None:
+def _unpooled(before: Shape, operands: _Known, attributes: Mapping[str, Any]) -> Shape | None:
     """A MaxUnpool of a stated size, which ONNX's inference leaves out."""
-    stated = known[2]
+    stated = operands[2]
     if stated is None:
         return None
     shape = tuple(int(size) for size in stated.ravel())
