@@ -57,10 +57,10 @@ class Canonical:
     def boxes(self, model: Graph) -> dict[str, Placed]:
         """By part of an input, output or constant of the model that it is of: of which, and which box of it."""
         ends = dict.fromkeys((*model.inputs, *model.outputs, *model.constants))
-        return {part: (whole, box) for whole in ends for part, box in self.in_parts.get(whole, {}).items()}
+        return {part: (name, box) for name in ends for part, box in self.in_parts.get(name, {}).items()}
 
 
-def canonical(graph: Graph, kept: Collection[str] = ()) -> Canonical:
+def canonical(graph: Graph, anchors: Collection[str] = ()) -> Canonical:
     """The canonical form of a graph.
 
     Inputs, outputs and states stay, but for packed ones, of which their parts are there
@@ -68,19 +68,19 @@ def canonical(graph: Graph, kept: Collection[str] = ()) -> Canonical:
 
     Args:
         graph: is left as it is; that itself is in the result if it is its own canonical form.
-        kept: tensors that stay, and are read by who reads them: those to which the user's rules give a tiling.
+        anchors: tensors that stay, and are read by who reads them: those to which the user's rules give a tiling.
     """
-    form = _Form(graph, frozenset(kept), {op.name: op for op in graph.ops}, graph.tensors.keys())
+    form = _Form(graph, frozenset(anchors), {op.name: op for op in graph.ops}, graph.tensors.keys())
     form.ops = {op.name: without_identity(op, graph.tensors, form.value) or op for op in graph.ops}
     _in_pieces(form)
     form.drop_unread()
     names = [*form.held_by]
-    form.graph, in_parts = by_parts(replace(graph, ops=tuple(form.ops.values())), kept)
-    form.ops, form.given = {op.name: op for op in form.graph.ops}, form.graph.tensors.keys()
+    form.graph, in_parts = by_parts(replace(graph, ops=tuple(form.ops.values())), anchors)
+    form.ops, form.source_tensors = {op.name: op for op in form.graph.ops}, form.graph.tensors.keys()
     names += [name for op in form.graph.ops for name in op.outputs if name]
     before: tuple[Op, ...] = ()
-    while (now := tuple(form.ops.values())) != before:
-        before = now
+    while (ops := tuple(form.ops.values())) != before:
+        before = ops
         for rule in RULES:
             rule(form)
             form.drop_unread()
@@ -90,17 +90,17 @@ def canonical(graph: Graph, kept: Collection[str] = ()) -> Canonical:
         return Canonical(graph, {}, in_parts)
     graph = form.graph
     read = {name for op in before for name in op.inputs}
-    made = {name for op in before for name in op.outputs}
-    there = {*graph.inputs, *made, *(name for name in graph.constants if name in read)}
-    found = replace(
+    results = {name for op in before for name in op.outputs}
+    live = {*graph.inputs, *results, *(name for name in graph.constants if name in read)}
+    canonical_graph = replace(
         graph,
         ops=before,
-        tensors={name: tensor for name, tensor in graph.tensors.items() if name in there},
-        constants={name: value for name, value in graph.constants.items() if name in there},
-        folded=graph.folded & there,
+        tensors={name: tensor for name, tensor in graph.tensors.items() if name in live},
+        constants={name: value for name, value in graph.constants.items() if name in live},
+        folded=graph.folded & live,
     )
-    in_place = {name: form.holder(name) for name in names if name not in made | form.pieces.keys()}
-    return Canonical(found, in_place, {**in_parts, **form.pieces})
+    in_place = {name: form.holder(name) for name in names if name not in results | form.pieces.keys()}
+    return Canonical(canonical_graph, in_place, {**in_parts, **form.pieces})
 
 
 @dataclass
@@ -108,10 +108,10 @@ class _Form:
     """A graph on the way to its canonical form."""
 
     graph: Graph
-    kept: frozenset[str]
+    anchors: frozenset[str]
     ops: dict[str, Op]
     """By name, in execution order."""
-    given: Collection[str]
+    source_tensors: Collection[str]
     """Tensors of the graph as it was."""
     held_by: dict[str, str] = field(default_factory=dict)
     """By tensor that is there no more, the tensor that was read in its place when it went."""
@@ -136,25 +136,25 @@ class _Form:
 
     def readers(self) -> dict[str, dict[str, None]]:
         """By tensor the names of the ops that read it."""
-        found: dict[str, dict[str, None]] = {name: {} for name in self.graph.tensors}
+        readers: dict[str, dict[str, None]] = {name: {} for name in self.graph.tensors}
         for op in self.ops.values():
             for name in filter(None, op.inputs):
-                found[name][op.name] = None
-        return found
+                readers[name][op.name] = None
+        return readers
 
     def drop_unread(self) -> None:
         """Leaves out what only lays elements out that nobody reads any more."""
-        wanted = {*self.graph.outputs, *self.kept}
-        found = []
+        wanted = {*self.graph.outputs, *self.anchors}
+        ops = []
         for op in reversed(self.ops.values()):
             if op.domain or op.op_type not in _LAYING_OUT or not wanted.isdisjoint(op.outputs):
                 wanted.update(op.inputs)
-                found.append(op)
+                ops.append(op)
             elif op.op_type == "Concat":
                 self.pieces[op.outputs[0]] = boxes(self.graph, op)
             else:
                 self.held_by.update(dict.fromkeys(op.outputs, op.inputs[0]))
-        self.ops = {op.name: op for op in reversed(found)}
+        self.ops = {op.name: op for op in reversed(ops)}
 
 
 def _turn(form: _Form, op: Op) -> tuple[int, ...] | None:
@@ -171,28 +171,28 @@ def _without_copies(form: _Form) -> None:
 
     Example: after ``b = Identity(a)`` every op that read ``b`` reads ``a``.
     """
-    same: dict[str, str] = {}
+    source_of: dict[str, str] = {}
     before: dict[str, Op] = {}
     """By tensor the op that makes it, among those that were walked."""
     laid: dict[tuple[object, ...], str] = {}
     """By what is laid out anew, and how, the tensor that holds it so."""
-    found = {}
+    ops = {}
     for old in form.ops.values():
-        op = replace(old, inputs=tuple(same.get(name, name) for name in old.inputs))
+        op = replace(old, inputs=tuple(source_of.get(name, name) for name in old.inputs))
         op = _joined(form, op, before)
         source = _original(form, op, before)
         if source is None and (layout := _layout(form, op)) is not None:
             source = laid.get(layout)
-            if op.outputs[0] not in form.kept:
+            if op.outputs[0] not in form.anchors:
                 laid.setdefault(layout, op.outputs[0])
         if source is not None:
             (output,) = op.outputs
             op = replace(op, op_type="Identity", inputs=(source,), attributes=())
-            if output not in form.kept:
-                same[output] = source
-        found[op.name] = op
+            if output not in form.anchors:
+                source_of[output] = source
+        ops[op.name] = op
         before.update((name, op) for name in op.outputs if name)
-    form.ops = found
+    form.ops = ops
     _make_outputs(form)
 
 
@@ -201,13 +201,13 @@ def _make_outputs(form: _Form) -> None:
 
     So is what the model has a name for.
     """
-    free = form.maker().keys() - set(form.graph.outputs) - form.kept
+    free = form.maker().keys() - set(form.graph.outputs) - form.anchors
     renamed: dict[str, str] = {}
     for op in form.ops.values():
         if op.op_type != "Identity" or op.domain or op.inputs[0] not in free or op.inputs[0] in renamed:
             continue
-        is_named = op.outputs[0] in form.graph.outputs or op.inputs[0] not in form.given
-        if is_named and op.outputs[0] not in form.kept:
+        is_named = op.outputs[0] in form.graph.outputs or op.inputs[0] not in form.source_tensors
+        if is_named and op.outputs[0] not in form.anchors:
             renamed[op.inputs[0]] = op.outputs[0]
     if not renamed:
         return
@@ -239,7 +239,7 @@ def _joined(form: _Form, op: Op, before: Mapping[str, Op]) -> Op:
     if _is_reshape_of_reshape(form, op, before):
         return replace(op, inputs=(before[op.inputs[0]].inputs[0], *op.inputs[1:]))
     turn, inner = _turn(form, op), before.get(op.inputs[0]) if op.inputs else None
-    first = None if turn is None or inner is None or inner.outputs[0] in form.kept else _turn(form, inner)
+    first = None if turn is None or inner is None or inner.outputs[0] in form.anchors else _turn(form, inner)
     if turn is None or inner is None or first is None:
         return op
     return replace(op, inputs=inner.inputs, attributes=(("perm", tuple(first[dim] for dim in turn)),))
@@ -254,7 +254,7 @@ def _is_reshape_of_reshape(form: _Form, op: Op, before: Mapping[str, Op]) -> boo
         return False
     inner = before.get(op.inputs[0])
     is_inner = inner is not None and not inner.domain and inner.op_type in RESHAPES
-    return is_inner and op.inputs[0] not in form.kept
+    return is_inner and op.inputs[0] not in form.anchors
 
 
 def _original(form: _Form, op: Op, before: Mapping[str, Op]) -> str | None:
@@ -269,7 +269,7 @@ def _original(form: _Form, op: Op, before: Mapping[str, Op]) -> str | None:
         return source if form.shape(source) == shape else None
     while form.shape(source) != shape:
         inner = before.get(source)
-        if inner is None or inner.domain or inner.op_type not in RESHAPES or source in form.kept:
+        if inner is None or inner.domain or inner.op_type not in RESHAPES or source in form.anchors:
             return None
         source = inner.inputs[0]
     return source
@@ -278,10 +278,10 @@ def _original(form: _Form, op: Op, before: Mapping[str, Op]) -> str | None:
 def _merged_dims(form: _Form) -> None:
     """Ops work on dims that Reshapes merge for them (``planner.graph.rewriting.unmerged``)."""
     graph = form.graph
-    fixed = {*graph.inputs, *graph.outputs, *graph.constants, *form.kept}
-    found = unmerged(graph, tuple(form.ops.values()), fixed)
-    if found is not None:
-        emit, held = found
+    fixed = {*graph.inputs, *graph.outputs, *graph.constants, *form.anchors}
+    rewrite = unmerged(graph, tuple(form.ops.values()), fixed)
+    if rewrite is not None:
+        emit, held = rewrite
         form.ops = {op.name: op for op in emit.ops}
         form.held_by |= held
         tensors, constants = {**graph.tensors, **emit.tensors}, {**graph.constants, **emit.constants}
@@ -290,7 +290,7 @@ def _merged_dims(form: _Form) -> None:
 
 def _in_pieces(form: _Form) -> None:
     """Who reads a piece reads what it is a piece of (``planner.graph.rewriting.pieces``)."""
-    form.ops = {op.name: op for op in in_pieces(form.graph, form.ops.values(), form.kept)}
+    form.ops = {op.name: op for op in in_pieces(form.graph, form.ops.values(), form.anchors)}
 
 
 def _turned_operands(form: _Form) -> None:
@@ -301,10 +301,10 @@ def _turned_operands(form: _Form) -> None:
         if turn is None:
             continue
         (name,), (source,) = turning.outputs, turning.inputs
-        others = {reader: _reading(form, form.ops[reader], name, source, turn) for reader in readers[name]}
-        taken = {reader: op for reader, op in others.items() if op is not None}
-        if taken and len(taken) == len(others) and name not in form.kept:
-            form.ops.update(taken)
+        rewrites = {reader: _reading(form, form.ops[reader], name, source, turn) for reader in readers[name]}
+        products = {reader: op for reader, op in rewrites.items() if op is not None}
+        if products and len(products) == len(rewrites) and name not in form.anchors:
+            form.ops.update(products)
             readers[source].update(readers[name])
 
 
@@ -318,7 +318,7 @@ def _reading(form: _Form, op: Op, turned: str, source: str, perm: tuple[int, ...
 
 def _turned_results(form: _Form) -> None:
     """A product makes what a Transpose makes of it, where nothing else reads it but products, which can read that."""
-    stay = {*form.graph.outputs, *form.kept}
+    stay = {*form.graph.outputs, *form.anchors}
     maker, readers = form.maker(), form.readers()
     for transpose in list(form.ops.values()):
         turn = _turn(form, transpose)
@@ -330,54 +330,54 @@ def _turned_results(form: _Form) -> None:
         if product is None:
             continue
         back = tuple(turn.index(dim) for dim in range(len(turn)))
-        others = [form.ops[reader] for reader in readers[name] if reader != transpose.name]
-        made = [
+        consumers = [form.ops[reader] for reader in readers[name] if reader != transpose.name]
+        rewrites = [
             written(product.with_result(turned, turn)),
-            *(_reading(form, other, name, turned, back) for other in others),
+            *(_reading(form, consumer, name, turned, back) for consumer in consumers),
         ]
-        taken = {op.name: op for op in made if op is not None}
-        if len(taken) == len(made):
+        products = {op.name: op for op in rewrites if op is not None}
+        if len(products) == len(rewrites):
             del form.ops[transpose.name]
-            form.ops.update(taken)
+            form.ops.update(products)
             form.held_by[name] = turned
-            readers[turned].update(dict.fromkeys(other.name for other in others))
+            readers[turned].update(dict.fromkeys(consumer.name for consumer in consumers))
 
 
 def _repeated_operands(form: _Form) -> None:
     """Ops that broadcast read what an Expand repeats, where that gives them the same shape."""
     maker = form.maker()
-    found = {}
+    rewrites = {}
     for op in form.ops.values():
         inputs = list(op.inputs)
         for slot, name in enumerate(op.inputs):
             inner = maker.get(name)
-            if inner is None or inner.op_type != "Expand" or inner.domain or name in form.kept:
+            if inner is None or inner.op_type != "Expand" or inner.domain or name in form.anchors:
                 continue
             inputs[slot] = inner.inputs[0]
             if not _has_its_shape(form, op, inputs):
                 inputs[slot] = name
         if tuple(inputs) != op.inputs:
-            found[op.name] = replace(op, inputs=tuple(inputs))
-    form.ops.update(found)
+            rewrites[op.name] = replace(op, inputs=tuple(inputs))
+    form.ops.update(rewrites)
 
 
 def _has_its_shape(form: _Form, op: Op, inputs: list[str]) -> bool:
     """Whether an op that reads these broadcasts them to the shape that it makes."""
     if op.domain or op.op_type not in (*BROADCASTING, "MatMul"):
         return False
-    made, shapes = form.shape(op.outputs[0]), [form.shape(name) for name in inputs]
+    result_shape, shapes = form.shape(op.outputs[0]), [form.shape(name) for name in inputs]
     if op.op_type in BROADCASTING:
-        return np.broadcast_shapes(*shapes) == made
+        return np.broadcast_shapes(*shapes) == result_shape
     if any(len(shape) < 2 for shape in shapes):
         return False
     matrices = [shape[-2:] == form.shape(name)[-2:] for shape, name in zip(shapes, op.inputs, strict=True)]
-    return all(matrices) and np.broadcast_shapes(*(shape[:-2] for shape in shapes)) == made[:-2]
+    return all(matrices) and np.broadcast_shapes(*(shape[:-2] for shape in shapes)) == result_shape[:-2]
 
 
 def _one_form(form: _Form) -> None:
     """Equal products are equal ops."""
     products = [(op.name, product_of(op, form.graph.tensors)) for op in form.ops.values()]
-    form.ops.update({name: other for name, product in products if product and (other := written(product))})
+    form.ops.update({name: op for name, product in products if product and (op := written(product))})
 
 
 _LAYING_OUT: Final = VIEWS | SLICING | {"Concat"}

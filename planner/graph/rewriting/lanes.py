@@ -58,12 +58,12 @@ def lanes_of(graph: Graph) -> tuple[Lanes, ...]:
         graph: in its canonical form.
     """
     finder = _Finder(graph)
-    found = []
+    groups = []
     for seed in finder.seeds():
         lanes = finder.grown(seed)
         if lanes is not None:
-            found.append(lanes)
-    return tuple(found)
+            groups.append(lanes)
+    return tuple(groups)
 
 
 class _Finder:
@@ -71,7 +71,7 @@ class _Finder:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._taken: set[str] = set()
+        self._members: set[str] = set()
         """Names of ops that are in lanes."""
         self._place = {op.name: number for number, op in enumerate(graph.ops)}
         self._outputs = frozenset(graph.outputs)
@@ -90,7 +90,7 @@ class _Finder:
             if kind in several:
                 groups[kind, depths[op.name]].append(op)
         for group in sorted(groups.values(), key=lambda ops: self._place[ops[0].name]):
-            if len(group) > 1 and not any(op.name in self._taken for op in group):
+            if len(group) > 1 and not any(op.name in self._members for op in group):
                 yield tuple(group)
 
     def _depths(self, kinds: Mapping[str, object]) -> dict[str, int]:
@@ -103,24 +103,24 @@ class _Finder:
         nothing = np.zeros(len(number), np.int32)
         # Of all kinds at once: a walk for each would take seconds of a graph of 27,000 ops.
         before: dict[str, np.ndarray] = {}
-        found = {}
+        depths = {}
         for op in self._graph.ops:
             read = [before[name] for name in op.inputs if name in before]
             depth = np.maximum.reduce(read) if len(read) > 1 else read[0] if read else nothing
             if op.name in kinds:
                 at = number[kinds[op.name]]
-                found[op.name] = int(depth[at])
+                depths[op.name] = int(depth[at])
                 depth = depth.copy()
                 depth[at] += 1
             before.update((name, depth) for name in op.outputs if name)
-        return found
+        return depths
 
     def _is_product(self, op: Op) -> bool:
         return product_of(op, self._graph.tensors) is not None
 
     def _kind(self, op: Op) -> object:
         """Equal for ops that may stand at one place of lanes: what they are, and who reads them at which operand."""
-        return self._same(op), tuple(
+        return self._form(op), tuple(
             sorted(
                 (reader.op_type, slot)
                 for name in op.outputs
@@ -130,7 +130,7 @@ class _Finder:
             )
         )
 
-    def _same(self, op: Op) -> object:
+    def _form(self, op: Op) -> object:
         tensors = self._graph.tensors
         types = [(tensors[name].shape, tensors[name].dtype) if name else None for name in (*op.inputs, "", *op.outputs)]
         return op.op_type, op.domain, op.attributes, tuple(types)
@@ -140,48 +140,48 @@ class _Finder:
         growth = _Growth(self._graph, len(seed))
         if not self._join(growth, seed):
             return None
-        waiting = [*growth.new]
+        waiting = [*growth.latest]
         while waiting:
             beside = waiting.pop(0)
-            growth.new.clear()
+            growth.latest.clear()
             for ops in (*self._read_by(growth, beside), *self._made_by(growth, beside)):
                 self._join(growth, ops)
-            waiting.extend(growth.new)
+            waiting.extend(growth.latest)
         lanes = growth.trimmed(self._place)
         if sum(self._is_product(ops[0]) for ops in lanes.ops) < LEAST_PRODUCTS or not self._stand_apart(lanes):
             return None
-        self._taken.update(op.name for ops in lanes.ops for op in ops)
+        self._members.update(op.name for ops in lanes.ops for op in ops)
         return lanes
 
     def _read_by(self, growth: _Growth, beside: Beside) -> Iterator[tuple[Op, ...]]:
         """Ops that may be at one place, of those that read tensors beside each other."""
         readers: list[dict[object, list[Op]]] = []
         for name in beside:
-            own: dict[object, list[Op]] = defaultdict(list)
+            by_kind: dict[object, list[Op]] = defaultdict(list)
             for op in self._graph.consumers[name]:
                 if op.name not in growth.members:
-                    own[self._same(op), op.inputs.index(name)].append(op)
-            readers.append(own)
+                    by_kind[self._form(op), op.inputs.index(name)].append(op)
+            readers.append(by_kind)
         for kind, first in readers[0].items():
-            others = [own.get(kind, []) for own in readers]
-            if all(len(ops) == len(first) for ops in others):
-                yield from zip(*others, strict=True)
+            matches = [by_kind.get(kind, []) for by_kind in readers]
+            if all(len(ops) == len(first) for ops in matches):
+                yield from zip(*matches, strict=True)
 
     def _made_by(self, growth: _Growth, beside: Beside) -> Iterator[tuple[Op, ...]]:
         """The ops that make tensors beside each other, where nobody else reads these."""
         makers = [self._graph.producer.get(name) for name in beside]
-        found = tuple(op for op in makers if op is not None and op.name not in growth.members)
-        if len(found) < len(beside) or not self._outputs.isdisjoint(beside):
+        ops = tuple(op for op in makers if op is not None and op.name not in growth.members)
+        if len(ops) < len(beside) or not self._outputs.isdisjoint(beside):
             return
         alone = all(reader.name in growth.members for name in beside for reader in self._graph.consumers[name])
-        if alone and len({self._same(op) for op in found}) == 1:
-            yield found
+        if alone and len({self._form(op) for op in ops}) == 1:
+            yield ops
 
     def _join(self, growth: _Growth, ops: tuple[Op, ...]) -> bool:
         """Takes ops into the lanes, if they can be at one place of them."""
         if len({op.name for op in ops}) < len(ops):
             return False
-        if any(op.name in growth.members or op.name in self._taken for op in ops):
+        if any(op.name in growth.members or op.name in self._members for op in ops):
             return False
         operands = growth.operands_of(ops)
         if operands is None:
@@ -191,8 +191,8 @@ class _Finder:
 
     def _stand_apart(self, lanes: Lanes) -> bool:
         """Whether all lanes can do an op before any does the next: then no op depends on its like in another lane."""
-        made = {name for ops in lanes.ops for op in ops for name in op.outputs if name}
-        if any(name in made for beside in lanes.operands for name in beside):
+        results = {name for ops in lanes.ops for op in ops for name in op.outputs if name}
+        if any(name in results for beside in lanes.operands for name in beside):
             return False  # one lane makes what another one has of its own, as layer after layer does
         place: dict[str, object] = {op.name: number for number, ops in enumerate(lanes.ops) for op in ops}
         numbers = [self._place[name] for name in place]
@@ -217,14 +217,14 @@ class _Growth:
     Attributes:
         ops: by place, in the order in which they joined.
         members: names of all ops.
-        new: tensors beside each other that came with the last ops.
+        latest: tensors beside each other that came with the last ops.
     """
 
     def __init__(self, graph: Graph, count: int) -> None:
         self._graph, self._count = graph, count
         self.ops: list[tuple[Op, ...]] = []
         self.members: set[str] = set()
-        self.new: list[Beside] = []
+        self.latest: list[Beside] = []
         self._lane: dict[str, int] = {}
         """By tensor that is one of several beside each other, which lane's it is."""
         self._beside: dict[str, Beside] = {}
@@ -237,21 +237,21 @@ class _Growth:
 
         Constants, which all workers have, are no lane's own.
         """
-        found: list[Beside] = []
+        operands: list[Beside] = []
         for names in zip(*(op.inputs for op in ops), strict=True):
             if len(set(names)) == 1 or all(name in self._graph.constants for name in names):
-                found.append((names[0],) * self._count)
+                operands.append((names[0],) * self._count)
             elif self._beside.get(names[0], names) == names and len(set(names)) == len(names) and all(names):
                 if any(self._lane.get(name, lane) != lane for lane, name in enumerate(names)):
                     return None
-                found.append(names)
+                operands.append(names)
             else:
                 return None
-        own = {one for one in found if len(set(one)) > 1}
-        if len({name for one in own for name in one}) < len(own) * self._count:
+        lane_operands = {beside for beside in operands if len(set(beside)) > 1}
+        if len({name for beside in lane_operands for name in beside}) < len(lane_operands) * self._count:
             return None  # a tensor would be of two lanes, or of one lane at two places
-        shared = {one[0] for one in found if one not in own}
-        fresh = {name for one in own for name in one} | {name for op in ops for name in op.outputs}
+        shared = {beside[0] for beside in operands if beside not in lane_operands}
+        fresh = {name for beside in lane_operands for name in beside} | {name for op in ops for name in op.outputs}
         # Each is looked up in what there is: of what there is, none is shared and one lane's own.
         if (
             not fresh.isdisjoint(shared)
@@ -259,41 +259,41 @@ class _Growth:
             or any(name in self._lane for name in shared)
         ):
             return None  # what all lanes read would be one lane's
-        if not own:
+        if not lane_operands:
             return None
-        return found
+        return operands
 
     def join(self, ops: tuple[Op, ...], operands: Sequence[Beside]) -> None:
         """Takes ops, what they read and what they make into the lanes."""
         self.ops.append(ops)
         self.members.update(op.name for op in ops)
-        self._shared.update(one[0] for one in operands if len(set(one)) == 1)
-        made = [names for names in zip(*(op.outputs for op in ops), strict=True) if names[0]]
-        for beside in (*operands, *made):
+        self._shared.update(beside[0] for beside in operands if len(set(beside)) == 1)
+        results = [names for names in zip(*(op.outputs for op in ops), strict=True) if names[0]]
+        for beside in (*operands, *results):
             if len(set(beside)) > 1 and beside[0] not in self._beside:
                 self._beside.update(dict.fromkeys(beside, beside))
                 self._lane.update((name, lane) for lane, name in enumerate(beside))
-                self.new.append(beside)
+                self.latest.append(beside)
 
     def trimmed(self, place: Mapping[str, int]) -> Lanes:
         """The lanes without ops that hang on an operand alone: what they read would be brought together for nothing."""
         ops = list(self.ops)
         while True:
-            made = {name for own in ops for name in own[0].outputs}
-            read = {name for own in ops for name in own[0].inputs}
+            results = {name for row in ops for name in row[0].outputs}
+            read = {name for row in ops for name in row[0].inputs}
             idle = [
-                own
-                for own in ops
-                if product_of(own[0], self._graph.tensors) is None
-                and read.isdisjoint(own[0].outputs)
-                and made.isdisjoint(own[0].inputs)
+                row
+                for row in ops
+                if product_of(row[0], self._graph.tensors) is None
+                and read.isdisjoint(row[0].outputs)
+                and results.isdisjoint(row[0].inputs)
             ]
             if not idle:
                 break
-            ops = [own for own in ops if own not in idle]
-        ops.sort(key=lambda own: place[own[0].name])
+            ops = [row for row in ops if row not in idle]
+        ops.sort(key=lambda row: place[row[0].name])
         operands = dict.fromkeys(
-            self._beside[name] for own in ops for name in own[0].inputs if name in self._beside and name not in made
+            self._beside[name] for row in ops for name in row[0].inputs if name in self._beside and name not in results
         )
         return Lanes(tuple(ops), tuple(operands))
 

@@ -50,14 +50,14 @@ class Packing:
         """Where each part lies in a block."""
         return list(pairwise(accumulate(self.widths, initial=0)))
 
-    def shapes(self, whole: Shape) -> list[Shape]:
+    def shapes(self, full_shape: Shape) -> list[Shape]:
         """The shape of each part of a tensor."""
-        return [(*whole[: self.dim], self.blocks * width, *whole[self.dim + 1 :]) for width in self.widths]
+        return [(*full_shape[: self.dim], self.blocks * width, *full_shape[self.dim + 1 :]) for width in self.widths]
 
-    def boxes(self, whole: Shape) -> list[Region]:
+    def boxes(self, full_shape: Shape) -> list[Region]:
         """Where each part lies in a tensor of one block."""
-        starts = [[start if dim == self.dim else 0 for dim in range(len(whole))] for start, _ in self.places]
-        return [Region.whole(shape).moved(start) for shape, start in zip(self.shapes(whole), starts, strict=True)]
+        starts = [[start if dim == self.dim else 0 for dim in range(len(full_shape))] for start, _ in self.places]
+        return [Region.whole(shape).moved(start) for shape, start in zip(self.shapes(full_shape), starts, strict=True)]
 
     def part_at(self, place: Place) -> int:
         """The part that lies there.
@@ -79,10 +79,10 @@ class Packing:
         inner = prod(before[self.dim + 1 :])
         period = sum(self.widths) * inner
         for dim, size in enumerate(after):
-            rest = prod(after[dim + 1 :])
-            is_whole = all(width * inner % rest == 0 for width in self.widths) if rest else False
-            if rest < period <= rest * size and is_whole and rest * size % period == 0:
-                return Packing(dim, rest * size // period, tuple(width * inner // rest for width in self.widths))
+            stride = prod(after[dim + 1 :])
+            is_whole = all(width * inner % stride == 0 for width in self.widths) if stride else False
+            if stride < period <= stride * size and is_whole and stride * size % period == 0:
+                return Packing(dim, stride * size // period, tuple(width * inner // stride for width in self.widths))
         raise WholeError
 
 
@@ -99,13 +99,13 @@ def places(graph: Graph, op: Op) -> list[Place]:
             raise WholeError
         borders = pairwise(accumulate((graph.tensors[name].shape[axis] for name in names), initial=0))
         return [(name, axis, start, end) for name, (start, end) in zip(names, borders, strict=True)]
-    known = [value for name in op.inputs[1:] if (value := graph.constants.get(name)) is not None]
-    if not known or len(known) < len(op.inputs) - 1:
+    arrays = [value for name in op.inputs[1:] if (value := graph.constants.get(name)) is not None]
+    if not arrays or len(arrays) < len(op.inputs) - 1:
         raise WholeError
-    rank, values = len(shape), [value.reshape(-1).tolist() for value in known]
+    rank, values = len(shape), [value.reshape(-1).tolist() for value in arrays]
     if op.op_type == "Gather":
-        axis, index = axis_of(op, rank, 0), [one % shape[axis_of(op, rank, 0)] for one in values[0]]
-        if known[0].ndim > 1 or not index or index != list(range(index[0], index[0] + len(index))):
+        axis, index = axis_of(op, rank, 0), [position % shape[axis_of(op, rank, 0)] for position in values[0]]
+        if arrays[0].ndim > 1 or not index or index != list(range(index[0], index[0] + len(index))):
             raise WholeError
         return [(op.outputs[0], axis, index[0], index[-1] + 1)]
     if op.op_type == "Pad":
@@ -117,31 +117,31 @@ def places(graph: Graph, op: Op) -> list[Place]:
         return [(op.inputs[0], dim, low, low + size) for dim, (low, high, size) in around if low or high]
     count = len(values[0])
     stated = [*values, *([*range(count)], [1] * count)[len(values) - 2 :]]
-    found = []
+    parts = []
     for start, end, axis, step in zip(*stated, strict=True):
-        taken = range(*slice(start, end, step).indices(shape[axis]))
-        if taken.step != 1 or not taken:
+        span = range(*slice(start, end, step).indices(shape[axis]))
+        if span.step != 1 or not span:
             raise WholeError
-        if len(taken) < shape[axis]:
-            found.append((op.outputs[0], axis % rank, taken.start, taken.stop))
-    return found
+        if len(span) < shape[axis]:
+            parts.append((op.outputs[0], axis % rank, span.start, span.stop))
+    return parts
 
 
 def boxes(graph: Graph, op: Op) -> dict[str, Region]:
     """Where each operand of a Concat lies in the result."""
-    found = places(graph, op)
-    packing = Packing(found[0][1], 1, tuple(end - start for _, _, start, end in found))
+    parts = places(graph, op)
+    packing = Packing(parts[0][1], 1, tuple(end - start for _, _, start, end in parts))
     return dict(zip(op.inputs, packing.boxes(graph.tensors[op.outputs[0]].shape), strict=True))
 
 
-def carried(graph: Graph, op: Op, name: str, own: Packing) -> list[tuple[str, Packing]]:
+def carried(graph: Graph, op: Op, name: str, packing: Packing) -> list[tuple[str, Packing]]:
     """Which tensors of an op are packed because one of them is.
 
     Args:
         graph: of the op.
         op: that reads or makes the tensor.
         name: the packed tensor.
-        own: how it is packed.
+        packing: how it is packed.
 
     Raises:
         WholeError: the op needs the whole.
@@ -149,24 +149,25 @@ def carried(graph: Graph, op: Op, name: str, own: Packing) -> list[tuple[str, Pa
     if op.domain or not any(op.inputs[:1]) or (len(op.outputs) > 1 and op.op_type != "Split"):
         raise WholeError
     if op.op_type in RESHAPES and name in (op.inputs[0], op.outputs[0]):
-        other = op.outputs[0] if name == op.inputs[0] else op.inputs[0]
-        return [(other, own.reshaped(graph.tensors[name].shape, graph.tensors[other].shape))]
+        peer = op.outputs[0] if name == op.inputs[0] else op.inputs[0]
+        return [(peer, packing.reshaped(graph.tensors[name].shape, graph.tensors[peer].shape))]
     sides = _labelled(graph, op)
-    labels = {side[own.dim] if own.dim < len(side) else None for one, side in sides if one == name}
+    labels = {side[packing.dim] if packing.dim < len(side) else None for operand, side in sides if operand == name}
     if len(labels) != 1:
         raise WholeError
     (label,) = labels
     if label is not None:
-        size, group = graph.tensors[name].shape[own.dim], integer(op, "group", 1)
-        if group > 1 and any(width * group % size for width in own.widths):
+        size, group = graph.tensors[name].shape[packing.dim], integer(op, "group", 1)
+        if group > 1 and any(width * group % size for width in packing.widths):
             raise WholeError
-        beside = [(one, side.index(label)) for one, side in sides if label in side]
-        sizes = [graph.tensors[one].shape[dim] for one, dim in beside]  # others than here by the channels of a group
-        stretched = [tuple(width * other // size for width in own.widths) for other in sizes]
-        return [(one, Packing(dim, own.blocks, wide)) for (one, dim), wide in zip(beside, stretched, strict=True)]
+        beside = [(peer, side.index(label)) for peer, side in sides if label in side]
+        # Sizes differ from this tensor's by the channels of a group.
+        sizes = [graph.tensors[peer].shape[dim] for peer, dim in beside]
+        stretched = [tuple(width * extent // size for width in packing.widths) for extent in sizes]
+        return [(peer, Packing(dim, packing.blocks, wide)) for (peer, dim), wide in zip(beside, stretched, strict=True)]
     if name == (op.inputs if op.op_type in TAKING else op.outputs)[0] and op.op_type in TAKING | PUTTING:
-        parts = [own.part_at(place) for place in places(graph, op)]
-        if op.op_type != "Concat" or parts == list(range(len(own.widths))):
+        parts = [packing.part_at(place) for place in places(graph, op)]
+        if op.op_type != "Concat" or parts == list(range(len(packing.widths))):
             return []
     elif op.op_type in JOINED_BY and name == op.inputs[0]:
         return []
@@ -176,7 +177,7 @@ def carried(graph: Graph, op: Op, name: str, own: Packing) -> list[tuple[str, Pa
 def _labelled(graph: Graph, op: Op) -> list[tuple[str, _Labels]]:
     """The tensors of an op that may be packed, with labels of their dims; [] of an op that knows wholes alone."""
     shapes = {name: graph.tensors[name].shape for name in (*op.inputs, *op.outputs) if name}
-    source, made = op.inputs[0], op.outputs[0]
+    source, target = op.inputs[0], op.outputs[0]
     plain = tuple(range(len(shapes[source])))
 
     def broadcast(result: _Labels, names: Sequence[str]) -> list[tuple[str, _Labels]]:
@@ -187,32 +188,32 @@ def _labelled(graph: Graph, op: Op) -> list[tuple[str, _Labels]]:
         ]
 
     if op.op_type in ELEMENT_WISE:
-        result = tuple(range(len(shapes[made])))
-        return [*broadcast(result, op.inputs), (made, result)]
+        result = tuple(range(len(shapes[target])))
+        return [*broadcast(result, op.inputs), (target, result)]
     if op.op_type in PRODUCTS:
         product = product_of(op, graph.tensors)
         if product is None:
             return []
         added = broadcast(product.result, op.inputs[2:] if op.op_type == "Gemm" else ())
-        return [*zip(product.operands, product.labels, strict=True), *added, (made, product.result)]
+        return [*zip(product.operands, product.labels, strict=True), *added, (target, product.result)]
     if op.op_type == "Transpose":
-        return [(source, plain), (made, integers(op, "perm", plain[::-1]))]
+        return [(source, plain), (target, integers(op, "perm", plain[::-1]))]
     if op.op_type in CONVOLUTIONS and integer(op, "group", 1) > 1:
-        of_groups = {"": 1, source: 1, op.inputs[1]: 0, **dict.fromkeys(op.inputs[2:], 0), made: 1}
+        of_groups = {"": 1, source: 1, op.inputs[1]: 0, **dict.fromkeys(op.inputs[2:], 0), target: 1}
         return [(name, (*(None,) * dim, 0)) for name, dim in of_groups.items() if name]
     if op.op_type in TAKING | PUTTING:
         if op.op_type == "Gather":
             axis = axis_of(op, len(plain), 0)
             index: _Labels = (None,) * len(shapes[op.inputs[1]])
-            return [(source, _without(plain, (axis,))), (made, (*plain[:axis], *index, *plain[axis + 1 :]))]
-        kept = _without(plain, {dim for _, dim, _, _ in places(graph, op)})
-        many = {"Concat": (*op.inputs, made), "Split": (source, *op.outputs)}.get(op.op_type, (source, made))
-        return [(name, kept) for name in many]
+            return [(source, _without(plain, (axis,))), (target, (*plain[:axis], *index, *plain[axis + 1 :]))]
+        labels = _without(plain, {dim for _, dim, _, _ in places(graph, op)})
+        many = {"Concat": (*op.inputs, target), "Split": (source, *op.outputs)}.get(op.op_type, (source, target))
+        return [(name, labels) for name in many]
     if op.op_type.startswith("Reduce"):
         axes = reduced_dims(op, len(plain), graph.constants.get)
         if axes is not None:
-            kept = _without(plain, axes)
-            return [(source, kept), (made, tuple(d for d in kept if d is not None or integer(op, "keepdims", 1)))]
+            labels = _without(plain, axes)
+            return [(source, labels), (target, tuple(d for d in labels if d is not None or integer(op, "keepdims", 1)))]
     return []
 
 

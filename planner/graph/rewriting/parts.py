@@ -25,34 +25,34 @@ from planner.graph.rewriting.packing import JOINED_BY, PUTTING, TAKING, InParts,
 from planner.graph.traits import PRODUCTS, RESHAPES
 
 
-def by_parts(graph: Graph, kept: Collection[str] = ()) -> tuple[Graph, InParts]:
+def by_parts(graph: Graph, anchors: Collection[str] = ()) -> tuple[Graph, InParts]:
     """A graph whose packed states are states by part; the graph itself where there are none.
 
     Args:
         graph: is left as it is.
-        kept: tensors that stay whole.
+        anchors: tensors that stay whole.
     """
     in_parts: dict[str, dict[str, Region]] = {}
-    refused = set(kept)
+    refused = set(anchors)
     while groups := _Search(graph, refused).groups():
-        writing = _Writing(graph, {name: own for group in groups for name, own in group.items()})
+        writing = _Writing(graph, {name: packing for group in groups for name, packing in group.items()})
         try:
             written = writing.rewritten()
         except WholeError:
-            refused.update(next(group for group in groups if writing.now in group))
+            refused.update(next(group for group in groups if writing.tensor in group))
             continue
-        new = {name: boxes for name in writing.parts if (boxes := writing.boxes(name))}
+        pieces = {name: boxes for name in writing.parts if (boxes := writing.boxes(name))}
         for name, boxes in in_parts.items():  # parts may have parts
-            inner = {part: new.get(part, {part: Region.whole(box.shape)}) for part, box in boxes.items()}
-            in_parts[name] = {one: box.moved(boxes[part].lo) for part in inner for one, box in inner[part].items()}
-        in_parts |= new
+            inner = {part: pieces.get(part, {part: Region.whole(box.shape)}) for part, box in boxes.items()}
+            in_parts[name] = {piece: box.moved(boxes[part].lo) for part in inner for piece, box in inner[part].items()}
+        in_parts |= pieces
         graph = written
     return graph, in_parts
 
 
-def whole_name(part: str, known: Collection[str]) -> str:
+def whole_name(part: str, names: Collection[str]) -> str:
     """Among these names the one that a part, or a part of a part, is called after."""
-    while part not in known and "#" in part:
+    while part not in names and "#" in part:
         part = part.rpartition("#")[0]
     return part
 
@@ -78,23 +78,23 @@ class _Search:
         for name, readers in self._graph.consumers.items():
             takers = [op for op in readers if op.op_type in TAKING and not op.domain and op.inputs[0] == name]
             if takers and name not in self._refused and name not in seen:
-                group = {name: own} if (own := self._taken(name, takers)) is not None else {}
+                group = {name: packing} if (packing := self._packing(name, takers)) is not None else {}
                 if group and self._is_by_parts(group) and seen.isdisjoint(group):
                     groups.append(group)
                     seen.update(group)
         return groups
 
-    def _taken(self, name: str, takers: Sequence[Op]) -> Packing | None:
+    def _packing(self, name: str, takers: Sequence[Op]) -> Packing | None:
         """How those that take parts of a tensor take it apart; None: along several dims, or nothing."""
         try:
-            taken = [place for op in takers for place in places(self._graph, op)]
+            takings = [place for op in takers for place in places(self._graph, op)]
         except WholeError:
             return None
-        dims = {dim for _, dim, _, _ in taken}
+        dims = {dim for _, dim, _, _ in takings}
         if len(dims) != 1:
             return None
         (dim,) = dims
-        ends = {0, self._graph.tensors[name].shape[dim], *(end for _, _, *both in taken for end in both)}
+        ends = {0, self._graph.tensors[name].shape[dim], *(end for _, _, *bounds in takings for end in bounds)}
         widths = tuple(end - start for start, end in pairwise(sorted(ends)))
         return Packing(dim, 1, widths) if len(widths) > 1 else None
 
@@ -109,8 +109,8 @@ class _Search:
             self._failed |= group.items()
             return False
         roles = self._graph.roles
-        held = [own for name, own in group.items() if roles[name] in (Role.STATE, Role.CONSTANT)]
-        if any(own.blocks > 1 for own in held) or all(max(own.widths) == 1 for own in held):
+        held = [packing for name, packing in group.items() if roles[name] in (Role.STATE, Role.CONSTANT)]
+        if any(packing.blocks > 1 for packing in held) or all(max(packing.widths) == 1 for packing in held):
             self._failed |= group.items()
             return False
         return any(op.op_type in PRODUCTS for name in group for op in self._graph.consumers[name])
@@ -118,17 +118,17 @@ class _Search:
     def _spread(self, group: dict[str, Packing]) -> None:
         graph, waiting = self._graph, list(group)
         while waiting:
-            now = waiting.pop()
-            is_end = graph.roles[now] in (Role.DATA, Role.RESULT) or not graph.tensors[now].elements
-            if is_end or now in self._refused or (now, group[now]) in self._failed:
+            name = waiting.pop()
+            is_end = graph.roles[name] in (Role.DATA, Role.RESULT) or not graph.tensors[name].elements
+            if is_end or name in self._refused or (name, group[name]) in self._failed:
                 raise WholeError
-            ops = [*graph.consumers[now], *([graph.producer[now]] if now in graph.producer else [])]
-            implied = [one for op in ops for one in carried(graph, op, now, group[now])]
-            implied += [(self._tied[now], group[now])] if now in self._tied else []
-            for other, own in implied:
-                if other not in group:
-                    waiting.append(other)
-                if group.setdefault(other, own) != own:
+            ops = [*graph.consumers[name], *([graph.producer[name]] if name in graph.producer else [])]
+            implied = [pair for op in ops for pair in carried(graph, op, name, group[name])]
+            implied += [(self._tied[name], group[name])] if name in self._tied else []
+            for peer, packing in implied:
+                if peer not in group:
+                    waiting.append(peer)
+                if group.setdefault(peer, packing) != packing:
                     raise WholeError
 
 
@@ -137,43 +137,43 @@ class _Writing:
 
     Attributes:
         parts: by packed tensor its parts; "" for one of zeros alone.
-        now: a packed tensor of the op that is being written.
+        tensor: a packed tensor of the op that is being written.
     """
 
     def __init__(self, graph: Graph, packed: Mapping[str, Packing]) -> None:
         self._graph, self._packed, self._emit = graph, packed, Builder(graph)
         self.parts: dict[str, tuple[str, ...]] = {}
-        self.now = ""
+        self.tensor = ""
 
     def rewritten(self) -> Graph:
         """The graph by parts.
 
         Raises:
-            WholeError: an op cannot do with parts alone; ``now`` is a tensor of it.
+            WholeError: an op cannot do with parts alone; ``tensor`` is a tensor of it.
         """
         graph, emit, initial = self._graph, self._emit, dict(self._graph.initial)
         for name in filter(self._packed.__contains__, (*graph.inputs, *graph.constants)):
-            own, parts = self._packed[name], self._named(name)
+            packing, parts = self._packed[name], self._named(name)
             for values in (initial, emit.constants):
                 if name in values:
                     value = values.pop(name)
-                    cuts = [(slice(None),) * own.dim + (slice(*place),) for place in own.places]
-                    cut = [None if value is None else value[one] for one in cuts]
+                    cuts = [(slice(None),) * packing.dim + (slice(*place),) for place in packing.places]
+                    cut = [None if value is None else value[index] for index in cuts]
                     values.update(zip(parts, cut, strict=True))
             emit.folded.update(parts if name in emit.folded else ())
         for op in graph.ops:
-            self.now = next((name for name in (*op.inputs, *op.outputs) if name in self._packed), "")
-            if self.now:
+            self.tensor = next((name for name in (*op.inputs, *op.outputs) if name in self._packed), "")
+            if self.tensor:
                 self._write(op)
             else:
                 emit.replay(op)
         flat = {name: self.parts.get(name, (name,)) for name in (*graph.inputs, *graph.outputs)}
         inputs, outputs = ([part for name in names for part in flat[name]] for names in (graph.inputs, graph.outputs))
-        pairs = [pair for one in graph.state for pair in zip(flat[one.current], flat[one.following], strict=True)]
-        self.now = next((name for name in graph.outputs if not all(flat[name])), "")
-        if self.now:
+        pairs = [pair for state in graph.state for pair in zip(flat[state.current], flat[state.following], strict=True)]
+        self.tensor = next((name for name in graph.outputs if not all(flat[name])), "")
+        if self.tensor:
             raise WholeError
-        made = emit.finish(
+        parts_graph = emit.finish(
             inputs=inputs,
             outputs=outputs,
             state=[StatePair(*pair) for pair in pairs],
@@ -181,30 +181,30 @@ class _Writing:
             opset=graph.opset,
             notes=graph.notes,
         )
-        return replace(made, domains=graph.domains)
+        return replace(parts_graph, domains=graph.domains)
 
     def boxes(self, name: str) -> dict[str, Region]:
         """Where the parts of a packed tensor lie; {} where some of them are no boxes of it, or are not there."""
-        own, parts, whole = self._packed[name], self.parts[name], self._graph.tensors[name].shape
-        return dict(zip(parts, own.boxes(whole), strict=True)) if own.blocks == 1 and all(parts) else {}
+        packing, parts, shape = self._packed[name], self.parts[name], self._graph.tensors[name].shape
+        return dict(zip(parts, packing.boxes(shape), strict=True)) if packing.blocks == 1 and all(parts) else {}
 
     def _named(self, name: str) -> tuple[str, ...]:
         """Tensors for all parts of a packed one."""
         if name not in self.parts:
-            whole, own = self._graph.tensors[name], self._packed[name]
-            shapes = enumerate(own.shapes(whole.shape))
-            self.parts[name] = tuple(self._emit.declare(f"{name}#{n}", shape, whole.dtype) for n, shape in shapes)
+            tensor, packing = self._graph.tensors[name], self._packed[name]
+            shapes = enumerate(packing.shapes(tensor.shape))
+            self.parts[name] = tuple(self._emit.declare(f"{name}#{n}", shape, tensor.dtype) for n, shape in shapes)
         return self.parts[name]
 
     def _write(self, op: Op) -> None:
-        source, made = op.inputs[0], op.outputs[0]
-        own, result = self._packed.get(source), self._packed.get(made)
-        if result is not None and own is None and op.op_type in PUTTING:
+        source, target = op.inputs[0], op.outputs[0]
+        packing, result = self._packed.get(source), self._packed.get(target)
+        if result is not None and packing is None and op.op_type in PUTTING:
             put = {result.part_at(place): place[0] for place in places(self._graph, op)}
-            self.parts[made] = tuple(put.get(part, "") for part in range(len(result.widths)))
-        elif own is not None and result is None and op.op_type in TAKING:
+            self.parts[target] = tuple(put.get(part, "") for part in range(len(result.widths)))
+        elif packing is not None and result is None and op.op_type in TAKING:
             for place in places(self._graph, op):
-                self._laid_out(self.parts[source][own.part_at(place)], place[0])
+                self._laid_out(self.parts[source][packing.part_at(place)], place[0])
         elif result is None:
             self._join(op)
         else:
@@ -213,33 +213,33 @@ class _Writing:
             for part in range(len(result.widths)):
                 self._write_part(op, part)
 
-    def _laid_out(self, source: str, made: str) -> None:
+    def _laid_out(self, source: str, target: str) -> None:
         """A part under another name, perhaps in another shape."""
         if not source:
             raise WholeError
         emit = self._emit
-        emit.define(made, emit.reshape(source, emit.source_tensor(made).shape))
+        emit.define(target, emit.reshape(source, emit.source_tensor(target).shape))
 
     def _write_part(self, op: Op, part: int) -> None:
         """An op of parts for one of them; a part of zeros adds nothing."""
         inputs, outputs = self._reads(op.inputs, part), self._reads(op.outputs, part)
-        there = tuple(filter(None, inputs))
-        if all(inputs[slot] for slot, whole in enumerate(op.inputs) if whole):
+        terms = tuple(filter(None, inputs))
+        if all(inputs[slot] for slot, operand in enumerate(op.inputs) if operand):
             if op.op_type in RESHAPES:
                 self._laid_out(inputs[0], outputs[0])
             else:
-                own, stated = self._packed[op.outputs[0]], dict(op.attributes)
+                packing, stated = self._packed[op.outputs[0]], dict(op.attributes)
                 if isinstance(group := stated.get("group"), int):
-                    stated["group"] = group * own.widths[part] // sum(own.widths)
+                    stated["group"] = group * packing.widths[part] // sum(packing.widths)
                 attributes = tuple(stated.items())
                 self._emit.replay(replace(op, name="", inputs=inputs, outputs=outputs, attributes=attributes))
         elif op.op_type not in ("Add", "Sum"):
             raise WholeError
-        elif not there:
-            made = op.outputs[0]
-            self.parts[made] = tuple("" if one == outputs[0] else one for one in self.parts[made])
-        elif len(there) == 1 and self._emit.tensor(there[0]).kind == self._emit.tensor(outputs[0]).kind:
-            self._laid_out(there[0], outputs[0])
+        elif not terms:
+            target = op.outputs[0]
+            self.parts[target] = tuple("" if name == outputs[0] else name for name in self.parts[target])
+        elif len(terms) == 1 and self._emit.tensor(terms[0]).kind == self._emit.tensor(outputs[0]).kind:
+            self._laid_out(terms[0], outputs[0])
         else:
             raise WholeError
 
@@ -248,20 +248,20 @@ class _Writing:
 
     def _join(self, op: Op) -> None:
         """A sum over the dim of parts is the sum of those of each part."""
-        (made,) = op.outputs
-        tensor = self._graph.tensors[made]
+        (target,) = op.outputs
+        tensor = self._graph.tensors[target]
         terms: list[str] = []
-        for part in range(len(self._packed[self.now].widths)):
+        for part in range(len(self._packed[self.tensor].widths)):
             inputs = self._reads(op.inputs, part)
             if not all(inputs[:2]):
                 continue  # of zeros
             if terms and op.op_type == "Gemm":
                 inputs = inputs[:2]  # what is added, is added once
-            terms.append(self._emit.declare(f"{made}#{part}", *tensor.kind))
+            terms.append(self._emit.declare(f"{target}#{part}", *tensor.kind))
             self._emit.replay(replace(op, name="", inputs=inputs, outputs=(terms[-1],)))
         joined = JOINED_BY.get(op.op_type, "Sum")
         if joined == "Sum" and len(terms) == 2:
             joined = "Add"  # the stock runtime fails to make one kernel of a Gemm and a Sum of two
         if not terms:
             raise WholeError
-        self._emit.replay(Op(op.name, joined, tuple(terms), (made,)))
+        self._emit.replay(Op(op.name, joined, tuple(terms), (target,)))

@@ -20,32 +20,32 @@ Row: TypeAlias = tuple[int, Pieces]
 _MOVING: Final = TAKING | PUTTING | {"Identity"}
 
 
-def in_pieces(graph: Graph, ops: Iterable[Op], kept: Collection[str]) -> Iterator[Op]:
+def in_pieces(graph: Graph, ops: Iterable[Op], anchors: Collection[str]) -> Iterator[Op]:
     """The ops of a graph, in execution order, of which some read what their operands are made of.
 
     Args:
         graph: with the tensors.
         ops: in execution order.
-        kept: tensors that are read by who reads them.
+        anchors: tensors that are read by who reads them.
     """
     rows: dict[str, Row] = {}
-    taken: dict[tuple[int, str, int, int], str] = {}
+    holder_of: dict[tuple[int, str, int, int], str] = {}
     """By dim and piece the tensor that holds it."""
     for op in ops:
-        own, better = _rows(graph, op), list[Op]()
-        for name, (dim, pieces) in own.items():
-            found = _joined(rows, dim, pieces)
-            taken.update(((dim, source, 0, graph.tensors[source].shape[dim]), source) for source, *_ in pieces)
-            names = tuple(taken.get((dim, *piece), "") for piece in found)
-            if found and all(names) and (op.op_type in TAKING or len(found) < max(2, len(pieces))):
-                called = f"{op.name}#{len(better)}" if len(own) > 1 else op.name
-                made = Op(called, "Concat", names, (name,), (("axis", dim),))
-                better.append(made if len(names) > 1 else replace(made, op_type="Identity", attributes=()))
-            if name not in kept:
-                rows[name] = dim, found
-                if len(found) == 1:
-                    taken.setdefault((dim, *found[0]), name)
-        yield from better if own and len(better) == len(own) else [op]
+        op_rows, better = _rows(graph, op), list[Op]()
+        for name, (dim, pieces) in op_rows.items():
+            runs = _joined(rows, dim, pieces)
+            holder_of.update(((dim, source, 0, graph.tensors[source].shape[dim]), source) for source, *_ in pieces)
+            names = tuple(holder_of.get((dim, *piece), "") for piece in runs)
+            if runs and all(names) and (op.op_type in TAKING or len(runs) < max(2, len(pieces))):
+                called = f"{op.name}#{len(better)}" if len(op_rows) > 1 else op.name
+                concat = Op(called, "Concat", names, (name,), (("axis", dim),))
+                better.append(concat if len(names) > 1 else replace(concat, op_type="Identity", attributes=()))
+            if name not in anchors:
+                rows[name] = dim, runs
+                if len(runs) == 1:
+                    holder_of.setdefault((dim, *runs[0]), name)
+        yield from better if op_rows and len(better) == len(op_rows) else [op]
 
 
 def _rows(graph: Graph, op: Op) -> dict[str, Row]:
@@ -53,30 +53,30 @@ def _rows(graph: Graph, op: Op) -> dict[str, Row]:
     if op.domain or op.op_type not in _MOVING:
         return {}
     try:
-        found = places(graph, op) if op.op_type != "Identity" else []
+        parts = places(graph, op) if op.op_type != "Identity" else []
     except WholeError:
         return {}
     if len(graph.tensors[op.inputs[0]].shape) != len(graph.tensors[op.outputs[0]].shape):
         return {}
     if op.op_type == "Concat":
-        return {op.outputs[0]: (found[0][1], [(name, 0, end - start) for name, _, start, end in found if start < end])}
-    if not found and (shape := graph.tensors[op.inputs[0]].shape):
+        return {op.outputs[0]: (parts[0][1], [(name, 0, end - start) for name, _, start, end in parts if start < end])}
+    if not parts and (shape := graph.tensors[op.inputs[0]].shape):
         return {op.outputs[0]: (0, [(op.inputs[0], 0, shape[0])])}
-    is_row = op.op_type in TAKING and len(found) == len(op.outputs)
-    return {name: (dim, [(op.inputs[0], start, end)]) for name, dim, start, end in found} if is_row else {}
+    is_row = op.op_type in TAKING and len(parts) == len(op.outputs)
+    return {name: (dim, [(op.inputs[0], start, end)]) for name, dim, start, end in parts} if is_row else {}
 
 
 def _joined(rows: Mapping[str, Row], dim: int, pieces: Pieces) -> Pieces:
     """Of what pieces are pieces, and those beside each other as one."""
-    found: list[tuple[str, int, int]] = []
+    runs: list[tuple[str, int, int]] = []
     for source, low, high in pieces:
         along, inner = rows.get(source, (-1, []))
         at = 0
         for name, start, end in inner if along == dim else [(source, 0, high)]:
             first, last = start + max(low - at, 0), min(start + high - at, end)
             at += end - start
-            if first < last and found and found[-1][::2] == (name, first):
-                found[-1] = name, found[-1][1], last
+            if first < last and runs and runs[-1][::2] == (name, first):
+                runs[-1] = name, runs[-1][1], last
             elif first < last:
-                found.append((name, first, last))
-    return found
+                runs.append((name, first, last))
+    return runs

@@ -47,8 +47,8 @@ class Product:
     def with_operand(self, turned: str, source: str, perm: Sequence[int]) -> Product:
         """The product that reads ``source`` in the place of ``turned``, which is its Transpose by ``perm``."""
         labels = tuple(
-            tuple(own[perm.index(dim)] for dim in range(len(own))) if name == turned else own
-            for name, own in zip(self.operands, self.labels, strict=True)
+            tuple(term[perm.index(dim)] for dim in range(len(term))) if name == turned else term
+            for name, term in zip(self.operands, self.labels, strict=True)
         )
         operands = tuple(source if name == turned else name for name in self.operands)
         return replace(self, operands=operands, labels=labels)
@@ -71,19 +71,19 @@ def product_of(op: Op, tensors: Mapping[str, Tensor]) -> Product | None:
     shapes = [tensors[name].shape for name in factors]
     match op.op_type:
         case "MatMul":
-            found = _of_stacks(shapes)
+            form = _of_stacks(shapes)
         case "Gemm":
-            found = _of_matrices(
+            form = _of_matrices(
                 is_left_turned=bool(op.attribute("transA", 0)), is_right_turned=bool(op.attribute("transB", 0))
             )
         case _:
-            found = _of_equation(str(op.attribute("equation", "")), shapes)
-    if found is None:
+            form = _of_equation(str(op.attribute("equation", "")), shapes)
+    if form is None:
         return None
-    labels, result = found
+    labels, result = form
     sizes: dict[int, int] = {}
-    for own, shape in zip(labels, shapes, strict=True):
-        for label, size in zip(own, shape, strict=True):
+    for term, shape in zip(labels, shapes, strict=True):
+        for label, size in zip(term, shape, strict=True):
             if sizes.setdefault(label, size) != size:
                 return None
     return Product(op, tensors[op.outputs[0]].dtype, tuple(factors), labels, result)
@@ -98,25 +98,25 @@ def _of_matrices(*, is_left_turned: bool, is_right_turned: bool) -> _Labelled:
 
 
 def _of_stacks(shapes: Sequence[Shape]) -> _Labelled | None:
-    left, right = (len(shape) for shape in shapes)
-    if min(left, right) < 2:
+    rank_a, rank_b = (len(shape) for shape in shapes)
+    if min(rank_a, rank_b) < 2:
         return None
-    rank = max(left, right)
+    rank = max(rank_a, rank_b)
     m, n, k = rank - 2, rank - 1, rank
     stack = tuple(range(rank - 2))
-    return ((*stack[rank - left :], m, k), (*stack[rank - right :], k, n)), (*stack, m, n)
+    return ((*stack[rank - rank_a :], m, k), (*stack[rank - rank_b :], k, n)), (*stack, m, n)
 
 
 def _of_equation(equation: str, shapes: Sequence[Shape]) -> _Labelled | None:
-    left, arrow, right = equation.replace(" ", "").partition("->")
-    terms = left.split(",")
+    operands, arrow, result = equation.replace(" ", "").partition("->")
+    terms = operands.split(",")
     # Without an arrow or with dots some labels are not written.
-    if not arrow or len(terms) != len(shapes) or any(len(set(term)) < len(term) for term in (*terms, right)):
+    if not arrow or len(terms) != len(shapes) or any(len(set(term)) < len(term) for term in (*terms, result)):
         return None
     if "." in equation or any(len(term) != len(shape) for term, shape in zip(terms, shapes, strict=True)):
         return None
-    number = {letter: index for index, letter in enumerate(dict.fromkeys((*right, *left.replace(",", ""))))}
-    return tuple(tuple(number[letter] for letter in term) for term in terms), tuple(number[letter] for letter in right)
+    number = {letter: index for index, letter in enumerate(dict.fromkeys((*result, *operands.replace(",", ""))))}
+    return tuple(tuple(number[letter] for letter in term) for term in terms), tuple(number[letter] for letter in result)
 
 
 def written(product: Product) -> Op | None:
@@ -136,9 +136,9 @@ def without_identity(op: Op, tensors: Mapping[str, Tensor], value_of: Callable[[
     product = product_of(op, tensors)
     if product is None or len(product.operands) != 2 or _adds(op) or _scale(op) != 1.0:
         return None
-    for (ends, name), (others, source) in permutations(zip(product.labels, product.operands, strict=True)):
-        value, labels = value_of(name), [sum(ends) - label if label in ends else label for label in others]
-        is_passed = len({*ends}.intersection(others)) == 1 and sorted(labels) == sorted(product.result)
+    for (ends, name), (term, source) in permutations(zip(product.labels, product.operands, strict=True)):
+        value, labels = value_of(name), [sum(ends) - label if label in ends else label for label in term]
+        is_passed = len({*ends}.intersection(term)) == 1 and sorted(labels) == sorted(product.result)
         is_one = value is not None and value.shape[1:] == value.shape[:1] and (value[:1, :1] == 1).all()
         if value is not None and is_one and is_passed and np.array_equal(value, np.identity(len(value))):
             perm = (("perm", tuple(map(labels.index, product.result))),)
@@ -148,8 +148,8 @@ def without_identity(op: Op, tensors: Mapping[str, Tensor], value_of: Callable[[
 
 
 def _is_in_order(product: Product) -> bool:
-    left, right = product.labels
-    return next((label in left for label in product.result if (label in left) != (label in right)), True)
+    lhs, rhs = product.labels
+    return next((label in lhs for label in product.result if (label in lhs) != (label in rhs)), True)
 
 
 def _adds(op: Op) -> bool:
@@ -157,20 +157,20 @@ def _adds(op: Op) -> bool:
 
 
 def _scale(op: Op) -> Attribute:
-    found = op.attribute("alpha", 1.0) if op.op_type == "Gemm" else None
-    return 1.0 if found is None else found
+    alpha = op.attribute("alpha", 1.0) if op.op_type == "Gemm" else None
+    return 1.0 if alpha is None else alpha
 
 
 def _as_matmul(product: Product) -> Op | None:
-    left, right = product.labels
-    if min(len(left), len(right), len(product.result)) < 2 or _scale(product.op) != 1.0:
+    lhs, rhs = product.labels
+    if min(len(lhs), len(rhs), len(product.result)) < 2 or _scale(product.op) != 1.0:
         return None
     *stack, m, n = product.result
-    *of_left, rows, k = left
-    *of_right, also_k, columns = right
+    *of_left, rows, k = lhs
+    *of_right, also_k, columns = rhs
     is_product = (rows, columns) == (m, n) and k == also_k and k not in product.result
     is_stacked = max((of_left, of_right), key=len) == stack and all(
-        own == stack[len(stack) - len(own) :] for own in (of_left, of_right)
+        batch == stack[len(stack) - len(batch) :] for batch in (of_left, of_right)
     )
     if not is_product or not is_stacked:
         return None
@@ -178,28 +178,28 @@ def _as_matmul(product: Product) -> Op | None:
 
 
 def _as_gemm(product: Product) -> Op | None:
-    if [len(own) for own in (*product.labels, product.result)] != [2, 2, 2] or product.dtype not in _GEMM_DTYPES:
+    if [len(term) for term in (*product.labels, product.result)] != [2, 2, 2] or product.dtype not in _GEMM_DTYPES:
         return None
-    (left, right), (m, n) = product.labels, product.result
-    shared = set(left) & set(right)
-    if m not in left or n not in right or len(shared) != 1 or not shared.isdisjoint((m, n)):
+    (lhs, rhs), (m, n) = product.labels, product.result
+    shared = set(lhs) & set(rhs)
+    if m not in lhs or n not in rhs or len(shared) != 1 or not shared.isdisjoint((m, n)):
         return None
     stated: dict[str, Attribute] = {"alpha": _scale(product.op)} if _scale(product.op) != 1.0 else {}
     added = product.op.inputs[2:] if _adds(product.op) else ()
     if added and (beta := product.op.attribute("beta", 1.0)) is not None and beta != 1.0:
         stated["beta"] = beta
-    stated |= {name: 1 for name, turned in (("transA", left[0] != m), ("transB", right[1] != n)) if turned}
+    stated |= {name: 1 for name, turned in (("transA", lhs[0] != m), ("transB", rhs[1] != n)) if turned}
     return replace(
         product.op, op_type="Gemm", inputs=(*product.operands, *added), attributes=tuple(sorted(stated.items()))
     )
 
 
 def _as_einsum(product: Product) -> Op | None:
-    every = tuple(dict.fromkeys(label for own in (product.result, *product.labels) for label in own))
+    every = tuple(dict.fromkeys(label for term in (product.result, *product.labels) for label in term))
     is_plain = not _adds(product.op) and _scale(product.op) == 1.0
     if not is_plain or product.dtype not in EINSUM_DTYPES or len(every) > len(ascii_letters):
         return None
     letter = dict(zip(every, ascii_letters, strict=False))
-    terms = ",".join("".join(letter[label] for label in own) for own in product.labels)
+    terms = ",".join("".join(letter[label] for label in term) for term in product.labels)
     equation = f"{terms}->{''.join(letter[label] for label in product.result)}"
     return replace(product.op, op_type="Einsum", inputs=product.operands, attributes=(("equation", equation),))

@@ -63,9 +63,9 @@ class Clock:
     """0.0 in float64, computed from the step."""
 
 
-def _words(*what: object) -> tuple[int, int, int, int]:
-    """Four 32-bit words that depend on all of ``what``; the last three odd."""
-    digest = hashlib.sha256("\0".join(map(str, what)).encode()).digest()
+def _words(*keys: object) -> tuple[int, int, int, int]:
+    """Four 32-bit words that depend on all of ``keys``; the last three odd."""
+    digest = hashlib.sha256("\0".join(map(str, keys)).encode()).digest()
     first, *odd = (int.from_bytes(digest[4 * word : 4 * word + 4], "little") for word in range(4))
     return first, odd[0] | 1, odd[1] | 1, odd[2] | 1
 
@@ -117,14 +117,14 @@ class Numbers:
 
     def mixed(self, x: str, keys: Sequence[str], part: str) -> str:
         """The rounds of the generator, one for each key."""
-        each = self._emitter.each
+        emit = self._emitter.each
         for number, key in enumerate(keys):
             name = f"{self._part}{part}.{number}"
-            doubled = each("Add", f"{name}.doubled", x, x)
-            x = each("Mul", f"{name}.square", x, each("Add", f"{name}.keyed", doubled, key))
+            doubled = emit("Add", f"{name}.doubled", x, x)
+            x = emit("Mul", f"{name}.square", x, emit("Add", f"{name}.keyed", doubled, key))
             if number < len(keys) - 1:
                 high = self.times(x, 1 << 16, f"{part}.{number}.low_up")
-                x = each("Add", f"{name}.turned", high, self.over(x, 1 << 16, f"{part}.{number}.high_down"))
+                x = emit("Add", f"{name}.turned", high, self.over(x, 1 << 16, f"{part}.{number}.high_down"))
         return x
 
 
@@ -135,13 +135,13 @@ def _inverse_tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     Entry ``_PARTS * e + i`` is of ``n = 2^e * (i + t) / _PARTS``, t in [0, 1); i is at least ``_PARTS``.
     """
     normal = NormalDist()
-    found = np.zeros((3, _PARTS * 33), np.float32)
+    table = np.zeros((3, _PARTS * 33), np.float32)
     for octave in range(32):
         for part in range(_PARTS, 2 * _PARTS):
             low, middle, high = (-normal.inv_cdf(2.0 ** (octave - 33) * (part + t) / _PARTS) for t in (0.0, 0.5, 1.0))
             entry = _PARTS * octave + part
-            found[:, entry] = low, 4 * middle - 3 * low - high, 2 * (low - 2 * middle + high)
-    constant, linear, square = found
+            table[:, entry] = low, 4 * middle - 3 * low - high, 2 * (low - 2 * middle + high)
+    constant, linear, square = table
     return constant, linear, square
 
 
@@ -195,9 +195,9 @@ class Draw:
         """
         shares = []
         for dim in dims:
-            below = prod(shape[other] for other in dims if other > dim)
+            below = prod(shape[axis] for axis in dims if axis > dim)
             terms = np.arange(shape[dim], dtype=np.float64) * below
-            along = terms.reshape([shape[dim] if other == dim else 1 for other in range(len(shape))])
+            along = terms.reshape([shape[dim] if axis == dim else 1 for axis in range(len(shape))])
             shares.append(self.emitter.constant(along, f"{part}.{dim}"))
         total = self.emitter.each("Sum", f"{part}.sum", *shares, self.clock.zero)
         return self.emitter.cast(total, DType.UINT32, part)
@@ -219,34 +219,34 @@ class Draw:
         shorter, but the last bit of Log and Cos depends on where in a tile an element stands. Here the logarithm only
         finds the power of two, and 1/4 keeps it from the border.
         """
-        emitter, each = self.emitter, self.emitter.each
+        emitter, emit = self.emitter, self.emitter.each
         number = Numbers(emitter, "normal.")
         bits = self.bits(shape)
         half = number.over(bits, 1 << 31, "half")
-        rest = each("Sub", "normal.rest", bits, number.times(half, 1 << 31, "sign_bit"))
-        odd = emitter.cast(number.plus(number.times(rest, 2, "even"), 1, "odd"), DType.FLOAT64, "normal.number")
-        safe = each("Add", "normal.safe", odd, emitter.scalar(0.25, DType.FLOAT64, "normal.quarter"))
+        magnitude = emit("Sub", "normal.rest", bits, number.times(half, 1 << 31, "sign_bit"))
+        odd = emitter.cast(number.plus(number.times(magnitude, 2, "even"), 1, "odd"), DType.FLOAT64, "normal.number")
+        safe = emit("Add", "normal.safe", odd, emitter.scalar(0.25, DType.FLOAT64, "normal.quarter"))
         per_octave = emitter.scalar(1 / math.log(2), DType.FLOAT64, "normal.per_octave")
-        log2 = each("Mul", "normal.log2", each("Log", "normal.log", safe), per_octave)
-        exponent = each("Floor", "normal.floor", log2)
+        log2 = emit("Mul", "normal.log2", emit("Log", "normal.log", safe), per_octave)
+        exponent = emit("Floor", "normal.floor", log2)
         octave = emitter.cast(exponent, DType.INT64, "normal.octave")
-        shrunk = each("Mul", "normal.shrunk", odd, self._looked_up(2.0 ** -np.arange(32), octave, "normal.shrink"))
+        shrunk = emit("Mul", "normal.shrunk", odd, self._looked_up(2.0 ** -np.arange(32), octave, "normal.shrink"))
         parts = emitter.scalar(_PARTS, DType.FLOAT64, "normal.parts")
-        place = each("Mul", "normal.place", shrunk, parts)
-        part = each("Floor", "normal.part", place)
-        within = emitter.cast(each("Sub", "normal.within64", place, part), DType.FLOAT32, "normal.within")
+        place = emit("Mul", "normal.place", shrunk, parts)
+        part = emit("Floor", "normal.part", place)
+        within = emitter.cast(emit("Sub", "normal.within64", place, part), DType.FLOAT32, "normal.within")
         width = emitter.scalar(_PARTS, DType.INT64, "normal.width")
-        before = each("Mul", "normal.before", octave, width)
+        before = emit("Mul", "normal.before", octave, width)
         # Of the octave's parts the first is number _PARTS: what was shrunk lies in [1, 2).
-        entry = each("Add", "normal.entry", before, emitter.cast(part, DType.INT64, "normal.part_number"))
+        entry = emit("Add", "normal.entry", before, emitter.cast(part, DType.INT64, "normal.part_number"))
         constant, linear, square = (
             self._looked_up(table, entry, f"normal.table{number}") for number, table in enumerate(_inverse_tables())
         )
-        bent = each("Mul", "normal.bent", square, within)
-        sloped = each("Mul", "normal.sloped", each("Add", "normal.slope", linear, bent), within)
-        distance = each("Add", "normal.distance", constant, sloped)
-        is_above = each("Equal", "normal.is_above", half, number.word(0, "zero"), dtype=DType.BOOL)
-        return each("Where", "normal", is_above, distance, each("Neg", "normal.below", distance))
+        bent = emit("Mul", "normal.bent", square, within)
+        sloped = emit("Mul", "normal.sloped", emit("Add", "normal.slope", linear, bent), within)
+        distance = emit("Add", "normal.distance", constant, sloped)
+        is_above = emit("Equal", "normal.is_above", half, number.word(0, "zero"), dtype=DType.BOOL)
+        return emit("Where", "normal", is_above, distance, emit("Neg", "normal.below", distance))
 
     def weights(self, x: str, bits: int) -> str:
         """The whole numbers 2^bits e^(x - max x), rounded down, with max over the last dim of a matrix; int64.
@@ -254,20 +254,20 @@ class Draw:
         Exp's last bit depends on where in a tile an element stands, so that it is written in Add and Mul: a table's
         power of two times the Taylor polynomial of 2^f, f in [0, 1), within 1e-8.
         """
-        emitter, each = self.emitter, self.emitter.each
+        emitter, emit = self.emitter, self.emitter.each
         real = emitter.cast(x, DType.FLOAT64, "weight.x")
-        below = each("Sub", "weight.below", real, emitter.reduce("ReduceMax", real, (1,), "weight.max"))
-        log2 = each("Mul", "weight.log2", below, emitter.scalar(1 / math.log(2), DType.FLOAT64, "weight.per_octave"))
-        kept = each("Max", "weight.kept", log2, emitter.scalar(float(-_OCTAVES), DType.FLOAT64, "weight.least"))
-        whole = each("Floor", "weight.whole", kept)
-        fraction = each("Sub", "weight.fraction", kept, whole)
+        below = emit("Sub", "weight.below", real, emitter.reduce("ReduceMax", real, (1,), "weight.max"))
+        log2 = emit("Mul", "weight.log2", below, emitter.scalar(1 / math.log(2), DType.FLOAT64, "weight.per_octave"))
+        exponent = emit("Max", "weight.kept", log2, emitter.scalar(float(-_OCTAVES), DType.FLOAT64, "weight.least"))
+        floor = emit("Floor", "weight.whole", exponent)
+        fraction = emit("Sub", "weight.fraction", exponent, floor)
         power = emitter.scalar(math.log(2) ** _TERMS / math.factorial(_TERMS), DType.FLOAT64, f"weight.term{_TERMS}")
         for term in reversed(range(_TERMS)):
             constant = emitter.scalar(math.log(2) ** term / math.factorial(term), DType.FLOAT64, f"weight.term{term}")
-            power = each("Add", f"weight.sum{term}", each("Mul", f"weight.up{term}", power, fraction), constant)
-        octave = emitter.cast(each("Neg", "weight.down", whole), DType.INT64, "weight.octave")
+            power = emit("Add", f"weight.sum{term}", emit("Mul", f"weight.up{term}", power, fraction), constant)
+        octave = emitter.cast(emit("Neg", "weight.down", floor), DType.INT64, "weight.octave")
         scale = self._looked_up(2.0 ** (bits - np.arange(_OCTAVES + 1)), octave, "weight.scale")
-        return emitter.cast(each("Floor", "weight.floor", each("Mul", "weight", power, scale)), DType.INT64,
+        return emitter.cast(emit("Floor", "weight.floor", emit("Mul", "weight", power, scale)), DType.INT64,
                             "weight.number")  # fmt: skip
 
     def _looked_up(self, table: np.ndarray, indices: str, part: str) -> str:

@@ -46,11 +46,11 @@ def lower_randomness(graph: Graph) -> Graph:
         raise UnsupportedError("random operators whose numbers would depend on how they are cut", facts=tuple(refused))
     if not random:
         return graph
-    taken = sorted({*graph.tensors, *(op.name for op in graph.ops)})
+    reserved = sorted({*graph.tensors, *(op.name for op in graph.ops)})
     names = {op.name for op in random}
     step, following = _free(STEP, graph.tensors), _free(f"{STEP}.next", graph.tensors)
     counter = Tensor(step, (), DType.UINT32)
-    shared = Emitter(free_prefix(f"{step}/", taken), {**graph.tensors, step: counter}, graph.constants, graph.opset)
+    shared = Emitter(free_prefix(f"{step}/", reserved), {**graph.tensors, step: counter}, graph.constants, graph.opset)
     clock = make_clock(shared, step)
     emitters, lowerings = [shared], decompositions(Purpose.RANDOM)
     ops = [op.renamed({clock.following: following}) for op in shared.ops]
@@ -59,37 +59,37 @@ def lower_randomness(graph: Graph) -> Graph:
         if op.name not in names:
             ops.append(op)
             continue
-        known = {**graph.tensors, **shared.tensors}
-        emitter = Emitter(free_prefix(f"{op.name}/", taken), known, graph.constants, graph.opset)
-        made = lowerings[op.op_type](Draw(emitter, op, clock), op)
-        assert made is not None, "what cannot be lowered was refused"
-        outputs = {name: output for name, output in zip(made, op.outputs, strict=False) if output}
+        sources = {**graph.tensors, **shared.tensors}
+        emitter = Emitter(free_prefix(f"{op.name}/", reserved), sources, graph.constants, graph.opset)
+        results = lowerings[op.op_type](Draw(emitter, op, clock), op)
+        assert results is not None, "what cannot be lowered was refused"
+        outputs = {name: output for name, output in zip(results, op.outputs, strict=False) if output}
         ops.extend(inner.renamed(outputs) for inner in emitter.ops)
         # What a lowering makes last gets the name of the op's output, of which the graph has a tensor already.
         for name in outputs:
             del emitter.tensors[name]
         emitters.append(emitter)
-    new = {name: tensor for emitter in emitters for name, tensor in emitter.tensors.items()}
+    lowered_tensors = {name: tensor for emitter in emitters for name, tensor in emitter.tensors.items()}
     constants = {name: value for emitter in emitters for name, value in emitter.constants.items()}
     read = {name for op in ops for name in op.inputs}
-    kept = {name: value for name, value in graph.constants.items() if name in read or name in graph.outputs}
-    dropped = graph.constants.keys() - kept.keys()
+    source_constants = {name: value for name, value in graph.constants.items() if name in read or name in graph.outputs}
+    dropped = graph.constants.keys() - source_constants.keys()
     tensors = {name: tensor for name, tensor in graph.tensors.items() if name not in dropped}
     return replace(
         graph,
-        tensors={**tensors, step: counter, **new},
+        tensors={**tensors, step: counter, **lowered_tensors},
         ops=tuple(ops),
         inputs=(*graph.inputs, step),
         outputs=(*graph.outputs, following),
-        constants={**kept, **constants},
+        constants={**source_constants, **constants},
         folded=(graph.folded - dropped) | constants.keys(),
         initial={**graph.initial, step: np.array(0, np.uint32)},
         state=(*graph.state, StatePair(step, following)),
     )
 
 
-def _free(wanted: str, taken: Mapping[str, Tensor]) -> str:
-    while wanted in taken:
+def _free(wanted: str, reserved: Mapping[str, Tensor]) -> str:
+    while wanted in reserved:
         wanted += "_"
     return wanted
 

@@ -75,14 +75,14 @@ class Activations:
         Args:
             tensors: activations of the forward pass.
         """
-        held, found = frozenset(self.held), set(tensors)
+        held, closure = frozenset(self.held), set(tensors)
         again = {self.all[name].name for name in tensors}
         for name, op in reversed(self.all.items()):
             readers = self.graph.consumers[name]
             if name not in held and readers and all(reader.name in again for reader in readers):
-                found.add(name)
+                closure.add(name)
                 again.add(op.name)
-        return frozenset(found)
+        return frozenset(closure)
 
     def copied(self, tensors: Collection[str]) -> tuple[str, ...]:
         """Those of some activations of which there are copies if they are computed again: what is read of them.
@@ -93,13 +93,13 @@ class Activations:
         Returns:
             Their names, in the graph's order.
         """
-        held, found, makers = frozenset(self.held), set[str](), set[str]()
+        held, copies, makers = frozenset(self.held), set[str](), set[str]()
         for name, op in reversed(self.all.items()):
             read = name in held or any(reader.name in makers for reader in self.graph.consumers[name])
             if name in tensors and read:
-                found.add(name)
+                copies.add(name)
                 makers.add(op.name)
-        return tuple(name for name in self.all if name in found)
+        return tuple(name for name in self.all if name in copies)
 
     def kept(self, copied: Collection[str]) -> tuple[str, ...]:
         """The activations that are kept where some are computed again: others that the backward pass or a copy reads.
@@ -165,9 +165,9 @@ def originals(graph: Graph, rewritten: Graph) -> dict[str, str]:
         rewritten: that graph with copies.
     """
     suffix = _suffix(graph)
-    known = {*graph.tensors, *(op.name for op in graph.ops)}
+    old_names = {*graph.tensors, *(op.name for op in graph.ops)}
     names = (*rewritten.tensors, *(op.name for op in rewritten.ops))
-    return {name: name.removesuffix(suffix) for name in names if name not in known}
+    return {name: name.removesuffix(suffix) for name in names if name not in old_names}
 
 
 def copies_in(graph: Graph) -> frozenset[str]:
@@ -176,10 +176,10 @@ def copies_in(graph: Graph) -> frozenset[str]:
     return frozenset(
         name
         for name, op in maker.items()
-        if (found := _COPY.fullmatch(name)) is not None
-        and found[1] in maker
-        and maker[found[1]].op_type == op.op_type
-        and op.name.endswith(found[2])
+        if (match := _COPY.fullmatch(name)) is not None
+        and match[1] in maker
+        and maker[match[1]].op_type == op.op_type
+        and op.name.endswith(match[2])
     )
 
 
@@ -209,7 +209,7 @@ class _Rewriting:
         self._suffix = _suffix(activations.graph)
         self._copied: set[str] = set()
         """Names of ops of which there is a copy."""
-        self._new: dict[str, Tensor] = {}
+        self._duplicates: dict[str, Tensor] = {}
 
     def run(self) -> Graph:
         backward = self._activations.backward
@@ -220,7 +220,7 @@ class _Rewriting:
                 op = self._reading(op)
             ops.append(op)
         copies = {name + self._suffix: name for name in sorted(self._copied)}
-        return replace(self._graph, ops=tuple(ops), tensors={**self._graph.tensors, **self._new}, copies=copies)
+        return replace(self._graph, ops=tuple(ops), tensors={**self._graph.tensors, **self._duplicates}, copies=copies)
 
     def _copies(self, reader: Op) -> Iterator[Op]:
         """The copies that an op needs and that are not there yet, each before those that read it."""
@@ -228,7 +228,7 @@ class _Rewriting:
         while waiting:
             op, operands = waiting[-1]
             makers = (self._activations.all[name] for name in operands if name in self._tensors)
-            maker = next((one for one in makers if one.name not in self._copied), None)
+            maker = next((source for source in makers if source.name not in self._copied), None)
             if maker is not None:
                 self._copied.add(maker.name)
                 waiting.append((maker, iter(maker.inputs)))
@@ -241,7 +241,7 @@ class _Rewriting:
         outputs = tuple(name and name + self._suffix for name in op.outputs)
         for name, copy in zip(op.outputs, outputs, strict=True):
             if name:
-                self._new[copy] = replace(self._graph.tensors[name], name=copy)
+                self._duplicates[copy] = replace(self._graph.tensors[name], name=copy)
         return replace(self._reading(op), name=op.name + self._suffix, outputs=outputs)
 
     def _reading(self, op: Op) -> Op:

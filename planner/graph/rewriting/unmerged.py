@@ -51,7 +51,7 @@ def unmerged(graph: Graph, ops: Sequence[Op], fixed: Collection[str]) -> tuple[E
     Returns:
         The ops, and by tensor that is made no more the one that holds its elements.
     """
-    indices = {op.name: found for op in ops if (found := _indices(op, graph)) is not None}
+    indices = {op.name: op_indices for op in ops if (op_indices := _indices(op, graph)) is not None}
     sizes = _sizes(graph, ops, indices, fixed)
     if not sizes:
         return None
@@ -63,8 +63,8 @@ def unmerged(graph: Graph, ops: Sequence[Op], fixed: Collection[str]) -> tuple[E
     missing: dict[str, str] = {}
     """The same of those that were not made as they were, so far."""
     for op in ops:
-        own = indices.get(op.name)
-        if own is None or factored.isdisjoint((*op.inputs, *op.outputs)):
+        op_indices = indices.get(op.name)
+        if op_indices is None or factored.isdisjoint((*op.inputs, *op.outputs)):
             for name in filter(missing.__contains__, dict.fromkeys(op.inputs)):
                 emit.reshape(missing.pop(name), graph.tensors[name].shape)
                 emit.ops[-1] = replace(emit.ops[-1], outputs=(name,))
@@ -80,7 +80,7 @@ def unmerged(graph: Graph, ops: Sequence[Op], fixed: Collection[str]) -> tuple[E
             else:
                 apart[name] = missing[name] = fresh_name(emit.prefix + name, emit.tensors)
                 emit.tensors[apart[name]] = replace(graph.tensors[name], name=apart[name], shape=shape)
-        _write(emit, op, op.renamed(apart), own, sizes)
+        _write(emit, op, op.renamed(apart), op_indices, sizes)
     return emit, missing
 
 
@@ -89,11 +89,11 @@ def _indices(op: Op, graph: Graph) -> _Indices | None:
     if op.domain or not all(op.outputs):
         return None
     shapes = {name: graph.tensors[name].shape for name in (*op.inputs, *op.outputs) if name}
-    made = tuple(range(len(shapes[op.outputs[0]])))
-    read = tuple(range(len(shapes[op.inputs[0]]))) if op.inputs and op.inputs[0] else ()
-    outputs, rigid = tuple((name, made) for name in op.outputs), set[int]()
+    out_labels = tuple(range(len(shapes[op.outputs[0]])))
+    in_labels = tuple(range(len(shapes[op.inputs[0]]))) if op.inputs and op.inputs[0] else ()
+    outputs, rigid = tuple((name, out_labels) for name in op.outputs), set[int]()
     if op.op_type in ELEMENT_WISE:
-        labels = _broadcast(op.inputs, shapes, op.outputs[0], made, rigid)
+        labels = _broadcast(op.inputs, shapes, op.outputs[0], out_labels, rigid)
         return None if labels is None else _Indices((*labels, *outputs), rigid)
     if op.op_type in PRODUCTS:
         product = product_of(op, graph.tensors)
@@ -107,34 +107,34 @@ def _indices(op: Op, graph: Graph) -> _Indices | None:
         factors = zip(product.operands, product.labels, strict=True)
         return None if bias is None else _Indices((*factors, *bias, (op.outputs[0], product.result)), rigid)
     if op.op_type == "Transpose":
-        return _Indices(((op.inputs[0], read), (op.outputs[0], integers(op, "perm", read[::-1]))))
+        return _Indices(((op.inputs[0], in_labels), (op.outputs[0], integers(op, "perm", in_labels[::-1]))))
     if op.op_type in ALONG_AXIS:
         operands = op.inputs if op.op_type == "Concat" else op.inputs[:1]
-        axis = axis_of(op, len(made), 0 if op.op_type == "Split" else -1)
-        return _Indices((*((name, made) for name in operands), *outputs), (axis,))
+        axis = axis_of(op, len(out_labels), 0 if op.op_type == "Split" else -1)
+        return _Indices((*((name, out_labels) for name in operands), *outputs), (axis,))
     if op.op_type in REDUCTIONS:
-        known = graph.constants.get(op.inputs[1]) if op.has_input(1) else np.array(integers(op, "axes", ()))
-        if known is None or not known.size:
+        axes = graph.constants.get(op.inputs[1]) if op.has_input(1) else np.array(integers(op, "axes", ()))
+        if axes is None or not axes.size:
             return None
-        reduced, keeps = {int(axis) % len(read) for axis in known.ravel()}, integer(op, "keepdims", 1)
-        kept = tuple(_NO_INDEX if dim in reduced else dim for dim in read if keeps or dim not in reduced)
-        return _Indices(((op.inputs[0], read), (op.outputs[0], kept)), reduced if keeps else ())
+        reduced, keeps = {int(axis) % len(in_labels) for axis in axes.ravel()}, integer(op, "keepdims", 1)
+        result = tuple(_NO_INDEX if dim in reduced else dim for dim in in_labels if keeps or dim not in reduced)
+        return _Indices(((op.inputs[0], in_labels), (op.outputs[0], result)), reduced if keeps else ())
     return None
 
 
 def _broadcast(
-    names: Sequence[str], shapes: Mapping[str, Shape], made: str, labels: Labels, rigid: set[int]
+    names: Sequence[str], shapes: Mapping[str, Shape], output: str, labels: Labels, rigid: set[int]
 ) -> list[tuple[str, Labels]] | None:
     """The indices of operands that are repeated to what is made; None where one is not."""
-    found = []
+    uses = []
     for name in filter(None, names):
-        own, rest = shapes[name], len(labels) - len(shapes[name])
-        if rest < 0 or any(size not in (1, whole) for size, whole in zip(own, shapes[made][rest:], strict=True)):
+        dims, skip = shapes[name], len(labels) - len(shapes[name])
+        if skip < 0 or any(size not in (1, full) for size, full in zip(dims, shapes[output][skip:], strict=True)):
             return None
-        found.append((name, tuple(_NO_INDEX if n == 1 else label for n, label in zip(own, labels[rest:], strict=True))))
+        uses.append((name, tuple(_NO_INDEX if n == 1 else label for n, label in zip(dims, labels[skip:], strict=True))))
         # With more dims there, what is before a dim that is repeated would not fit.
-        rigid.update(labels[rest + dim] for dim, size in enumerate(own) if size == 1 and prod(own[:dim]) > 1)
-    return found
+        rigid.update(labels[skip + dim] for dim, size in enumerate(dims) if size == 1 and prod(dims[:dim]) > 1)
+    return uses
 
 
 def _sizes(
@@ -168,26 +168,26 @@ def _sizes(
                 if inner := {point // low for point in ends if low < point < high and not point % low}:
                     points[place] |= inner
                     reshapes[place].add(op.name)
-        elif (own := indices.get(op.name)) is not None:
-            labelled = ((label, (name, dim)) for name, labels in own.labels for dim, label in enumerate(labels))
+        elif (op_indices := indices.get(op.name)) is not None:
+            labelled = ((label, (name, dim)) for name, labels in op_indices.labels for dim, label in enumerate(labels))
             first = join((label, place) for label, place in labelled if label != _NO_INDEX)
-            stiff.update(first[label] for label in own.rigid if label in first)
+            stiff.update(first[label] for label in op_indices.rigid if label in first)
         else:
             foreign.update(op.inputs, op.outputs)
     classes: dict[Place, list[Place]] = defaultdict(list)
     for place in parent:
         classes[root(place)].append(place)
-    found: dict[Place, Shape] = {}
+    factors: dict[Place, Shape] = {}
     for places in classes.values():
         names, (name, dim) = {name for name, _ in places}, places[0]
         inner = {point for place in places if place in points for point in points[place]}
-        spared = {one for place in places if place in reshapes for one in reshapes[place]}
+        spared = {reshape for place in places if place in reshapes for reshape in reshapes[place]}
         if len(spared) <= len(names & foreign) or not stiff.isdisjoint(places) or not names.isdisjoint(fixed):
             continue
         steps = list(pairwise(sorted((1, *inner, graph.tensors[name].shape[dim]), reverse=True)))
         if not any(above % below for above, below in steps):
-            found |= dict.fromkeys(places, tuple(above // below for above, below in steps))
-    return found
+            factors |= dict.fromkeys(places, tuple(above // below for above, below in steps))
+    return factors
 
 
 def _spans(graph: Graph, op: Op) -> Iterator[tuple[Place, tuple[int, int]]]:
@@ -208,21 +208,21 @@ def _write(emit: Emitter, op: Op, renamed: Op, indices: _Indices, sizes: Mapping
         for dim, label in enumerate(labels)
         if (name, dim) in sizes
     }
-    most = max(counts.values())
+    stride = max(counts.values())
 
     def apart(labels: Sequence[int]) -> Labels:
-        return tuple(most * label + part for label in labels for part in range(counts.get(label, 1)))
+        return tuple(stride * label + part for label in labels for part in range(counts.get(label, 1)))
 
-    attributes, (_, read), (_, made) = dict(op.attributes), indices.labels[0], indices.labels[-1]
+    attributes, (_, in_labels), (_, out_labels) = dict(op.attributes), indices.labels[0], indices.labels[-1]
     if op.op_type in PRODUCTS:
         _write_product(emit, op, renamed, apart)
         return
     if op.op_type == "Transpose":
-        attributes["perm"] = tuple(map(apart(read).index, apart(made)))
+        attributes["perm"] = tuple(map(apart(in_labels).index, apart(out_labels)))
     elif op.op_type in ALONG_AXIS:
-        attributes["axis"] = apart(made).index(*apart(tuple(indices.rigid)))
+        attributes["axis"] = apart(out_labels).index(*apart(tuple(indices.rigid)))
     elif op.op_type in REDUCTIONS:
-        axes = tuple(map(apart(read).index, apart([label for label in read if label not in made])))
+        axes = tuple(map(apart(in_labels).index, apart([label for label in in_labels if label not in out_labels])))
         if op.has_input(1):
             renamed = replace(renamed, inputs=(renamed.inputs[0], emit.ints(axes, f"{op.name}.axes")))
         else:
@@ -234,14 +234,14 @@ def _write_product(emit: Emitter, op: Op, renamed: Op, apart: Callable[[Sequence
     product = product_of(op, {name: emit.tensor(name) for name in (*op.inputs, *op.outputs) if name})
     assert product is not None, "an op without labels is not written"
     operands, bias = renamed.inputs[: len(product.operands)], renamed.inputs[len(product.operands) :]
-    made, *_ = renamed.outputs
+    output, *_ = renamed.outputs
     if any(bias):
-        made = fresh_name(f"{emit.prefix}{op.name}.product", emit.tensors)
-        emit.tensors[made] = replace(emit.tensor(renamed.outputs[0]), name=made)
+        output = fresh_name(f"{emit.prefix}{op.name}.product", emit.tensors)
+        emit.tensors[output] = replace(emit.tensor(renamed.outputs[0]), name=output)
     form = written(
         replace(
             product,
-            op=replace(renamed, op_type="Einsum", inputs=operands, outputs=(made,), attributes=()),
+            op=replace(renamed, op_type="Einsum", inputs=operands, outputs=(output,), attributes=()),
             operands=operands,
             labels=tuple(map(apart, product.labels)),
             result=apart(product.result),
@@ -250,4 +250,4 @@ def _write_product(emit: Emitter, op: Op, renamed: Op, apart: Callable[[Sequence
     assert form is not None, "a dtype that Einsum has"
     emit.ops.append(form)
     if any(bias):
-        emit.ops.append(Op(f"{emit.prefix}{op.name}", "Add", (made, *bias), renamed.outputs))
+        emit.ops.append(Op(f"{emit.prefix}{op.name}", "Add", (output, *bias), renamed.outputs))
