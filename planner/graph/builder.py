@@ -32,10 +32,10 @@ class Builder(Writer):
         self.tensors: dict[str, Tensor] = {name: source.tensors[name] for name in (*source.inputs, *source.constants)}
         self.constants: dict[str, np.ndarray | None] = dict(source.constants)
         self.folded: set[str] = set(source.folded)
-        self._taken: set[str] = set(source.tensors)
+        self._tensor_names: set[str] = set(source.tensors)
         self._op_names: set[str] = {op.name for op in source.ops}
         self._ops: list[Op] = []
-        self._own: set[str] = set()
+        self._emitted_names: set[str] = set()
         self._final: dict[str, str] = {}
         self._memo: dict[tuple[object, ...], tuple[str, ...]] = {}
         self._shared: dict[tuple[str, Shape, bytes], str] = {}
@@ -71,7 +71,7 @@ class Builder(Writer):
         Returns:
             The name in the finished graph. Until then the tensor goes on under the old one.
         """
-        if name in self._own and name not in self._final:
+        if name in self._emitted_names and name not in self._final:
             self._final[name] = self.reserve(wanted)
         return self._final.get(name, name)
 
@@ -81,15 +81,15 @@ class Builder(Writer):
         Returns:
             The name in the finished graph: the wanted one, numbered if that is taken.
         """
-        if name in self._own and name not in self._final:
+        if name in self._emitted_names and name not in self._final:
             return self.rename(name, wanted)
         copy = self.one("Identity", [name], self.shape(name), self.dtype(name))
         return self.rename(copy, wanted)
 
     def reserve(self, wanted: str) -> str:
         """A name that no tensor has."""
-        name = fresh_name(wanted, self._taken)
-        self._taken.add(name)
+        name = fresh_name(wanted, self._tensor_names)
+        self._tensor_names.add(name)
         return name
 
     # tensors -------------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class Builder(Writer):
         names = tuple(self.reserve(stem) for _ in shapes)
         for name, shape, dtype in zip(names, shapes, dtypes, strict=True):
             self.tensors[name] = Tensor(name, tuple(shape), dtype)
-        self._own.update(names)
+        self._emitted_names.update(names)
         # Its name is settled with its output's, in ``finish``.
         self._append(replace(op, outputs=names))
         self._memo[key] = names
@@ -177,19 +177,19 @@ class Builder(Writer):
                 self.tensors[name] = self._source.tensors.get(name) or self.tensors[name]
         self._append(op)
 
-    def define(self, output: str, made: str) -> None:
+    def define(self, output: str, tensor: str) -> None:
         """A tensor of the source is made by an emitted op.
 
         Raises:
             AssertionError: the tensor that was made has another shape or dtype, or is no fresh one.
         """
         expected = self.source_tensor(output)
-        actual = self.tensors[made]
+        actual = self.tensors[tensor]
         assert actual.kind == expected.kind, f"{output} is {expected}, not {actual}"
-        if made in self._own and made not in self._final:
-            self._final[made] = output
+        if tensor in self._emitted_names and tensor not in self._final:
+            self._final[tensor] = output
         else:
-            self._append(Op("", "Identity", (made,), (output,)))
+            self._append(Op("", "Identity", (tensor,), (output,)))
         self.tensors[output] = expected
 
     # the graph -----------------------------------------------------------------------------------------------------

@@ -32,24 +32,24 @@ def _definitions(graph: Graph) -> list[str]:
             facts.append(f"an {kind} is listed twice")
     facts.extend(f"{name!r} is both an input and a constant" for name in graph.inputs if name in graph.constants)
     facts.extend(f"{name!r} is folded but no constant" for name in sorted(graph.folded - graph.constants.keys()))
-    known = {*graph.inputs, *graph.constants}
+    definitions = {*graph.inputs, *graph.constants}
     names_of_ops: set[str] = set()
     for op in graph.ops:
         if op.name in names_of_ops:
             facts.append(f"two ops are named {op.name!r}")
         names_of_ops.add(op.name)
         for name in op.inputs:
-            if name and name not in known:
+            if name and name not in definitions:
                 facts.append(f"op {op.name!r} ({op.op_type}) reads {name!r}, which is not made before it")
         for name in filter(None, op.outputs):
-            if name in known:
+            if name in definitions:
                 facts.append(f"op {op.name!r} ({op.op_type}) makes {name!r}, which is defined already")
             if name not in graph.tensors:
                 facts.append(f"op {op.name!r} ({op.op_type}) makes {name!r}, which is not among the tensors")
-            known.add(name)
-    made = known - set(graph.constants)
-    facts.extend(f"output {name!r} is not made" for name in graph.outputs if name not in made)
-    facts.extend(f"tensor {name!r} is not made" for name in graph.tensors if name not in known)
+            definitions.add(name)
+    non_constants = definitions - set(graph.constants)
+    facts.extend(f"output {name!r} is not made" for name in graph.outputs if name not in non_constants)
+    facts.extend(f"tensor {name!r} is not made" for name in graph.tensors if name not in definitions)
     return facts
 
 

@@ -52,24 +52,24 @@ def counterparts(first: Graph, second: Graph) -> Counterparts:
         search.take_unique((places[0].keys, places[1].keys))
         search.follow()
         search.take_in_order((places[0].keys, places[1].keys))
-        return search.found("places")
+        return search.counterparts("places")
     search = _Search(first, second, None)
     search.take_named()
     for has_sizes, radius in _NEIGHBOURHOODS:
         search.take_unique(_neighbourhoods(first, second, has_sizes=has_sizes, radius=radius))
     search.follow()
-    return search.found("surroundings")
+    return search.counterparts("surroundings")
 
 
-def in_common(first: Graph, second: Graph, found: Counterparts) -> int:
+def in_common(first: Graph, second: Graph, pairs: Counterparts) -> int:
     """How many ops have a counterpart that reads and makes the counterparts of what they read and make."""
-    others = {op.name: op for op in second.ops}
+    second_ops = {op.name: op for op in second.ops}
     count = 0
     for op in first.ops:
-        if op.name in found.ops:
-            other = others[found.ops[op.name]]
-            ours, theirs = (*op.inputs, *op.outputs), (*other.inputs, *other.outputs)
-            count += tuple(name and found.tensors.get(name) for name in ours) == theirs
+        if op.name in pairs.ops:
+            peer = second_ops[pairs.ops[op.name]]
+            ours, theirs = (*op.inputs, *op.outputs), (*peer.inputs, *peer.outputs)
+            count += tuple(name and pairs.tensors.get(name) for name in ours) == theirs
     return count
 
 
@@ -105,11 +105,11 @@ class _Search:
         self._places = places
         self._ops: dict[str, str] = {}
         self._tensors: dict[str, str] = {}
-        self._ops_taken: set[str] = set()
-        self._tensors_taken: set[str] = set()
+        self._peer_ops: set[str] = set()
+        self._peer_tensors: set[str] = set()
         self._waiting: deque[tuple[Op, Op]] = deque()
 
-    def found(self, by: Literal["places", "surroundings"]) -> Counterparts:
+    def counterparts(self, by: Literal["places", "surroundings"]) -> Counterparts:
         """What is known; at last, tensors of equal names where nothing says that they are others."""
         first, second = self._graphs
         for name in first.tensors:
@@ -127,13 +127,13 @@ class _Search:
     def take_named(self) -> None:
         """Takes ops with their name, their type, and the name of a tensor at the same position in common."""
         for op in self._graphs[0].ops:
-            other = self._named[1].get(op.name)
-            if other is not None and any(
+            peer = self._named[1].get(op.name)
+            if peer is not None and any(
                 name and name == twin
-                for ours, theirs in ((op.inputs, other.inputs), (op.outputs, other.outputs))
+                for ours, theirs in ((op.inputs, peer.inputs), (op.outputs, peer.outputs))
                 for name, twin in zip(ours, theirs, strict=False)
             ):
-                self._take(op, other)
+                self._take(op, peer)
 
     def take_unique(self, kinds: tuple[Mapping[str, object], Mapping[str, object]]) -> None:
         """Takes ops that alone are of their kind among those that are left."""
@@ -144,53 +144,53 @@ class _Search:
 
     def take_in_order(self, kinds: tuple[Mapping[str, str], Mapping[str, str]]) -> None:
         """Takes the ops that are left, kind by kind: those of equal names first, then the first of each."""
-        left: dict[str, list[Op]] = {}
+        ops_by_place: dict[str, list[Op]] = {}
         for op in self._graphs[1].ops:
-            left.setdefault(kinds[1][op.name], []).append(op)
+            ops_by_place.setdefault(kinds[1][op.name], []).append(op)
         for op in sorted(self._graphs[0].ops, key=lambda op: kinds[0][op.name]):
             if self._is_known(op, 0):
                 continue
-            others = [other for other in left.get(kinds[0][op.name], ()) if not self._is_known(other, 1)]
-            if others:
-                self._take(op, next((other for other in others if other.name == op.name), others[0]))
+            peers = [peer for peer in ops_by_place.get(kinds[0][op.name], ()) if not self._is_known(peer, 1)]
+            if peers:
+                self._take(op, next((peer for peer in peers if peer.name == op.name), peers[0]))
                 self.follow()
 
     def follow(self) -> None:
         """Goes along the wires of all that was taken."""
         while self._waiting:
-            op, other = self._waiting.popleft()
-            for ours, theirs in ((op.inputs, other.inputs), (op.outputs, other.outputs)):
+            op, peer = self._waiting.popleft()
+            for ours, theirs in ((op.inputs, peer.inputs), (op.outputs, peer.outputs)):
                 for name, twin in zip(ours, theirs, strict=False):
                     if name and twin and self._take_tensor(name, twin):
                         self._take_ends(name, twin)
 
     def _alone(self, kinds: Mapping[str, object], at: int) -> dict[object, Op]:
-        left = [op for op in self._graphs[at].ops if not self._is_known(op, at)]
-        often = Counter(kinds[op.name] for op in left)
-        return {kinds[op.name]: op for op in left if often[kinds[op.name]] == 1}
+        ops = [op for op in self._graphs[at].ops if not self._is_known(op, at)]
+        often = Counter(kinds[op.name] for op in ops)
+        return {kinds[op.name]: op for op in ops if often[kinds[op.name]] == 1}
 
     def _is_known(self, op: Op, at: int) -> bool:
-        return op.name in (self._ops_taken if at else self._ops)
+        return op.name in (self._peer_ops if at else self._ops)
 
-    def _take(self, op: Op, other: Op) -> None:
+    def _take(self, op: Op, peer: Op) -> None:
         """Takes two ops as counterparts, unless one has another or they are of different types or places."""
-        if self._is_known(op, 0) or self._is_known(other, 1) or _type(op) != _type(other):
+        if self._is_known(op, 0) or self._is_known(peer, 1) or _type(op) != _type(peer):
             return
-        if self._places is not None and self._places[0][op.name] != self._places[1][other.name]:
+        if self._places is not None and self._places[0][op.name] != self._places[1][peer.name]:
             return
-        self._ops[op.name] = other.name
-        self._ops_taken.add(other.name)
-        self._waiting.append((op, other))
+        self._ops[op.name] = peer.name
+        self._peer_ops.add(peer.name)
+        self._waiting.append((op, peer))
 
     def _take_tensor(self, name: str, twin: str) -> bool:
         """Takes two tensors as counterparts, unless one has another, or another rank or dtype."""
-        tensor, other = self._graphs[0].tensors[name], self._graphs[1].tensors[twin]
-        if name in self._tensors or twin in self._tensors_taken:
+        tensor, peer = self._graphs[0].tensors[name], self._graphs[1].tensors[twin]
+        if name in self._tensors or twin in self._peer_tensors:
             return False
-        if tensor.dtype is not other.dtype or len(tensor.shape) != len(other.shape):
+        if tensor.dtype is not peer.dtype or len(tensor.shape) != len(peer.shape):
             return False
         self._tensors[name] = twin
-        self._tensors_taken.add(twin)
+        self._peer_tensors.add(twin)
         return True
 
     def _take_ends(self, name: str, twin: str) -> None:
@@ -223,16 +223,16 @@ def _neighbourhoods(
     def number(parts: object) -> int:
         return numbers.setdefault(parts, len(numbers))
 
-    def own(graph: Graph, op: Op) -> object:
+    def signature(graph: Graph, op: Op) -> object:
         return (_type(op), *(tuple(_forms(graph, names, has_sizes)) for names in (op.inputs, op.outputs)))
 
-    found = tuple({op.name: number(own(graph, op)) for op in graph.ops} for graph in (first, second))
+    labels = tuple({op.name: number(signature(graph, op)) for op in graph.ops} for graph in (first, second))
     for _ in range(radius):
-        found = tuple(
+        labels = tuple(
             {op.name: number(_around(graph, op, kinds)) for op in graph.ops}
-            for graph, kinds in zip((first, second), found, strict=True)
+            for graph, kinds in zip((first, second), labels, strict=True)
         )
-    return found[0], found[1]
+    return labels[0], labels[1]
 
 
 def _forms(graph: Graph, names: Sequence[str], has_sizes: bool) -> Iterator[object]:

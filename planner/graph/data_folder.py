@@ -152,8 +152,8 @@ def note_data_folder(model: ModelProto, folder: DataFolder | None, base: Path) -
         folder: of the data; None: it has none.
         base: the folder that the model will be written to.
     """
-    kept = [entry for entry in model.metadata_props if entry.key != DATA_FOLDER]
+    entries = [entry for entry in model.metadata_props if entry.key != DATA_FOLDER]
     del model.metadata_props[:]
-    model.metadata_props.extend(kept)
+    model.metadata_props.extend(entries)
     if folder is not None:
         model.metadata_props.add(key=DATA_FOLDER, value=json.dumps(folder.recorded(base)))

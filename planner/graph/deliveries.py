@@ -50,21 +50,22 @@ def with_deliveries(graph: Graph, deliveries: Sequence[SharedDelivery]) -> Graph
     """By delivery, the tensor of the graph."""
     reading: dict[str, dict[str, str]] = {}
     """By op, which tensors it reads by which delivery."""
+    waiting: dict[str, Op] = {}
     for delivery in deliveries:
+        waiting[delivery.name] = Op(delivery.name, OP_TYPE, (delivery.tensor,), (delivery.name,), domain=DOMAIN)
         tensors[delivery.name] = replace(tensors[delivery.tensor], name=delivery.name)
-        whole = delivered[delivery.name] = delivered.get(delivery.tensor, delivery.tensor)
+        source = delivered[delivery.name] = delivered.get(delivery.tensor, delivery.tensor)
         for reader in delivery.readers:
-            reading.setdefault(reader, {})[whole] = delivery.name
-    waiting = {one.name: Op(one.name, OP_TYPE, (one.tensor,), (one.name,), domain=DOMAIN) for one in deliveries}
+            reading.setdefault(reader, {})[source] = delivery.name
     ops: list[Op] = []
 
     def place(op: Op) -> None:
         sources = reading.get(op.name, {})
-        here = replace(op, inputs=tuple(sources.get(name, name) for name in op.inputs)) if sources else op
-        for name in here.inputs:
+        rewired_op = replace(op, inputs=tuple(sources.get(name, name) for name in op.inputs)) if sources else op
+        for name in rewired_op.inputs:
             if name in waiting:
                 place(waiting.pop(name))
-        ops.append(here)
+        ops.append(rewired_op)
 
     for op in graph.ops:
         place(op)

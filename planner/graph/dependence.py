@@ -9,17 +9,17 @@ from planner.graph.model import Graph
 
 def leading_to(graph: Graph, names: Iterable[str], stops: Collection[str] = ()) -> frozenset[str]:
     """The tensors from which some tensors are computed, but through others (``stops``), and these."""
-    found = set(names)
+    tensors = set(names)
     for op in reversed(graph.ops):
-        if not found.isdisjoint(op.outputs):
-            found.update(name for name in op.inputs if name and name not in stops)
-    return frozenset(found)
+        if not tensors.isdisjoint(op.outputs):
+            tensors.update(name for name in op.inputs if name and name not in stops)
+    return frozenset(tensors)
 
 
 def computed_from(graph: Graph, names: Iterable[str]) -> frozenset[str]:
     """The tensors that are computed from some tensors, and these."""
-    found = set(names)
+    tensors = set(names)
     for op in graph.ops:
-        if not found.isdisjoint(op.inputs):
-            found.update(filter(None, op.outputs))
-    return frozenset(found)
+        if not tensors.isdisjoint(op.inputs):
+            tensors.update(filter(None, op.outputs))
+    return frozenset(tensors)

@@ -59,7 +59,7 @@ def fills_of(nodes: list[NodeProto]) -> dict[str, np.ndarray]:
         ModelError: they are not what ``fill_nodes`` writes.
     """
     shapes = {node.output[0]: _value(node) for node in nodes if node.op_type == "Constant" and node.output}
-    found = {}
+    fills = {}
     for node in nodes:
         if node.op_type != "ConstantOfShape":
             continue
@@ -68,8 +68,8 @@ def fills_of(nodes: list[NodeProto]) -> dict[str, np.ndarray]:
         is_shape = shape is not None and shape.ndim == 1 and shape.dtype == np.int64
         if shape is None or not is_shape or shape_fault(shape.tolist()) or value.size != 1:
             raise ModelError(f"node {node.name!r} (ConstantOfShape) has no shape or value that can be read")
-        found[node.output[0]] = np.broadcast_to(value.reshape(()), tuple(shape.tolist()))
-    return found
+        fills[node.output[0]] = np.broadcast_to(value.reshape(()), tuple(shape.tolist()))
+    return fills
 
 
 def _value(node: NodeProto) -> np.ndarray:

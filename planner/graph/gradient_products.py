@@ -35,26 +35,26 @@ def gradient_products(graph: Graph) -> GradientProducts:
     forward: dict[str, list[tuple[Op, str]]] = {}
     for op in graph.ops:
         if op.op_type in _PRODUCTS and not op.domain and len(op.inputs) > 1:
-            left, right = (root[name] for name in op.inputs[:2])
-            for parameter, other in ((left, right), (right, left)):
-                if parameter in graph.inputs and parameter != other and graph.tensors[parameter].dtype.is_float:
-                    forward.setdefault(other, []).append((op, parameter))
-    found: dict[str, str] = {}
+            lhs, rhs = (root[name] for name in op.inputs[:2])
+            for parameter, activation in ((lhs, rhs), (rhs, lhs)):
+                if parameter in graph.inputs and parameter != activation and graph.tensors[parameter].dtype.is_float:
+                    forward.setdefault(activation, []).append((op, parameter))
+    back_of: dict[str, str] = {}
     is_certain = False
     for op in graph.ops:
         if op.op_type not in _PRODUCTS or op.domain or len(op.inputs) < 2:
             continue
-        left, right = (root[name] for name in op.inputs[:2])
-        for activation, back in ((left, right), (right, left)):
+        lhs, rhs = (root[name] for name in op.inputs[:2])
+        for activation, back in ((lhs, rhs), (rhs, lhs)):
             for product, parameter in forward.get(activation, ()):
-                made = graph.producer.get(back)
-                if made is None or not positions[product.name] < positions[made.name] < positions[op.name]:
+                producer = graph.producer.get(back)
+                if producer is None or not positions[product.name] < positions[producer.name] < positions[op.name]:
                     continue  # what comes back through a product is computed from its result
                 if _sizes(graph, op.outputs[0], op) != _sizes(graph, parameter, op):
                     continue
-                found[op.outputs[0]] = back
+                back_of[op.outputs[0]] = back
                 is_certain = is_certain or _leads_to(graph, positions, product, back)
-    return GradientProducts(frozenset(found), frozenset(found.values())) if is_certain else GradientProducts()
+    return GradientProducts(frozenset(back_of), frozenset(back_of.values())) if is_certain else GradientProducts()
 
 
 def _sizes(graph: Graph, name: str, product: Op) -> list[int]:

@@ -52,13 +52,13 @@ def _is_moving(op: Op) -> bool:
 
 def roots_of(graph: Graph, names: Iterable[str]) -> frozenset[str]:
     """Some tensors, and those of which they are copies, perhaps in another dtype."""
-    found: set[str] = set()
+    roots: set[str] = set()
     for name in names:
-        found.add(name)
+        roots.add(name)
         while (op := graph.producer.get(name)) is not None and op.op_type in COPYING and not op.domain:
             name = op.inputs[0]
-            found.add(name)
-    return frozenset(found)
+            roots.add(name)
+    return frozenset(roots)
 
 
 def is_statistic(graph: Graph, output: str) -> bool:

@@ -256,12 +256,12 @@ class Graph:
     @cached_property
     def consumers(self) -> Mapping[str, tuple[Op, ...]]:
         """The ops that read each tensor, in execution order, each op once; () where none does."""
-        found: dict[str, list[Op]] = {name: [] for name in self.tensors}
+        readers: dict[str, list[Op]] = {name: [] for name in self.tensors}
         for op in self.ops:
             for name in dict.fromkeys(op.inputs):
                 if name:
-                    found[name].append(op)
-        return {name: tuple(ops) for name, ops in found.items()}
+                    readers[name].append(op)
+        return {name: tuple(ops) for name, ops in readers.items()}
 
     @cached_property
     def used(self) -> frozenset[str]:
@@ -286,18 +286,18 @@ def lanes_of_tensors(graph: Graph) -> dict[str, Lane]:
 
     What no such op makes is for a lane if all that read it are of that lane.
     """
-    found: dict[str, Lane] = {}
+    lanes: dict[str, Lane] = {}
     for op in graph.ops if graph.lanes else ():
         lane = graph.lanes.get(op.name)
         if lane is None:
             continue
-        found.update(dict.fromkeys(filter(None, op.outputs), lane))
+        lanes.update(dict.fromkeys(filter(None, op.outputs), lane))
         for name in op.inputs:
-            if not name or name in found or name in graph.constants:
+            if not name or name in lanes or name in graph.constants:
                 continue
             if {graph.lanes.get(reader.name) for reader in graph.consumers[name]} == {lane}:
-                found[name] = lane
-    return found
+                lanes[name] = lane
+    return lanes
 
 
 def is_used(graph: Graph, tensor: str) -> bool:

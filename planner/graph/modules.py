@@ -26,44 +26,44 @@ def modules(graph: Graph) -> dict[str, str]:
         graph: of a plan, with its bodies and deliveries.
     """
     purpose_of = purposes(graph)
-    given = [name for name in (*graph.inputs, *graph.constants) if graph.tensors[name].elements > 1]
-    parameters = [name for name in given if purpose_of[name] is Purpose.PARAMETERS] or given
-    found = {name: _module(name) for name in parameters}
-    known: dict[tuple[str, ...], str] = {}
+    leaves = [name for name in (*graph.inputs, *graph.constants) if graph.tensors[name].elements > 1]
+    parameters = [name for name in leaves if purpose_of[name] is Purpose.PARAMETERS] or leaves
+    module_of = {name: _module(name) for name in parameters}
+    module_by_words: dict[tuple[str, ...], str] = {}
 
     def learn(names: Iterable[str], module: str) -> None:
         for name in names:
-            known.setdefault(tuple(_WORD.findall(name)), module)
+            module_by_words.setdefault(tuple(_WORD.findall(name)), module)
 
-    def told(names: Iterable[str], otherwise: str) -> str:
+    def longest_match(names: Iterable[str], otherwise: str) -> str:
         """The module of the longest known name that one of some names begins with."""
         for name in names:
             words = _WORD.findall(name)
             for start, first in enumerate(words):
                 for end in range(len(words), start, -1):
-                    if (module := known.get(tuple(words[start:end]))) is not None:
+                    if (module := module_by_words.get(tuple(words[start:end]))) is not None:
                         return module
                 if not first[0].isupper():  # a type of op, as in ``MatMul.block1.scores.backward``
                     break
         return otherwise
 
-    for name, module in found.items():
+    for name, module in module_of.items():
         learn(filter(None, (name, re.sub(r"[./]*[^./]*$", "", name), module)), module)
-    held, made = set(parameters), dict.fromkeys(graph.tensors, -1)
+    held, position_of = set(parameters), dict.fromkeys(graph.tensors, -1)
     for number, op in enumerate(graph.ops):
-        read = [name for name in op.inputs if name in found]
-        source = max(read, key=lambda name: (name in held, made[name]), default=None)
+        read = [name for name in op.inputs if name in module_of]
+        source = max(read, key=lambda name: (name in held, position_of[name]), default=None)
         outputs = list(filter(None, op.outputs))
-        module = told((*outputs, op.name), "" if source is None else found[source])
-        found |= dict.fromkeys(outputs, module)
-        made |= dict.fromkeys(outputs, number)
+        module = longest_match((*outputs, op.name), "" if source is None else module_of[source])
+        module_of |= dict.fromkeys(outputs, module)
+        position_of |= dict.fromkeys(outputs, number)
         if read and held.issuperset(filter(None, op.inputs)):
             held.update(outputs)
         learn((*outputs, op.name, *filter(None, (name.rpartition(".")[0] for name in outputs))), module)
-    for name in graph.tensors.keys() - found.keys():
+    for name in graph.tensors.keys() - module_of.keys():
         reader = next((op.outputs[0] for op in graph.consumers[name]), "")
-        found[name] = told((name,), "" if purpose_of[name] is Purpose.DATA else found.get(reader, ""))
-    return found | {pair.following: found[pair.current] for pair in graph.state}
+        module_of[name] = longest_match((name,), "" if purpose_of[name] is Purpose.DATA else module_of.get(reader, ""))
+    return module_of | {pair.following: module_of[pair.current] for pair in graph.state}
 
 
 def _module(parameter: str) -> str:

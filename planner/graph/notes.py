@@ -86,14 +86,14 @@ def pairs_of(metadata: Mapping[str, str], key: str) -> tuple[tuple[str, str], ..
     fault = ModelError(f"metadata {key} is not a list of pairs of tensor names")
     if not isinstance(pairs, list):
         raise fault
-    found: list[tuple[str, str]] = []
+    name_pairs: list[tuple[str, str]] = []
     for pair in pairs:
         match pair:
             case [str(current), str(following)]:
-                found.append((current, following))
+                name_pairs.append((current, following))
             case _:
                 raise fault
-    return tuple(found)
+    return tuple(name_pairs)
 
 
 def _table(notes: Mapping[str, str], key: str, fault: ModelError) -> Mapping[str, object]:
@@ -111,12 +111,12 @@ def external_of(notes: Mapping[str, str]) -> dict[str, dict[str, str]]:
         ModelError: its value is not of that form.
     """
     fault = ModelError(f"metadata {EXTERNAL} is not a table of locations")
-    found: dict[str, dict[str, str]] = {}
+    locations: dict[str, dict[str, str]] = {}
     for name, entry in _table(notes, EXTERNAL, fault).items():
         if not isinstance(entry, dict) or not all(isinstance(value, str) for value in entry.values()):
             raise fault
-        found[name] = {str(key): str(value) for key, value in entry.items()}
-    return found
+        locations[name] = {str(key): str(value) for key, value in entry.items()}
+    return locations
 
 
 def data_folder_note(notes: Mapping[str, str]) -> tuple[str, ...]:
@@ -142,11 +142,11 @@ def evidence_of(notes: Mapping[str, str]) -> dict[str, tuple[tuple[str, ...], st
         ModelError: the note is not of that form.
     """
     fault = ModelError(f"metadata {EVIDENCE} is not a table of reasons")
-    found: dict[str, tuple[tuple[str, ...], str]] = {}
+    evidence: dict[str, tuple[tuple[str, ...], str]] = {}
     for name, entry in _table(notes, EVIDENCE, fault).items():
         match entry:
             case [list(kinds), str(why)] if all(isinstance(kind, str) for kind in kinds):
-                found[name] = (tuple(kinds), why)
+                evidence[name] = (tuple(kinds), why)
             case _:
                 raise fault
-    return found
+    return evidence

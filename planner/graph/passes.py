@@ -63,17 +63,17 @@ def passes_of(graph: Graph) -> Passes:
     behind = leading_to(graph, ends)
     is_before = [_makes(op, before) for op in graph.ops]
     last = max((at for at, is_its in enumerate(is_before) if is_its), default=-1)
-    rest = [at for at, op in enumerate(graph.ops) if not is_before[at] and _makes(op, behind)]
-    if not losses or not rest:
+    tail = [at for at, op in enumerate(graph.ops) if not is_before[at] and _makes(op, behind)]
+    if not losses or not tail:
         raise UsageError(
             "the model has no backward pass",
             facts=("no output is computed from a gradient" if losses else "it has no result that is no next state",),
             hint="give a training graph that has its loss among its outputs, such as `tofu grad` writes",
         )
-    turn = next((at for at in rest if at > last or not from_gradients.isdisjoint(graph.ops[at].inputs)), rest[0])
+    turn = next((at for at in tail if at > last or not from_gradients.isdisjoint(graph.ops[at].inputs)), tail[0])
     return Passes(
         frozenset(op.name for at, op in enumerate(graph.ops) if is_before[at] or (at < turn and _makes(op, behind))),
-        frozenset(graph.ops[at].name for at in rest if at >= turn),
+        frozenset(graph.ops[at].name for at in tail if at >= turn),
     )
 
 

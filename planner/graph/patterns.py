@@ -30,8 +30,8 @@ def replaced(name: str, texts: Mapping[int, str]) -> str:
     >>> replaced("h.0.w1", {0: "{0-3}"})
     'h.{0-3}.w1'
     """
-    kept = [texts.get(at, number) for at, number in enumerate(_DIGITS.findall(name))]
-    return "".join(text + number for text, number in zip(_DIGITS.split(name), [*kept, ""], strict=True))
+    numbers = [texts.get(at, number) for at, number in enumerate(_DIGITS.findall(name))]
+    return "".join(text + number for text, number in zip(_DIGITS.split(name), [*numbers, ""], strict=True))
 
 
 def pattern(names: Sequence[str]) -> str:

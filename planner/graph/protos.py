@@ -67,8 +67,8 @@ def elem_type_of(dtype: DType) -> int:
 
 def elem_type_name(elem_type: int) -> str:
     """``FLOAT8E4M3FN`` for 17; ``type 99`` for what ONNX has no name for."""
-    known = {int(value): str(name) for name, value in TensorProto.DataType.items()}
-    return known.get(elem_type, f"type {elem_type}")
+    names = {int(value): str(name) for name, value in TensorProto.DataType.items()}
+    return names.get(elem_type, f"type {elem_type}")
 
 
 def numpy_dtype(dtype: DType) -> np.dtype[np.generic]:
@@ -280,11 +280,11 @@ def op_to_node(op: Op) -> NodeProto:
     An empty tuple is written with the attribute type that the operator's schema gives it, else as INTS.
     """
     captured = max((value.captured for _, value in op.attributes if isinstance(value, GraphAttribute)), default=0)
-    own = op.inputs[: len(op.inputs) - captured]
+    inputs = op.inputs[: len(op.inputs) - captured]
     # Not said is the same, and ONNX Runtime 1.31 dies of SIGSEGV where a LayerNormalization's bias has no name.
-    while own and not own[-1]:
-        own = own[:-1]
-    node = NodeProto(name=op.name, op_type=op.op_type, domain=op.domain, input=own, output=op.outputs)
+    while inputs and not inputs[-1]:
+        inputs = inputs[:-1]
+    node = NodeProto(name=op.name, op_type=op.op_type, domain=op.domain, input=inputs, output=op.outputs)
     node.attribute.extend(_attribute_proto(op, name, value) for name, value in op.attributes)
     return node
 

@@ -55,9 +55,9 @@ def purposes(graph: Graph) -> dict[str, Purpose]:
     delivered, forward = _delivered(graph), passes_in(graph).forward
     read = {name for op in graph.ops if op.name in forward for name in op.inputs}
     read |= {delivered[name] for name in read & delivered.keys()}
-    made = {name for op in graph.ops if op.name in forward for name in op.outputs}
+    forward_outputs = {name for op in graph.ops if op.name in forward for name in op.outputs}
     has_results = Role.RESULT in graph.roles.values()
-    carried = {pair.current for pair in graph.state if has_results and pair.following in made}
+    carried = {pair.current for pair in graph.state if has_results and pair.following in forward_outputs}
     again = copies_in(graph)
 
     def purpose(name: str, role: Role) -> Purpose:
@@ -70,7 +70,7 @@ def purposes(graph: Graph) -> dict[str, Purpose]:
         if role is Role.ACTIVATION:
             if name in again:
                 return Purpose.AGAIN
-            return Purpose.ACTIVATIONS if name in made else Purpose.GRADIENTS
+            return Purpose.ACTIVATIONS if name in forward_outputs else Purpose.GRADIENTS
         return _BY_ROLE[role]
 
     return {name: purpose(name, role) for name, role in graph.roles.items()}

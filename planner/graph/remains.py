@@ -63,59 +63,59 @@ class Remains:
 
     def alike(self, output: str) -> tuple[str, ...]:
         """The inputs of an output's shape and dtype that no output has taken."""
-        taken = {pair.current for pair in self._settled.values()}
-        return tuple(name for name in self._kin.get(self.graph.tensors[output].kind, ()) if name not in taken)
+        currents = {pair.current for pair in self._settled.values()}
+        return tuple(name for name in self._kin.get(self.graph.tensors[output].kind, ()) if name not in currents)
 
-    def others(self, output: str) -> frozenset[str]:
+    def peers(self, output: str) -> frozenset[str]:
         """The outputs beside one that may be next states, and what they are copies of."""
         names = [name for name, terms in self.step.terms.items() if (terms or name in self._settled) and name != output]
         return frozenset().union(*(self._roots[name] for name in names)) - self._roots[output]
 
-    def left(self, is_step: bool = False) -> tuple[tuple[str, str], ...]:
+    def guesses(self, is_step: bool = False) -> tuple[tuple[str, str], ...]:
         """Pairs in which each input and output occurs that may be a state, the likeliest first."""
         likely: dict[tuple[str, str], tuple[bool, ...]] = {}
         for name in (name for name in self.step.terms if name not in self._settled):
             currents = [current for current in self.alike(name) if not self._is_result(name, current)]
             terms = every_term(self.graph, name, self.step.positions) if currents else {}
             strong = {current for current, term in terms.items() if term.is_strong}
-            kept, own = (kept_inputs(self.graph, name), self._own(name)) if currents else (strong, strong)
-            likely |= {(current, name): (current in strong, current in kept, current in own) for current in currents}
+            groups = (strong, kept_inputs(self.graph, name), self._sources(name)) if currents else ()
+            likely |= {(current, name): tuple(current in group for group in groups) for current in currents}
         # Of a graph whose outputs are gradients each has the shape of its parameter, and none reads it as a state.
-        if not (is_step or self._settled or (self.step.gradients and any(any(known[:2]) for known in likely.values()))):
+        if not (is_step or self._settled or (self.step.gradients and any(any(marks[:2]) for marks in likely.values()))):
             return ()
-        found: list[tuple[str, str]] = []
+        pairs: list[tuple[str, str]] = []
         for unmet in (2, 1):
-            for pair in sorted(likely, key=lambda one: likely[one], reverse=True):
-                if len({*pair}.difference(*found)) >= unmet:
-                    found.append(pair)
-        return tuple(found)
+            for pair in sorted(likely, key=lambda pair: likely[pair], reverse=True):
+                if len({*pair}.difference(*pairs)) >= unmet:
+                    pairs.append(pair)
+        return tuple(pairs)
 
     def doubtful(self) -> list[str]:
         """Next states by their form that may be others', for something of their shape and dtype is left over."""
-        left = {name for pair in self.left() for name in pair}
-        loose = set(left)
+        spares = {name for pair in self.guesses() for name in pair}
+        loose = set(spares)
         for pair in self._settled.values():
             if "rest" in pair.evidence:
                 loose.update((pair.current, pair.following))
-                left.update(() if pair.current in self._own(pair.following) else (pair.following,))
+                spares.update(() if pair.current in self._sources(pair.following) else (pair.following,))
         return [
             name
             for name, pair in self._settled.items()
-            if {"name", "position", "rest"}.isdisjoint(pair.evidence) and self._may_be_another(pair, loose, left)
+            if {"name", "position", "rest"}.isdisjoint(pair.evidence) and self._may_be_another(pair, loose, spares)
         ]
 
-    def _may_be_another(self, pair: Inferred, loose: set[str], left: set[str]) -> bool:
+    def _may_be_another(self, pair: Inferred, loose: set[str], spares: set[str]) -> bool:
         graph, positions, output = self.graph, self.step.positions, pair.following
         kin = {name for name in loose if graph.tensors[name].kind == graph.tensors[output].kind}
         inputs = {*self.alike(output), *kin.intersection(graph.inputs)}
         outputs = kin.difference(inputs)
         if not inputs:
             return False
-        direct = every_term(graph, output, positions, self.others(output))
+        direct = every_term(graph, output, positions, self.peers(output))
         term = direct.get(pair.current)
-        is_kept = term is not None and term.is_strong and not (term.is_private and (outputs & left or term.is_whole))
+        is_kept = term is not None and term.is_strong and not (term.is_private and (outputs & spares or term.is_whole))
         is_pure = leading_to(graph, [output]).intersection(graph.inputs) == {pair.current}
-        rivals = {name for name in inputs & self._own(output) if name not in direct or not direct[name].is_negative}
+        rivals = {name for name in inputs & self._sources(output) if name not in direct or not direct[name].is_negative}
         claims = [every_term(graph, name, positions).get(pair.current) for name in outputs]
         return (
             not (is_kept or is_pure)
@@ -124,9 +124,9 @@ class Remains:
             or any(claim is not None and (claim.is_strong or claim.is_weak) for claim in claims)
         )
 
-    def _own(self, name: str) -> frozenset[str]:
+    def _sources(self, name: str) -> frozenset[str]:
         """The inputs that an output is computed from, but through gradients and other next states."""
-        return leading_to(self.graph, [name], self.others(name) | self.step.gradients).intersection(self.graph.inputs)
+        return leading_to(self.graph, [name], self.peers(name) | self.step.gradients).intersection(self.graph.inputs)
 
     def _is_result(self, name: str, current: str) -> bool:
         """Whether an output is one number on which no more than its weights tell, and an input has no part in it."""
@@ -138,4 +138,4 @@ class Remains:
         following, behind = (computed_from(self.graph, names) for names in (roots_of(self.graph, [name]), [current]))
         return not any(
             not following.isdisjoint(op.inputs) and not behind.isdisjoint(op.inputs) for op in self.graph.ops
-        ) and current not in self._own(name)
+        ) and current not in self._sources(name)

@@ -83,9 +83,9 @@ def most_saving(
             ends[distance] = number + max(length, 1)
             if length < (shortest if longest is None else distance):
                 continue
-            found = Stretches(row.starts(number, places, length, is_adjacent=longest is not None), length)
-            if best is None or found.saved > best.saved:
-                best = found
+            stretches = Stretches(row.starts(number, places, length, is_adjacent=longest is not None), length)
+            if best is None or stretches.saved > best.saved:
+                best = stretches
     if best is None:
         return None
     last = best.starts[-1]
@@ -99,18 +99,18 @@ class _Row:
         self._forms = forms
         self._names = names or [()] * len(forms)
 
-    def equal(self, first: int, second: int, most: int) -> int:
+    def equal(self, first: int, second: int, longest: int) -> int:
         """How many items from two places on are equal, and tied to each other in the same way."""
-        there: dict[str, str] = {}
-        back: dict[str, str] = {}
-        most = min(most, len(self._forms) - second)
-        for offset in range(most):
+        second_of: dict[str, str] = {}
+        first_of: dict[str, str] = {}
+        longest = min(longest, len(self._forms) - second)
+        for offset in range(longest):
             if self._forms[first + offset] != self._forms[second + offset]:
                 return offset
-            for mine, its in zip(self._names[first + offset], self._names[second + offset], strict=True):
-                if there.setdefault(mine, its) != its or back.setdefault(its, mine) != mine:
+            for name, peer in zip(self._names[first + offset], self._names[second + offset], strict=True):
+                if second_of.setdefault(name, peer) != peer or first_of.setdefault(peer, name) != name:
                     return offset
-        return most
+        return longest
 
     def starts(self, first: int, places: Sequence[int], length: int, *, is_adjacent: bool) -> tuple[int, ...]:
         """Where stretches that are equal to the one from a place on begin.

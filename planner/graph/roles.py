@@ -40,7 +40,7 @@ class Findings:
 
     pairs: tuple[Inferred, ...] = ()
     """In the order of the outputs; () for a graph without state."""
-    left: tuple[tuple[str, str], ...] = ()
+    guesses: tuple[tuple[str, str], ...] = ()
     """(input, output) that may belong together, and that nothing pairs: the user is told. Every output that is no
     known result and every input of its shape and dtype is in one, the likeliest first."""
 
@@ -75,27 +75,27 @@ def find_state(graph: Graph) -> Findings:
         UsageError: outputs that may each replace one of several inputs: all of them, with the candidates.
     """
     positions = {op.name: index for index, op in enumerate(graph.ops)}
-    made = [name for name in graph.outputs if name not in graph.inputs]
-    found = {name: candidates(graph, name, positions) for name in made}
-    losses = [name for name in made if _is_scalar_result(graph, name) and not found[name] and not _named(graph, name)]
+    names = [name for name in graph.outputs if name not in graph.inputs]
+    states = {name: candidates(graph, name, positions) for name in names}
+    losses = [name for name in names if _is_scalar_result(graph, name) and not states[name] and not _named(graph, name)]
     products = gradient_products(graph)
     if not losses and not products.gradients:
         return Findings()
-    copies = {name for name in made if not roots_of(graph, [name]).isdisjoint(found[name])}
-    claimed = {of for name in made if name not in copies for of in every_term(graph, name, positions)}
-    found |= {name: {} for name in copies if not claimed.isdisjoint(found[name])}
+    copies = {name for name in names if not roots_of(graph, [name]).isdisjoint(states[name])}
+    claimed = {of for name in names if name not in copies for of in every_term(graph, name, positions)}
+    states |= {name: {} for name in copies if not claimed.isdisjoint(states[name])}
     if has_own_weights(graph):
-        found = {
+        states = {
             name: {of: term for of, term in terms.items() if term.factor != 1.0 or term.is_private or by_rate}
-            for name, terms in found.items()
+            for name, terms in states.items()
             for by_rate in [_is_by_rate(graph, name)]
         }
     before, updated = leading_to(graph, losses), _updated(graph, products)
-    for name, terms in found.items():
+    for name, terms in states.items():
         if name not in updated and (name in before or not losses):
-            found[name] = {of: term for of, term in terms.items() if products.gradients and _is_own(graph, of, term)}
+            states[name] = {of: term for of, term in terms.items() if products.gradients and _is_own(graph, of, term)}
     gradients = products.gradients | products.back
-    return _Settling(FlatStep(graph, found, positions, frozenset(losses), updated, gradients)).run()
+    return _Settling(FlatStep(graph, states, positions, frozenset(losses), updated, gradients)).run()
 
 
 def _updated(graph: Graph, products: GradientProducts) -> frozenset[str]:
@@ -168,14 +168,14 @@ class _Settling:
         self.open = {name: tuple(terms) for name, terms in step.terms.items() if terms}
         self.settled: dict[str, Inferred] = {}
         self.remains = Remains(step, self.settled)
-        self.taken: set[str] = set()
+        self.currents: set[str] = set()
         self.without_own: set[str] = set()
         """Outputs whose candidates are states of other outputs."""
 
     def run(self) -> Findings:
         for name, terms in self.terms.items():
             named = _named(self.graph, name)
-            if named and named not in self.taken and (not terms or named in terms):
+            if named and named not in self.currents and (not terms or named in terms):
                 self._settle(name, named)
         while self._narrow() | self._settle_equal():
             pass
@@ -186,16 +186,16 @@ class _Settling:
             pair = self.settled[name]
             self.settled[name] = replace(pair, evidence=(*pair.evidence, "rival"), why=f"{pair.why}; others may be")
         pairs = tuple(self.settled[name] for name in self.graph.outputs if name in self.settled)
-        return Findings(pairs, self.remains.left())
+        return Findings(pairs, self.remains.guesses())
 
     def _settle_equal(self) -> bool:
         """Has outputs with as many candidates, the same for each, take those; whether there are any."""
         count = len(self.settled)
         while True:
             groups: dict[tuple[str, ...], list[str]] = {}
-            for name, left in self.open.items():
-                groups.setdefault(left, []).append(name)
-            equal = next((group for left, group in groups.items() if len(group) == len(left)), [])
+            for name, inputs in self.open.items():
+                groups.setdefault(inputs, []).append(name)
+            equal = next((group for inputs, group in groups.items() if len(group) == len(inputs)), [])
             if not equal:
                 return len(self.settled) > count
             order, is_told = self._most_kept(equal)
@@ -210,22 +210,22 @@ class _Settling:
         if len(group) > _MOST_ORDERED:
             return inputs, False
 
-        def kept(order: Sequence[str]) -> float:
+        def factor_sum(order: Sequence[str]) -> float:
             factors = [self.terms[name][current].factor for name, current in zip(group, order, strict=True)]
             return sum(_UNKNOWN if factor is None else min(factor, 1.0) for factor in factors)
 
-        best, *others = sorted(permutations(inputs), key=kept, reverse=True)
-        return (best, True) if kept(best) > kept(others[0]) + _MARGIN else (inputs, False)
+        best, *runners_up = sorted(permutations(inputs), key=factor_sum, reverse=True)
+        return (best, True) if factor_sum(best) > factor_sum(runners_up[0]) + _MARGIN else (inputs, False)
 
     def _narrow(self) -> bool:
         """Has outputs read what they replace themselves, and not through others; whether that changes anything."""
         before = dict(self.open)
-        for name, known in before.items():
-            own = candidates(self.graph, name, self.step.positions, self.remains.others(name))
-            narrowed = tuple(current for current in own if current not in self.taken)
-            if narrowed and narrowed != known:
+        for name, choices in before.items():
+            terms = candidates(self.graph, name, self.step.positions, self.remains.peers(name))
+            narrowed = tuple(current for current in terms if current not in self.currents)
+            if narrowed and narrowed != choices:
                 self.open[name] = narrowed
-                self.terms = {**self.terms, name: own}
+                self.terms = {**self.terms, name: terms}
             wanted = {current for currents in self.open.values() for current in currents}
             if not narrowed and not wanted.issuperset(self.remains.alike(name)):
                 self.without_own.add(name)
@@ -239,29 +239,29 @@ class _Settling:
             UsageError: it may be several ways, or nothing else tells that the graph is a step.
         """
         is_step = bool(self.step.updated) or bool(self.settled)
-        rest = [name for name in self.terms if name not in self.settled and name not in self.step.losses]
-        rest = [name for name in rest if is_step and self.remains.alike(name)]
+        outputs = [name for name in self.terms if name not in self.settled and name not in self.step.losses]
+        outputs = [name for name in outputs if is_step and self.remains.alike(name)]
         following, weights = frozenset(self.settled), leading_to(self.graph, self.step.gradients)
         plausible: dict[str, tuple[str, ...]] = {}
-        for name in rest:
+        for name in outputs:
             alike, is_updated, roots = self.remains.alike(name), name in self.step.updated, roots_of(self.graph, [name])
-            kept = kept_inputs(self.graph, name) if is_updated or is_statistic(self.graph, name) else frozenset()
+            kept_names = kept_inputs(self.graph, name) if is_updated or is_statistic(self.graph, name) else frozenset()
             copies: Sequence[str] = ()
             if not following.isdisjoint(roots) or name in self.without_own:
                 copies = [current for current in alike if current in weights] or alike
-            elif not self.taken.isdisjoint(roots):
+            elif not self.currents.isdisjoint(roots):
                 copies = [current for current in alike if current not in weights]
-            found = tuple(
+            fits = tuple(
                 current
                 for current in alike
                 if current in copies
-                or (current in kept and not self._is_little(name, current))
+                or (current in kept_names and not self._is_little(name, current))
                 or (is_updated and not self.graph.consumers[current])
             )
-            if found:
-                plausible[name] = found
-        often = [current for found in plausible.values() for current in found]
-        certain = {name: found[0] for name, found in plausible.items() if len(found) == 1 == often.count(found[0])}
+            if fits:
+                plausible[name] = fits
+        often = [current for fits in plausible.values() for current in fits]
+        certain = {name: fits[0] for name, fits in plausible.items() if len(fits) == 1 == often.count(fits[0])}
         if len(certain) < len(plausible) or (plausible and not following):
             raise self._ambiguous(plausible)
         for name, current in certain.items():
@@ -277,43 +277,43 @@ class _Settling:
         term = self.terms[name].get(current)
         kinds = {"name": is_named, "shape": True, "dataflow": term is not None, "position": by_position}
         kinds["rest"] = is_rest
-        said = ["it is named after the input"] if is_named else []
+        reasons = ["it is named after the input"] if is_named else []
         if term is not None:
             factor = "times a computed factor" if term.factor is None else f"times {term.factor:.6g}"
-            said.append(f"its update keeps the input {factor}")
+            reasons.append(f"its update keeps the input {factor}")
         if by_position:
-            said.append("of several that could be, the one in its place")
+            reasons.append("of several that could be, the one in its place")
         if is_rest:
-            said.append(
+            reasons.append(
                 "it is computed from a gradient or a next state, and nothing else of its shape and dtype is left"
             )
         evidence = tuple(kind for kind, speaks in kinds.items() if speaks)
-        self.settled[name] = Inferred(current, name, evidence, "; ".join(said))
-        self.taken.add(current)
+        self.settled[name] = Inferred(current, name, evidence, "; ".join(reasons))
+        self.currents.add(current)
         self.open.pop(name, None)
-        left = {other: tuple(item for item in items if item != current) for other, items in self.open.items()}
-        self.open = {other: items for other, items in left.items() if items}
+        choices = {output: tuple(item for item in items if item != current) for output, items in self.open.items()}
+        self.open = {output: items for output, items in choices.items() if items}
 
     def _ambiguous(self, open_outputs: Mapping[str, tuple[str, ...]]) -> UsageError:
         facts = [
-            f"{name!r} {list(self.graph.tensors[name].shape)}: {', '.join(map(repr, left))}"
-            for name, left in open_outputs.items()
+            f"{name!r} {list(self.graph.tensors[name].shape)}: {', '.join(map(repr, inputs))}"
+            for name, inputs in open_outputs.items()
         ]
-        what = f"output {next(iter(open_outputs))!r} replaces" if len(facts) == 1 else f"{len(facts)} outputs replace"
+        clause = f"output {next(iter(open_outputs))!r} replaces" if len(facts) == 1 else f"{len(facts)} outputs replace"
         also = [
-            (current, name) for current, name in self.remains.left(True) if current not in open_outputs.get(name, ())
+            (current, name) for current, name in self.remains.guesses(True) if current not in open_outputs.get(name, ())
         ]
         also += [(current, name) for name in self.remains.doubtful() for current in self.remains.alike(name)]
-        for said, pairs in (
+        for heading, pairs in (
             (
                 "the other pairs, which that file must have, too",
-                [(one.current, one.following) for one in self.settled.values()],
+                [(pair.current, pair.following) for pair in self.settled.values()],
             ),
             ("and these, if the output is the input's next value", also),
         ):
-            facts += [f"{said}: {lines_of(pairs)}"] if pairs else []
-        lines = [f"'{left[0]}: {name}'" for name, left in open_outputs.items()]
-        return UsageError(f"which input {what} cannot be told", facts=tuple(facts), hint=_HINT.format("{}", lines[0]))
+            facts += [f"{heading}: {lines_of(pairs)}"] if pairs else []
+        lines = [f"'{inputs[0]}: {name}'" for name, inputs in open_outputs.items()]
+        return UsageError(f"which input {clause} cannot be told", facts=tuple(facts), hint=_HINT.format("{}", lines[0]))
 
 
 def _named(graph: Graph, output: str) -> str:
@@ -332,22 +332,22 @@ def with_state(graph: Graph, pairs: Sequence[tuple[str, str]]) -> Graph:
     """
     facts: list[str] = []
     inputs, outputs = set(graph.inputs), set(graph.outputs)
-    for kind, names, known in (
+    for kind, names, ports in (
         ("an input", [current for current, _ in pairs], inputs),
         ("an output", [following for _, following in pairs], outputs),
     ):
-        facts.extend(f"{name!r} is not {kind} of the model" for name in dict.fromkeys(names) if name not in known)
+        facts.extend(f"{name!r} is not {kind} of the model" for name in dict.fromkeys(names) if name not in ports)
         facts.extend(f"{name!r} is in two pairs" for name in repeated(names))
     for current, following in pairs:
         if current not in inputs or following not in outputs:
             continue
         if following in inputs:
             facts.append(f"{following!r} is an input itself, and no op makes it: let an Identity do so")
-        left, right = graph.tensors[current], graph.tensors[following]
-        if left.kind != right.kind:
+        state, next_state = graph.tensors[current], graph.tensors[following]
+        if state.kind != next_state.kind:
             facts.append(
-                f"{current!r} is {list(left.shape)} of {left.dtype.value}, "
-                f"but {following!r} is {list(right.shape)} of {right.dtype.value}"
+                f"{current!r} is {list(state.shape)} of {state.dtype.value}, "
+                f"but {following!r} is {list(next_state.shape)} of {next_state.dtype.value}"
             )
     if facts:
         raise UsageError("these tensors cannot be paired as state and next state", facts=tuple(facts))

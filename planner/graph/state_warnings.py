@@ -19,7 +19,7 @@ def state_warnings(graph: Graph) -> tuple[str, ...]:
     evidence = evidence_of(graph.notes)
     paired = {pair.current for pair in graph.state}
     current = {pair.following: pair.current for pair in graph.state}
-    found: list[str] = []
+    warnings: list[str] = []
     for kind, how in (
         ("position", "by the order of the file alone"),
         ("rest", "because nothing else of their shape and dtype is left"),
@@ -29,16 +29,16 @@ def state_warnings(graph: Graph) -> tuple[str, ...]:
         if pairs:
             theirs = {graph.tensors[name].kind for _, name in pairs}
             beside = [name for name in graph.inputs if name not in paired and graph.tensors[name].kind in theirs]
-            others = f" (also there: {', '.join(map(repr, beside))})" if beside else ""
-            found.append(f"paired {how}, state and next state: {lines_of(pairs)}{others}; {_OTHERWISE}")
-    left = left_over(graph)
-    if left:
-        them = "an input and an output of" if len(left) == 1 else "inputs and outputs of"
-        found.append(
+            note = f" (also there: {', '.join(map(repr, beside))})" if beside else ""
+            warnings.append(f"paired {how}, state and next state: {lines_of(pairs)}{note}; {_OTHERWISE}")
+    unpaired = left_over(graph)
+    if unpaired:
+        them = "an input and an output of" if len(unpaired) == 1 else "inputs and outputs of"
+        warnings.append(
             f"no state, though {them} one shape and dtype: if the output is the input's next value, write "
-            f"{lines_of(left)} in a file for --state, with all other pairs"
+            f"{lines_of(unpaired)} in a file for --state, with all other pairs"
         )
-    return tuple(found)
+    return tuple(warnings)
 
 
 def left_over(graph: Graph) -> tuple[tuple[str, str], ...]:

@@ -44,14 +44,14 @@ class Structure:
 
 def structure_of(graph: Graph) -> Structure:
     """The structure of a graph."""
-    found = _Colouring(graph)
-    ends = sorted(found.tensors[name] for name in (*graph.inputs, *graph.outputs))
-    whole = hashlib.sha256(repr((sorted(found.ops), ends)).encode()).hexdigest()
+    colouring = _Colouring(graph)
+    ends = sorted(colouring.tensors[name] for name in (*graph.inputs, *graph.outputs))
+    digest = hashlib.sha256(repr((sorted(colouring.ops), ends)).encode()).hexdigest()
     keys = {
         op.name: f"{level:05d}.{op.op_type}.{colour >> 16:012x}"
-        for op, level, colour in zip(graph.ops, found.levels(), found.ops, strict=True)
+        for op, level, colour in zip(graph.ops, colouring.levels(), colouring.ops, strict=True)
     }
-    return Structure(whole, keys, {name: f"{colour:016x}" for name, colour in found.tensors.items()})
+    return Structure(digest, keys, {name: f"{colour:016x}" for name, colour in colouring.tensors.items()})
 
 
 def in_order_of_places(graph: Graph) -> Graph:
@@ -59,21 +59,21 @@ def in_order_of_places(graph: Graph) -> Graph:
 
     Ops at the same place are told apart by their sizes. If those are equal, too, they stay as they are.
     """
-    found = _Colouring(graph, ends_early=True)
-    often = Counter(found.ops)
+    colouring = _Colouring(graph, ends_early=True)
+    often = Counter(colouring.ops)
 
     def sizes(names: tuple[str, ...]) -> list[tuple[int, ...]]:
         return [graph.tensors[name].shape for name in names if name]
 
     places = [
         (level, colour, (sizes(op.inputs), sizes(op.outputs)) if often[colour] > 1 else None)
-        for op, level, colour in zip(graph.ops, found.levels(), found.ops, strict=True)
+        for op, level, colour in zip(graph.ops, colouring.levels(), colouring.ops, strict=True)
     ]
     ops = tuple(graph.ops[number] for number in sorted(range(len(places)), key=places.__getitem__))
-    made = [name for op in ops for name in op.outputs if name]
+    results = [name for op in ops for name in op.outputs if name]
     first = [name for name in graph.tensors if name not in graph.producer]
-    first.sort(key=lambda name: (found.tensors[name], graph.tensors[name].shape))
-    return replace(graph, ops=ops, tensors={name: graph.tensors[name] for name in (*first, *made)})
+    first.sort(key=lambda name: (colouring.tensors[name], graph.tensors[name].shape))
+    return replace(graph, ops=ops, tensors={name: graph.tensors[name] for name in (*first, *results)})
 
 
 def _stirred(value: int) -> int:
@@ -136,36 +136,36 @@ class _Colouring:
 
     def levels(self) -> list[int]:
         """Of each op, the number of ops on the longest path to it."""
-        made: dict[str, int] = {}
+        level_of: dict[str, int] = {}
         levels: list[int] = []
         for op in self._graph.ops:
-            level = max((made.get(name, 0) for name in op.inputs), default=0)
+            level = max((level_of.get(name, 0) for name in op.inputs), default=0)
             levels.append(level)
-            made.update(dict.fromkeys(op.outputs, level + 1))
-            made.pop("", None)
+            level_of.update(dict.fromkeys(op.outputs, level + 1))
+            level_of.pop("", None)
         return levels
 
     def _from_the_inputs(self) -> list[int]:
         """Of each op, all that leads to it."""
         tensors = dict(self.tensors)
         tensors[""] = 0
-        found = []
+        colours = []
         for op, form in zip(self._graph.ops, self._forms, strict=True):
             colour, step = form, _STEP
             for name in op.inputs:
                 colour += tensors[name] * step
                 step += 2 * _STEP
             colour = _stirred(colour)
-            found.append(colour)
+            colours.append(colour)
             for position, name in enumerate(op.outputs):
                 if name:
                     tensors[name] = _stirred(tensors[name] + (colour + position) * _STEP)
-        return found
+        return colours
 
     def _from_the_outputs(self, before: Iterable[int]) -> list[int]:
         """Of each op, all that leads to it and all that it leads to."""
         uses = dict.fromkeys(self.tensors, 0)
-        found = []
+        colours = []
         for op, colour in zip(reversed(self._graph.ops), reversed(list(before)), strict=True):
             step = _STEP
             for name in op.outputs:
@@ -173,13 +173,13 @@ class _Colouring:
                     colour += _stirred(self.tensors[name] + uses[name] * _STEP) * step
                 step += 2 * _STEP
             colour = _stirred(colour)
-            found.append(colour)
+            colours.append(colour)
             step = _STEP
             for name in op.inputs:
                 if name:
                     uses[name] += colour * step
                 step += 2 * _STEP
-        return found[::-1]
+        return colours[::-1]
 
     def _told_apart(self) -> dict[str, int]:
         """Colours of tensors that know who makes and reads them, and what replaces them after the step."""
@@ -194,8 +194,8 @@ class _Colouring:
                     near[name] += colour * step
                 step += 2 * _STEP
         near = {name: _stirred(colour) for name, colour in near.items()}
-        found = dict(near)
+        colours = dict(near)
         for pair in self._graph.state:
-            found[pair.current] = _stirred(near[pair.current] + near[pair.following] * _STEP)
-            found[pair.following] = _stirred(near[pair.following] + near[pair.current] * _STEP)
-        return found
+            colours[pair.current] = _stirred(near[pair.current] + near[pair.following] * _STEP)
+            colours[pair.following] = _stirred(near[pair.following] + near[pair.current] * _STEP)
+        return colours

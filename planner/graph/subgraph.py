@@ -36,12 +36,12 @@ def captured_names(node: NodeProto) -> tuple[str, ...]:
 
 
 def _free_names(graph: GraphProto) -> Iterator[str]:
-    known = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
-    known |= {sparse.values.name for sparse in graph.sparse_initializer}
+    definitions = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    definitions |= {sparse.values.name for sparse in graph.sparse_initializer}
     for node in graph.node:
-        yield from (name for name in read_names(node) if name and name not in known)
-        known.update(node.output)
-    yield from (value.name for value in graph.output if value.name not in known)
+        yield from (name for name in read_names(node) if name and name not in definitions)
+        definitions.update(node.output)
+    yield from (value.name for value in graph.output if value.name not in definitions)
 
 
 def external_holders(nodes: Iterable[NodeProto]) -> Iterator[str]:
@@ -53,13 +53,13 @@ def external_holders(nodes: Iterable[NodeProto]) -> Iterator[str]:
     for node in nodes:
         for attribute in node.attribute:
             single = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
-            parts = [part for one in (*single, *attribute.sparse_tensors) for part in (one.values, one.indices)]
+            parts = [part for coo in (*single, *attribute.sparse_tensors) for part in (coo.values, coo.indices)]
             tensors = [*([attribute.t] if attribute.HasField("t") else ()), *attribute.tensors, *parts]
             if any(map(is_external, tensors)):
                 yield f"attribute {attribute.name!r} of {node.op_type} {node.name!r}"
         for graph in graphs_of(node):
             sparse = tuple(graph.sparse_initializer)
-            held = (*graph.initializer, *(part for one in sparse for part in (one.values, one.indices)))
+            held = (*graph.initializer, *(part for coo in sparse for part in (coo.values, coo.indices)))
             yield from (f"initializer {tensor.name!r}" for tensor in held if is_external(tensor))
             yield from external_holders(graph.node)
 

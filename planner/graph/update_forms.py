@@ -111,10 +111,10 @@ def every_term(graph: Graph, output: str, positions: Mapping[str, int], stops: C
     }
 
 
-def _stronger(left: float | None, right: float | None) -> float | None:
-    if left is None or right is None:
-        return right if left is None else left
-    return min(left, right, key=lambda factor: (abs(factor - 1.0), factor))
+def _stronger(first: float | None, second: float | None) -> float | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return min(first, second, key=lambda factor: (abs(factor - 1.0), factor))
 
 
 def _steps(graph: Graph, op: Op, output: str) -> list[tuple[str, float | None]]:

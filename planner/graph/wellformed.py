@@ -16,14 +16,14 @@ def initializers_of(model: ModelProto) -> dict[str, TensorProto]:
     Raises:
         ModelError: one without a name, or two of the same name.
     """
-    found: dict[str, TensorProto] = {}
+    initializers: dict[str, TensorProto] = {}
     for tensor in model.graph.initializer:
         if not tensor.name:
             raise ModelError("the graph has an initializer without a name")
-        if tensor.name in found:
+        if tensor.name in initializers:
             raise ModelError(f"the graph has two initializers named {tensor.name!r}")
-        found[tensor.name] = tensor
-    return found
+        initializers[tensor.name] = tensor
+    return initializers
 
 
 def check_names(graph: GraphProto, initializers: Iterable[str]) -> None:
@@ -44,24 +44,24 @@ def check_names(graph: GraphProto, initializers: Iterable[str]) -> None:
         elif value.name in inputs:
             facts.append(f"two inputs are named {value.name!r}")
         inputs.add(value.name)
-    known = inputs | set(initializers)
+    definitions = inputs | set(initializers)
     made_anywhere = {name for node in graph.node for name in node.output if name}
     for node in graph.node:
         for name in dict.fromkeys(read_names(node)):
-            if name and name not in known:
+            if name and name not in definitions:
                 early = " before it is made (ONNX wants execution order)"
                 fault = early if name in made_anywhere else ", which nothing makes"
                 facts.append(f"{node_label(node)} reads {name!r}{fault}")
         for name in node.output:
-            if name and name in known:
+            if name and name in definitions:
                 facts.append(f"{node_label(node)} makes {name!r}, which is defined already")
             if name:
-                known.add(name)
+                definitions.add(name)
     outputs: set[str] = set()
     for value in graph.output:
         if value.name in outputs:
             facts.append(f"two outputs are named {value.name!r}")
-        elif value.name not in known:
+        elif value.name not in definitions:
             facts.append(f"nothing makes output {value.name!r}")
         outputs.add(value.name)
     if not graph.output:
@@ -72,8 +72,8 @@ def check_names(graph: GraphProto, initializers: Iterable[str]) -> None:
 
 def node_label(node: NodeProto) -> str:
     """How to name a node in an error, whether or not it has a name."""
-    made = ", ".join(repr(name) for name in node.output if name)
-    return f"op {node.name!r} ({node.op_type})" if node.name else f"the {node.op_type} that makes {made}"
+    outputs = ", ".join(repr(name) for name in node.output if name)
+    return f"op {node.name!r} ({node.op_type})" if node.name else f"the {node.op_type} that makes {outputs}"
 
 
 def unique_op_names(nodes: Sequence[NodeProto]) -> tuple[str, ...]:
@@ -81,23 +81,23 @@ def unique_op_names(nodes: Sequence[NodeProto]) -> tuple[str, ...]:
 
     The names do not depend on where in the file an op stands, so long as those before it with the same name stay.
     """
-    taken = {node.name for node in nodes if node.name}
-    given: set[str] = set()
+    reserved = {node.name for node in nodes if node.name}
+    seen: set[str] = set()
     names: list[str] = []
     for node in nodes:
         name = node.name
-        if not name or name in given:
+        if not name or name in seen:
             first_output = next((output for output in node.output if output), "")
-            name = fresh_name(f"{node.name or node.op_type}.{first_output}", taken)
-            taken.add(name)
-        given.add(name)
+            name = fresh_name(f"{node.name or node.op_type}.{first_output}", reserved)
+            reserved.add(name)
+        seen.add(name)
         names.append(name)
     return tuple(names)
 
 
-def fresh_name(wanted: str, taken: Iterable[str]) -> str:
+def fresh_name(wanted: str, reserved: Iterable[str]) -> str:
     """``wanted``, or ``wanted.2``, ``wanted.3`` ..., whichever is not taken."""
-    names = taken if isinstance(taken, set | frozenset | dict) else set(taken)
+    names = reserved if isinstance(reserved, set | frozenset | dict) else set(reserved)
     name, number = wanted, 1
     while name in names:
         number += 1
@@ -105,9 +105,9 @@ def fresh_name(wanted: str, taken: Iterable[str]) -> str:
     return name
 
 
-def namer(op: str, taken: Iterable[str]) -> Callable[[str], str]:
+def namer(op: str, reserved: Iterable[str]) -> Callable[[str], str]:
     """Gives names to parts of an op, ``OP.PART``, that are not taken, nor given before."""
-    names = set(taken)
+    names = set(reserved)
 
     def named(part: str) -> str:
         name = fresh_name(f"{op}.{part}", names)
@@ -120,12 +120,12 @@ def namer(op: str, taken: Iterable[str]) -> Callable[[str], str]:
 def live_nodes(graph: GraphProto) -> list[NodeProto]:
     """The nodes from which a path leads to an output, in the file's order."""
     wanted = {value.name for value in graph.output}
-    kept: list[NodeProto] = []
+    live: list[NodeProto] = []
     for node in reversed(graph.node):
         if any(name in wanted for name in node.output if name):
             wanted.update(read_names(node))
-            kept.append(node)
-    return kept[::-1]
+            live.append(node)
+    return live[::-1]
 
 
 def check_text(model: ModelProto) -> None:

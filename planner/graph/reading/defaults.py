@@ -55,9 +55,9 @@ def state_operator_defaults(node: NodeProto, opset: int) -> None:
 
     The bodies that ONNX gives its operators refer to attributes, too.
     """
-    given = {attribute.name for attribute in node.attribute}
+    names = {attribute.name for attribute in node.attribute}
     for name, attribute in defs.get_schema(node.op_type, opset).attributes.items():
-        if name not in given and attribute.default_value.name:
+        if name not in names and attribute.default_value.name:
             node.attribute.append(attribute.default_value)
 
 
@@ -72,10 +72,10 @@ class _Calls:
         self._pending: list[tuple[FunctionProto, frozenset[str]]] = []
 
     def complete(self) -> None:
-        own = [(function, frozenset[str]()) for function in self._model.functions]
+        functions = [(function, frozenset[str]()) for function in self._model.functions]
         for node in self._model.graph.node:
             self._complete(node, frozenset())
-        self._pending += own
+        self._pending += functions
         while self._pending:
             function, missing = self._pending.pop()
             for node in function.node:
@@ -83,13 +83,13 @@ class _Calls:
 
     def _handed_on_by(self, nodes: Iterable[NodeProto]) -> frozenset[str]:
         """The attributes that a body refers to in calls of functions."""
-        found: set[str] = set()
+        names: set[str] = set()
         for node in nodes:
             if function_key(node) in self._functions:
-                found.update(attribute.ref_attr_name for attribute in node.attribute)
+                names.update(attribute.ref_attr_name for attribute in node.attribute)
             for graph in graphs_of(node):
-                found |= self._handed_on_by(graph.node)
-        return frozenset(found - {""})
+                names |= self._handed_on_by(graph.node)
+        return frozenset(names - {""})
 
     def _complete(self, node: NodeProto, missing: frozenset[str]) -> None:
         """Completes a node of a body, for calls of it that leave some attributes out."""

@@ -64,7 +64,7 @@ def declared_types(model: ModelProto, dims: Mapping[str, int]) -> dict[str, Tens
         model: its value_info and outputs are looked at.
         dims: sizes of symbolic dims.
     """
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for value in (*model.graph.value_info, *model.graph.output):
         kind = value.type.tensor_type
         dtype = dtype_of(kind.elem_type)
@@ -73,8 +73,8 @@ def declared_types(model: ModelProto, dims: Mapping[str, int]) -> dict[str, Tens
         sizes = [int(dim.dim_value) if dim.HasField("dim_value") else dims.get(dim.dim_param) for dim in kind.shape.dim]
         shape = tuple(size for size in sizes if size is not None)
         if len(shape) == len(sizes) and not shape_fault(shape):
-            found[value.name] = Tensor(value.name, shape, dtype)
-    return found
+            tensors[value.name] = Tensor(value.name, shape, dtype)
+    return tensors
 
 
 def foreign_outputs(
@@ -94,10 +94,10 @@ def foreign_outputs(
         ModelError: file and description contradict each other.
     """
     first = next((tensors[name].dtype for name in op.inputs if name), None)
-    made: dict[str, Tensor | None] = {}
-    for name, known in zip(op.outputs, implied, strict=True):
+    outputs: dict[str, Tensor | None] = {}
+    for name, kind in zip(op.outputs, implied, strict=True):
         stated = declared.get(name)
-        shape, dtype = known or (None, None)
+        shape, dtype = kind or (None, None)
         dtype = dtype or first
         if not name:
             continue
@@ -108,5 +108,5 @@ def foreign_outputs(
             )
         if stated is None and shape is not None and dtype is not None:
             stated = Tensor(name, shape, dtype)
-        made[name] = stated
-    return made
+        outputs[name] = stated
+    return outputs

@@ -194,7 +194,7 @@ def graph_from_proto(
     return _with_state(graph, metadata, state_pairs)
 
 
-def _refuse_lies(stated: Mapping[str, Tensor], made: Mapping[str, Tensor], outputs: Sequence[str]) -> None:
+def _refuse_lies(stated: Mapping[str, Tensor], inferred: Mapping[str, Tensor], outputs: Sequence[str]) -> None:
     """Of what the file states of tensors nothing is believed; what contradicts the ops is a fault of one or the other.
 
     Shapes of inner tensors are left out: they stay behind when a model is given another batch size, and the runtime,
@@ -204,10 +204,10 @@ def _refuse_lies(stated: Mapping[str, Tensor], made: Mapping[str, Tensor], outpu
         ModelError: outputs of another shape, or tensors of another dtype, than is stated: all of them.
     """
     facts = tuple(
-        f"{name!r}: stated {_type(tensor)}, made {_type(made[name])}"
+        f"{name!r}: stated {_type(tensor)}, made {_type(inferred[name])}"
         for name, tensor in stated.items()
-        if name in made
-        and (tensor.dtype is not made[name].dtype or (name in outputs and tensor.shape != made[name].shape))
+        if name in inferred
+        and (tensor.dtype is not inferred[name].dtype or (name in outputs and tensor.shape != inferred[name].shape))
     )
     if facts:
         raise ModelError(
@@ -226,10 +226,10 @@ def _opsets(model: ModelProto, bare: ModelProto) -> dict[str, int]:
     functions = [
         entry for function in model.functions for entry in function.opset_import if entry.domain not in ("", "ai.onnx")
     ]
-    found: dict[str, int] = {}
+    versions: dict[str, int] = {}
     for entry in (*bare.opset_import, *functions):
-        found.setdefault(entry.domain, int(entry.version))
-    return found
+        versions.setdefault(entry.domain, int(entry.version))
+    return versions
 
 
 def _without_weights(model: ModelProto, initializers: Mapping[str, TensorProto]) -> ModelProto:
@@ -340,14 +340,14 @@ def _symbols(value: ValueInfoProto) -> list[str]:
 
 
 def _check_dims(values: Sequence[ValueInfoProto], dims: Mapping[str, int]) -> None:
-    known = list(dict.fromkeys(symbol for value in values for symbol in _symbols(value) if symbol))
-    unknown = [name for name in dims if name not in known]
+    symbols = list(dict.fromkeys(symbol for value in values for symbol in _symbols(value) if symbol))
+    unknown = [name for name in dims if name not in symbols]
     if unknown:
         raise UsageError(
             f"the model has no symbolic dim named {', '.join(map(repr, unknown))}",
-            facts=(f"its symbolic dims: {', '.join(known)}" if known else "none of its inputs has a symbolic dim",),
-            hint=" ".join(filter(None, (did_you_mean(name, known) for name in unknown)))
-            or " ".join(map(_dim_option, known)),
+            facts=(f"its symbolic dims: {', '.join(symbols)}" if symbols else "none of its inputs has a symbolic dim",),
+            hint=" ".join(filter(None, (did_you_mean(name, symbols) for name in unknown)))
+            or " ".join(map(_dim_option, symbols)),
         )
     small = [f"{name}={size}" for name, size in dims.items() if size < 1]
     if small:
@@ -371,12 +371,12 @@ def _with_state(graph: Graph, metadata: Mapping[str, str], state_pairs: Sequence
         return with_state(replace(graph, notes=bare), state_pairs)
     stated = pairs_of(metadata, STATE)
     if stated is None:
-        found = find_state(graph)
-        reasons = {pair.following: [pair.evidence, pair.why] for pair in found.pairs}
+        findings = find_state(graph)
+        reasons = {pair.following: [pair.evidence, pair.why] for pair in findings.pairs}
         notes = {**graph.notes, EVIDENCE: json.dumps(reasons)} if reasons else dict(graph.notes)
-        if found.left:
-            notes[LEFT] = json.dumps(found.left)
-        return with_state(replace(graph, notes=notes), [(pair.current, pair.following) for pair in found.pairs])
+        if findings.guesses:
+            notes[LEFT] = json.dumps(findings.guesses)
+        return with_state(replace(graph, notes=notes), [(pair.current, pair.following) for pair in findings.pairs])
     try:
         return with_state(graph, stated)
     except UsageError as error:
@@ -394,5 +394,5 @@ def _refuse_empty(graph: Graph) -> None:
         if not tensor.elements and name not in graph.constants and graph.consumers[name]
     ]
     if empty:
-        what = f"tensor {empty[0].name!r} is empty" if len(empty) == 1 else f"{len(empty)} tensors are empty"
-        raise ModelError(what, facts=tuple(f"{tensor.name!r}: {list(tensor.shape)}" for tensor in empty))
+        fault = f"tensor {empty[0].name!r} is empty" if len(empty) == 1 else f"{len(empty)} tensors are empty"
+        raise ModelError(fault, facts=tuple(f"{tensor.name!r}: {list(tensor.shape)}" for tensor in empty))

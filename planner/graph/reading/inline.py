@@ -62,10 +62,10 @@ def expanded_size(model: ModelProto) -> tuple[int, int]:
     def total(nodes: Iterable[NodeProto]) -> tuple[int, int]:
         count = size_bytes = 0
         for node in nodes:
-            own = totals.get(function_key(node)) if function_key(node) in functions else (1, node.ByteSize())
-            assert own is not None, "callees are totalled first"
-            count += own[0]
-            size_bytes += own[1]
+            node_total = totals.get(function_key(node)) if function_key(node) in functions else (1, node.ByteSize())
+            assert node_total is not None, "callees are totalled first"
+            count += node_total[0]
+            size_bytes += node_total[1]
         return count, size_bytes
 
     def callees(nodes: Iterable[NodeProto]) -> list[FunctionKey]:

@@ -81,9 +81,9 @@ def load_model(path: str | os.PathLike[str]) -> ModelProto:
     try:
         model.ParseFromString(data)
     except DecodeError:
-        what = f"{file}: is not an ONNX model, or is truncated (protobuf cannot parse it)"
-        hint = next((said for first, said in _OTHER_FILES.items() if data.startswith(first)), "")
-        raise ModelError(what, hint=hint) from None
+        fault = f"{file}: is not an ONNX model, or is truncated (protobuf cannot parse it)"
+        hint = next((advice for first, advice in _OTHER_FILES.items() if data.startswith(first)), "")
+        raise ModelError(fault, hint=hint) from None
     if not model.HasField("graph") and not model.opset_import and not model.ir_version:
         raise ModelError(f"{file}: is not an ONNX model (no IR version, no operator set, no graph)")
     if not model.HasField("graph") or not model.opset_import:
@@ -234,10 +234,10 @@ def convert_opset(model: ModelProto, initializers: dict[str, TensorProto], opset
     restated(staged, opset, converted)
     for tensor in converted.graph.initializer:
         initializers.setdefault(tensor.name, tensor)
-    kept = [value for value in converted.graph.input if value.name in inputs]
+    model_inputs = [value for value in converted.graph.input if value.name in inputs]
     del converted.graph.initializer[:]
     del converted.graph.input[:]
-    converted.graph.input.extend(kept)
+    converted.graph.input.extend(model_inputs)
     return converted, target
 
 
@@ -271,10 +271,10 @@ def _has_same_form(node: NodeProto, opset: int, target: int) -> bool:
     if node.domain not in ("", "ai.onnx"):
         return True
     try:
-        now, then = (defs.get_schema(node.op_type, version, "") for version in (opset, target))
+        schema, target_schema = (defs.get_schema(node.op_type, version, "") for version in (opset, target))
     except defs.SchemaError:
         return False
-    if now.since_version == then.since_version:
+    if schema.since_version == target_schema.since_version:
         return True
-    is_read = opset > target and (node.op_type, now.since_version) in _READ_AGAIN
-    return is_read and all(attribute.name in then.attributes for attribute in node.attribute)
+    is_read = opset > target and (node.op_type, schema.since_version) in _READ_AGAIN
+    return is_read and all(attribute.name in target_schema.attributes for attribute in node.attribute)

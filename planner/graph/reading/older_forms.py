@@ -45,10 +45,10 @@ def _restate(older: GraphProto, opset: int, converted: GraphProto, around: Mappi
             f"ONNX's converter makes other ops of {kinds}", hint="export the model again at opset 21"
         )
     nodes: dict[int, list[NodeProto]] = {}
-    taken = {name for node in converted.node for name in (*node.input, *node.output)}
+    reserved = {name for node in converted.node for name in (*node.input, *node.output)}
     for was, node in zip(were, are, strict=True):
         if was.op_type == "Hardmax" and opset < 13:
-            nodes[id(node)] = _hardmax(node, int(_stated(was, "axis", 1)), taken)
+            nodes[id(node)] = _hardmax(node, int(_stated(was, "axis", 1)), reserved)
         if was.op_type == "Upsample" or (was.op_type == "Resize" and opset < 11):
             _state(node, "coordinate_transformation_mode", "asymmetric")
             if _stated(was, "mode", b"nearest") == b"nearest":
@@ -59,7 +59,7 @@ def _restate(older: GraphProto, opset: int, converted: GraphProto, around: Mappi
         for attribute in node.attribute:
             if attribute.HasField("g"):
                 _restate(within[attribute.name], opset, attribute.g, scales)
-    every = [made for node in converted.node for made in nodes.get(id(node), [node])]
+    every = [substitute for node in converted.node for substitute in nodes.get(id(node), [node])]
     del converted.node[:]
     converted.node.extend(every)
 
@@ -70,11 +70,11 @@ def _matters(node: NodeProto) -> bool:
     )
 
 
-def _hardmax(node: NodeProto, axis: int, taken: set[str]) -> list[NodeProto]:
+def _hardmax(node: NodeProto, axis: int, reserved: set[str]) -> list[NodeProto]:
     """By way of a matrix, whose second dim is all from ``axis`` on."""
     x, y = node.input[0], node.output[0]
-    names = [fresh_name(f"{y}.{part}", taken) for part in ("shape", "rows", "hardmax")]
-    taken.update(names)
+    names = [fresh_name(f"{y}.{part}", reserved) for part in ("shape", "rows", "hardmax")]
+    reserved.update(names)
     shape, rows, chosen = names
     return [
         helper.make_node("Shape", [x], [shape], name=shape),
@@ -98,23 +98,23 @@ def _nearest(node: NodeProto, constants: Mapping[str, np.ndarray]) -> str:
 
 
 def _constants(graph: GraphProto) -> dict[str, np.ndarray]:
-    found = {
+    constants = {
         tensor.name: stored_array(tensor, f"initializer {tensor.name!r}")
         for tensor in graph.initializer
         if tensor.data_location != TensorProto.EXTERNAL
     }
     for node in graph.node:
         if node.op_type == "Constant" and node.attribute and node.attribute[0].HasField("t"):
-            found[node.output[0]] = stored_array(node.attribute[0].t, node_label(node))
-    return found
+            constants[node.output[0]] = stored_array(node.attribute[0].t, node_label(node))
+    return constants
 
 
 def _stated(node: NodeProto, name: str, default: bytes | int) -> bytes | int:
-    found = (helper.get_attribute_value(attribute) for attribute in node.attribute if attribute.name == name)
-    return next(found, default)
+    values = (helper.get_attribute_value(attribute) for attribute in node.attribute if attribute.name == name)
+    return next(values, default)
 
 
 def _state(node: NodeProto, name: str, value: str) -> None:
-    kept = [attribute for attribute in node.attribute if attribute.name != name]
+    attributes = [attribute for attribute in node.attribute if attribute.name != name]
     del node.attribute[:]
-    node.attribute.extend([*kept, helper.make_attribute(name, value)])
+    node.attribute.extend([*attributes, helper.make_attribute(name, value)])

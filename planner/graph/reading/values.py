@@ -30,13 +30,13 @@ def fixed_inputs(stated: Mapping[str, str], inputs: Mapping[str, Tensor]) -> dic
         UsageError: no such input, or what is stated is no number of its dtype, or not as many as it has elements: all
             findings.
     """
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     faults: list[str] = []
     hints: list[str] = []
     for name, text in stated.items():
         if name not in inputs:
-            known = ", ".join(list(inputs)[:_SHOWN]) + (" ..." if len(inputs) > _SHOWN else "")
-            faults.append(f"{name!r} is no input; the model's inputs: {known or 'none'}")
+            names = ", ".join(list(inputs)[:_SHOWN]) + (" ..." if len(inputs) > _SHOWN else "")
+            faults.append(f"{name!r} is no input; the model's inputs: {names or 'none'}")
             hints.append(did_you_mean(name, inputs))
             continue
         tensor = inputs[name]
@@ -49,14 +49,14 @@ def fixed_inputs(stated: Mapping[str, str], inputs: Mapping[str, Tensor]) -> dic
             faults.append(f"{name!r}: {len(numbers)} numbers for {tensor.elements} elements of {list(tensor.shape)}")
         else:
             array = np.array(numbers).astype(numpy_dtype(tensor.dtype))
-            found[name] = np.broadcast_to(array[0], tensor.shape) if len(array) == 1 else array.reshape(tensor.shape)
+            arrays[name] = np.broadcast_to(array[0], tensor.shape) if len(array) == 1 else array.reshape(tensor.shape)
     if faults:
         raise UsageError(
             "--value: inputs cannot be given the values that are stated",
             facts=tuple(faults),
             hint=" ".join(filter(None, hints)),
         )
-    return found
+    return arrays
 
 
 def _number(text: str, dtype: DType) -> int | float | None:
