@@ -32,6 +32,7 @@ def _definitions(graph: Graph) -> list[str]:
             facts.append(f"an {kind} is listed twice")
     facts.extend(f"{name!r} is both an input and a constant" for name in graph.inputs if name in graph.constants)
     facts.extend(f"{name!r} is folded but no constant" for name in sorted(graph.folded - graph.constants.keys()))
+    # Ops define their outputs one after the other, so that an op that reads a later one's output is a fault.
     definitions = {*graph.inputs, *graph.constants}
     names_of_ops: set[str] = set()
     for op in graph.ops:

@@ -68,8 +68,8 @@ def in_common(first: Graph, second: Graph, pairs: Counterparts) -> int:
     for op in first.ops:
         if op.name in pairs.ops:
             peer = second_ops[pairs.ops[op.name]]
-            ours, theirs = (*op.inputs, *op.outputs), (*peer.inputs, *peer.outputs)
-            count += tuple(name and pairs.tensors.get(name) for name in ours) == theirs
+            names, peer_names = (*op.inputs, *op.outputs), (*peer.inputs, *peer.outputs)
+            count += tuple(name and pairs.tensors.get(name) for name in names) == peer_names
     return count
 
 
@@ -130,8 +130,8 @@ class _Search:
             peer = self._named[1].get(op.name)
             if peer is not None and any(
                 name and name == twin
-                for ours, theirs in ((op.inputs, peer.inputs), (op.outputs, peer.outputs))
-                for name, twin in zip(ours, theirs, strict=False)
+                for names, peer_names in ((op.inputs, peer.inputs), (op.outputs, peer.outputs))
+                for name, twin in zip(names, peer_names, strict=False)
             ):
                 self._take(op, peer)
 
@@ -159,8 +159,8 @@ class _Search:
         """Goes along the wires of all that was taken."""
         while self._waiting:
             op, peer = self._waiting.popleft()
-            for ours, theirs in ((op.inputs, peer.inputs), (op.outputs, peer.outputs)):
-                for name, twin in zip(ours, theirs, strict=False):
+            for names, peer_names in ((op.inputs, peer.inputs), (op.outputs, peer.outputs)):
+                for name, twin in zip(names, peer_names, strict=False):
                     if name and twin and self._take_tensor(name, twin):
                         self._take_ends(name, twin)
 

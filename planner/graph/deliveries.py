@@ -62,6 +62,7 @@ def with_deliveries(graph: Graph, deliveries: Sequence[SharedDelivery]) -> Graph
     def place(op: Op) -> None:
         sources = reading.get(op.name, {})
         rewired_op = replace(op, inputs=tuple(sources.get(name, name) for name in op.inputs)) if sources else op
+        # A delivery stands just before its first reader, behind the delivery that it reads itself.
         for name in rewired_op.inputs:
             if name in waiting:
                 place(waiting.pop(name))

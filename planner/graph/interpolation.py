@@ -106,6 +106,7 @@ def interpolation(
     """
     out, half, last = np.arange(out_size, dtype=np.float32), np.float32(0.5), np.float32(size - 1)
     ratio, start, end = (np.float32(number) for number in (scale, *region))
+    # An output of one element has no spacing, and out_size - 1 would divide by zero: such cases come by themselves.
     match coordinates:
         case "asymmetric":
             at = out / ratio
@@ -164,6 +165,7 @@ def _taps(
     if exclude:
         inside = [((first + offset >= 0) & (first + offset < size)) for offset in offsets]
         weights = [weight * is_inside for weight, is_inside in zip(weights, inside, strict=True)]
+    # Weights add up to 1 again: some of them were left out, or the kernel was stretched.
     if exclude or narrow < 1:
         total = sum(weights)
         weights = [weight / total for weight in weights]

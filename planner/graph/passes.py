@@ -62,7 +62,7 @@ def passes_of(graph: Graph) -> Passes:
     ends += [pair.following for pair in graph.state if pair.current in before and pair.following not in before]
     behind = leading_to(graph, ends)
     is_before = [_makes(op, before) for op in graph.ops]
-    last = max((at for at, is_its in enumerate(is_before) if is_its), default=-1)
+    last = max((at for at, is_forward in enumerate(is_before) if is_forward), default=-1)
     tail = [at for at, op in enumerate(graph.ops) if not is_before[at] and _makes(op, behind)]
     if not losses or not tail:
         raise UsageError(

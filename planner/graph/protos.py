@@ -220,6 +220,7 @@ def attribute_of(attribute: AttributeProto, owner: str, captured: tuple[str, ...
         ModelError: a string that is not UTF-8, a tensor that cannot be read, an unknown attribute type.
     """
     where = f"{owner}, attribute {attribute.name!r},"
+    # A reference states its value's type, and no value: it is refused before the types are told apart.
     if attribute.ref_attr_name:
         raise ModelError(f"{where} refers to a function's attribute, outside of a function")
     try:

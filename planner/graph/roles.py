@@ -260,6 +260,7 @@ class _Settling:
             )
             if fits:
                 plausible[name] = fits
+        # A pair is certain if its output fits one input only, and that input fits no other output.
         often = [current for fits in plausible.values() for current in fits]
         certain = {name: fits[0] for name, fits in plausible.items() if len(fits) == 1 == often.count(fits[0])}
         if len(certain) < len(plausible) or (plausible and not following):

@@ -27,15 +27,15 @@ def state_warnings(graph: Graph) -> tuple[str, ...]:
     ):
         pairs = [(current[name], name) for name, (kinds, _) in evidence.items() if kind in kinds and name in current]
         if pairs:
-            theirs = {graph.tensors[name].kind for _, name in pairs}
-            beside = [name for name in graph.inputs if name not in paired and graph.tensors[name].kind in theirs]
+            paired_kinds = {graph.tensors[name].kind for _, name in pairs}
+            beside = [name for name in graph.inputs if name not in paired and graph.tensors[name].kind in paired_kinds]
             note = f" (also there: {', '.join(map(repr, beside))})" if beside else ""
             warnings.append(f"paired {how}, state and next state: {lines_of(pairs)}{note}; {_OTHERWISE}")
     unpaired = left_over(graph)
     if unpaired:
-        them = "an input and an output of" if len(unpaired) == 1 else "inputs and outputs of"
+        subject = "an input and an output of" if len(unpaired) == 1 else "inputs and outputs of"
         warnings.append(
-            f"no state, though {them} one shape and dtype: if the output is the input's next value, write "
+            f"no state, though {subject} one shape and dtype: if the output is the input's next value, write "
             f"{lines_of(unpaired)} in a file for --state, with all other pairs"
         )
     return tuple(warnings)

@@ -81,6 +81,7 @@ def to_model(graph: Graph, *, producer: str = "tofu") -> ModelProto:
         for name, value in values.items()
         if value is not None or name in external
     )
+    # Fills are constants of the graph, but made by ops of the file: they need a value_info.
     declared = {*graph.inputs, *graph.outputs, *graph.constants} - fills.keys()
     proto.value_info.extend(value_info(tensor) for name, tensor in graph.tensors.items() if name not in declared)
     no_value = [name for name, value in graph.initial.items() if value is None and name not in external]

@@ -94,6 +94,7 @@ def every_term(graph: Graph, output: str, positions: Mapping[str, int], stops: C
 
     if output in graph.producer:
         heapq.heappush(pending, (-positions[graph.producer[output].name], output))
+    # The last op first: when a tensor comes, all its readers have, and its factor is settled.
     while pending:
         name = heapq.heappop(pending)[1]
         op = graph.producer[name]

@@ -44,6 +44,7 @@ def check_names(graph: GraphProto, initializers: Iterable[str]) -> None:
         elif value.name in inputs:
             facts.append(f"two inputs are named {value.name!r}")
         inputs.add(value.name)
+    # An initializer of an input's name is that input's default, and defines nothing twice.
     definitions = inputs | set(initializers)
     made_anywhere = {name for node in graph.node for name in node.output if name}
     for node in graph.node:

@@ -142,6 +142,7 @@ def _expanded(graph: Graph, bodies: Mapping[str, Body]) -> Expanded:
     for name, body in bodies.items():
         lane = graph.lanes.get(name)
         if lane is not None and lane.like in bodies:
+            # Equal ops have bodies that are equal op by op: each is in the lane of its twin in the first lane's body.
             twins = bodies[lane.like].ops
             lanes.update((op.name, replace(lane, like=first.name)) for op, first in zip(body.ops, twins, strict=True))
     expansion = replace(

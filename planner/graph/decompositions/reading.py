@@ -148,6 +148,7 @@ def attention_form(writer: _Writer, op: Op) -> tuple[str, ...] | None:
         projections.append(writer.part("MatMul", (writer.input(0), weight), f"{part}.product"))
         if bias:
             projections[-1] = writer.part("Add", (projections[-1], bias), part)
+    # A cache of Attention is one tensor with keys and values along its first dim; MultiHeadAttention reads two.
     past, before = None, 0
     if writer.has(4):
         before = writer.sizes(4, 5)[3]
@@ -255,6 +256,7 @@ def _attend(
         pair = [name for name, _ in caches]
     stated = writer.attributes("mask_filter_value", "scale")
     added = writer.input(5) if writer.has(5) else ""
+    # The attribute lets query i see keys up to i: behind past keys, a mask added to the scores takes its place.
     if is_causal and before:
         added = _causal(writer, added, queries, before)
     elif is_causal:
@@ -294,6 +296,7 @@ def _mask(writer: _Writer, slot: int, keys: int = 0) -> str:
         ]
         return writer.part("Slice", (name, *ends), called)
 
+    # Of 2 · batch numbers the first are ends of samples, the others starts; of 3 · batch + 2 the first are lengths.
     if shape[0] != 2 * batch or not keys:
         return part(0, "lengths")
     positions = writer.constant(np.arange(keys, dtype=np.int32), "positions")

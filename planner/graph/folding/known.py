@@ -62,6 +62,7 @@ class KnownGraph:
         self.makers: dict[str, Op] = {}
         """By tensor the op of these that makes it."""
         self._derived = Derived(self.values, opset)
+        # A float that the file states may be a weight to be trained: folding it into others would freeze it.
         for name, tensor in initializers.items():
             if values[name] is None:
                 continue

@@ -117,6 +117,7 @@ class Unroller:
         if len(counts) != 1:
             raise NotUnrolledError("what it reads round by round is not of as many rounds")
         (rounds,) = counts
+        # A stack of no rounds is an empty tensor, which no plan holds.
         if not rounds and made_by_round:
             raise NotUnrolledError(_NEVER)
         size = _size(body.node)

@@ -83,6 +83,7 @@ def _is_small(graph: GraphProto, outer: Mapping[str, np.ndarray | None], types: 
             value = _value(node, operands) if is_told else None
         else:
             continue
+        # ONNX may know an output that is not followed here (None): a generator that reads it is refused above.
         values.update(dict.fromkeys(node.output))
         if node.output:
             values[node.output[0]] = value

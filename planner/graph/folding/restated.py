@@ -114,6 +114,7 @@ def nodes_by_operands(op: Op, graph: KnownGraph) -> Nodes | None:
             form = unpooled_for(op, maker, graph.tensors, graph.opset)
     elif op.op_type == "InstanceNormalization":
         source = op.inputs[0]
+        # The tensor whose groups a Reshape merged is some moves above; the nearest that gives a form counts.
         while form is None and (maker := _maker(source, graph)) is not None and carried(maker.op_type, 1):
             source = maker.inputs[0]
             form = instances_for(op, graph.tensors[source], graph.tensors) if source in graph.tensors else None

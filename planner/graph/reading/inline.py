@@ -72,6 +72,8 @@ def expanded_size(model: ModelProto) -> tuple[int, int]:
         return [key for key in dict.fromkeys(map(function_key, nodes)) if key in functions]
 
     for root in callees(model.graph.node):
+        # Depth first by a stack, for chains of calls may be longer than Python's recursion goes. A function is totalled
+        # when it is on top for the second time: then all its callees are.
         stack = [root]
         while stack:
             key = stack[-1]

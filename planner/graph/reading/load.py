@@ -84,6 +84,7 @@ def load_model(path: str | os.PathLike[str]) -> ModelProto:
         fault = f"{file}: is not an ONNX model, or is truncated (protobuf cannot parse it)"
         hint = next((advice for first, advice in _OTHER_FILES.items() if data.startswith(first)), "")
         raise ModelError(fault, hint=hint) from None
+    # Other files may parse, too, as a message of unknown fields alone.
     if not model.HasField("graph") and not model.opset_import and not model.ir_version:
         raise ModelError(f"{file}: is not an ONNX model (no IR version, no operator set, no graph)")
     if not model.HasField("graph") or not model.opset_import:

@@ -31,6 +31,7 @@ def fixed_inputs(stated: Mapping[str, str], inputs: Mapping[str, Tensor]) -> dic
             findings.
     """
     arrays: dict[str, np.ndarray] = {}
+    # All inputs are looked at before the error, so that one run names every fault.
     faults: list[str] = []
     hints: list[str] = []
     for name, text in stated.items():

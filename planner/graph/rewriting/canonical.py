@@ -79,6 +79,8 @@ def canonical(graph: Graph, anchors: Collection[str] = ()) -> Canonical:
     form.ops, form.source_tensors = {op.name: op for op in form.graph.ops}, form.graph.tensors.keys()
     names += [name for op in form.graph.ops for name in op.outputs if name]
     before: tuple[Op, ...] = ()
+    # What one rule writes, another may take up: they run until none changes anything. Only then dims merge, which may
+    # give the rules more to do.
     while (ops := tuple(form.ops.values())) != before:
         before = ops
         for rule in RULES:

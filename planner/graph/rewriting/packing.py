@@ -116,6 +116,7 @@ def places(graph: Graph, op: Op) -> list[Place]:
         around = enumerate(zip(before, after, shape, strict=True))
         return [(op.inputs[0], dim, low, low + size) for dim, (low, high, size) in around if low or high]
     count = len(values[0])
+    # A Slice may leave out its axes, then the first ones, and its steps, then 1.
     stated = [*values, *([*range(count)], [1] * count)[len(values) - 2 :]]
     parts = []
     for start, end, axis, step in zip(*stated, strict=True):
@@ -199,6 +200,7 @@ def _labelled(graph: Graph, op: Op) -> list[tuple[str, _Labels]]:
     if op.op_type == "Transpose":
         return [(source, plain), (target, integers(op, "perm", plain[::-1]))]
     if op.op_type in CONVOLUTIONS and integer(op, "group", 1) > 1:
+        # With groups, channels correspond and nothing else does: dim 1 of images, dim 0 of filters and bias.
         of_groups = {"": 1, source: 1, op.inputs[1]: 0, **dict.fromkeys(op.inputs[2:], 0), target: 1}
         return [(name, (*(None,) * dim, 0)) for name, dim in of_groups.items() if name]
     if op.op_type in TAKING | PUTTING:

@@ -162,6 +162,7 @@ class _Writing:
                     values.update(zip(parts, cut, strict=True))
             emit.folded.update(parts if name in emit.folded else ())
         for op in graph.ops:
+            # If the op cannot be written by parts, ``by_parts`` leaves the group of ``tensor`` whole.
             self.tensor = next((name for name in (*op.inputs, *op.outputs) if name in self._packed), "")
             if self.tensor:
                 self._write(op)

@@ -65,6 +65,7 @@ def unmerged(graph: Graph, ops: Sequence[Op], fixed: Collection[str]) -> tuple[E
     for op in ops:
         op_indices = indices.get(op.name)
         if op_indices is None or factored.isdisjoint((*op.inputs, *op.outputs)):
+            # An op that needs the merged dims gets them by a Reshape, written at the first such op.
             for name in filter(missing.__contains__, dict.fromkeys(op.inputs)):
                 emit.reshape(missing.pop(name), graph.tensors[name].shape)
                 emit.ops[-1] = replace(emit.ops[-1], outputs=(name,))
@@ -96,6 +97,7 @@ def _indices(op: Op, graph: Graph) -> _Indices | None:
         labels = _broadcast(op.inputs, shapes, op.outputs[0], out_labels, rigid)
         return None if labels is None else _Indices((*labels, *outputs), rigid)
     if op.op_type in PRODUCTS:
+        # A product becomes an Einsum, which has no factors and not every dtype.
         product = product_of(op, graph.tensors)
         if (
             product is None
@@ -174,6 +176,7 @@ def _sizes(
             stiff.update(first[label] for label in op_indices.rigid if label in first)
         else:
             foreign.update(op.inputs, op.outputs)
+    # Dims that share an index in some op (union-find) are told apart all alike or not at all.
     classes: dict[Place, list[Place]] = defaultdict(list)
     for place in parent:
         classes[root(place)].append(place)
@@ -208,6 +211,7 @@ def _write(emit: Emitter, op: Op, renamed: Op, indices: _Indices, sizes: Mapping
         for dim, label in enumerate(labels)
         if (name, dim) in sizes
     }
+    # Part p of index i is number stride · i + p, so that parts of different indices differ.
     stride = max(counts.values())
 
     def apart(labels: Sequence[int]) -> Labels:

@@ -37,6 +37,7 @@ def determinant(emit: Builder, op: Op) -> tuple[str, ...]:
     minors = {frozenset({column}): element(0, column) for column in range(size)}
     for row in range(1, size):
         larger: dict[frozenset[int], str] = {}
+        # Sorted, so that the ops come in one order, whatever that of a set.
         for chosen in sorted({columns | {column} for columns in minors for column in range(size)}, key=sorted):
             if len(chosen) != row + 1:
                 continue

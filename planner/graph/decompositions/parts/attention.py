@@ -61,6 +61,7 @@ def attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     mask = emitter.value(op.inputs[3]) if op.has_input(3) else None
     is_whole = mask is not None and not is_fill(mask) and mask.shape[-2:] == (queries, emitter.shape(k)[2])
     is_far = before or op.has_input(6) or (op.has_input(3) and not is_whole)
+    # Blocks need a reach that is known now: past keys, lengths and computed masks give none.
     near = (-1, -1) if is_far else (back, ahead) if mask is None else _reach(mask, back, ahead)
     place = placed(emitter, q, k, v, *near)
     scores = scores_of(emitter, place.q, place.k, factor, float(cap))

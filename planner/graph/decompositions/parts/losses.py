@@ -32,6 +32,7 @@ def _negative_log_likelihood(emitter: Emitter, op: Op, log_p: str) -> str:
     kind = emitter.dtype(labels)
     column = emitter.reshape(labels, (shape[0], 1, *shape[2:]), "column")
     names = np.arange(shape[1], dtype=kind.value).reshape(1, shape[1], *(1 for _ in shape[2:]))
+    # An ignored label may be no class: a comparison picks nothing then, where a GatherElements would read beyond.
     is_label = emitter.each("Equal", "is_label", column, emitter.constant(names, "classes"), dtype=DType.BOOL)
     zero = emitter.scalar(0.0, dtype, "zero")
     picked = _sum_classes(emitter, emitter.each("Where", "at_label", is_label, log_p, zero), "picked")

@@ -164,6 +164,7 @@ def _step(emitter: Emitter, op: Op) -> _Step | None:
         less = emitter.scalar(count - 1, dtype, "new.less")
         starts = emitter.reshape(lengths, (emitter.shape(lengths)[0], 1, 1, 1), "lengths")
         starts = emitter.each("Sub", "starts", starts, less) if count > 1 else starts
+    # Only a run tells whether all positions are new; if so, they begin at 0 in every sample.
     if total is None:
         total_length = emitter.reshape(op.inputs[6], (), "total")
         prompt_length = emitter.scalar(count, emitter.dtype(total_length), "new")
@@ -246,6 +247,7 @@ def _cache(emitter: Emitter, step: _Step, current: str, past: str, part: str) ->
     lower = emitter.each("GreaterOrEqual", f"{part}.begun", places, first, dtype=DType.BOOL)
     upper = emitter.each("LessOrEqual", f"{part}.not_ended", places, last, dtype=DType.BOOL)
     is_new = emitter.each("And", f"{part}.is_new", lower, upper, dtype=DType.BOOL)
+    # A Gather may not read beyond the new positions: rows of other positions read the nearest; the Where drops it.
     near = emitter.each("Min", f"{part}.below", emitter.each("Max", f"{part}.above", places, first), last)
     places = emitter.cast(emitter.reshape(near, (step.rows,), f"{part}.flat"), DType.INT64, f"{part}.index")
     placed = emitter.one("Gather", (current, places), shape, dtype, hint=f"{part}.placed", attributes={"axis": 2})
@@ -321,6 +323,7 @@ def _rotated(emitter: Emitter, x: str, cosine: str, sine: str, part: str, *, int
         parts = [emitter.reshape(column_pairs, (*lead, 2 * pairs), f"{part}.turned")]
     else:
         parts = [low, high]
+    # A rotary embedding may turn the first elements of a head only.
     if 2 * pairs < size:
         parts.append(picked(2 * pairs, size, 1, "rest"))
     if len(parts) == 1:
