@@ -65,8 +65,8 @@ class Band:
     @property
     def is_in_order(self) -> bool:
         """Whether each row reads what follows after that which the row before it reads, and all is read."""
-        every = self.places.size == self.columns
-        return every and bool((self.places.ravel() == np.arange(self.columns)).all())
+        is_full = self.places.size == self.columns
+        return is_full and bool((self.places.ravel() == np.arange(self.columns)).all())
 
 
 def along(emit: Writer, x: str, dim: int, band: Band, hint: str) -> str:

@@ -233,7 +233,7 @@ class Builder(Writer):
                 wanted.update(name for name in op.inputs if name)
                 live.append(op)
         live.reverse()
-        ops = tuple(self._named(op) for op in live)
+        ops = tuple(self._with_name(op) for op in live)
         final = {self._final.get(name, name): tensor for name, tensor in self.tensors.items()}
         names = dict.fromkeys([*inputs, *(name for op in ops for name in (*op.inputs, *op.outputs) if name)])
         constants = {name: value for name, value in self.constants.items() if name in names}
@@ -251,7 +251,7 @@ class Builder(Writer):
             notes=dict(notes),
         )
 
-    def _named(self, op: Op) -> Op:
+    def _with_name(self, op: Op) -> Op:
         if op.name:
             return op
         name = fresh_name(f"{op.op_type}.{next(filter(None, op.outputs))}", self._op_names)

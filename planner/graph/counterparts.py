@@ -43,7 +43,7 @@ class Counterparts:
 
 
 def counterparts(first: Graph, second: Graph) -> Counterparts:
-    """Finds them; in the order of the first graph, and the same for the same graphs."""
+    """The counterparts of two graphs, in the order of the first; the same for the same graphs."""
     if _have_equal_names(first, second):
         return Counterparts("names", {op.name: op.name for op in first.ops}, {name: name for name in first.tensors})
     places = structure_of(first), structure_of(second)
@@ -137,10 +137,10 @@ class _Search:
 
     def take_unique(self, kinds: tuple[Mapping[str, object], Mapping[str, object]]) -> None:
         """Takes ops that alone are of their kind among those that are left."""
-        alone = tuple(self._alone(kinds[at], at) for at in (0, 1))
-        for kind, op in alone[0].items():
-            if kind in alone[1]:
-                self._take(op, alone[1][kind])
+        unique = tuple(self._alone(kinds[at], at) for at in (0, 1))
+        for kind, op in unique[0].items():
+            if kind in unique[1]:
+                self._take(op, unique[1][kind])
 
     def take_in_order(self, kinds: tuple[Mapping[str, str], Mapping[str, str]]) -> None:
         """Takes the ops that are left, kind by kind: those of equal names first, then the first of each."""

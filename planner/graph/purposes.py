@@ -58,7 +58,7 @@ def purposes(graph: Graph) -> dict[str, Purpose]:
     forward_outputs = {name for op in graph.ops if op.name in forward for name in op.outputs}
     has_results = Role.RESULT in graph.roles.values()
     carried = {pair.current for pair in graph.state if has_results and pair.following in forward_outputs}
-    again = copies_in(graph)
+    copies = copies_in(graph)
 
     def purpose(name: str, role: Role) -> Purpose:
         if name in delivered:
@@ -68,7 +68,7 @@ def purposes(graph: Graph) -> dict[str, Purpose]:
                 return Purpose.CARRIED_STATE
             return Purpose.PARAMETERS if name in read else Purpose.OPTIMIZER_STATE
         if role is Role.ACTIVATION:
-            if name in again:
+            if name in copies:
                 return Purpose.AGAIN
             return Purpose.ACTIVATIONS if name in forward_outputs else Purpose.GRADIENTS
         return _BY_ROLE[role]

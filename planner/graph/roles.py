@@ -77,7 +77,7 @@ def find_state(graph: Graph) -> Findings:
     positions = {op.name: index for index, op in enumerate(graph.ops)}
     names = [name for name in graph.outputs if name not in graph.inputs]
     states = {name: candidates(graph, name, positions) for name in names}
-    losses = [name for name in names if _is_scalar_result(graph, name) and not states[name] and not _named(graph, name)]
+    losses = [name for name in names if _is_scalar_result(graph, name) and not states[name] and not _stem(graph, name)]
     products = gradient_products(graph)
     if not losses and not products.gradients:
         return Findings()
@@ -174,7 +174,7 @@ class _Settling:
 
     def run(self) -> Findings:
         for name, terms in self.terms.items():
-            named = _named(self.graph, name)
+            named = _stem(self.graph, name)
             if named and named not in self.currents and (not terms or named in terms):
                 self._settle(name, named)
         while self._narrow() | self._settle_equal():
@@ -274,7 +274,7 @@ class _Settling:
         return term is not None and term.factor is not None and not term.is_strong and not term.is_private
 
     def _settle(self, name: str, current: str, *, by_position: bool = False, is_rest: bool = False) -> None:
-        is_named = _named(self.graph, name) == current
+        is_named = _stem(self.graph, name) == current
         term = self.terms[name].get(current)
         kinds = {"name": is_named, "shape": True, "dataflow": term is not None, "position": by_position}
         kinds["rest"] = is_rest
@@ -301,23 +301,23 @@ class _Settling:
             for name, inputs in open_outputs.items()
         ]
         clause = f"output {next(iter(open_outputs))!r} replaces" if len(facts) == 1 else f"{len(facts)} outputs replace"
-        also = [
+        doubts = [
             (current, name) for current, name in self.remains.guesses(True) if current not in open_outputs.get(name, ())
         ]
-        also += [(current, name) for name in self.remains.doubtful() for current in self.remains.alike(name)]
+        doubts += [(current, name) for name in self.remains.doubtful() for current in self.remains.alike(name)]
         for heading, pairs in (
             (
                 "the other pairs, which that file must have, too",
                 [(pair.current, pair.following) for pair in self.settled.values()],
             ),
-            ("and these, if the output is the input's next value", also),
+            ("and these, if the output is the input's next value", doubts),
         ):
             facts += [f"{heading}: {lines_of(pairs)}"] if pairs else []
         lines = [f"'{inputs[0]}: {name}'" for name, inputs in open_outputs.items()]
         return UsageError(f"which input {clause} cannot be told", facts=tuple(facts), hint=_HINT.format("{}", lines[0]))
 
 
-def _named(graph: Graph, output: str) -> str:
+def _stem(graph: Graph, output: str) -> str:
     """The input of an output's shape and dtype whose name is in the output's, or ""."""
     stems = [output.removesuffix(suffix) for suffix in _SUFFIXES if output.endswith(suffix)]
     stems += [output.removeprefix(prefix) for prefix in _PREFIXES if output.startswith(prefix)]

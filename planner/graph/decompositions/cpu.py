@@ -64,8 +64,8 @@ def _filter_gradient(emitter: Emitter, op: Op, image: ImageKernel) -> tuple[str,
         return None
     size, channels = math.prod(image.kernel), image.samples
     is_dense = all(step == 1 for step in (*image.strides, *image.dilations))
-    few = image.windows_count * channels * image.kernels <= (channels + image.kernels) * size
-    if is_dense and ((image.windows_count == 1 and few) or channels < _LEAST_CHANNELS):
+    is_small = image.windows_count * channels * image.kernels <= (channels + image.kernels) * size
+    if is_dense and ((image.windows_count == 1 and is_small) or channels < _LEAST_CHANNELS):
         return _by_image(emitter, op, image) if image.windows_count <= _MOST_WINDOWS else None
     return _by_channels(emitter, op, image) if channels >= _LEAST_CHANNELS else None
 

@@ -192,9 +192,9 @@ def _copies(graph: Graph, composite: Op, emitter: Emitter, ops: Sequence[Op]) ->
         for name in op.inputs:
             if name in graph.tensors and name not in graph.constants and name not in composite.outputs:
                 readers.setdefault(name, set()).add(op.name)
-    several = [name for name, names in readers.items() if len(names) > 1]
+    shared = [name for name, names in readers.items() if len(names) > 1]
     copies = []
-    for number, name in enumerate(several):
+    for number, name in enumerate(shared):
         copy = f"{emitter.prefix}input{number}"
         emitter.tensors[copy] = replace(graph.tensors[name], name=copy)
         copies.append(Op(copy, "Identity", (name,), (copy,)))

@@ -74,7 +74,7 @@ class _Writer(Emitter):
         return value
 
     def attributes(self, *names: str) -> dict[str, Attribute]:
-        """Those of the op's attributes that it states."""
+        """The attributes of these names that the op states."""
         return {name: value for name, value in self.op.attributes if name in names}
 
     def part(
@@ -342,8 +342,8 @@ def embed_layer_normalization_form(writer: _Writer, op: Op) -> tuple[str, ...] |
         attributes: dict[str, Attribute] = {"keepdims": 0}
         writer.part("ReduceSum", (writer.input(7), axes), "lengths", output=lengths, attributes=attributes)
     elif lengths:
-        none = writer.constant(np.zeros(samples, np.int32), "lengths.none")
-        writer.part("Identity", (none,), "lengths", output=lengths)
+        zeros = writer.constant(np.zeros(samples, np.int32), "lengths.none")
+        writer.part("Identity", (zeros,), "lengths", output=lengths)
     return op.outputs
 
 

@@ -269,10 +269,10 @@ class _Folder:
 
     def _foreign(self, op: Op, inferred: Mapping[str, Tensor | None] | None = None) -> None:
         """An op of another domain: what ONNX does not infer is believed."""
-        nobody = f"op {op.name!r}: no operator {op.op_type} of domain {op.domain!r}"
+        reason = f"op {op.name!r}: no operator {op.op_type} of domain {op.domain!r}"
         is_stated = op.domain in self.opsets and all(name in self.declared for name in op.outputs if name)
         if self.operators is None and inferred is None and not is_stated:
-            self._blame(self.findings.unsupported, op, nobody)
+            self._blame(self.findings.unsupported, op, reason)
             return
         if op.domain not in self.opsets:
             self._blame(

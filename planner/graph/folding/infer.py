@@ -129,12 +129,12 @@ class Inference:
         """What ONNX infers of an op with graphs inside, which it can do in a model only."""
         outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
         inputs = [helper.make_value_info(name, kind) for name, kind in types.items()]
-        alone = helper.make_model(
+        model = helper.make_model(
             helper.make_graph([node], "control flow", inputs, outputs),
             opset_imports=self._imports,
             ir_version=self._ir_version,
         )
-        return {value.name: value.type for value in inferred(alone, strict=True).graph.output}
+        return {value.name: value.type for value in inferred(model, strict=True).graph.output}
 
     def _infer(
         self, schema: onnx.defs.OpSchema, node: NodeProto, types: dict[str, TypeProto], data: dict[str, TensorProto]

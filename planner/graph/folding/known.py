@@ -132,8 +132,8 @@ class KnownGraph:
         """Operands that depend on no input and may decide shapes: those that are no floats, and a few that are."""
         names = [name for name in op.inputs if name and self._derived.covers(self.first_name(name))]
         floats = [name for name in names if self.tensors[name].dtype.is_float]
-        few = [name for name in floats if self.tensors[name].elements <= _FEW_FLOATS]
-        return [name for name in names if name not in floats], few
+        numbers = [name for name in floats if self.tensors[name].elements <= _FEW_FLOATS]
+        return [name for name in names if name not in floats], numbers
 
     def settle(self, op: Op) -> bool:
         """Has the outputs of an op known that depends on no input, and whether they are.

@@ -157,8 +157,8 @@ def sizes_for(op: Op, scales: np.ndarray, tensors: Mapping[str, Tensor]) -> Know
     read = [before[axis] for axis in axes if isinstance(axis, int)]
     out_sizes = [int(np.float32(size) * scale) for size, scale in zip(read, factors, strict=True)]
     inferred = [int(size * float(scale)) for size, scale in zip(read, factors, strict=True)]
-    again = [np.float32(after) / np.float32(size) for after, size in zip(out_sizes, read, strict=True) if size]
-    if out_sizes == inferred or again != list(factors):
+    ratios = [np.float32(after) / np.float32(size) for after, size in zip(out_sizes, read, strict=True) if size]
+    if out_sizes == inferred or ratios != list(factors):
         return None
     sizes = fresh_name(f"{op.name}.sizes", tensors)
     form = replace(op, inputs=(op.inputs[0], op.inputs[1], "", sizes))

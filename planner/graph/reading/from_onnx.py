@@ -257,17 +257,17 @@ def _with_short_names(bare: ModelProto, opset: int) -> ModelProto:
 
     ONNX has ``ai.onnx`` for another name of it; its checker and inference look only for the name that a node has.
     """
-    every = [node for function in bare.functions for node in function.node]
-    for named in (*bare.opset_import, *bare.functions, *every_node((*bare.graph.node, *every))):
+    nodes = [node for function in bare.functions for node in function.node]
+    for named in (*bare.opset_import, *bare.functions, *every_node((*bare.graph.node, *nodes))):
         if named.domain == "ai.onnx":
             named.domain = ""
     for entry in (entry for function in bare.functions for entry in function.opset_import):
         if entry.domain == "ai.onnx":
             entry.domain = ""
     for owner in (bare, *bare.functions):  # a file may import it under both names
-        once = {entry.domain: entry.version for entry in owner.opset_import}
+        versions = {entry.domain: entry.version for entry in owner.opset_import}
         del owner.opset_import[:]
-        owner.opset_import.extend(map(helper.make_opsetid, once.keys(), once.values()))
+        owner.opset_import.extend(map(helper.make_opsetid, versions.keys(), versions.values()))
     if not any(entry.domain == "" for entry in bare.opset_import):
         bare.opset_import.append(helper.make_opsetid("", opset))
     return bare

@@ -59,9 +59,9 @@ def _restate(older: GraphProto, opset: int, converted: GraphProto, around: Mappi
         for attribute in node.attribute:
             if attribute.HasField("g"):
                 _restate(within[attribute.name], opset, attribute.g, scales)
-    every = [substitute for node in converted.node for substitute in nodes.get(id(node), [node])]
+    nodes_after = [substitute for node in converted.node for substitute in nodes.get(id(node), [node])]
     del converted.node[:]
-    converted.node.extend(every)
+    converted.node.extend(nodes_after)
 
 
 def _matters(node: NodeProto) -> bool:

@@ -291,7 +291,7 @@ def _merged_dims(form: _Form) -> None:
 
 
 def _in_pieces(form: _Form) -> None:
-    """Who reads a piece reads what it is a piece of (``planner.graph.rewriting.pieces``)."""
+    """Readers of a piece read the tensor that it is a piece of (``planner.graph.rewriting.pieces``)."""
     form.ops = {op.name: op for op in in_pieces(form.graph, form.ops.values(), form.anchors)}
 
 

@@ -100,13 +100,13 @@ class _Finder:
             kinds: by op, of those that are looked at.
         """
         number = {kind: at for at, kind in enumerate(dict.fromkeys(kinds.values()))}
-        nothing = np.zeros(len(number), np.int32)
+        zeros = np.zeros(len(number), np.int32)
         # Of all kinds at once: a walk for each would take seconds of a graph of 27,000 ops.
         before: dict[str, np.ndarray] = {}
         depths = {}
         for op in self._graph.ops:
             read = [before[name] for name in op.inputs if name in before]
-            depth = np.maximum.reduce(read) if len(read) > 1 else read[0] if read else nothing
+            depth = np.maximum.reduce(read) if len(read) > 1 else read[0] if read else zeros
             if op.name in kinds:
                 at = number[kinds[op.name]]
                 depths[op.name] = int(depth[at])
@@ -173,8 +173,8 @@ class _Finder:
         ops = tuple(op for op in makers if op is not None and op.name not in growth.members)
         if len(ops) < len(beside) or not self._outputs.isdisjoint(beside):
             return
-        alone = all(reader.name in growth.members for name in beside for reader in self._graph.consumers[name])
-        if alone and len({self._form(op) for op in ops}) == 1:
+        is_private = all(reader.name in growth.members for name in beside for reader in self._graph.consumers[name])
+        if is_private and len({self._form(op) for op in ops}) == 1:
             yield ops
 
     def _join(self, growth: _Growth, ops: tuple[Op, ...]) -> bool:

@@ -209,8 +209,8 @@ def _labelled(graph: Graph, op: Op) -> list[tuple[str, _Labels]]:
             index: _Labels = (None,) * len(shapes[op.inputs[1]])
             return [(source, _without(plain, (axis,))), (target, (*plain[:axis], *index, *plain[axis + 1 :]))]
         labels = _without(plain, {dim for _, dim, _, _ in places(graph, op)})
-        many = {"Concat": (*op.inputs, target), "Split": (source, *op.outputs)}.get(op.op_type, (source, target))
-        return [(name, labels) for name in many]
+        names = {"Concat": (*op.inputs, target), "Split": (source, *op.outputs)}.get(op.op_type, (source, target))
+        return [(name, labels) for name in names]
     if op.op_type.startswith("Reduce"):
         axes = reduced_dims(op, len(plain), graph.constants.get)
         if axes is not None:

@@ -153,7 +153,7 @@ class _Writing:
         """
         graph, emit, initial = self._graph, self._emit, dict(self._graph.initial)
         for name in filter(self._packed.__contains__, (*graph.inputs, *graph.constants)):
-            packing, parts = self._packed[name], self._named(name)
+            packing, parts = self._packed[name], self._part_tensors(name)
             for values in (initial, emit.constants):
                 if name in values:
                     value = values.pop(name)
@@ -189,7 +189,7 @@ class _Writing:
         packing, parts, shape = self._packed[name], self.parts[name], self._graph.tensors[name].shape
         return dict(zip(parts, packing.boxes(shape), strict=True)) if packing.blocks == 1 and all(parts) else {}
 
-    def _named(self, name: str) -> tuple[str, ...]:
+    def _part_tensors(self, name: str) -> tuple[str, ...]:
         """Tensors for all parts of a packed one."""
         if name not in self.parts:
             tensor, packing = self._graph.tensors[name], self._packed[name]
@@ -210,7 +210,7 @@ class _Writing:
             self._join(op)
         else:
             for name in op.outputs:
-                self._named(name)
+                self._part_tensors(name)
             for part in range(len(result.widths)):
                 self._write_part(op, part)
 

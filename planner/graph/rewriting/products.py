@@ -195,11 +195,11 @@ def _as_gemm(product: Product) -> Op | None:
 
 
 def _as_einsum(product: Product) -> Op | None:
-    every = tuple(dict.fromkeys(label for term in (product.result, *product.labels) for label in term))
+    labels = tuple(dict.fromkeys(label for term in (product.result, *product.labels) for label in term))
     is_plain = not _adds(product.op) and _scale(product.op) == 1.0
-    if not is_plain or product.dtype not in EINSUM_DTYPES or len(every) > len(ascii_letters):
+    if not is_plain or product.dtype not in EINSUM_DTYPES or len(labels) > len(ascii_letters):
         return None
-    letter = dict(zip(every, ascii_letters, strict=False))
+    letter = dict(zip(labels, ascii_letters, strict=False))
     terms = ",".join("".join(letter[label] for label in term) for term in product.labels)
     equation = f"{terms}->{''.join(letter[label] for label in product.result)}"
     return replace(product.op, op_type="Einsum", inputs=product.operands, attributes=(("equation", equation),))

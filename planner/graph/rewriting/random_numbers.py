@@ -84,9 +84,9 @@ def make_clock(emitter: Emitter, step: str) -> Clock:
         seeded = number.plus(step, words[0], f"seeded{stream}")
         keys = [number.word(word, f"key{stream}.{position}") for position, word in enumerate(words[1:], start=1)]
         moves.append(number.mixed(seeded, keys, f"hash{stream}"))
-    even = [number.times(move, 2, f"even{position}") for position, move in enumerate(moves[1:], start=1)]
+    doubles = [number.times(move, 2, f"even{position}") for position, move in enumerate(moves[1:], start=1)]
     zero = emitter.cast(number.times(step, 0, "zero"), DType.FLOAT64, "step.zero64")
-    return Clock((moves[0], even[0], even[1]), number.plus(step, 1, "next"), zero)
+    return Clock((moves[0], doubles[0], doubles[1]), number.plus(step, 1, "next"), zero)
 
 
 class Numbers:

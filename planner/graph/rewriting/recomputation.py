@@ -49,7 +49,7 @@ class Activations:
 
     @cached_property
     def held(self) -> tuple[str, ...]:
-        """Those that ops of the backward pass read, in the graph's order: they are held for it, or computed again."""
+        """Activations that ops of the backward pass read, in the graph's order: held for it, or computed again."""
         consumers, backward = self.graph.consumers, self._passes.backward
         return tuple(name for name in self.all if any(op.name in backward for op in consumers[name]))
 
@@ -76,12 +76,12 @@ class Activations:
             tensors: activations of the forward pass.
         """
         held, closure = frozenset(self.held), set(tensors)
-        again = {self.all[name].name for name in tensors}
+        copied_ops = {self.all[name].name for name in tensors}
         for name, op in reversed(self.all.items()):
             readers = self.graph.consumers[name]
-            if name not in held and readers and all(reader.name in again for reader in readers):
+            if name not in held and readers and all(reader.name in copied_ops for reader in readers):
                 closure.add(name)
-                again.add(op.name)
+                copied_ops.add(op.name)
         return frozenset(closure)
 
     def copied(self, tensors: Collection[str]) -> tuple[str, ...]:

@@ -63,8 +63,8 @@ class Labelled:
     def positions(self) -> int:
         """How many there are that count, those with an ignored label included."""
         shape = self.emit.shape(self.log_p)
-        every = math.prod(shape) // shape[self.axis]
-        return every if self.counted is None else int(every * self.counted.sum()) // self.counted.size
+        count = math.prod(shape) // shape[self.axis]
+        return count if self.counted is None else int(count * self.counted.sum()) // self.counted.size
 
     def _label_weights(self, weights: str) -> str:
         shape, dtype = self.emit.shape(self.labels), self.emit.dtype(weights)

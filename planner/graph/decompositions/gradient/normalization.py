@@ -32,9 +32,9 @@ def normalised(emit: Builder, x: str, over: Sequence[int], epsilon: float) -> st
 
 def _scaled(emit: Builder, normal: str, scale: str, bias: str) -> str:
     """``scale normal + bias`` by channel; without what does nothing, as an exporter's own ones and zeros do."""
-    for op_type, name, nothing in (("Mul", scale, 1), ("Add", bias, 0)):
+    for op_type, name, neutral in (("Mul", scale, 1), ("Add", bias, 0)):
         value = emit.value(name) if name in emit.folded else None
-        if value is None or (value != nothing).any():
+        if value is None or (value != neutral).any():
             normal = emit.binary(op_type, normal, emit.unsqueeze(name, range(1, emit.rank(normal) - 1)))
     return normal
 

@@ -146,7 +146,7 @@ def lstm(emit: Builder, op: Op) -> tuple[str, ...]:
 
 
 def _activations(op: Op, directions: int) -> list[tuple[Activation, ...]]:
-    """Those of each direction; activation_alpha and activation_beta are consumed by those that have such a number."""
+    """The activations of each direction; those with a number take theirs from activation_alpha and _beta."""
     defaults = RECURRENT[op.op_type].activations
     stated = op.attribute("activations") or defaults * directions
     assert isinstance(stated, tuple), "the schema was checked"

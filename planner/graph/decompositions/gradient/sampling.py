@@ -89,8 +89,8 @@ class Axis:
         shape = [-1 if dim == 1 else 1 for dim in range(self.emit.rank(template))]
         return self.emit.constant(numbers.astype(numpy_dtype(self.emit.dtype(template))).reshape(shape), f"taps.{hint}")
 
-    def _at_least(self, index: str, least: int) -> str:
-        return self.emit.compare("GreaterOrEqual", index, self.emit.scalar(float(least), index))
+    def _at_least(self, index: str, limit: int) -> str:
+        return self.emit.compare("GreaterOrEqual", index, self.emit.scalar(float(limit), index))
 
     def _clipped(self, at: str) -> str:
         """Places on the border or beyond it get its index, and no gradient, as in PyTorch."""

@@ -161,9 +161,9 @@ def _step(emitter: Emitter, op: Op) -> _Step | None:
         return None
     starts = is_prompt = ""
     if not is_known_prompt:
-        less = emitter.scalar(count - 1, dtype, "new.less")
+        span = emitter.scalar(count - 1, dtype, "new.less")
         starts = emitter.reshape(lengths, (emitter.shape(lengths)[0], 1, 1, 1), "lengths")
-        starts = emitter.each("Sub", "starts", starts, less) if count > 1 else starts
+        starts = emitter.each("Sub", "starts", starts, span) if count > 1 else starts
     # Only a run tells whether all positions are new; if so, they begin at 0 in every sample.
     if total is None:
         total_length = emitter.reshape(op.inputs[6], (), "total")

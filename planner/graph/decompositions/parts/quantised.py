@@ -19,11 +19,11 @@ def dynamic_quantize_linear(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     x = op.inputs[0]
     if not emitter.rank(x):
         return None
-    every = tuple(range(emitter.rank(x)))
+    dims = tuple(range(emitter.rank(x)))
     zero, unit = (emitter.scalar(value, DType.FLOAT32, part) for value, part in ((0.0, "zero"), (1.0, "one")))
     steps = emitter.scalar(_STEPS, DType.FLOAT32, "steps")
-    low = emitter.each("Min", "low", emitter.reduce("ReduceMin", x, every, "least", keepdims=False), zero)
-    high = emitter.each("Max", "high", emitter.reduce("ReduceMax", x, every, "greatest", keepdims=False), zero)
+    low = emitter.each("Min", "low", emitter.reduce("ReduceMin", x, dims, "least", keepdims=False), zero)
+    high = emitter.each("Max", "high", emitter.reduce("ReduceMax", x, dims, "greatest", keepdims=False), zero)
     flat = emitter.each("Equal", "is_flat", low, high, dtype=DType.BOOL)
     step = emitter.each("Div", "step", emitter.each("Sub", "range", high, low), steps)
     scale = emitter.each("Where", "scale", flat, unit, step)

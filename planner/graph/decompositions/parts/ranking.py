@@ -39,11 +39,11 @@ def top_k(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
         return None
     blocks = in_blocks(emitter, x, dim, _last(dtype, is_largest=bool(op.attribute("largest", 1))))
 
-    def ranked(operand: str, axis: int, few: int, part: str) -> tuple[str, ...]:
+    def ranked(operand: str, axis: int, k: int, part: str) -> tuple[str, ...]:
         before = emitter.shape(operand)
-        sizes = (*before[:axis], few, *before[axis + 1 :])
+        sizes = (*before[:axis], k, *before[axis + 1 :])
         attributes: dict[str, Attribute] = {**dict(op.attributes), "axis": axis}
-        operands = (operand, emitter.ints([few], f"{part}.k"))
+        operands = (operand, emitter.ints([k], f"{part}.k"))
         names = f"{part} {part}.places"
         return emitter.emit("TopK", operands, (sizes, sizes), (dtype, DType.INT64), hint=names, attributes=attributes)
 

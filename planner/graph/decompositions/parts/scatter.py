@@ -27,9 +27,9 @@ def tensor_scatter(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
         places = emitter.each("Add", "places", starts, places)
     if text(op, "mode", "linear") == "circular":
         places = emitter.each("Mod", "circle", places, emitter.ints([emitter.shape(cache)[axis]], "size"))
-    every = emitter.one("Expand", (places, emitter.ints(shape, "shape")), shape, DType.INT64, hint="every")
+    indices = emitter.one("Expand", (places, emitter.ints(shape, "shape")), shape, DType.INT64, hint="every")
     attributes = {"axis": axis}
-    operands = (cache, every, update)
+    operands = (cache, indices, update)
     return (
         emitter.one("ScatterElements", operands, emitter.shape(cache), emitter.dtype(cache), attributes=attributes),
     )

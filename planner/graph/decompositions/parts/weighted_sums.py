@@ -177,8 +177,8 @@ def weighted_sum(
         sink = emitter.cast(sink, wide, "sink.wide")
         top = emitter.each("Max", "max.sink", top, sink)
     if may_see_none:
-        least = float(np.finfo(wide.array_dtype).min)
-        top = emitter.each("Max", "max.finite", top, emitter.scalar(least, wide, "least"))
+        lowest = float(np.finfo(wide.array_dtype).min)
+        top = emitter.each("Max", "max.finite", top, emitter.scalar(lowest, wide, "least"))
     raised = emitter.each("Exp", "exp", emitter.each("Sub", "shifted", scores, top))
     total = emitter.reduce("ReduceSum", raised, (last,), "sum")
     if sink:
