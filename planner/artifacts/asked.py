@@ -66,7 +66,7 @@ class Asked:
             limit_bytes=() if limits is None else limits.counts(),
             limits_by_worker=(of_each := data.get("limits_by_worker")) is not None and of_each.flag(),
             pins={} if pins is None else {name: text.text() for name, text in pins.members().items()},
-            forbidden=() if forbidden is None else tuple(_pair(one) for one in forbidden.values()),
+            forbidden=() if forbidden is None else tuple(_pair(pair) for pair in forbidden.values()),
             replicate="all" if replicate is None else _replicate(replicate),
             partitioned_inputs=inputs is not None and inputs.text() == "partitioned",
             for_time=objective is not None and objective.text() == "time",
@@ -82,7 +82,7 @@ def _pair(data: Value) -> tuple[str, str]:
 
 def _replicate(data: Value) -> Literal["all", "weights", "none"]:
     text = data.text()
-    for known in _REPLICATE:
-        if text == known:
-            return known
+    for option in _REPLICATE:
+        if text == option:
+            return option
     raise data.fault(f"is none of {', '.join(_REPLICATE)}: {text}")

@@ -61,8 +61,8 @@ def encode_fetch(fetch: Fetch, worker: int, target: Buffer) -> NodeProto:
     """
     assert fetch.target == target.name, f"fetch {fetch.name!r} fills {fetch.target!r}, not {target.name!r}"
     sources = [source for piece in fetch.pieces for source in piece.sources]
-    here = dict.fromkeys([source.buffer for source in sources if source.worker == worker])
-    node = NodeProto(name=fetch.name, domain=DOMAIN, op_type=OP_TYPE, input=here, output=[fetch.target])
+    local_buffers = dict.fromkeys([source.buffer for source in sources if source.worker == worker])
+    node = NodeProto(name=fetch.name, domain=DOMAIN, op_type=OP_TYPE, input=local_buffers, output=[fetch.target])
     attributes = [
         _text("tensor", target.tensor),
         _numbers("region", _corners(target.region)),

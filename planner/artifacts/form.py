@@ -38,12 +38,12 @@ class Form:
         Raises:
             JsonError: it is something else.
         """
-        in_place, kept, again = data.get("in_place"), data.get("kept"), data.get("recomputed")
+        in_place, kept_names, again = data.get("in_place"), data.get("kept"), data.get("recomputed")
         owned, deliveries, in_parts = data.get("owned"), data.get("deliveries"), data.get("in_parts")
         return cls(
             in_place=None if in_place is None else {name: held.text() for name, held in in_place.members().items()},
             in_parts={} if in_parts is None else {name: _boxes(parts) for name, parts in in_parts.members().items()},
-            kept=() if kept is None else kept.texts(),
+            kept=() if kept_names is None else kept_names.texts(),
             recomputed=None if again is None else Recomputed.from_json(again),
             owned={} if owned is None else {name: count.integer() for name, count in owned.members().items()},
             deliveries=() if deliveries is None else tuple(map(_delivery, deliveries.values())),

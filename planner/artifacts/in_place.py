@@ -64,7 +64,7 @@ class Flow:
             if number is not None and number not in way and self._nodes[number].op_type in UPDATING:
                 way.add(number)
                 waiting.extend(self._nodes[number].reads)
-        found: set[int] = set()
+        separate: set[int] = set()
         seen = {source, result, ""}
         for first in (source, result):
             waiting = [first]
@@ -75,8 +75,8 @@ class Flow:
                         waiting.extend([name for name in node.makes if name not in seen])
                         seen.update(node.makes)
                     else:
-                        found.add(number)
-        return found
+                        separate.add(number)
+        return separate
 
 
 def overwriting(functions: Mapping[str, FunctionProto]) -> Callable[[str, int, int], bool]:

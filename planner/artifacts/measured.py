@@ -88,7 +88,7 @@ def read_measured(folder: Path) -> MeasuredRun | None:
         if version != SCHEMA_VERSION:
             raise data["schema_version"].fault(f"is {version}; this tofu reads {SCHEMA_VERSION}")
         is_of_it = data["plan"].text() == digest_of(folder / PLAN)
-        found = MeasuredRun(
+        run = MeasuredRun(
             engine=data["engine"].text(),
             device=data["device"].text(),
             iterations=data["iterations"].count(),
@@ -99,7 +99,7 @@ def read_measured(folder: Path) -> MeasuredRun | None:
         raise ModelError(f"{file} cannot be read: {error}", hint=hint) from None
     if not is_of_it:
         raise ModelError(f"{file} is of another plan", hint=hint)
-    return found
+    return run
 
 
 def _step(data: Value) -> MeasuredStep:

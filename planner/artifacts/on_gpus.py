@@ -31,10 +31,10 @@ class CudaChanges:
     @staticmethod
     def of(parts: Iterable[Changed]) -> CudaChanges:
         """Those of all models, or of all parts of a plan, together."""
-        known = tuple(parts)
+        changes = tuple(parts)
         return CudaChanges(
             *(
-                tuple(sorted({op for part in known for op in getattr(part, field.name)}))
+                tuple(sorted({op for part in changes for op in getattr(part, field.name)}))
                 for field in fields(CudaChanges)
             )
         )
@@ -56,20 +56,20 @@ class OnGpus:
     after a step."""
 
     @staticmethod
-    def from_json(told: Mapping[str, Any]) -> OnGpus:
+    def from_json(data: Mapping[str, Any]) -> OnGpus:
         """What ``dataclasses.asdict`` gave, as another process reads it."""
         return OnGpus(
-            CudaChanges(**{done: tuple(ops) for done, ops in told["changes"].items()}),
-            tuple((int(device), int(size)) for device, size in told["beside_bytes"]),
+            CudaChanges(**{done: tuple(ops) for done, ops in data["changes"].items()}),
+            tuple((int(device), int(size)) for device, size in data["beside_bytes"]),
         )
 
     @staticmethod
-    def of_processes(told: Sequence[OnGpus]) -> OnGpus:
+    def of_processes(processes: Sequence[OnGpus]) -> OnGpus:
         """What processes with a worker each know, together.
 
         Of a GPU that several share, it is the most that one of them saw being taken while it made its sessions.
         """
-        taken: dict[int, int] = {}
-        for device, size in (row for one in told for row in one.beside_bytes):
-            taken[device] = max(size, taken.get(device, 0))
-        return OnGpus(CudaChanges.of(one.changes for one in told), tuple(sorted(taken.items())))
+        memory_bytes: dict[int, int] = {}
+        for device, size in (row for process in processes for row in process.beside_bytes):
+            memory_bytes[device] = max(size, memory_bytes.get(device, 0))
+        return OnGpus(CudaChanges.of(process.changes for process in processes), tuple(sorted(memory_bytes.items())))

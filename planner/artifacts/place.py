@@ -25,9 +25,9 @@ def require_plan(directory: Path | None) -> Path:
     return where
 
 
-def newest_note(found: Path) -> str:
+def newest_note(folder: Path) -> str:
     """What the user is told of a folder that ``newest_folder`` found."""
-    return f"note: no plan is named; {found} is the newest here"
+    return f"note: no plan is named; {folder} is the newest here"
 
 
 def newest_folder(where: Path) -> Path:
@@ -36,7 +36,7 @@ def newest_folder(where: Path) -> Path:
     Raises:
         UsageError: there is none.
     """
-    found = [manifest.parent for manifest in where.glob(f"*/{MANIFEST}") if (manifest.parent / PLAN).is_file()]
-    if not found:
+    folders = [manifest.parent for manifest in where.glob(f"*/{MANIFEST}") if (manifest.parent / PLAN).is_file()]
+    if not folders:
         raise UsageError("there is no plan in this directory", hint="name the plan's folder, or run `tofu plan` first")
-    return max(found, key=lambda folder: ((folder / MANIFEST).stat().st_mtime, folder.name))
+    return max(folders, key=lambda folder: ((folder / MANIFEST).stat().st_mtime, folder.name))

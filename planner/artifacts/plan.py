@@ -258,12 +258,12 @@ class Plan(Decision):
     @property
     def form(self) -> Form:
         """What of the model it divides, beside the names in ``strategies``."""
-        return Form(**{one.name: getattr(self, one.name) for one in fields(Form)})
+        return Form(**{member.name: getattr(self, member.name) for member in fields(Form)})
 
     @property
     def stepped(self) -> tuple[SteppedOp, ...]:
         """Ops that run in steps."""
-        spaces = ((name, one.iteration_space) for name, one in self.strategies.items() if one.steps is not None)
+        spaces = ((name, op.iteration_space) for name, op in self.strategies.items() if op.steps is not None)
         return tuple(SteppedOp(name, space.steps.variable, space.steps.count) for name, space in spaces if space.steps)
 
     def to_json(self) -> str:
@@ -312,7 +312,7 @@ def _plan(data: Value) -> Plan:
     if absent is not None:
         raise data["tensor_bytes"].fault(f"lacks {absent!r}")
     form, undescribed, apart = Form.from_json(data), data.get("undescribed"), data.get("decided_apart")
-    stopped, asked, warnings = data.get("stopped_by"), data.get("asked"), data.get("warnings")
+    stopped, request, warnings = data.get("stopped_by"), data.get("asked"), data.get("warnings")
     soybean, has_program, seconds = data.get("soybean_bytes"), data.get("has_program"), data.get("estimated_seconds")
     return Plan(
         model=data["model"].text(),
@@ -342,25 +342,25 @@ def _plan(data: Value) -> Plan:
         stopped_by=None if stopped is None else _stopped_by(stopped),
         undescribed=tuple(_undescribed(op) for op in ([] if undescribed is None else undescribed.values())),
         estimate=None if estimate is None else TimeEstimate.from_json(estimate),
-        asked=Asked() if asked is None else Asked.from_json(asked),
+        asked=Asked() if request is None else Asked.from_json(request),
         warnings=() if warnings is None else warnings.texts(),
-        **{one.name: getattr(form, one.name) for one in fields(Form)},
+        **{member.name: getattr(form, member.name) for member in fields(Form)},
     )
 
 
 def _gap_of(data: Value) -> GapOf:
     text = data.text()
-    for known in _GAPS_OF:
-        if text == known:
-            return known
+    for objective in _GAPS_OF:
+        if text == objective:
+            return objective
     raise data.fault(f"is neither bytes nor time: {text}")
 
 
 def _stopped_by(data: Value) -> StoppedBy:
     text = data.text()
-    for known in STOPPED_BY:
-        if text == known:
-            return known
+    for reason in STOPPED_BY:
+        if text == reason:
+            return reason
     raise data.fault(f"is neither time nor interrupt: {text}")
 
 
@@ -383,7 +383,8 @@ def _tiling(data: Value, cuts: tuple[int, ...]) -> Tiling:
     except UsageError as error:
         raise data.fault(f"is wrong: {error.what}") from None
     if any(
-        isinstance(one, Only) and one.group >= ways for one, ways in zip(tiling.placements, tiling.ways, strict=True)
+        isinstance(placement, Only) and placement.group >= ways
+        for placement, ways in zip(tiling.placements, tiling.ways, strict=True)
     ):
         raise data.fault(f"names a group that there is not: {data.text()}")
     return tiling
@@ -411,9 +412,9 @@ _encoded = json.JSONEncoder(ensure_ascii=False).encode
 def _in_lines(value: object) -> str:
     """A value as JSON, what it holds with a line for each."""
     if isinstance(value, dict) and value:
-        return "{\n" + ",\n".join([f"  {_encoded(key)}: {_encoded(one)}" for key, one in value.items()]) + "\n }"
+        return "{\n" + ",\n".join([f"  {_encoded(key)}: {_encoded(member)}" for key, member in value.items()]) + "\n }"
     if isinstance(value, list) and value:
-        return "[\n" + ",\n".join([f"  {_encoded(one)}" for one in value]) + "\n ]"
+        return "[\n" + ",\n".join([f"  {_encoded(member)}" for member in value]) + "\n ]"
     return _encoded(value)
 
 

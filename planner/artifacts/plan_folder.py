@@ -124,10 +124,10 @@ def try_place(directory: Path, *, force: bool = False) -> None:
             raise UsageError(f"{directory} exists", hint="choose another folder with --out, or replace it with --force")
         if directory.is_symlink() or not directory.is_dir() or not (directory / MANIFEST).is_file():
             raise UsageError(f"{directory} is no plan's folder, and is not replaced", hint=_OTHER_PLACE)
-        others = tuple(sorted(entry.name for entry in directory.iterdir() if not _FILES.fullmatch(entry.name)))
-        if others:
+        strangers = tuple(sorted(entry.name for entry in directory.iterdir() if not _FILES.fullmatch(entry.name)))
+        if strangers:
             raise UsageError(
-                f"{directory} holds more than a plan, and is not replaced", facts=others, hint=_OTHER_PLACE
+                f"{directory} holds more than a plan, and is not replaced", facts=strangers, hint=_OTHER_PLACE
             )
     try_folder(directory, is_replaced=True)
 
@@ -260,10 +260,10 @@ def open_folder(directory: Path | None, *, with_models: bool = True, as_planned:
             hint="plan the model again with `tofu plan`",
         )
     plan = Plan.from_json(read_regular(directory / PLAN), str(directory / PLAN))
-    there = sum(1 for name in expected if name not in (PLAN, MODEL))
+    model_count = sum(1 for name in expected if name not in (PLAN, MODEL))
     # Their number first: a plan may state any number of workers.
-    if there != (plan.workers if has_models else 0) or any(
-        worker_file(worker) not in expected for worker in range(there)
+    if model_count != (plan.workers if has_models else 0) or any(
+        worker_file(worker) not in expected for worker in range(model_count)
     ):
         raise ModelError(
             f"{directory}: the plan is for {plan.workers} workers, and not these are there",

@@ -38,9 +38,9 @@ def planned_form(folder: PlanFolder, model: Graph) -> PlannedForm:
     Raises:
         ModelError: the plan is of another model than the one beside it, with all findings.
     """
-    found = _named_form(folder, model)
-    _check_complete(folder, found.graph)
-    return found
+    form = _named_form(folder, model)
+    _check_complete(folder, form.graph)
+    return form
 
 
 def check_named(folder: PlanFolder, model: Graph) -> None:
@@ -58,14 +58,14 @@ def check_named(folder: PlanFolder, model: Graph) -> None:
 
 def _named_form(folder: PlanFolder, model: Graph) -> PlannedForm:
     plan = folder.plan
-    found = divided(plan.form, plan.strategies, plan.workers, model, folder.path)
-    ops = {op.name for op in found.graph.ops}
+    form = divided(plan.form, plan.strategies, plan.workers, model, folder.path)
+    ops = {op.name for op in form.graph.ops}
     strangers = [f"there is no op {name!r}, which has a strategy" for name in plan.strategies if name not in ops]
     for name in plan.tilings:
-        if name not in found.graph.tensors:
+        if name not in form.graph.tensors:
             strangers.append(f"there is no tensor {name!r}, which has a tiling")
     _refuse_misfits(folder.path, strangers)
-    return found
+    return form
 
 
 def divided(form: Form, planned: Collection[str] | None, workers: int, model: Graph, where: Path) -> PlannedForm:
@@ -81,41 +81,41 @@ def divided(form: Form, planned: Collection[str] | None, workers: int, model: Gr
     Raises:
         ModelError: the form is none of this model, with all findings.
     """
-    found = _form(form, model, where)
-    names = {op.name for op in found.graph.ops} if planned is None else planned
-    graph = planned_graph(found.graph, names, workers)
+    canonical_form = _form(form, model, where)
+    names = {op.name for op in canonical_form.graph.ops} if planned is None else planned
+    graph = planned_graph(canonical_form.graph, names, workers)
     _check_deliveries(form.deliveries, graph, where)
-    return PlannedForm(found, with_deliveries(graph, form.deliveries))
+    return PlannedForm(canonical_form, with_deliveries(graph, form.deliveries))
 
 
 def _form(form: Form, model: Graph, where: Path) -> Canonical:
     """The canonical form, with copies of what is computed again."""
-    found, again = _canonical_form(form, model, where), form.recomputed
+    canonical_form, again = _canonical_form(form, model, where), form.recomputed
     if again is None or not again.tensors:
-        return found
+        return canonical_form
     try:
-        known = Activations(found.graph).all
+        activations = Activations(canonical_form.graph).all
     except UsageError as error:
         raise ModelError(f"{where}: {error.what}, and the plan computes something again for it") from None
-    strangers = [name for name in again.tensors if name not in known]
+    strangers = [name for name in again.tensors if name not in activations]
     _refuse_misfits(where, [f"{name!r}, which is computed again, is no activation" for name in strangers])
-    return replace(found, graph=recomputed(found.graph, again.tensors), lanes=None)
+    return replace(canonical_form, graph=recomputed(canonical_form.graph, again.tensors), lanes=None)
 
 
 def _canonical_form(form: Form, model: Graph, where: Path) -> Canonical:
     if form.in_place is None:
         return Canonical(model, {})
-    found = canonical(model, form.kept)
-    differing = sorted(form.in_place.items() ^ found.in_place.items())
-    names = sorted(form.in_parts.keys() | found.in_parts.keys())
-    strangers = [name for name in names if form.in_parts.get(name) != found.in_parts.get(name)]
+    canonical_form = canonical(model, form.kept)
+    differing = sorted(form.in_place.items() ^ canonical_form.in_place.items())
+    names = sorted(form.in_parts.keys() | canonical_form.in_parts.keys())
+    strangers = [name for name in names if form.in_parts.get(name) != canonical_form.in_parts.get(name)]
     _refuse_misfits(where, [f"tensor {name!r} has not these parts" for name in strangers])
     _refuse_misfits(where, [f"tensor {name!r} is not read in place as {held!r} everywhere" for name, held in differing])
     if not form.owned:
-        return found
-    lanes = lanes_of(found.graph)
-    owned = [one for one in lanes if one.name in form.owned]
-    return replace(found, graph=marked(found.graph, owned), lanes=lanes)
+        return canonical_form
+    lanes = lanes_of(canonical_form.graph)
+    owned = [lane for lane in lanes if lane.name in form.owned]
+    return replace(canonical_form, graph=marked(canonical_form.graph, owned), lanes=lanes)
 
 
 def _check_deliveries(deliveries: Sequence[SharedDelivery], graph: Graph, where: Path) -> None:
@@ -123,14 +123,14 @@ def _check_deliveries(deliveries: Sequence[SharedDelivery], graph: Graph, where:
     of: dict[str, str] = {}
     facts = []
     inputs = {op.name: op.inputs for op in graph.ops}
-    for one in deliveries:
-        of[one.name] = of.get(one.tensor, one.tensor)
-        is_new = one.name not in graph.tensors and one.name not in inputs
-        reads = [reader for reader in one.readers if of[one.name] in inputs.get(reader, ())]
-        chained = [other for other in deliveries if other.tensor == one.name]
-        if of[one.name] not in graph.tensors or not is_new or not (reads or chained):
-            readers = ", ".join(map(repr, one.readers)) or "nobody"
-            facts.append(f"delivery {one.name!r} of {one.tensor!r} is read by {readers}")
+    for delivery in deliveries:
+        of[delivery.name] = of.get(delivery.tensor, delivery.tensor)
+        is_new = delivery.name not in graph.tensors and delivery.name not in inputs
+        reads = [reader for reader in delivery.readers if of[delivery.name] in inputs.get(reader, ())]
+        chained = [follower for follower in deliveries if follower.tensor == delivery.name]
+        if of[delivery.name] not in graph.tensors or not is_new or not (reads or chained):
+            readers = ", ".join(map(repr, delivery.readers)) or "nobody"
+            facts.append(f"delivery {delivery.name!r} of {delivery.tensor!r} is read by {readers}")
     _refuse_misfits(where, facts)
 
 

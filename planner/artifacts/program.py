@@ -76,12 +76,12 @@ class Fetch:
 
     def taken_bytes(self, item_bytes: int) -> dict[int, int]:
         """What it takes from each worker, its own included, of elements of so many bytes."""
-        found: dict[int, int] = {}
+        bytes_from: dict[int, int] = {}
         for piece in self.pieces:
             size = piece.region.elements * item_bytes
             for source in piece.sources:
-                found[source.worker] = found.get(source.worker, 0) + size
-        return found
+                bytes_from[source.worker] = bytes_from.get(source.worker, 0) + size
+        return bytes_from
 
 
 @dataclass(frozen=True, slots=True)

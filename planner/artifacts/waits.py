@@ -62,24 +62,24 @@ def last_local_reads(program: WorkerProgram) -> dict[str, int]:
 
 def remote_readers(programs: Sequence[WorkerProgram]) -> tuple[dict[str, dict[int, int]], ...]:
     """For each buffer of each worker that others read: who, and the number of the last step there that does, from 1."""
-    found: tuple[dict[str, dict[int, int]], ...] = tuple({} for _ in programs)
+    readers: tuple[dict[str, dict[int, int]], ...] = tuple({} for _ in programs)
     for program in programs:
         for number, step in enumerate(program.steps, start=1):
             if isinstance(step, Fetch):
                 for piece in step.pieces:
                     for source in piece.sources:
                         if source.worker != program.worker:
-                            found[source.worker].setdefault(source.buffer, {})[program.worker] = number
-    return found
+                            readers[source.worker].setdefault(source.buffer, {})[program.worker] = number
+    return readers
 
 
 @dataclass(frozen=True, slots=True)
 class LastReads:
     """When the buffers of a worker are read for the last time."""
 
-    here: Mapping[str, int]
+    local: Mapping[str, int]
     """The number of the last step of the worker itself that reads a buffer, counted from 1; none where none does."""
-    elsewhere: Mapping[str, int]
+    remote: Mapping[str, int]
     """The level of the last step of any other worker that reads a buffer; none where none does."""
 
 
@@ -90,10 +90,10 @@ def last_reads(programs: Sequence[WorkerProgram], level: Sequence[Sequence[int]]
         programs: of all workers.
         level: of every step of every worker.
     """
-    here: list[dict[str, int]] = [{} for _ in programs]
-    elsewhere: list[dict[str, int]] = [{} for _ in programs]
+    local: list[dict[str, int]] = [{} for _ in programs]
+    remote: list[dict[str, int]] = [{} for _ in programs]
     for program in programs:
-        mine, levels_here = here[program.worker], level[program.worker]
+        mine, levels_here = local[program.worker], level[program.worker]
         for number, step in enumerate(program.steps):
             if not isinstance(step, Fetch):
                 mine.update(dict.fromkeys(step.inputs, number + 1))
@@ -103,10 +103,10 @@ def last_reads(programs: Sequence[WorkerProgram], level: Sequence[Sequence[int]]
                     if source.worker == program.worker:
                         mine[source.buffer] = number + 1
                     else:
-                        others = elsewhere[source.worker]
-                        if others.get(source.buffer, -1) < levels_here[number]:
-                            others[source.buffer] = levels_here[number]
-    return tuple(LastReads(*reads) for reads in zip(here, elsewhere, strict=True))
+                        remote_reads = remote[source.worker]
+                        if remote_reads.get(source.buffer, -1) < levels_here[number]:
+                            remote_reads[source.buffer] = levels_here[number]
+    return tuple(LastReads(*reads) for reads in zip(local, remote, strict=True))
 
 
 def data_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
@@ -114,7 +114,7 @@ def data_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
     ready = [writers(program) for program in programs]
     written: dict[int, tuple[tuple[int, int], ...]] = {}
     """By identity of a piece, which readers share: who holds it, and the number of the step after which it is there."""
-    found = []
+    waits_by_worker = []
     for program in programs:
         waits: list[dict[int, int]] = []
         for step in program.steps:
@@ -131,8 +131,8 @@ def data_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
                         if count > counts.get(worker, 0) and worker != program.worker:
                             counts[worker] = count
             waits.append(counts)
-        found.append(tuple(waits))
-    return tuple(found)
+        waits_by_worker.append(tuple(waits))
+    return tuple(waits_by_worker)
 
 
 def reuse_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
@@ -141,11 +141,11 @@ def reuse_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
     What the worker has waited for before, for that place, is left out.
     """
     readers = remote_readers(programs)
-    found = []
+    waits_by_worker = []
     for program in programs:
         waits: list[dict[int, int]] = [{} for _ in program.steps]
-        others = readers[program.worker]
-        if program.arena is not None and others:
+        buffer_readers = readers[program.worker]
+        if program.arena is not None and buffer_readers:
             read: list[tuple[int, int, Mapping[int, int]]] = []
             """By place, disjoint: what others still read of what lies there."""
             for number, names in enumerate([(*program.loaded, *program.fixed), *map(outputs_of, program.steps)]):
@@ -155,53 +155,54 @@ def reuse_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
                     first = bisect_right(read, lo, key=itemgetter(1))
                     last = bisect_left(read, hi, key=itemgetter(0))
                     over = read[first:last]
-                    now = others.get(name, {})
+                    pending = buffer_readers.get(name, {})
+                    # What is loaded has no step that could wait: who writes there next waits for these readers, too.
                     if number:
-                        waits[number - 1] = _most([waits[number - 1], *(counts for _, _, counts in over)])
+                        waits[number - 1] = _largest([waits[number - 1], *(counts for _, _, counts in over)])
                     else:
-                        now = _most([now, *(counts for _, _, counts in over)])
+                        pending = _largest([pending, *(counts for _, _, counts in over)])
                     read[first:last] = [
                         *((start, lo, counts) for start, _, counts in over[:1] if start < lo),
-                        *([(lo, hi, now)] if now else ()),
+                        *([(lo, hi, pending)] if pending else ()),
                         *((hi, stop, counts) for _, stop, counts in over[-1:] if stop > hi),
                     ]
-        found.append(tuple(waits))
-    return tuple(found)
+        waits_by_worker.append(tuple(waits))
+    return tuple(waits_by_worker)
 
 
-def _most(counts: Iterable[Mapping[int, int]]) -> dict[int, int]:
+def _largest(counts: Iterable[Mapping[int, int]]) -> dict[int, int]:
     """By worker the largest of several counts."""
-    found: dict[int, int] = {}
-    for one in counts:
-        for worker, count in one.items():
-            if count > found.get(worker, 0):
-                found[worker] = count
-    return found
+    largest: dict[int, int] = {}
+    for by_worker in counts:
+        for worker, count in by_worker.items():
+            if count > largest.get(worker, 0):
+                largest[worker] = count
+    return largest
 
 
 def joined_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
     """Both kinds of waits, without those that the worker has had before."""
-    found = []
+    waits_by_worker = []
     for data, reuse in zip(data_waits(programs), reuse_waits(programs), strict=True):
         seen: dict[int, int] = {}
         waits: list[Mapping[int, int]] = []
-        for one, other in zip(data, reuse, strict=True):
-            wanted = sorted(_most([one, other]).items())
-            new = {worker: count for worker, count in wanted if count > seen.get(worker, 0)}
-            seen.update(new)
-            waits.append(new)
-        found.append(tuple(waits))
-    return tuple(found)
+        for data_counts, reuse_counts in zip(data, reuse, strict=True):
+            wanted = sorted(_largest([data_counts, reuse_counts]).items())
+            unseen = {worker: count for worker, count in wanted if count > seen.get(worker, 0)}
+            seen.update(unseen)
+            waits.append(unseen)
+        waits_by_worker.append(tuple(waits))
+    return tuple(waits_by_worker)
 
 
 def awaited_counts(waits: Sequence[Waits]) -> tuple[frozenset[int], ...]:
     """For each worker: the counts of its steps for which some other one waits."""
-    found: tuple[set[int], ...] = tuple(set() for _ in waits)
+    counts: tuple[set[int], ...] = tuple(set() for _ in waits)
     for steps in waits:
         for wanted in steps:
-            for other, count in wanted.items():
-                found[other].add(count)
-    return tuple(map(frozenset, found))
+            for writer, count in wanted.items():
+                counts[writer].add(count)
+    return tuple(map(frozenset, counts))
 
 
 def stuck(waits: Sequence[Waits]) -> dict[int, int]:
@@ -215,7 +216,7 @@ def stuck(waits: Sequence[Waits]) -> dict[int, int]:
         moving = False
         for worker, steps in enumerate(waits):
             while done[worker] < len(steps):
-                if any(count > done[other] for other, count in steps[done[worker]].items()):
+                if any(count > done[writer] for writer, count in steps[done[worker]].items()):
                     break
                 done[worker] += 1
                 moving = True
@@ -229,22 +230,22 @@ def levels(programs: Sequence[WorkerProgram]) -> tuple[tuple[int, ...], ...]:
         AssertionError: steps wait for each other in a circle.
     """
     waits = data_waits(programs)
-    found: list[list[int]] = [[] for _ in programs]
+    level_of: list[list[int]] = [[] for _ in programs]
     moving = True
     while moving:
         moving = False
         for worker, steps in enumerate(waits):
-            mine = found[worker]
+            mine = level_of[worker]
             for number in range(len(mine), len(steps)):
                 before = mine[-1] if mine else -1
-                for other, count in steps[number].items():
-                    if count > len(found[other]):
+                for writer, count in steps[number].items():
+                    if count > len(level_of[writer]):
                         break
-                    before = max(before, found[other][count - 1])
+                    before = max(before, level_of[writer][count - 1])
                 else:
                     mine.append(before + 1)
                     moving = True
                     continue
                 break
-    assert all(len(level) == len(steps) for level, steps in zip(found, waits, strict=True)), "steps wait in a circle"
-    return tuple(tuple(level) for level in found)
+    assert all(len(level) == len(steps) for level, steps in zip(level_of, waits, strict=True)), "steps wait in a circle"
+    return tuple(tuple(level) for level in level_of)

@@ -25,8 +25,8 @@ def of_model(program: Program, model: Graph, boxes: Mapping[str, Placed]) -> Pro
     """
 
     def placed(tensor: str, region: Region) -> Placed:
-        whole, box = boxes.get(tensor, (tensor, None))
-        return whole, region if box is None else region.moved(box.lo)
+        origin, box = boxes.get(tensor, (tensor, None))
+        return origin, region if box is None else region.moved(box.lo)
 
     return _named(program, model, placed) if boxes else program
 
@@ -40,8 +40,8 @@ def of_form(program: Program, form: Graph, boxes: Mapping[str, Placed]) -> Progr
         boxes: of its parts (``Canonical.boxes``).
     """
     parts: dict[str, list[tuple[str, Region]]] = {}
-    for part, (whole, box) in boxes.items():
-        parts.setdefault(whole, []).append((part, box))
+    for part, (origin, box) in boxes.items():
+        parts.setdefault(origin, []).append((part, box))
 
     def placed(tensor: str, region: Region) -> Placed:
         for part, box in parts.get(tensor, ()):
@@ -65,12 +65,12 @@ def _worker(worker: WorkerProgram, placed: Callable[[str, Region], Placed]) -> W
         for tensor, region in [placed(buffer.tensor, buffer.region)]
     }
 
-    def step(own: Step) -> Step:
-        if not isinstance(own, Fetch) or buffers[own.target].tensor == worker.buffers[own.target].tensor:
-            return own
-        tensor = worker.buffers[own.target].tensor
+    def step(original: Step) -> Step:
+        if not isinstance(original, Fetch) or buffers[original.target].tensor == worker.buffers[original.target].tensor:
+            return original
+        tensor = worker.buffers[original.target].tensor
         return replace(
-            own, pieces=tuple(replace(piece, region=placed(tensor, piece.region)[1]) for piece in own.pieces)
+            original, pieces=tuple(replace(piece, region=placed(tensor, piece.region)[1]) for piece in original.pieces)
         )
 
     return replace(worker, buffers=buffers, steps=tuple(map(step, worker.steps)))

@@ -310,8 +310,8 @@ def _check_calls(program: WorkerProgram, bodies: Mapping[str, FunctionProto], mo
 def _refuse_external(model: ModelProto) -> None:
     """Refuses external data anywhere, which ONNX Runtime would read from the working directory."""
     # Of a Fetch numbers and texts are read, and nothing else.
-    own = (node for node in model.graph.node if not fetch_node.is_fetch(node))
-    nodes = (*own, *(node for function in model.functions for node in function.node))
+    plain_nodes = (node for node in model.graph.node if not fetch_node.is_fetch(node))
+    nodes = (*plain_nodes, *(node for function in model.functions for node in function.node))
     holders = tuple(external_holders(nodes))
     if holders:
         raise ModelError(
@@ -325,8 +325,8 @@ def _body(function: FunctionProto, seen: dict[Hashable, Any]) -> FunctionProto:
     content = function.SerializeToString(deterministic=True)
     if content not in seen:
         seen[content] = FunctionProto.FromString(content)  # a part of a message would keep all of it in memory
-    found: FunctionProto = seen[content]
-    return found
+    body: FunctionProto = seen[content]
+    return body
 
 
 def _step(node: NodeProto, ops: Mapping[str, Sequence[str]], model: str, seen: dict[Hashable, Any]) -> Step:
@@ -335,8 +335,8 @@ def _step(node: NodeProto, ops: Mapping[str, Sequence[str]], model: str, seen: d
     if node.domain != SEGMENTS or node.name not in ops:
         raise ModelError(f"model {model!r} has node {node.name!r} ({node.op_type}), which is no step of a program")
     key = node.name, node.op_type, tuple(node.input), tuple(node.output), tuple(ops[node.name])
-    found: Segment = seen.get(key) or seen.setdefault(key, Segment(*key))
-    return found
+    segment: Segment = seen.get(key) or seen.setdefault(key, Segment(*key))
+    return segment
 
 
 def _initializer(buffer: Buffer, array: np.ndarray) -> TensorProto:
@@ -393,5 +393,5 @@ def _buffer(name: str, place: tuple[str, Region], kind: TypeProto, seen: dict[Ha
     if region.is_empty or shape not in (region.shape, ()) or (shape == () and region.shape != (1,)):
         raise ModelError(f"buffer {name!r} of shape {list(shape)} cannot hold the region {region}")
     key = name, tensor, region.lo, region.hi, shape, dtype
-    found: Buffer = seen.get(key) or seen.setdefault(key, Buffer(name, tensor, region, shape, dtype))
-    return found
+    buffer: Buffer = seen.get(key) or seen.setdefault(key, Buffer(name, tensor, region, shape, dtype))
+    return buffer

@@ -24,7 +24,7 @@ class Kinds:
 
     of: tuple[int, ...]
     """By worker: the number of its kind."""
-    taken: tuple[tuple[frozenset[str], ...], ...]
+    reads: tuple[tuple[frozenset[str], ...], ...]
     """By kind, and by epoch: the buffers that fetches on any worker read."""
     is_over: tuple[tuple[bool, ...], ...]
     """By kind, and by state pair: whether a worker has the same part of the state and of the next state."""
@@ -32,7 +32,7 @@ class Kinds:
     @property
     def first(self) -> tuple[int, ...]:
         """Of each kind, its first worker."""
-        return tuple(self.of.index(kind) for kind in range(len(self.taken)))
+        return tuple(self.of.index(kind) for kind in range(len(self.reads)))
 
 
 def kinds_of(graph: Graph, lowered: Lowered) -> Kinds:
@@ -47,27 +47,27 @@ def kinds_of(graph: Graph, lowered: Lowered) -> Kinds:
     """
     every = range(len(lowered.buffers))
     forms = _Forms(lowered)
-    told: list[list[int]] = [[] for _ in every]
+    signatures: list[list[int]] = [[] for _ in every]
     for epoch in counted(lowered.epochs, "making programs: comparing epoch", len(every)):
         targets = numbered(tuple([fetch.target for fetch in epoch.fetches[worker]]) for worker in every)
         works = numbered(forms.of(epoch.work[worker]) for worker in every)
         for worker in every:
-            told[worker] += [targets[worker], works[worker]]
-    taken: list[list[frozenset[str]]] = [[] for _ in every]
+            signatures[worker] += [targets[worker], works[worker]]
+    reads: list[list[frozenset[str]]] = [[] for _ in every]
     for read in sources_read(lowered.epochs):
         for worker in every:
-            taken[worker].append(frozenset(read[worker]))
+            reads[worker].append(frozenset(read[worker]))
     is_over = []
     alike: list[Hashable] = []
     for worker, buffers in enumerate(lowered.buffers):
         names = tuple(["" if name in forms.constants else name for name in buffers])
         pairs = [(buffers.region(pair.current), buffers.region(pair.following)) for pair in graph.state]
-        is_over.append(tuple([now is not None and now == then for now, then in pairs]))
-        parts = (names, buffers.shapes, tuple(taken[worker]), lowered.collected[worker], is_over[worker])
-        alike.append((tuple(told[worker]), *parts))
+        is_over.append(tuple([current is not None and current == following for current, following in pairs]))
+        parts = (names, buffers.shapes, tuple(reads[worker]), lowered.collected[worker], is_over[worker])
+        alike.append((tuple(signatures[worker]), *parts))
     of = numbered(alike)
     first = [of.index(kind) for kind in range(max(of) + 1)]
-    return Kinds(tuple(of), tuple(tuple(taken[worker]) for worker in first), tuple(is_over[worker] for worker in first))
+    return Kinds(tuple(of), tuple(tuple(reads[worker]) for worker in first), tuple(is_over[worker] for worker in first))
 
 
 class _Forms:

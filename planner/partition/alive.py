@@ -27,35 +27,36 @@ def without_dead_work(lowered: Lowered, kinds: Kinds) -> Lowered:
         kinds: of its workers.
     """
     needed_of = [
-        _needed(lowered, worker, {*lowered.collected[worker]}.union(*taken))
-        for worker, taken in zip(kinds.first, kinds.taken, strict=True)
+        _needed(lowered, worker, {*lowered.collected[worker]}.union(*reads))
+        for worker, reads in zip(kinds.first, kinds.reads, strict=True)
     ]
-    left: dict[tuple[int, tuple[int, ...]], LocalWork] = {}
+    pruned_works: dict[tuple[int, tuple[int, ...]], LocalWork] = {}
     """By identity of a work, and the nodes that are left of it: workers that do the same share it."""
 
-    def kept(work: LocalWork, nodes: tuple[int, ...]) -> LocalWork:
+    def pruned(work: LocalWork, nodes: tuple[int, ...]) -> LocalWork:
         if not nodes:
             return work
         key = (id(work), nodes)
-        if key not in left:
-            left[key] = replace(work, nodes=tuple([work.nodes[number] for number in nodes]))
-        return left[key]
+        if key not in pruned_works:
+            pruned_works[key] = replace(work, nodes=tuple([work.nodes[number] for number in nodes]))
+        return pruned_works[key]
 
     epochs = []
     for number, epoch in enumerate(lowered.epochs):
         needed = [every[number] for every in needed_of]
         works = [
-            [kept(mine[place], nodes) for place, nodes in needed[kind]]
+            [pruned(mine[place], nodes) for place, nodes in needed[kind]]
             for kind, mine in zip(kinds.of, epoch.work, strict=True)
         ]
         epochs.append(Epoch(epoch.fetches, works))
+    # Of the work that is left: a part of a constant that only dead work read is not needed.
     read = _constants_read(lowered, epochs)
     fixed = tuple(
         {name: value for name, value in values.items() if name in names}
         for values, names in zip(lowered.fixed, read, strict=True)
     )
     absent = tuple(
-        tuple(name for name in own if name in names) for own, names in zip(lowered.absent, read, strict=True)
+        tuple(name for name in labels if name in names) for labels, names in zip(lowered.absent, read, strict=True)
     )
     return replace(lowered, epochs=tuple(epochs), fixed=fixed, absent=absent)
 
@@ -68,9 +69,9 @@ def _needed(lowered: Lowered, worker: int, needed: set[str]) -> list[list[_Kept]
         worker: whose.
         needed: what fetches read and what is collected; it grows.
     """
-    found: list[list[_Kept]] = []
+    epochs: list[list[_Kept]] = []
     for epoch in reversed(lowered.epochs):
-        kept: list[_Kept] = []
+        needed_works: list[_Kept] = []
         works = epoch.work[worker]
         for place in range(len(works) - 1, -1, -1):
             work = works[place]
@@ -78,7 +79,7 @@ def _needed(lowered: Lowered, worker: int, needed: set[str]) -> list[list[_Kept]
                 continue
             if len(work.nodes) == 1:
                 needed.update(work.reads)
-                kept.append((place, ()))
+                needed_works.append((place, ()))
                 continue
             nodes = []
             for number in range(len(work.nodes) - 1, -1, -1):
@@ -87,9 +88,9 @@ def _needed(lowered: Lowered, worker: int, needed: set[str]) -> list[list[_Kept]
                     needed.update(node.inputs)
                     needed.discard("")  # an absent output is nothing that somebody wants
                     nodes.append(number)
-            kept.append((place, tuple(nodes[::-1]) if len(nodes) < len(work.nodes) else ()))
-        found.append(kept[::-1])
-    return found[::-1]
+            needed_works.append((place, tuple(nodes[::-1]) if len(nodes) < len(work.nodes) else ()))
+        epochs.append(needed_works[::-1])
+    return epochs[::-1]
 
 
 def _constants_read(lowered: Lowered, epochs: Sequence[Epoch]) -> list[set[str]]:
@@ -98,9 +99,9 @@ def _constants_read(lowered: Lowered, epochs: Sequence[Epoch]) -> list[set[str]]
     different = {id(work): work for epoch in epochs for works in epoch.work for work in works}
     reads = {number: constants.intersection(work.reads) for number, work in different.items()}
     reading = {number: names for number, names in reads.items() if names}
-    found: list[set[str]] = [set() for _ in lowered.buffers]
+    parts_read: list[set[str]] = [set() for _ in lowered.buffers]
     for epoch in epochs:
-        for read, works in zip(found, epoch.work, strict=True):
+        for read, works in zip(parts_read, epoch.work, strict=True):
             for names in [reading[id(work)] for work in works if id(work) in reading]:
                 read.update(names)
-    return found
+    return parts_read

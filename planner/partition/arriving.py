@@ -90,9 +90,9 @@ class Arrivals:
             self._needs[key] = Need.of(self._ways.read(layout.regions, tiling, regions), layout)
         need, names = self._needs[key], (*held, target)
         self._draft.add_buffer(target, name, need.brought)
-        known: dict[object, LocalWork] = {}
+        slices: dict[object, LocalWork] = {}
         for worker, number, frame, region in need.sliced:
             cut = cut_out(op, names[number], frame, target, region)
-            self._cuts.append((worker, known.setdefault(cut.key, cut.work)))
-        self._fetches += need.taken.fetches(names, self._draft.item_bytes(name))
+            self._cuts.append((worker, slices.setdefault(cut.key, cut.work)))
+        self._fetches += need.pattern.fetches(names, self._draft.item_bytes(name))
         return need, names

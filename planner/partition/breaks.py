@@ -189,44 +189,44 @@ def _runs(epochs: Sequence[Epoch], number: Mapping[str, int]) -> list[_Run]:
 
 def _needed_before(epochs: Sequence[Epoch], runs: Sequence[_Run], kinds: Kinds) -> list[int]:
     """By op: the last one, on any worker, on whose results depends what is fetched before it; -1 if none does."""
-    made: list[dict[str, int]] = [{} for _ in kinds.taken]
+    maker_of: list[dict[str, int]] = [{} for _ in kinds.reads]
     """By kind, what work makes."""
     fetched: list[dict[str, int]] = [{} for _ in kinds.of]
     """By worker."""
-    found = [-1] * (runs[-1].stop if runs else 0)
+    needed = [-1] * (runs[-1].stop if runs else 0)
     firsts = kinds.first
     for epoch, run in zip(epochs, runs, strict=True):
-        known: dict[int, int] = {}
+        last_of_piece: dict[int, int] = {}
         for worker, fetches in enumerate(epoch.fetches):
             for fetch in fetches:
                 for piece in fetch.pieces:
-                    if id(piece) not in known:  # workers of a round share its pieces
-                        known[id(piece)] = max(
+                    if id(piece) not in last_of_piece:  # workers of a round share its pieces
+                        last_of_piece[id(piece)] = max(
                             [
                                 max(
-                                    made[kinds.of[source.worker]].get(source.buffer, -1),
+                                    maker_of[kinds.of[source.worker]].get(source.buffer, -1),
                                     fetched[source.worker].get(source.buffer, -1),
                                 )
                                 for source in piece.sources
                             ]
                         )
-                last = max([known[id(piece)] for piece in fetch.pieces])
+                last = max([last_of_piece[id(piece)] for piece in fetch.pieces])
                 fetched[worker][fetch.target] = last
-                found[run.start] = max(found[run.start], last)
+                needed[run.start] = max(needed[run.start], last)
         number = {op: run.start + position for position, op in enumerate(run.ops)}
-        for mine, worker in zip(made, firsts, strict=True):
+        for mine, worker in zip(maker_of, firsts, strict=True):
             for work in epoch.work[worker]:
                 mine.update(dict.fromkeys(work.makes, number[work.op]))
-    return found
+    return needed
 
 
 def _computed_before(graph: Graph, runs: Sequence[_Run]) -> list[int]:
     """By op: the one that has computed the same; -1 if none has."""
     number = {op: run.start + position for run in runs for position, op in enumerate(run.ops)}
-    found = [-1] * (runs[-1].stop if runs else 0)
+    originals = [-1] * (runs[-1].stop if runs else 0)
     for op, at in number.items():
-        found[at] = number.get(computed_before(graph.copies, op) or "", -1)
-    return found
+        originals[at] = number.get(computed_before(graph.copies, op) or "", -1)
+    return originals
 
 
 def _holding(graph: Graph, lowered: Lowered, runs: Sequence[_Run], kinds: Kinds, worker: int) -> _Holding:
@@ -253,8 +253,8 @@ def _holding(graph: Graph, lowered: Lowered, runs: Sequence[_Run], kinds: Kinds,
             until.update(dict.fromkeys(work.reads, 2 * op + 1))
             filled.update(dict.fromkeys(work.makes, 2 * op + 1))
     filled = {name: time for name, time in filled.items() if name in buffers}
-    for run, taken in zip(runs, kinds.taken[kinds.of[worker]], strict=True):
-        for name in taken:
+    for run, reads in zip(runs, kinds.reads[kinds.of[worker]], strict=True):
+        for name in reads:
             until[name] = max(until.get(name, 0), 2 * run.start)
     stop = runs[-1].stop if runs else 0
     nodes = [(op, node) for op, works in works_of.items() for work in works for node in work.nodes]
@@ -262,16 +262,16 @@ def _holding(graph: Graph, lowered: Lowered, runs: Sequence[_Run], kinds: Kinds,
     over: dict[str, str] = {}
     behind = np.full(stop, -1, np.int64)
     for pair, is_over in zip(graph.state, kinds.is_over[kinds.of[worker]], strict=True):
-        now, then = pair.current, pair.following
-        op, is_made = divmod(filled.get(then, -1), 2)
-        if not is_over or op < 0 or now in filled:
+        state, following = pair.current, pair.following
+        op, is_made = divmod(filled.get(following, -1), 2)
+        if not is_over or op < 0 or state in filled:
             continue
         # A fetch may not write over what it reads, nor over what others read meanwhile.
-        apart = {nodes[number][0] for number in flow.apart(now, then)} if is_made else {until.get(now, 0) // 2}
-        if op not in apart and until.get(now, 0) < filled[then] + is_made:
-            over[then] = now
-            for other in apart:
-                first, last = sorted((op, other))
+        apart = {nodes[number][0] for number in flow.apart(state, following)} if is_made else {until.get(state, 0) // 2}
+        if op not in apart and until.get(state, 0) < filled[following] + is_made:
+            over[following] = state
+            for peer in apart:
+                first, last = sorted((op, peer))
                 behind[last] = max(behind[last], first)
     until.update(dict.fromkeys(lowered.collected[worker], 2 * stop + 1))
     names = sorted(sorted(filled), key=filled.__getitem__)

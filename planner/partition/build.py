@@ -101,16 +101,16 @@ def unplaced(
 
 def _workspaces(program: Program, bodies: Mapping[str, FunctionProto]) -> dict[str, int]:
     """Bytes of the tensors inside of each function."""
-    found: dict[str, int] = {}
+    inside_bytes: dict[str, int] = {}
     for worker in program.workers:
         for step in worker.steps:
-            if isinstance(step, Segment) and step.function not in found:
+            if isinstance(step, Segment) and step.function not in inside_bytes:
                 inputs, outputs = (
                     [(worker.buffers[name].shape, worker.buffers[name].dtype) for name in names]
                     for names in (step.inputs, step.outputs)
                 )
-                found[step.function] = workspace_bytes(bodies[step.function], inputs, outputs)
-    return found
+                inside_bytes[step.function] = workspace_bytes(bodies[step.function], inputs, outputs)
+    return inside_bytes
 
 
 def told_by_program(program: Program) -> dict[str, Any]:
@@ -118,17 +118,17 @@ def told_by_program(program: Program) -> dict[str, Any]:
     return {"peak_bytes": program.peak_bytes, "soybean_bytes": program.soybean_bytes}
 
 
-def complete_plan(decided: Decision, model: str, model_digest: str, **others: Any) -> Plan:
+def complete_plan(decided: Decision, model: str, model_digest: str, **overrides: Any) -> Plan:
     """The plan of what was decided.
 
     Args:
         decided: what was decided.
         model: the model's name.
         model_digest: the sha256 of its file.
-        others: fields of the plan that say something else than is decided, or that have a default.
+        overrides: fields of the plan that say something else than is decided, or that have a default.
     """
-    told = {one.name: getattr(decided, one.name) for one in fields(Decision)}
-    return Plan(**{**told, "model": model, "model_digest": model_digest, **others})
+    decided_fields = {member.name: getattr(decided, member.name) for member in fields(Decision)}
+    return Plan(**{**decided_fields, "model": model, "model_digest": model_digest, **overrides})
 
 
 def plan_files(model: bytes, plan: bytes) -> tuple[tuple[str, bytes], ...]:

@@ -49,7 +49,7 @@ def collectives(program: Program) -> tuple[Collective, ...]:
         for step in worker.steps:
             if isinstance(step, Fetch):
                 rounds.setdefault((step.name, worker.buffers[step.target].tensor), {})[worker.worker] = step
-    found: list[Collective] = []
+    patterns: list[Collective] = []
     for (name, tensor), fetches in rounds.items():
         for group in _groups(fetches):
             mine = {worker: fetches[worker] for worker in group if worker in fetches}
@@ -58,8 +58,8 @@ def collectives(program: Program) -> tuple[Collective, ...]:
                 regions = {
                     worker: program.workers[worker].buffers[fetch.target].region for worker, fetch in mine.items()
                 }
-                found.append(Collective(_kind(group, mine, regions), tensor, group, (name,), moved))
-    return tuple(_joined(found))
+                patterns.append(Collective(_kind(group, mine, regions), tensor, group, (name,), moved))
+    return tuple(_joined(patterns))
 
 
 class Collected(TypedDict):
@@ -69,10 +69,10 @@ class Collected(TypedDict):
     moved_bytes: int
 
 
-def counted(found: Iterable[Collective]) -> dict[str, Collected]:
+def counted(patterns: Iterable[Collective]) -> dict[str, Collected]:
     """By kind, how many there are and what they move."""
     totals = {kind: Collected(count=0, moved_bytes=0) for kind in KINDS}
-    for collective in found:
+    for collective in patterns:
         totals[collective.kind]["count"] += 1
         totals[collective.kind]["moved_bytes"] += collective.moved_bytes
     return {kind: total for kind, total in totals.items() if total["count"]}
@@ -86,10 +86,10 @@ def _groups(fetches: Mapping[int, Fetch]) -> list[tuple[int, ...]]:
         joined.add(worker)
         if len(joined) == 1 and worker in group_of:
             continue
-        for other in tuple(joined):
-            joined |= group_of.get(other, set())
-        for other in joined:
-            group_of[other] = joined
+        for member in tuple(joined):
+            joined |= group_of.get(member, set())
+        for member in joined:
+            group_of[member] = joined
     return sorted({tuple(sorted(group)) for group in group_of.values()})
 
 
@@ -101,6 +101,7 @@ def _kind(group: tuple[int, ...], fetches: Mapping[int, Fetch], regions: Mapping
     }
     distinct = set(regions.values())
     are_disjoint = len(distinct) == len(regions) and _are_disjoint(frozenset(distinct))
+    # A collective that reduces takes from its whole group, one that copies from all but the worker itself.
     if any(fetch.reducer is not None for fetch in fetches.values()):
         if any({source.worker for source in piece.sources} != everyone for f in fetches.values() for piece in f.pieces):
             return "exchange"
@@ -109,15 +110,15 @@ def _kind(group: tuple[int, ...], fetches: Mapping[int, Fetch], regions: Mapping
         if are_disjoint:
             return "reduce-scatter"
         return "all-reduce" if len(distinct) == 1 and set(fetches) == everyone else "exchange"
-    remote = {worker: given - {worker} for worker, given in givers.items()}
+    remote = {worker: senders - {worker} for worker, senders in givers.items()}
     sources = set().union(*remote.values())
     if len(sources) == 1 and len(distinct) == 1:
         return "broadcast"
     if set(fetches) != everyone:
         return "exchange"
-    if len(distinct) == 1 and all(given == everyone - {worker} for worker, given in remote.items()):
+    if len(distinct) == 1 and all(senders == everyone - {worker} for worker, senders in remote.items()):
         return "all-gather"
-    if are_disjoint and all(given == everyone - {worker} for worker, given in remote.items()):
+    if are_disjoint and all(senders == everyone - {worker} for worker, senders in remote.items()):
         return "all-to-all"
     return "exchange"
 
@@ -126,14 +127,14 @@ def _kind(group: tuple[int, ...], fetches: Mapping[int, Fetch], regions: Mapping
 def _are_disjoint(regions: frozenset[Region]) -> bool:
     """Equal layers ask of equal regions."""
     listed = list(regions)
-    return all(one.intersect(other).is_empty for position, one in enumerate(listed) for other in listed[position + 1 :])
+    return all(box.intersect(peer).is_empty for position, box in enumerate(listed) for peer in listed[position + 1 :])
 
 
-def _joined(found: list[Collective]) -> Iterable[Collective]:
+def _joined(patterns: list[Collective]) -> Iterable[Collective]:
     """A reduce-scatter and the all-gather of its parts are one all-reduce."""
-    scattered = {(item.tensor, item.workers): item for item in found if item.kind == "reduce-scatter"}
-    gathered = {(item.tensor, item.workers): item for item in found if item.kind == "all-gather"}
-    for item in found:
+    scattered = {(item.tensor, item.workers): item for item in patterns if item.kind == "reduce-scatter"}
+    gathered = {(item.tensor, item.workers): item for item in patterns if item.kind == "all-gather"}
+    for item in patterns:
         key = (item.tensor, item.workers)
         is_first, is_second = scattered.get(key) is item, gathered.get(key) is item
         if is_first and key in gathered and _phases(item, gathered[key]):

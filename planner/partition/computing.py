@@ -72,46 +72,46 @@ class Computation:
             if name in draft.graph.constants:
                 columns[f"in{slot}"] = self._constant_names(described, division, slot, small)
         rows = list(zip(division.local, *columns.values(), strict=True))
-        known: dict[tuple[object, ...], LocalWork] = {}
-        found: list[tuple[int, LocalWork]] = []
+        work_by_row: dict[tuple[object, ...], LocalWork] = {}
+        works: list[tuple[int, LocalWork]] = []
         for worker in division.busy:
             row = rows[worker]
-            done = known.get(row)
+            done = work_by_row.get(row)
             if done is None:
                 local = division.local_ops[division.local[worker]]
                 names = {key: value for key, value in zip(columns, row[1:], strict=True) if value is not None}
-                done = known[row] = named(op.name, local, names, small, draft.derived, SMALL_CONSTANT_BYTES)
+                done = work_by_row[row] = named(op.name, local, names, small, draft.derived, SMALL_CONSTANT_BYTES)
             for label, value in done.large.items():
                 draft.fix(worker, label, value)
-            found.append((worker, done))
-        draft.add_work(found)
+            works.append((worker, done))
+        draft.add_work(works)
 
     def _constant_names(
         self, described: BoundOp, division: Division, slot: int, small: dict[str, np.ndarray]
     ) -> list[str | None]:
         """Where each worker has the part of a constant that it reads; None where it reads none."""
-        found: list[str | None] = [None] * self._draft.plan.workers
+        labels: list[str | None] = [None] * self._draft.plan.workers
         wanted = [any(f"in{slot}" in node.inputs for node in local.nodes) for local in division.local_ops]
-        known: dict[Region | None, str] = {}
+        label_of: dict[Region | None, str] = {}
         for worker in division.busy:
             if wanted[division.local[worker]]:
                 region = division.parts[worker].inputs[slot] if slot in described.delivered_slots else None
-                if known.get(region) not in small:
-                    known[region] = self._constant(worker, described.op.inputs[slot], region, small)
-                found[worker] = known[region]
-        return found
+                if label_of.get(region) not in small:
+                    label_of[region] = self._constant(worker, described.op.inputs[slot], region, small)
+                labels[worker] = label_of[region]
+        return labels
 
     def _constant(self, worker: int, name: str, region: Region | None, small: dict[str, np.ndarray]) -> str:
         """The part of a constant that a worker reads; all of it where the op's description does not read it."""
         draft = self._draft
         value = draft.graph.constants[name]
-        whole = Region.whole(draft.graph.tensors[name].shape)
-        region = whole if region is None else region
-        label = name if region == whole else draft.derived(f"{name}{region}")
+        index_space = Region.whole(draft.graph.tensors[name].shape)
+        region = index_space if region is None else region
+        label = name if region == index_space else draft.derived(f"{name}{region}")
         if value is None:
             draft.await_value(worker, label, name, region)
             return label
-        part = value if region == whole else value[region.within(whole)]
+        part = value if region == index_space else value[region.within(index_space)]
         if not is_fill(part):
             part = np.ascontiguousarray(part)
         if part.nbytes <= SMALL_CONSTANT_BYTES:

@@ -37,8 +37,8 @@ class Division:
     def of(cls, described: BoundOp, strategy: Tiling) -> Division:
         """Divides an op."""
         ranges = described.ranges(strategy)
-        reads, made, reducers = described.reads(ranges), described.all_made(ranges), described.reducers(strategy)
-        parts = tuple(described.part(ranges, reads, worker, made) for worker in range(ranges.workers))
+        reads, results, reducers = described.reads(ranges), described.all_made(ranges), described.reducers(strategy)
+        parts = tuple(described.part(ranges, reads, worker, results) for worker in range(ranges.workers))
         busy = strategy.busy
         numbers, local_ops = different([described.local_op(parts[worker]) for worker in busy])
         local = dict(zip(busy, numbers, strict=True))
@@ -46,7 +46,7 @@ class Division:
             busy,
             parts,
             {slot: tuple(read.boxes) for slot, read in reads.items()},
-            tuple(() if boxes is None else tuple(boxes) for boxes in made),
+            tuple(() if boxes is None else tuple(boxes) for boxes in results),
             tuple(
                 None if dims is None else made_tiling(strategy, dims, reducers, described.analysis.steps_of(position))
                 for position, dims in enumerate(described.analysis.outputs)

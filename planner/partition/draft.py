@@ -55,8 +55,8 @@ class Draft:
     def lowered(self) -> Lowered:
         """The program."""
         absent = tuple(tuple(names) for names in self._absent)
-        made = [name for name in self.graph.outputs if self.graph.tensors[name].elements]
-        collected = tuple(tuple(name for name in made if name in regions) for regions in self._regions)
+        outputs = [name for name in self.graph.outputs if self.graph.tensors[name].elements]
+        collected = tuple(tuple(name for name in outputs if name in regions) for regions in self._regions)
         return Lowered(tuple(self._epochs), self.buffers, tuple(self._fixed), absent, collected)
 
     # Buffers
@@ -125,7 +125,7 @@ class Draft:
         key = self.plan.tilings[name], self.graph.tensors[name].shape
         if key not in self._tiles:
             regions = tuple(key[0].boxes(key[1]))
-            self._tiles[key] = self.layouts.of(regions, [NOTHING if one.is_empty else 0 for one in regions])
+            self._tiles[key] = self.layouts.of(regions, [NOTHING if region.is_empty else 0 for region in regions])
         return self._tiles[key]
 
     def item_bytes(self, name: str) -> int:

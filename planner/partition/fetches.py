@@ -71,31 +71,31 @@ class Pattern:
     """How the sources of a piece are joined."""
 
     @classmethod
-    def of(cls, taken: Round, targets: Sequence[int], buffers: Sequence[Sequence[int]]) -> Pattern:
+    def of(cls, exchange: Round, targets: Sequence[int], buffers: Sequence[Sequence[int]]) -> Pattern:
         """What some workers take in a round.
 
         Args:
-            taken: the round.
+            exchange: the round.
             targets: by worker, the number of the name of the buffer that it fills; ``NOTHING`` where it takes nothing.
             buffers: by part and worker, the number of the name of the buffer from which others take.
         """
         sources: dict[tuple[int, int], int] = {}
         pieces: dict[Box, int] = {}
         routes = []
-        for worker, (target, boxes) in enumerate(zip(targets, taken.boxes, strict=True)):
+        for worker, (target, boxes) in enumerate(zip(targets, exchange.boxes, strict=True)):
             if target != NOTHING:
                 numbers = tuple([pieces.setdefault(box, len(pieces)) for box in boxes])
                 is_joined = any(len(box.givers) > 1 for box in boxes)
                 routes.append(Route(worker, target, numbers, moved_elements(worker, boxes), is_joined))
-        known: dict[tuple[tuple[int, ...], int], tuple[int, ...]] = {}
+        source_numbers: dict[tuple[tuple[int, ...], int], tuple[int, ...]] = {}
         """By workers that a box is taken from, and part: of a sum over thousands they are the same for all readers."""
         numbered = []
         for region, givers, part in pieces:
-            if (givers, part) not in known:
-                named = [(one, buffers[part][one]) for one in givers]
-                known[givers, part] = tuple([sources.setdefault(one, len(sources)) for one in named])
-            numbered.append((region, known[givers, part]))
-        return cls(tuple(sources), tuple(numbered), tuple(routes), taken.reducer)
+            if (givers, part) not in source_numbers:
+                named = [(giver, buffers[part][giver]) for giver in givers]
+                source_numbers[givers, part] = tuple([sources.setdefault(source, len(sources)) for source in named])
+            numbered.append((region, source_numbers[givers, part]))
+        return cls(tuple(sources), tuple(numbered), tuple(routes), exchange.reducer)
 
     def fetches(self, names: Sequence[str], item_bytes: int) -> list[tuple[int, Fetch]]:
         """The fetch of each worker.
@@ -105,8 +105,8 @@ class Pattern:
             item_bytes: size of an element.
         """
         sources = [Source(worker, names[number]) for worker, number in self.sources]
-        taken = {id(numbers): numbers for _, numbers in self.pieces}
-        sources_of = {key: tuple([sources[number] for number in numbers]) for key, numbers in taken.items()}
+        distinct = {id(numbers): numbers for _, numbers in self.pieces}
+        sources_of = {key: tuple([sources[number] for number in numbers]) for key, numbers in distinct.items()}
         pieces = [Piece(region, sources_of[id(numbers)]) for region, numbers in self.pieces]
         called = [f"fetch {name}" for name in names]
         return [
@@ -134,7 +134,7 @@ class Need:
     """Workers that have not just that, and what they need."""
     sliced: tuple[tuple[int, int, Region, Region], ...]
     """Of these, workers that hold more: the number of the buffer's name, what that holds, and what is needed of it."""
-    taken: Pattern
+    pattern: Pattern
     """What the rest of them takes."""
 
     @classmethod

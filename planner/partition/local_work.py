@@ -62,7 +62,7 @@ def told_apart(attributes: Mapping[str, Attribute]) -> Hashable:
 def different(local_ops: Sequence[LocalOp]) -> tuple[list[int], tuple[LocalOp, ...]]:
     """The number of each local op among those that differ, and these."""
     numbers: dict[Hashable, int] = {}
-    found: list[LocalOp] = []
+    distinct: list[LocalOp] = []
     numbered = []
     for local in local_ops:
         key = (
@@ -70,13 +70,13 @@ def different(local_ops: Sequence[LocalOp]) -> tuple[list[int], tuple[LocalOp, .
                 (node.op_type, node.inputs, node.outputs, told_apart(node.attributes), node.domain)
                 for node in local.nodes
             ),
-            tuple((name, str(one.dtype), one.shape, one.tobytes()) for name, one in local.constants.items()),
+            tuple((name, str(array.dtype), array.shape, array.tobytes()) for name, array in local.constants.items()),
         )
         if key not in numbers:
-            numbers[key] = len(found)
-            found.append(local)
+            numbers[key] = len(distinct)
+            distinct.append(local)
         numbered.append(numbers[key])
-    return numbered, tuple(found)
+    return numbered, tuple(distinct)
 
 
 def named(
@@ -106,6 +106,7 @@ def named(
             constants[label] = value
         else:
             large[label] = value
+    # Tensors inside of the op get names of their own: equal ops share a local op, and may run in one segment.
     for node in local.nodes:
         for name in node.outputs:
             if name and name not in names:
@@ -140,23 +141,23 @@ def cut_out(op: str, source: str, frame: Region, target: str, region: Region) ->
     starts = [region.lo[dim] - frame.lo[dim] for dim in dims]
     ends = [region.hi[dim] - frame.lo[dim] for dim in dims]
     labels = tuple(f"{target}.{part}" for part in ("starts", "ends", "axes"))
-    values = (np.array(one, dtype=np.int64) for one in (starts, ends, dims))
+    values = (np.array(numbers, dtype=np.int64) for numbers in (starts, ends, dims))
     work = LocalWork(op, (LocalNode("Slice", (source, *labels), (target,)),), dict(zip(labels, values, strict=True)))
     return Cut((source, *starts, *ends, *dims), work)
 
 
-def added(op: str, cuts: Sequence[LocalWork], made: LocalWork, total: tuple[str, str, str] | None) -> LocalWork:
+def added(op: str, cuts: Sequence[LocalWork], contribution: LocalWork, total: tuple[str, str, str] | None) -> LocalWork:
     """One step of an op: what is cut out of what the worker holds, the op's part, and its addition to the sum.
 
     Args:
         op: the op's name.
         cuts: of the inputs.
-        made: makes the part.
+        contribution: makes the part.
         total: the sum before, the part, and the sum after; None where the part is the sum.
     """
-    nodes = [node for cut in cuts for node in cut.nodes] + list(made.nodes)
+    nodes = [node for cut in cuts for node in cut.nodes] + list(contribution.nodes)
     if total is not None:
         before, part, after = total
         nodes.append(LocalNode("Add", (before, part), (after,)))
-    constants = {name: value for one in (*cuts, made) for name, value in one.constants.items()}
-    return LocalWork(op, tuple(nodes), constants, made.large)
+    constants = {name: value for work in (*cuts, contribution) for name, value in work.constants.items()}
+    return LocalWork(op, tuple(nodes), constants, contribution.large)

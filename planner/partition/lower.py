@@ -73,18 +73,18 @@ class Lowering:
         buffers: dict[str, list[str | None]] = {}
         for slot, shared in described.delivered_slots.items():
             if op.inputs[slot] not in self._graph.constants:
-                known = buffers.get(f"in{shared}")
-                buffers[f"in{slot}"] = known or arrivals.bring(op, slot, division, division.reads[slot])
+                shared_names = buffers.get(f"in{shared}")
+                buffers[f"in{slot}"] = shared_names or arrivals.bring(op, slot, division, division.reads[slot])
         # Fetches may begin a new epoch, and what is cut out for an op belongs to the epoch of that op: in this order.
         arrivals.place()
         arrivals.cut()
         homes = {}
         for position, name in enumerate(op.outputs):
             if name:
-                made, made_as = division.made[position], division.made_as[position]
+                regions, made_as = division.made[position], division.made_as[position]
                 assert made_as is not None, "an absent output is never made"
-                homes[name] = returns.home(name, (division, position), (made,), made_as, busy, ("@made",))
-                buffers[f"out{position}"] = returns.made(name, homes[name], made)
+                homes[name] = returns.home(name, (division, position), (regions,), made_as, busy, ("@made",))
+                buffers[f"out{position}"] = returns.result_buffers(name, homes[name], regions)
         self._computation.work(described, division, buffers)
         for name, home in homes.items():
             returns.expect(name, home, returns.fetches(name, home))
@@ -114,12 +114,12 @@ class Lowering:
                 for worker, todo in work.items():
                     region = division.parts[part][worker]
                     if not region.is_empty:
-                        made = names[home.made[part][worker]]
-                        made = made if is_last else draft.derived(f"{made}.{number}")
-                        draft.add_buffer(made, result, [(worker, region)])
-                        total = (*before.get((part, worker), ()), made)
+                        target = names[home.sources[part][worker]]
+                        target = target if is_last else draft.derived(f"{target}.{number}")
+                        draft.add_buffer(target, result, [(worker, region)])
+                        total = (*before.get((part, worker), ()), target)
                         self._computation.step(worker, op.name, f"{op.name}.{number}.{part}", todo, inputs, total)
-                        before[part, worker] = (made,)
+                        before[part, worker] = (target,)
             # The chunk's contributions are joined beside the fetches for the next chunk: in no epoch of their own.
             if number < home.early:
                 arrivals.add(rounds.pop(0))
@@ -132,9 +132,9 @@ def _replaced(graph: Graph) -> dict[str, list[str]]:
     for op in graph.ops:
         last.update(dict.fromkeys((*op.inputs, *op.outputs), op.name))
     number = {op.name: position for position, op in enumerate(graph.ops)}
-    found: dict[str, list[str]] = {}
+    replaced: dict[str, list[str]] = {}
     for pair in graph.state:
         if pair.following in graph.producer and pair.current not in graph.outputs:
             ops = [last[name] for name in (pair.current, pair.following) if name in last]
-            found.setdefault(max(ops, key=number.__getitem__), []).append(pair.following)
-    return found
+            replaced.setdefault(max(ops, key=number.__getitem__), []).append(pair.following)
+    return replaced

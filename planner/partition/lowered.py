@@ -83,9 +83,9 @@ class Lowered:
 def sources_read(epochs: Sequence[Epoch]) -> Iterator[tuple[set[str], ...]]:
     """For every epoch, by worker, the buffers that fetches on any worker read."""
     for epoch in epochs:
-        found: tuple[set[str], ...] = tuple(set() for _ in epoch.fetches)
+        names_read: tuple[set[str], ...] = tuple(set() for _ in epoch.fetches)
         # Workers of a round share its pieces, and pieces their sources.
         pieces = {id(piece): piece for fetches in epoch.fetches for fetch in fetches for piece in fetch.pieces}
         for source in {id(source): source for piece in pieces.values() for source in piece.sources}.values():
-            found[source.worker].add(source.buffer)
-        yield found
+            names_read[source.worker].add(source.buffer)
+        yield names_read

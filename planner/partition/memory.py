@@ -55,7 +55,7 @@ def needs(program: Program, bodies: Mapping[str, FunctionProto], workspaces: Map
     level = levels(program.workers)
     overwrites = overwriting(bodies)
     reads = last_reads(program.workers, level)
-    found = []
+    worker_needs = []
     for worker in counted(program.workers, "making programs: memory of worker", len(program.workers[0].steps)):
         spans = live_spans(worker, level, reads)
         over = in_place(worker, program.state, overwrites, level, reads)
@@ -64,8 +64,8 @@ def needs(program: Program, bodies: Mapping[str, FunctionProto], workspaces: Map
             (workspaces[step.function] for step in worker.steps if isinstance(step, Segment)),
             default=0,
         )
-        found.append(Need(placed, tuple(spans[name] for name in placed), over, workspace))
-    return tuple(found)
+        worker_needs.append(Need(placed, tuple(spans[name] for name in placed), over, workspace))
+    return tuple(worker_needs)
 
 
 def with_arenas(program: Program, every: Sequence[Need], enough_bytes: int = 0, limit_bytes: int = 0) -> Program:
@@ -77,16 +77,16 @@ def with_arenas(program: Program, every: Sequence[Need], enough_bytes: int = 0, 
         enough_bytes: an arena that takes no more, with what lies inside of segments, need not be smaller.
         limit_bytes: for one that takes more and need not, more work is done.
     """
-    known: dict[tuple[object, ...], Packed] = {}
+    arenas: dict[tuple[object, ...], Packed] = {}
     workers = []
     for worker in counted(program.workers, "placing buffers of worker", len(every[0].spans)):
         need = every[worker.worker]
         key = (need.spans, need.workspace_bytes)
-        if key not in known:
-            known[key] = best_fit(need.spans, enough_bytes - need.workspace_bytes, limit_bytes - need.workspace_bytes)
-        offsets = dict(zip(need.buffers, known[key][0], strict=True))
+        if key not in arenas:
+            arenas[key] = best_fit(need.spans, enough_bytes - need.workspace_bytes, limit_bytes - need.workspace_bytes)
+        offsets = dict(zip(need.buffers, arenas[key][0], strict=True))
         offsets.update({name: offsets[current] for name, current in need.over.items()})
-        workers.append(replace(worker, arena=Arena(known[key][1], offsets, need.workspace_bytes)))
+        workers.append(replace(worker, arena=Arena(arenas[key][1], offsets, need.workspace_bytes)))
     return replace(program, workers=tuple(workers))
 
 
@@ -99,7 +99,7 @@ def live_spans(program: WorkerProgram, level: Sequence[Sequence[int]], reads: Se
         reads: of the buffers of each worker, the last ones (``waits.last_reads``).
     """
     ready = writers(program)
-    here, elsewhere = reads[program.worker].here, reads[program.worker].elsewhere
+    local, remote = reads[program.worker].local, reads[program.worker].remote
     mine = level[program.worker]
     last = len(program.steps)
     resident, collected = {*program.loaded, *program.fixed}, set(program.collected)
@@ -112,9 +112,9 @@ def live_spans(program: WorkerProgram, level: Sequence[Sequence[int]], reads: Se
         if name in collected:
             until = last
         else:
-            until = max(first, here.get(name, 0) - 1)
-            if name in elsewhere:
-                until = max(until, bisect_right(mine, elsewhere[name]) - 1)
+            until = max(first, local.get(name, 0) - 1)
+            if name in remote:
+                until = max(until, bisect_right(mine, remote[name]) - 1)
         spans[name] = (buffer.size_bytes, first, until)
     return spans
 
@@ -132,24 +132,24 @@ def in_place(
     what it reads (``planner.artifacts.in_place``).
     """
     ready = writers(program)
-    here, elsewhere = reads[program.worker].here, reads[program.worker].elsewhere
+    local, remote = reads[program.worker].local, reads[program.worker].remote
     mine = level[program.worker]
     loaded, collected = set(program.loaded), set(program.collected)
-    found: dict[str, str] = {}
+    state_of: dict[str, str] = {}
     for pair in state:
-        now, then = pair.current, pair.following
-        if now == then or now not in loaded or now in collected or then not in collected or then in loaded:
+        current, then = pair.current, pair.following
+        if current == then or current not in loaded or current in collected or then not in collected or then in loaded:
             continue
-        if program.buffers[now].region != program.buffers[then].region:
+        if program.buffers[current].region != program.buffers[then].region:
             continue
         number = ready[then] - 1
-        if elsewhere.get(now, -1) >= mine[number]:
+        if remote.get(current, -1) >= mine[number]:
             continue
-        last = here.get(now, 0) - 1
+        last = local.get(current, 0) - 1
         step = program.steps[number]
         is_over = last < number
         if last == number and isinstance(step, Segment):
-            is_over = overwrites(step.function, step.inputs.index(now), step.outputs.index(then))
+            is_over = overwrites(step.function, step.inputs.index(current), step.outputs.index(then))
         if is_over:
-            found[then] = now
-    return found
+            state_of[then] = current
+    return state_of

@@ -83,14 +83,14 @@ class Occupancy:
 
     def at(self, step: int) -> list[Held]:
         """The buffers that are held in a step, the largest first."""
-        there = [one for one in self.held if one.first <= step <= one.last]
-        return sorted(there, key=lambda one: (-one.size_bytes, one.buffer))
+        buffers = [held for held in self.held if held.first <= step <= held.last]
+        return sorted(buffers, key=lambda held: (-held.size_bytes, held.buffer))
 
     def alike_at(self, step: int) -> list[tuple[Held, ...]]:
         """The same, those together that ops of one type make for one purpose and in one size; what takes most first."""
         groups: dict[tuple[Purpose, str, int], list[Held]] = {}
-        for one in sorted(self.at(step), key=lambda one: one.first):
-            groups.setdefault((one.purpose, one.op_type, one.size_bytes), []).append(one)
+        for held in sorted(self.at(step), key=lambda held: held.first):
+            groups.setdefault((held.purpose, held.op_type, held.size_bytes), []).append(held)
         return sorted(map(tuple, groups.values()), key=lambda group: -len(group) * group[0].size_bytes)
 
 
@@ -110,23 +110,24 @@ def occupancy(program: Program, graph: Graph, worker: int) -> Occupancy:
     for name, (size, first, last) in sorted(spans.items(), key=lambda item: item[1][1]):
         tensor = mine.buffers[name].tensor
         purpose = meant.get(tensor, Purpose.CONSTANTS)
+        # The buffer that owns a tensor has its name; any other one holds what is fetched or cut out for an op.
         if name != tensor and purpose is not Purpose.CONSTANTS:
             purpose = Purpose.FETCHED
         maker = graph.producer.get(tensor)
         held.append(Held(name, tensor, purpose, "" if maker is None else maker.op_type, size, first, last))
     count = len(mine.steps)
-    found = {
-        purpose: needed_bytes((spans[one.buffer] for one in held if one.purpose is purpose), count)
+    bytes_for = {
+        purpose: needed_bytes((spans[entry.buffer] for entry in held if entry.purpose is purpose), count)
         for purpose in Purpose
     }
     needed = needed_bytes(spans.values(), count)
-    found[Purpose.INSIDE] = np.full_like(needed, mine.workspace_bytes)
-    found[Purpose.GAPS] = np.full_like(needed, mine.arena_bytes - int(needed.max()))
+    bytes_for[Purpose.INSIDE] = np.full_like(needed, mine.workspace_bytes)
+    bytes_for[Purpose.GAPS] = np.full_like(needed, mine.arena_bytes - int(needed.max()))
     return Occupancy(
         worker,
         mine.arena_bytes + mine.workspace_bytes,
         tuple(held),
-        {purpose: amounts for purpose, amounts in found.items() if amounts.any()},
+        {purpose: amounts for purpose, amounts in bytes_for.items() if amounts.any()},
     )
 
 
@@ -192,5 +193,5 @@ def limits_by_worker(peak_bytes: Sequence[int], limits: Sequence[int]) -> tuple[
     if isinstance(limits, ByWorker):
         return limits
     workers = sorted(range(len(peak_bytes)), key=lambda worker: (peak_bytes[worker], -worker))
-    given = dict(zip(workers, sorted(limits), strict=True))
-    return tuple(given[worker] for worker in range(len(workers)))
+    limit_of = dict(zip(workers, sorted(limits), strict=True))
+    return tuple(limit_of[worker] for worker in range(len(workers)))

@@ -102,32 +102,33 @@ def _best_above(spans: Sequence[Span], below: int, enough_bytes: int, limit_byte
         limit_bytes = max(1, limit_bytes - below)
         near = min(near, limit_bytes)
     enough = max(least, enough_bytes - below, near)
-    found: list[_Attempt] = []
+    attempts: list[_Attempt] = []
     for key, is_lowest in ((_fullest_first(spans), False), *((key, False) for key in _ORDERS), (_ORDERS[0], True)):
         order = sorted(range(len(spans)), key=lambda index: (*key(spans[index]), index))
-        found.append(_Attempt(_placed(spans, order, is_lowest=is_lowest), order, is_lowest))
-        if found[-1].size_bytes <= enough:
-            return found[-1].packed
-    best, by_size = min(found, key=lambda one: one.size_bytes), found[-1]
+        attempts.append(_Attempt(_placed(spans, order, is_lowest=is_lowest), order, is_lowest))
+        if attempts[-1].size_bytes <= enough:
+            return attempts[-1].packed
+    best, by_size = min(attempts, key=lambda attempt: attempt.size_bytes), attempts[-1]
     idle, is_searched = 0, False
-    rounds = range(min(_MOST_ROUNDS, _MOST_PLACED // max(1, len(spans))) // len(found))
+    rounds = range(min(_MOST_ROUNDS, _MOST_PLACED // max(1, len(spans))) // len(attempts))
     for _ in counted(rounds, "placing buffers: round", len(spans)):
         idle += 1
-        for number, one in enumerate(found):
-            found[number] = one.again(spans, _earlier(spans, one, least))
-            if found[number].size_bytes < best.size_bytes:
-                best, idle = found[number], 0
+        for number, previous in enumerate(attempts):
+            attempts[number] = previous.again(spans, _earlier(spans, previous, least))
+            if attempts[number].size_bytes < best.size_bytes:
+                best, idle = attempts[number], 0
             if best.size_bytes <= enough:
                 return best.packed
+        # Drawing lots takes long: once only, if rounds lead to nothing, and never below what every arena takes.
         if 0 < limit_bytes < best.size_bytes and idle >= _MOST_IDLE and not is_searched:
             if least > limit_bytes:
                 break
-            best = min(best, _searched(spans, by_size, least, limit_bytes), key=lambda one: one.size_bytes)
+            best = min(best, _searched(spans, by_size, least, limit_bytes), key=lambda attempt: attempt.size_bytes)
             is_searched = True
             if best.size_bytes <= limit_bytes:
                 break
     if least <= limit_bytes < best.size_bytes and not is_searched:
-        best = min(best, _searched(spans, by_size, least, limit_bytes), key=lambda one: one.size_bytes)
+        best = min(best, _searched(spans, by_size, least, limit_bytes), key=lambda attempt: attempt.size_bytes)
     return best.packed
 
 
@@ -143,11 +144,11 @@ def _searched(spans: Sequence[Span], best: _Attempt, least: int, limit_bytes: in
     def drawn(among: Sequence[int]) -> int:
         return among[int(lots() * len(among))]
 
-    def too_high(one: _Attempt) -> list[int]:
-        return [index for index in one.order if one.packed[0][index] + spans[index][0] > least]
+    def too_high(trial: _Attempt) -> list[int]:
+        return [index for index in trial.order if trial.packed[0][index] + spans[index][0] > least]
 
-    def overflow(one: _Attempt) -> tuple[int, int]:
-        return one.size_bytes, sum(one.packed[0][index] + spans[index][0] - least for index in too_high(one))
+    def overflow(trial: _Attempt) -> tuple[int, int]:
+        return trial.size_bytes, sum(trial.packed[0][index] + spans[index][0] - least for index in too_high(trial))
 
     trials = range(_MOST_SEARCHED // len(spans))
     for _ in counted(trials, "placing buffers: trial", len(spans)):
@@ -157,8 +158,8 @@ def _searched(spans: Sequence[Span], best: _Attempt, least: int, limit_bytes: in
         tight = max(range(first, last + 1), key=lambda step: (needed[step], lots()))
         near = [
             index
-            for index, (other, start, stop) in enumerate(spans)
-            if other >= 2 * size and (abs(start - tight) <= 1 or abs(stop - tight) <= 1)
+            for index, (peer_size, start, stop) in enumerate(spans)
+            if peer_size >= 2 * size and (abs(start - tight) <= 1 or abs(stop - tight) <= 1)
         ]
         place = {index: float(position) for position, index in enumerate(best.order)}
         for _ in range(drawn(range(1, 1 + _MOST_MOVED)) if near else 0):
@@ -199,14 +200,14 @@ def _needed(spans: Sequence[Span]) -> list[int]:
     return list(accumulate(change))[:-1]
 
 
-def _earlier(spans: Sequence[Span], one: _Attempt, least: int) -> list[int]:
+def _earlier(spans: Sequence[Span], attempt: _Attempt, least: int) -> list[int]:
     """An order in which what did not lie within the least is placed earlier: before half of what was before it."""
-    offsets, _ = one.packed
-    place = {index: float(position) for position, index in enumerate(one.order)}
-    for index in one.order:
+    offsets, _ = attempt.packed
+    place = {index: float(position) for position, index in enumerate(attempt.order)}
+    for index in attempt.order:
         if offsets[index] + spans[index][0] > least:
             place[index] = place[index] / 2 - 0.5
-    return sorted(one.order, key=place.__getitem__)
+    return sorted(attempt.order, key=place.__getitem__)
 
 
 def _placed(spans: Sequence[Span], order: Sequence[int], *, is_lowest: bool = False) -> Packed:

@@ -29,7 +29,7 @@ class Home:
 
     labels: tuple[str, ...]
     """By number, what a name has behind the tensor's."""
-    made: tuple[tuple[int, ...], ...]
+    sources: tuple[tuple[int, ...], ...]
     """By part and worker: the buffer that its op fills; ``NOTHING`` where it makes no part."""
     filled: tuple[Filled, ...]
     """Buffers that fetches fill: on which workers, and with what."""
@@ -51,7 +51,7 @@ class Returns:
     def __init__(self, draft: Draft, ways: Ways) -> None:
         self._draft = draft
         self._ways = ways
-        self._much = max(sum(one.size_bytes for one in buffers.values()) for buffers in draft.buffers) // _MUCH
+        self._limit = max(sum(buffer.size_bytes for buffer in buffers.values()) for buffers in draft.buffers) // _MUCH
         """A fetch that frees more bytes than this gets an epoch of its own."""
         self._following = {pair.following for pair in draft.graph.state}
         self._homes: dict[object, Home] = {}
@@ -60,7 +60,7 @@ class Returns:
         self,
         name: str,
         division: Hashable,
-        made: Sequence[Regions],
+        parts: Sequence[Regions],
         made_as: Tiling,
         busy: Set[int],
         labels: Sequence[str],
@@ -72,7 +72,7 @@ class Returns:
         Args:
             name: of the tensor.
             division: of the op that makes it, and which of its outputs that is.
-            made: by part, what workers make of it.
+            parts: by part, what workers make of it.
             made_as: the tiling in which it is made, all parts together.
             busy: workers that make something.
             labels: of parts that are made, behind the tensor's name.
@@ -85,26 +85,26 @@ class Returns:
             tiles, way, joined = self._draft.tiles(name).regions, Way((), ()), made_as.has_partial
             if is_read:  # what nobody reads is never brought anywhere
                 shape = graph.tensors[name].shape
-                way = self._ways.returned(made, made_as, tiles, owned, shape, is_by_part=is_by_part)
+                way = self._ways.returned(parts, made_as, tiles, owned, shape, is_by_part=is_by_part)
                 joined = bool(way.joined)
-            is_own = not joined and len(made) == 1
+            is_own = not joined and len(parts) == 1
             numbers = tuple(
                 tuple(
                     NOTHING if worker not in busy else _OWN if is_own and tiles[worker] == region else part
                     for worker, region in enumerate(regions)
                 )
-                for part, regions in enumerate(made, 1)
+                for part, regions in enumerate(parts, 1)
             )
-            self._homes[key] = _numbered(way.rounds, made, numbers, tiles, ("", *labels))
+            self._homes[key] = _numbered(way.rounds, parts, numbers, tiles, ("", *labels))
         return self._homes[key]
 
     def names(self, name: str, home: Home) -> list[str]:
         """Of the buffers of a result, by number."""
         return [name if number == _OWN else self._draft.derived(name + to) for number, to in enumerate(home.labels)]
 
-    def made(self, name: str, home: Home, regions: Regions) -> list[str | None]:
+    def result_buffers(self, name: str, home: Home, regions: Regions) -> list[str | None]:
         """Adds the buffers in which workers make a result in one part; by worker the name, None where it makes none."""
-        names, [numbers] = self.names(name, home), home.made
+        names, [numbers] = self.names(name, home), home.sources
         for number, parts in _grouped(numbers, regions):
             self._draft.add_buffer(names[number], name, parts)
         return [None if number == NOTHING else names[number] for number in numbers]
@@ -114,7 +114,7 @@ class Returns:
         names = self.names(name, home)
         for number, parts in home.filled:
             self._draft.add_buffer(names[number], name, parts)
-        return [taken.fetches(names, self._draft.item_bytes(name)) for taken in home.rounds]
+        return [pattern.fetches(names, self._draft.item_bytes(name)) for pattern in home.rounds]
 
     def expect(
         self, name: str, home: Home, rounds: Sequence[Sequence[tuple[int, Fetch]]], *, is_at_once: bool = False
@@ -134,17 +134,17 @@ class Returns:
         if not is_used(draft.graph, name):
             return
         draft.own(name)
-        draft.pending[name] = [fetch for taken in rounds for fetch in taken]
+        draft.pending[name] = [fetch for fetches in rounds for fetch in fetches]
         if draft.pending[name] and name not in self._following:
             if is_at_once or home.freed_elements > 0:
                 draft.returning.append(name)
-            if is_at_once or home.freed_elements * draft.item_bytes(name) > self._much:
+            if is_at_once or home.freed_elements * draft.item_bytes(name) > self._limit:
                 draft.start_epoch()
 
 
 def _numbered(
     rounds: Sequence[Round],
-    made: Sequence[Regions],
+    parts: Sequence[Regions],
     numbers: tuple[tuple[int, ...], ...],
     tiles: Regions,
     labels: tuple[str, ...],
@@ -153,17 +153,17 @@ def _numbered(
 
     Args:
         rounds: that bring a result home.
-        made: by part, what workers make.
+        parts: by part, what workers make.
         numbers: of the buffers in which it is made.
         tiles: what workers are to have.
         labels: of those buffers; such for joined parts are added.
     """
-    joins = sum(one.reducer is not None for one in rounds)
+    joins = sum(exchange.reducer is not None for exchange in rounds)
     joined: list[list[int]] = []
     filled: list[Filled] = []
     patterns = []
-    for number, one in enumerate(rounds):
-        regions = one.regions
+    for number, exchange in enumerate(rounds):
+        regions = exchange.regions
         if number < joins:
             labels = (*labels, "@reduced" + (f".{number}" if joins > 1 else ""))
             middle = len(labels) - 1
@@ -176,21 +176,21 @@ def _numbered(
             joined.append(targets)
         else:
             sources = joined or numbers
-            own = sources[0] if len(sources) == 1 else [NOTHING] * len(regions)
+            places = sources[0] if len(sources) == 1 else [NOTHING] * len(regions)
             targets = [
-                NOTHING if region.is_empty or at == _OWN else _OWN for region, at in zip(regions, own, strict=True)
+                NOTHING if region.is_empty or at == _OWN else _OWN for region, at in zip(regions, places, strict=True)
             ]
-        patterns.append(Pattern.of(one, targets, sources))
+        patterns.append(Pattern.of(exchange, targets, sources))
         filled += _grouped(targets, regions)
-    largest = max(region.elements for regions in made for region in regions)
+    largest = max(region.elements for regions in parts for region in regions)
     freed = largest - max((region.elements for region in tiles), default=0)
     return Home(labels, numbers, tuple(filled), tuple(patterns), max(0, joins - 1), freed)
 
 
 def _grouped(numbers: Sequence[int], regions: Regions) -> list[Filled]:
     """Buffers by number, from the numbers of workers' buffers."""
-    found: dict[int, list[tuple[int, Region]]] = {}
+    parts_of: dict[int, list[tuple[int, Region]]] = {}
     for worker, (number, region) in enumerate(zip(numbers, regions, strict=True)):
         if number != NOTHING:
-            found.setdefault(number, []).append((worker, region))
-    return [(number, tuple(parts)) for number, parts in found.items()]
+            parts_of.setdefault(number, []).append((worker, region))
+    return [(number, tuple(parts)) for number, parts in parts_of.items()]

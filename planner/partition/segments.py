@@ -46,9 +46,10 @@ def assemble(graph: Graph, lowered: Lowered, kinds: Kinds, *, lean: bool = False
     """
     bodies = _Bodies(graph)
     handed_out = []
+    # Once for each kind: workers of one kind hand out the same.
     for kind, worker in enumerate(kinds.first):
         work = [epoch.work[worker] for epoch in lowered.epochs]
-        read = set(lowered.collected[worker]).union(*kinds.taken[kind])
+        read = set(lowered.collected[worker]).union(*kinds.reads[kind])
         handed_out.append(_handed_out(work, lowered.buffers[worker], lean=lean) | read)
     segments: dict[tuple[int, ...], Segment] = {}
     """By number of the epoch, kind of the worker, and identity of the works: workers that do the same share it."""
@@ -78,21 +79,21 @@ def assemble(graph: Graph, lowered: Lowered, kinds: Kinds, *, lean: bool = False
             )
         )
     program = Program(tuple(programs), graph.inputs, graph.outputs, graph.state)
-    return Partitioned(program, bodies.made, lowered.fixed)
+    return Partitioned(program, bodies.functions, lowered.fixed)
 
 
 def _handed_out(work: Sequence[Sequence[LocalWork]], buffers: Mapping[str, Buffer], *, lean: bool) -> set[str]:
     """The buffers of a worker that its ops make and later ones read; lean: that any of its ops read."""
     last: dict[str, int] = {}
     for number, works in enumerate(work):
-        for one in works:
-            last.update(dict.fromkeys(one.reads, number))
+        for part in works:
+            last.update(dict.fromkeys(part.reads, number))
     later = -1 if lean else 0
     return {
         name
         for number, works in enumerate(work)
-        for one in works
-        for name in one.makes
+        for part in works
+        for name in part.makes
         if last.get(name, -1) > number + later and name in buffers
     }
 
@@ -124,11 +125,11 @@ class _Bodies:
     """The functions of segments: one for equal runs on equal shapes.
 
     Attributes:
-        made: by name.
+        functions: by name.
     """
 
     def __init__(self, graph: Graph) -> None:
-        self.made: dict[str, onnx.FunctionProto] = {}
+        self.functions: dict[str, onnx.FunctionProto] = {}
         self._graph = graph
         self._outlines: dict[tuple[Hashable, ...], _Outline] = {}
         self._inside: dict[tuple[int, ...], tuple[tuple[str, ...], tuple[str, ...]]] = {}
@@ -149,8 +150,8 @@ class _Bodies:
         alike = tuple(map(id, work))  # workers that do the same share what says so
         if alike not in self._inside:
             self._inside[alike] = _read_and_made(work)
-        inputs, made = self._inside[alike]
-        outputs = tuple([name for name in made if name in handed_out])
+        inputs, results = self._inside[alike]
+        outputs = tuple([name for name in results if name in handed_out])
         key = (alike, outputs)
         if key not in self._outlines:
             self._outlines[key] = self._outline(work, inputs, outputs)
@@ -160,12 +161,12 @@ class _Bodies:
         content = (
             outline.content,
             kinds,
-            tuple((made.index(value), buffers[value].dtype, buffers[value].shape) for value in inner),
+            tuple((results.index(value), buffers[value].dtype, buffers[value].shape) for value in inner),
         )
         if content not in self._names:
             body = self._body(work, inputs, outputs, buffers, inner)
             body.name = _digest(body.SerializeToString(deterministic=True) + kinds.encode())
-            self.made.setdefault(body.name, body)
+            self.functions.setdefault(body.name, body)
             self._names[content] = body.name
         return Segment(name, self._names[content], inputs, outputs, outline.ops)
 
@@ -201,6 +202,7 @@ class _Bodies:
         written: set[str] = set()
         for part in work:
             for node in part.nodes:
+                # A constant stands right before its first reader: a function's nodes are in topological order.
                 for value in node.inputs:
                     if value in constants and value not in written:
                         written.add(value)
@@ -241,10 +243,10 @@ def _digest(content: bytes) -> str:
 
 def _read_and_made(work: Sequence[LocalWork]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What a run of ops reads from outside of it, and what it makes, each once, in order."""
-    made = dict.fromkeys([output for part in work for output in part.makes])
+    results = dict.fromkeys([output for part in work for output in part.makes])
     constants = {name for part in work for name in part.constants}
     read = dict.fromkeys([name for part in work for name in part.reads])
-    return tuple([name for name in read if name not in made and name not in constants]), tuple(made)
+    return tuple([name for name in read if name not in results and name not in constants]), tuple(results)
 
 
 def _canonical(work: Sequence[LocalWork], inputs: Sequence[str], outputs: Sequence[str]) -> dict[str, str]:
@@ -266,5 +268,5 @@ def _canonical(work: Sequence[LocalWork], inputs: Sequence[str], outputs: Sequen
 
 def _untold(work: Sequence[LocalWork], buffers: Mapping[str, Buffer], outside: set[str]) -> list[str]:
     """Buffers inside of a run that ops of other domains, and control flow, make: ONNX cannot tell their types."""
-    made = dict.fromkeys([name for part in work for name in part.untold])
-    return [name for name in made if name in buffers and name not in outside]
+    results = dict.fromkeys([name for part in work for name in part.untold])
+    return [name for name in results if name in buffers and name not in outside]

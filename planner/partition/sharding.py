@@ -43,10 +43,10 @@ def with_annotations(model: ModelProto, plan: Plan, shapes: Mapping[str, Shape])
         if tensor in shapes
     }
     for node in annotated.graph.node:
-        found = [specs[tensor] for tensor in dict.fromkeys((*node.input, *node.output)) if tensor in specs]
-        known = [spec for spec in found if spec is not None]
-        if known:
-            node.device_configurations.add(configuration_id=name).sharding_spec.extend(known)
+        specs_or_none = [specs[tensor] for tensor in dict.fromkeys((*node.input, *node.output)) if tensor in specs]
+        sharding_specs = [spec for spec in specs_or_none if spec is not None]
+        if sharding_specs:
+            node.device_configurations.add(configuration_id=name).sharding_spec.extend(sharding_specs)
     return annotated, tuple(tensor for tensor, spec in specs.items() if spec is None)
 
 
@@ -66,8 +66,8 @@ def sharding_of(tensor: str, tiling: Tiling, shape: Shape) -> ShardingSpecProto 
     for bounds in parts:
         cells = [Region((*cell.lo, lo), (*cell.hi, hi)) for cell in cells for lo, hi in bounds]
     owners = [[worker for worker, box in enumerate(workers) if box == cell] for cell in cells]
-    whole = Region.whole(shape)
-    if not all(owners) or sum(cell.elements for cell in cells) != whole.elements:
+    index_space = Region.whole(shape)
+    if not all(owners) or sum(cell.elements for cell in cells) != index_space.elements:
         return None
     spec = ShardingSpecProto(tensor_name=tensor)
     for number, group in enumerate(owners):
@@ -81,5 +81,5 @@ def sharding_of(tensor: str, tiling: Tiling, shape: Shape) -> ShardingSpecProto 
     for dim, bounds in enumerate(parts):
         if len(bounds) > 1:
             sharded = spec.sharded_dim.add(axis=dim)
-            sharded.simple_sharding.add(dim_value=whole.hi[dim], num_shards=len(bounds))
+            sharded.simple_sharding.add(dim_value=index_space.hi[dim], num_shards=len(bounds))
     return spec

@@ -71,25 +71,25 @@ class SteppedDivision:
         ranges = op.ranges(strategy)
         busy = strategy.busy
         chunked = _split(ranges, steps.variable, steps.count)
-        by_chunk = [op.reads(one) for one in chunked]
+        by_chunk = [op.reads(chunk) for chunk in chunked]
         slots = sorted({slot for reads in by_chunk for slot in reads})
         regions = {slot: [tuple(reads[slot].boxes) for reads in by_chunk] for slot in slots}
-        stays = {slot: each[0] for slot, each in regions.items() if len(set(each)) == 1}
+        stays = {slot: boxes[0] for slot, boxes in regions.items() if len(set(boxes)) == 1}
         dims = op.analysis.outputs[0]
         assert dims is not None, "an op that sums products makes its result"
         is_summed = steps.variable not in dims
-        made = tuple(op.makes(ranges, 0))
-        tiled = [_tiled(op, one, made, dims) if is_summed else [one] for one in chunked]
+        results = tuple(op.makes(ranges, 0))
+        tiled = [_tiled(op, chunk, results, dims) if is_summed else [chunk] for chunk in chunked]
         chunks = []
         for number, tiles in enumerate(tiled):
-            work = {tile if is_summed else number: _work(op, one, busy) for tile, one in enumerate(tiles)}
+            work = {tile if is_summed else number: _work(op, part, busy) for tile, part in enumerate(tiles)}
             chunks.append(Chunk({slot: regions[slot][number] for slot in slots if slot not in stays}, work))
         parts = tiled[0] if is_summed else chunked
         return cls(
             busy,
             stays,
             tuple(chunks),
-            tuple(tuple(op.makes(one, 0)) for one in parts),
+            tuple(tuple(op.makes(part, 0)) for part in parts),
             made_tiling(strategy, dims, op.reducers(strategy), op.analysis.steps_of(0)),
             is_summed,
         )
@@ -97,20 +97,20 @@ class SteppedDivision:
 
 def _split(ranges: Boxes, variable: int, count: int) -> list[Boxes]:
     """The workers' parts of the iteration space, each cut along a variable."""
-    found = []
+    pieces = []
     for piece in range(count):
         lo, hi = ranges.lo.copy(), ranges.hi.copy()
         number = np.full(len(lo), piece, dtype=np.int64)
-        whole = ranges.lo[:, variable], ranges.hi[:, variable]
-        lo[:, variable], hi[:, variable] = split_bounds(*whole, count, number, 1)
-        found.append(Boxes(lo, hi))
-    return found
+        bounds = ranges.lo[:, variable], ranges.hi[:, variable]
+        lo[:, variable], hi[:, variable] = split_bounds(*bounds, count, number, 1)
+        pieces.append(Boxes(lo, hi))
+    return pieces
 
 
-def _tiled(op: BoundOp, ranges: Boxes, made: Sequence[Region], dims: Sequence[int]) -> list[Boxes]:
+def _tiled(op: BoundOp, ranges: Boxes, boxes: Sequence[Region], dims: Sequence[int]) -> list[Boxes]:
     """A chunk's parts, tile by tile of the result."""
-    sizes = [min((region.shape[dim] for region in made if not region.is_empty), default=0) for dim in range(len(dims))]
-    least = min((region.elements for region in made if not region.is_empty), default=0)
+    sizes = [min((region.shape[dim] for region in boxes if not region.is_empty), default=0) for dim in range(len(dims))]
+    least = min((region.elements for region in boxes if not region.is_empty), default=0)
     dim = next((dim for dim, size in enumerate(sizes) if size > 1), None)
     count = 1 if dim is None else min(_TILES, sizes[dim], max(1, least // _SMALL_TILE_ELEMENTS))
     if dim is None or count == 1:
@@ -118,16 +118,16 @@ def _tiled(op: BoundOp, ranges: Boxes, made: Sequence[Region], dims: Sequence[in
     variable = dims[dim]
     if op.variables[variable].obstacle:
         return [ranges]
-    found = _split(ranges, variable, count)
-    return found if all(not op.veto(one) for one in found) else [ranges]
+    tiles = _split(ranges, variable, count)
+    return tiles if all(not op.veto(tile) for tile in tiles) else [ranges]
 
 
 def _work(op: BoundOp, ranges: Boxes, busy: Sequence[int]) -> dict[int, TileWork]:
     """By busy worker, what it does for its part."""
-    reads, made = op.reads(ranges), op.all_made(ranges)
-    found = {}
+    reads, results = op.reads(ranges), op.all_made(ranges)
+    works = {}
     for worker in busy:
         regions = {slot: read.boxes.region(worker) for slot, read in reads.items()}
-        there = {slot: region for slot, region in regions.items() if not region.is_empty}
-        found[worker] = TileWork(op.local_op(op.part(ranges, reads, worker, made)), there)
-    return found
+        inputs = {slot: region for slot, region in regions.items() if not region.is_empty}
+        works[worker] = TileWork(op.local_op(op.part(ranges, reads, worker, results)), inputs)
+    return works

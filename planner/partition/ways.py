@@ -103,7 +103,7 @@ class Ways:
 
     def returned(
         self,
-        made: Sequence[Regions],
+        parts: Sequence[Regions],
         made_as: Tiling,
         owned: Regions,
         tiling: Tiling,
@@ -114,7 +114,7 @@ class Ways:
         """How a result comes home.
 
         Args:
-            made: by part, what workers make; parts are disjoint.
+            parts: by part, what workers make; parts are disjoint.
             made_as: the tiling of all parts together.
             owned: what they are to have.
             tiling: of that.
@@ -123,26 +123,26 @@ class Ways:
         """
         inside = settled(made_as, tiling)
         assert inside is not None, f"what is made as {made_as} cannot be owned as {tiling}"
-        rounds = self._joins(made, inside, tiling, shape, is_by_part=is_by_part) if inside.has_partial else []
-        parts = tuple(one.regions for one in rounds) or tuple(made)
-        if parts != (owned,):
-            rounds.append(Round(owned, self._copies(parts, owned, tiling)))
+        rounds = self._joins(parts, inside, tiling, shape, is_by_part=is_by_part) if inside.has_partial else []
+        laid_out = tuple(exchange.regions for exchange in rounds) or tuple(parts)
+        if laid_out != (owned,):
+            rounds.append(Round(owned, self._copies(laid_out, owned, tiling)))
         return Way(tuple(rounds), partial_cuts(inside))
 
     def _joins(
-        self, made: Sequence[Regions], made_as: Tiling, tiling: Tiling, shape: Shape, *, is_by_part: bool
+        self, parts: Sequence[Regions], made_as: Tiling, tiling: Tiling, shape: Shape, *, is_by_part: bool
     ) -> list[Round]:
         middle = tuple(reduced_boxes(made_as, tiling, index_space(shape)))
-        joined, known = contributors(made_as), dict[bytes, Contributions]()
-        found: list[list[Box]] = []
+        joined, contributions = contributors(made_as), dict[bytes, Contributions]()
+        boxes_of: list[list[Box]] = []
         for worker in counted(range(self._workers), "making programs: sums of worker", self._workers):
             key = joined[worker].tobytes()  # most workers join what the same ones contribute
-            if key not in known:
-                known[key] = Contributions(made, np.flatnonzero(joined[worker]).tolist())
-            found.append(known[key].to(middle[worker]))
-        groups = [found]
+            if key not in contributions:
+                contributions[key] = Contributions(parts, np.flatnonzero(joined[worker]).tolist())
+            boxes_of.append(contributions[key].to(middle[worker]))
+        groups = [boxes_of]
         if is_by_part:
-            by_part = [[[box for box in boxes if box.part == part] for boxes in found] for part in range(len(made))]
+            by_part = [[[box for box in boxes if box.part == part] for boxes in boxes_of] for part in range(len(parts))]
             # A worker that would join boxes of one part which lie apart has no buffer for those: then all at once.
             groups = by_part if all(map(_are_boxes, by_part)) else groups
         return [
@@ -151,16 +151,16 @@ class Ways:
 
     def _copies(self, parts: Sequence[Regions], needed: Regions, tiling: Tiling | None) -> tuple[tuple[Box, ...], ...]:
         """By worker, what it takes of a tensor that lies in parts, from the nearest."""
-        there, givers = Holders(parts), self._givers(tiling)
+        held, givers = Holders(parts), self._givers(tiling)
         workers = counted(range(len(needed)), "making programs: sources of worker", self._workers)
-        return tuple([() if needed[one].is_empty else there.copied(needed[one], givers(one)) for one in workers])
+        return tuple([() if needed[taker].is_empty else held.copied(needed[taker], givers(taker)) for taker in workers])
 
     def _givers(self, tiling: Tiling | None) -> Callable[[int], Sequence[int]]:
         """From whom a worker may copy a tensor, the nearest first: not other contributions to a sum."""
         if tiling is None or not tiling.has_partial:
             return self._nearest_first
-        same = holders(tiling)
-        return lambda worker: [other for other in self._nearest_first(worker) if same[worker][other]]
+        equal_holders = holders(tiling)
+        return lambda worker: [giver for giver in self._nearest_first(worker) if equal_holders[worker][giver]]
 
 
 def nearest_first(worker: int, ways: Sequence[int], apart: Sequence[float] = ()) -> tuple[int, ...]:
@@ -204,8 +204,8 @@ class _Near:
         """Numbers of those that have; where they are few, of others, too."""
         if not self._is_many:
             return self._every
-        found: list[int] = np.flatnonzero(((self._lo < box.hi) & (self._hi > box.lo)).all(axis=1)).tolist()
-        return found
+        numbers: list[int] = np.flatnonzero(((self._lo < box.hi) & (self._hi > box.lo)).all(axis=1)).tolist()
+        return numbers
 
 
 class Holders:
@@ -227,11 +227,11 @@ class Holders:
 
     def of(self, region: Region) -> Mapping[int, Sequence[tuple[Region, int]]]:
         """By worker that holds some of a box, its parts that do, numbered; where holders are few, all parts of all."""
-        found: dict[int, list[tuple[Region, int]]] = {}
+        parts_of: dict[int, list[tuple[Region, int]]] = {}
         for number in self._near.to(region):
             worker, held, part = self._each[number]
-            found.setdefault(worker, []).append((held, part))
-        return found
+            parts_of.setdefault(worker, []).append((held, part))
+        return parts_of
 
     def copied(self, region: Region, order: Sequence[int]) -> tuple[Box, ...]:
         """Covers a region with parts of its holders, the first in ``order`` that has a part giving it.
@@ -244,20 +244,20 @@ class Holders:
         for part, regions in enumerate(self._parts):  # what the reader has needs no search among thousands
             if regions[reader] == region or regions[reader].contains(region):
                 return (Box(region, (reader,), part),)
-        there = self.of(region)
+        parts_of = self.of(region)
         boxes: list[Box] = []
         missing = [region]
         for worker in order:
-            for held, part in there.get(worker, ()):
-                rest: list[Region] = []
+            for held, part in parts_of.get(worker, ()):
+                remaining: list[Region] = []
                 for box in missing:
                     common = box.intersect(held)
                     if common.is_empty:
-                        rest.append(box)
+                        remaining.append(box)
                     else:
                         boxes.append(Box(common, (worker,), part))
-                        rest.extend(box.subtract(common))
-                missing = rest
+                        remaining.extend(box.subtract(common))
+                missing = remaining
             if not missing:
                 break
         assert not missing, f"nobody holds {missing[0]}"
@@ -301,9 +301,9 @@ def _are_boxes(every: Sequence[Sequence[Box]]) -> bool:
     )
 
 
-def _hull(boxes: Iterable[Box], like: Region) -> Region:
+def _hull(boxes: Iterable[Box], frame: Region) -> Region:
     """The smallest box around boxes; an empty one where there are none."""
-    found = like if like.is_empty else Region(like.lo, like.lo)
+    hull = frame if frame.is_empty else Region(frame.lo, frame.lo)
     for box in boxes:
-        found = found.hull(box.region)
-    return found
+        hull = hull.hull(box.region)
+    return hull

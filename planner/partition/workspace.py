@@ -53,10 +53,10 @@ def workspace_bytes(
                 size = sizes.get(name, 0)
                 if not name or name in outside:
                     continue
-                taken = next((other for other in dying if alive[other] == size), None)
-                if taken is not None and node.op_type in ELEMENTWISE:
-                    needed -= alive.pop(taken)
-                    dying.remove(taken)
+                reused = next((candidate for candidate in dying if alive[candidate] == size), None)
+                if reused is not None and node.op_type in ELEMENTWISE:
+                    needed -= alive.pop(reused)
+                    dying.remove(reused)
                 alive[name] = size
                 needed += size
         peak = max(peak, needed)
@@ -78,8 +78,8 @@ def _sizes(
     graph = body_graph(body, inputs, outputs)
     graph.value_info.extend(body.value_info)
     model = helper.make_model(graph, opset_imports=list(body.opset_import))
-    found = inferred(model).graph
-    return {value.name: _size_bytes(value.type) for value in found.value_info}
+    inferred_graph = inferred(model).graph
+    return {value.name: _size_bytes(value.type) for value in inferred_graph.value_info}
 
 
 def _size_bytes(kind: TypeProto) -> int:

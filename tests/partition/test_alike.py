@@ -30,7 +30,7 @@ def apart(graph: Graph, lowered: Lowered) -> Kinds:
     every = range(len(kinds.of))
     return Kinds(
         tuple(every),
-        tuple(kinds.taken[kinds.of[worker]] for worker in every),
+        tuple(kinds.reads[kinds.of[worker]] for worker in every),
         tuple(kinds.is_over[kinds.of[worker]] for worker in every),
     )
 
