@@ -14,7 +14,7 @@ from planner.partition.alike import Kinds
 from planner.partition.local_work import LocalWork
 from planner.partition.lowered import Epoch, Lowered
 
-_Kept: TypeAlias = tuple[int, tuple[int, ...]]
+_NeededWork: TypeAlias = tuple[int, tuple[int, ...]]
 """The number of a work of an epoch, and those of its nodes that are needed; () for all of them."""
 
 
@@ -61,7 +61,7 @@ def without_dead_work(lowered: Lowered, kinds: Kinds) -> Lowered:
     return replace(lowered, epochs=tuple(epochs), fixed=fixed, absent=absent)
 
 
-def _needed(lowered: Lowered, worker: int, needed: set[str]) -> list[list[_Kept]]:
+def _needed(lowered: Lowered, worker: int, needed: set[str]) -> list[list[_NeededWork]]:
     """A worker's work that is needed, by epoch.
 
     Args:
@@ -69,9 +69,9 @@ def _needed(lowered: Lowered, worker: int, needed: set[str]) -> list[list[_Kept]
         worker: whose.
         needed: what fetches read and what is collected; it grows.
     """
-    epochs: list[list[_Kept]] = []
+    epochs: list[list[_NeededWork]] = []
     for epoch in reversed(lowered.epochs):
-        needed_works: list[_Kept] = []
+        needed_works: list[_NeededWork] = []
         works = epoch.work[worker]
         for place in range(len(works) - 1, -1, -1):
             work = works[place]

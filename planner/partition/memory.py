@@ -60,10 +60,7 @@ def needs(program: Program, bodies: Mapping[str, FunctionProto], workspaces: Map
         spans = live_spans(worker, level, reads)
         over = in_place(worker, program.state, overwrites, level, reads)
         placed = tuple(name for name in worker.buffers if name not in over)
-        workspace = max(
-            (workspaces[step.function] for step in worker.steps if isinstance(step, Segment)),
-            default=0,
-        )
+        workspace = max((workspaces[step.function] for step in worker.steps if isinstance(step, Segment)), default=0)
         worker_needs.append(Need(placed, tuple(spans[name] for name in placed), over, workspace))
     return tuple(worker_needs)
 

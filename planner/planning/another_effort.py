@@ -40,14 +40,14 @@ def another_effort(decided: Decided, effort: EffortName, stop: Stop, *, shares: 
         return AnotherEffort(effort, f"with more time: {', '.join(stop.left_out)}")
     if not following:
         return AnotherEffort(None, "no effort tries more")
-    own, other = _limits_of(schedule_of(effort)), _limits_of(schedule_of(following[0]))
-    if own is None or other is None:
+    limits, further = _limits_of(schedule_of(effort)), _limits_of(schedule_of(following[0]))
+    if limits is None or further is None:
         return AnotherEffort(following[0], "a bound, and plans from further starts", 2 * decided.search_seconds)
     if decided.certified_gap is None:
-        more = f"a bound, from tables of up to {other.table_entries:,} entries instead of {own.table_entries:,}"
-        return AnotherEffort(following[0], more)
-    about = decided.search_seconds + decided.bound_seconds * (other.rounds / own.rounds - 1)
-    return AnotherEffort(following[0], f"a bound by up to {other.rounds} rounds instead of {own.rounds}", about)
+        tries = f"a bound, from tables of up to {further.table_entries:,} entries instead of {limits.table_entries:,}"
+        return AnotherEffort(following[0], tries)
+    about = decided.search_seconds + decided.bound_seconds * (further.rounds / limits.rounds - 1)
+    return AnotherEffort(following[0], f"a bound by up to {further.rounds} rounds instead of {limits.rounds}", about)
 
 
 def _limits_of(schedule: Schedule) -> BoundLimits | None:

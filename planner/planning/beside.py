@@ -44,7 +44,7 @@ Search = Callable[[Machine, str, CostTables], Decided]
 """Makes a plan for a part of the machine, by the strategy of this name, with these tables."""
 
 
-def other_counts(workers: int, most: int) -> tuple[int, ...]:
+def other_counts(workers: int, device_count: int) -> tuple[int, ...]:
     """Numbers of workers to look at beside the one that is planned for, ascending.
 
     >>> other_counts(7, 8), other_counts(8, 8), other_counts(3, 3), other_counts(1, 1)
@@ -52,14 +52,14 @@ def other_counts(workers: int, most: int) -> tuple[int, ...]:
 
     Args:
         workers: that is planned for.
-        most: the devices of the machine.
+        device_count: of the machine.
     """
     below = 1 << max(0, (workers - 1).bit_length() - 1)
     above = 1 << (workers - 1).bit_length()
-    return tuple(sorted({count for count in (1, below, above) if count <= most and count != workers}))
+    return tuple(sorted({count for count in (1, below, above) if count <= device_count and count != workers}))
 
 
-def others(request: PlanRequest, ops: int, search: Search) -> Iterator[OtherCount]:
+def other_estimates(request: PlanRequest, ops: int, search: Search) -> Iterator[OtherCount]:
     """Estimates of other numbers of workers, of those with a plan that fits.
 
     Args:
@@ -77,9 +77,9 @@ def others(request: PlanRequest, ops: int, search: Search) -> Iterator[OtherCoun
         if request.stop.leaves_out(OTHER_COUNTS):
             return
         request.progress(f"planning for {count} of the machine's devices, to compare with")
-        found: list[Trial] = []
+        trials: list[Trial] = []
         for name in (strategy,) if strategy != "tofu" else ("data", "tofu"):
-            is_enough = bool(found) and (count == 1 or len(found[0].decided.ops) > MANY_OPS)
+            is_enough = bool(trials) and (count == 1 or len(trials[0].decided.ops) > MANY_OPS)
             if is_enough:
                 break
             by_time = request.objective == "time" and name == "tofu"
@@ -92,9 +92,9 @@ def others(request: PlanRequest, ops: int, search: Search) -> Iterator[OtherCoun
             except StoppedError:
                 request.stop.leaves_out(OTHER_COUNTS)
                 return
-            found.append(trial_of(decided, tables if by_time else None))
-        if found:
-            fitting = times.fastest(found, memory_limits(request.memory_bytes, machine, count)).fitting
+            trials.append(trial_of(decided, tables if by_time else None))
+        if trials:
+            fitting = times.fastest(trials, memory_limits(request.memory_bytes, machine, count)).fitting
             if fitting is not None:
                 yield OtherCount(count, times.seconds(fitting))
 
@@ -131,13 +131,13 @@ def warnings(seconds: float, workers: int, beside: Beside, strategy: str) -> Ite
         way = "--objective time" if strategy == "tofu" else "--strategy data"
         yield f"data parallelism is estimated to be faster, at {format_seconds(beside.data_seconds)}: write {way}"
     better = [
-        other
-        for other in beside.others
-        if other.estimated_seconds < NOTABLY * seconds
-        or (other.workers < workers and NOTABLY * other.estimated_seconds <= seconds)
+        alternative
+        for alternative in beside.others
+        if alternative.estimated_seconds < NOTABLY * seconds
+        or (alternative.workers < workers and NOTABLY * alternative.estimated_seconds <= seconds)
     ]
     if better:
-        best = min(better, key=lambda other: (other.estimated_seconds, other.workers))
+        best = min(better, key=lambda alternative: (alternative.estimated_seconds, alternative.workers))
         who = "1 worker is" if best.workers == 1 else f"{best.workers} workers are"
         how = "faster" if best.estimated_seconds < NOTABLY * seconds else "as fast"
         yield f"{who} estimated to be {how}, at {format_seconds(best.estimated_seconds)}: write --gpus {best.workers}"

@@ -60,7 +60,7 @@ def decide_with_bodies(
     undescribed = only_through_bodies(graph, descriptions)
     least = ask.once("least", (graph,), lambda: expand(graph, undescribed))
     ops = ask.once("ops", (least.graph,), lambda: descriptions.bind_all(least.graph))
-    whole = {one.op.name: one for one in ops}
+    bound_ops = {bound.op.name: bound for bound in ops}
     if ask.strategy != "tofu":
         operators = METHODS[ask.strategy].through_bodies
         named = {op.name for op in graph.ops if qualified(op.domain, op.op_type) in operators}
@@ -69,33 +69,33 @@ def decide_with_bodies(
         apart = expand(graph, undescribed | named)
         inner = descriptions.bind_all(apart.graph, ops)
         by_method = decide(apart.graph, inner, replace(ask, prepared=None))
-        return _put_back(apart, whole, by_method, tables, descriptions)
+        return _put_back(apart, bound_ops, by_method, tables, descriptions)
     quickly = replace(ask, effort="quick")
     first = decide(least.graph, ops, quickly)
     plain = best = _put_back(least, {}, first, tables, descriptions)
     chosen, begun, searches = least, first, [first]
-    most = expand(graph, workers=ask.workers)
-    is_cut = through_bodies and ask.workers > 1 and len(most.bodies) > len(least.bodies) and first.cost > 0
+    expanded = expand(graph, workers=ask.workers)
+    is_cut = through_bodies and ask.workers > 1 and len(expanded.bodies) > len(least.bodies) and first.cost > 0
     is_large = len(ops) > MANY_OPS
     least_saved = schedule.least_saved_by_bodies if is_large else 0.0
     if is_large and type(tables) is CostTables:  # not tables of something else than bytes
-        names = {body.op.name for body in most.bodies} - undescribed
-        saved = sum(_most_saved(whole[name], graph, ask) for name in names)
+        names = {body.op.name for body in expanded.bodies} - undescribed
+        saved = sum(_most_saved(bound_ops[name], graph, ask) for name in names)
         is_cut = is_cut and saved > least_saved * first.cost
     if is_cut and not ask.stop.leaves_out(_THROUGH_BODIES):
         ask.progress("planning again: through the bodies of composite ops", cost=plain.cost)
-        inner = descriptions.bind_all(most.graph, ops)
+        inner = descriptions.bind_all(expanded.graph, ops)
         try:
-            second = decide(most.graph, inner, replace(quickly, incumbent=first, is_needed=False))
+            second = decide(expanded.graph, inner, replace(quickly, incumbent=first, is_needed=False))
         except StoppedError:
             ask.stop.leaves_out(_THROUGH_BODIES)
         else:
             searches.append(second)
-            cut = _put_back(most, whole, second, tables, descriptions)
+            cut = _put_back(expanded, bound_ops, second, tables, descriptions)
             if cut.cost < plain.cost:
                 best = cut
             if cut.cost < plain.cost * (1 - least_saved):
-                chosen, begun = most, second
+                chosen, begun = expanded, second
     if schedule.rest and begun.certified_gap != 0:
         try:
             last = decide(chosen.graph, begun.ops, replace(ask, begun=begun, is_needed=False))
@@ -103,16 +103,16 @@ def decide_with_bodies(
             ask.stop.leaves_out(BOUND)
         else:
             searches.append(last)
-            found = _put_back(chosen, whole if chosen is most else {}, last, tables, descriptions)
+            plan = _put_back(chosen, bound_ops if chosen is expanded else {}, last, tables, descriptions)
             # A plan of a large network that is bounded may be a little dearer than one that is not.
-            if found.cost <= best.cost * (1 + (least_saved if chosen is least else 0.0)):
-                best = found
+            if plan.cost <= best.cost * (1 + (least_saved if chosen is least else 0.0)):
+                best = plan
     return replace(
         best,
-        search_seconds=sum(one.search_seconds for one in searches),
-        bound_seconds=sum(one.bound_seconds for one in searches),
+        search_seconds=sum(search.search_seconds for search in searches),
+        bound_seconds=sum(search.bound_seconds for search in searches),
         table_entries=tables.entries,
-        largest_table=max(one.largest_table for one in searches),
+        largest_table=max(search.largest_table for search in searches),
     )
 
 
@@ -129,7 +129,7 @@ def _most_saved(op: BoundOp, graph: Graph, ask: SearchRequest) -> int:
 
 def _put_back(
     expanded: Expanded,
-    whole: Mapping[str, BoundOp],
+    bound_ops: Mapping[str, BoundOp],
     plan: Decided,
     tables: CostTables,
     descriptions: Descriptions,
@@ -138,30 +138,31 @@ def _put_back(
     if not expanded.bodies:
         return plan
     graph = expanded.graph
-    by_name = {one.op.name: one for one in plan.ops}
+    by_name = {bound.op.name: bound for bound in plan.ops}
     strategies = dict(plan.strategies)
     unsplit = set(plan.unsplit)
     names = []
     for body in expanded.bodies:
         inner = [by_name[op.name] for op in body.ops]
-        cost = sum(op_cost(graph, one, strategies, plan.tilings, tables) for one in inner)
-        original = whole.get(body.op.name)
-        found = None if original is None else _best_whole(body, original, inner, plan, tables)
-        if found is not None and found[0] <= cost:
+        cost = sum(op_cost(graph, bound, strategies, plan.tilings, tables) for bound in inner)
+        original = bound_ops.get(body.op.name)
+        kernel = None if original is None else _best_whole(body, original, inner, plan, tables)
+        # At equal cost the composite stays one kernel: a body has to save something.
+        if kernel is not None and kernel[0] <= cost:
             names.append(body.op.name)
-            strategies[body.op.name] = found[1]
-            is_repeated = any(isinstance(placement, Replicate) for placement in found[1].tiling.placements)
+            strategies[body.op.name] = kernel[1]
+            is_repeated = any(isinstance(placement, Replicate) for placement in kernel[1].tiling.placements)
             if is_repeated and any(op.name in unsplit for op in body.ops):
                 unsplit.add(body.op.name)
-    kept = fused(expanded, names)
-    planned = {op.name for op in kept.graph.ops} - {
+    fused_form = fused(expanded, names)
+    planned = {op.name for op in fused_form.graph.ops} - {
         copy.name
-        for body in kept.bodies
+        for body in fused_form.bodies
         for copy in body.copies
         if plan.tilings[copy.inputs[0]] == plan.tilings[copy.outputs[0]]
         and not any(amount for _, amount in op_bytes(graph, by_name[copy.name], strategies, plan.tilings, tables))
     }
-    final = without_copies(kept, planned)
+    final = without_copies(fused_form, planned)
     put_back = replace(plan, graph=final, ops=descriptions.bind_all(final))
     return with_gap_of(counted_again(put_back, strategies, unsplit, tables), plan)
 
@@ -173,8 +174,8 @@ def only_through_bodies(graph: Graph, descriptions: Descriptions) -> frozenset[s
     return frozenset(
         op.name
         for op in graph.ops
-        if (found := decomposition(Purpose.PARTS, op)) is not None
-        and ((op.domain, op.op_type) not in descriptions or found.is_better)
+        if (expansion := decomposition(Purpose.PARTS, op)) is not None
+        and ((op.domain, op.op_type) not in descriptions or expansion.is_better)
         and has_body(graph, op)
     )
 
@@ -191,26 +192,26 @@ def counted_again(
         tables: to count with.
     """
     graph, ops = decided.graph, decided.ops
-    kept = replace(
+    plan = replace(
         decided,
         tilings={name: decided.tilings[name] for name in graph.tensors if name not in graph.constants},
         strategies={op.op.name: strategies[op.op.name] for op in ops},
         unsplit=tuple(op.op.name for op in ops if op.op.name in unsplit),
     )
-    return costed(graph, ops, kept, tables)
+    return costed(graph, ops, plan, tables)
 
 
-def with_gap_of(found: Decided, searched: Decided) -> Decided:
+def with_gap_of(plan: Decided, searched: Decided) -> Decided:
     """A plan with its own gap to the bound of the search that found another.
 
     There is none where the plan costs less than that bound: one kernel can have less excess than the ops of its body,
     and no such plan was among those that were bounded.
     """
-    if searched.certified_gap is None or found.cost == searched.cost:
-        return found
+    if searched.certified_gap is None or plan.cost == searched.cost:
+        return plan
     lower = round(searched.cost / (1 + searched.certified_gap))
-    gap = found.cost / lower - 1 if 0 < lower <= found.cost else None
-    return replace(found, certified_gap=gap)
+    gap = plan.cost / lower - 1 if 0 < lower <= plan.cost else None
+    return replace(plan, certified_gap=gap)
 
 
 def _best_whole(
@@ -234,29 +235,29 @@ def _candidates(body: Body, original: BoundOp, inner: list[BoundOp], plan: Decid
     alone, or an output's dim. The composite repeats work only where all of its body does.
     """
     repeated = [
-        all(isinstance(plan.strategies[one.op.name].tiling.placements[cut], Replicate) for one in inner)
+        all(isinstance(plan.strategies[bound.op.name].tiling.placements[cut], Replicate) for bound in inner)
         for cut in range(len(plan.cuts))
     ]
     around = tuple(dict.fromkeys(name for name in (*body.op.inputs, *body.op.outputs) if name in plan.tilings))
-    found: dict[Tiling, None] = {}
+    tilings: dict[Tiling, None] = {}
     for name, dims in _directions(original):
         shape = plan.graph.tensors[name].shape
-        for like in dict.fromkeys((*around, *body.tensors)):
-            if like not in plan.tilings or plan.graph.tensors[like].shape != shape:
+        for tensor in dict.fromkeys((*around, *body.tensors)):
+            if tensor not in plan.tilings or plan.graph.tensors[tensor].shape != shape:
                 continue
             placements = tuple(
                 placement._replace(dim=variable)
                 if isinstance(placement, Shard) and (variable := dims[placement.dim]) is not None
                 else Replicate()
-                for placement in plan.tilings[like].placements
+                for placement in plan.tilings[tensor].placements
             )
             possible = all(
                 not original.variables[placement.dim].obstacle if isinstance(placement, Shard) else repeated[cut]
                 for cut, placement in enumerate(placements)
             )
             if possible:
-                found[Tiling(placements, plan.cuts).settled] = None
-    return tuple(found)
+                tilings[Tiling(placements, plan.cuts).settled] = None
+    return tuple(tilings)
 
 
 def _directions(op: BoundOp) -> Iterator[tuple[str, tuple[int | None, ...]]]:

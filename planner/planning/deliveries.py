@@ -67,20 +67,20 @@ def shared(decided: Decided, descriptions: Descriptions, ask: SearchRequest) -> 
         with contextlib.suppress(InfeasibleError):  # too entangled with deliveries: what is known stays
             ask.progress("planning again: with deliveries that readers share", cost=best.cost)
             try:
-                found = decide(graph, ops, again)
+                searched = decide(graph, ops, again)
             except StoppedError:
                 ask.stop.leaves_out(_SHARED)
                 break
-            best = _better(best, _without_idle(decided, found, deliveries, descriptions, tables), found)
-            searches.append(found)
+            best = _better(best, _without_idle(decided, searched, deliveries, descriptions, tables), searched)
+            searches.append(searched)
     if schedule.bounds_what_is_shared:
-        best, more = _bounded(decided, best, descriptions, ask)
-        searches += more
+        best, bound_searches = _bounded(decided, best, descriptions, ask)
+        searches += bound_searches
     return replace(
         best,
-        search_seconds=sum(one.search_seconds for one in searches),
-        bound_seconds=sum(one.bound_seconds for one in searches),
-        eliminated_entries=sum(one.eliminated_entries for one in searches),
+        search_seconds=sum(search.search_seconds for search in searches),
+        bound_seconds=sum(search.bound_seconds for search in searches),
+        eliminated_entries=sum(search.eliminated_entries for search in searches),
     )
 
 
@@ -104,14 +104,14 @@ def _bounded(
     while best.deliveries and best.certified_gap is None and not ask.stop.leaves_out(BOUND):
         ask.progress("bounding plans that share these deliveries", cost=best.cost)
         try:
-            found = decide(best.graph, best.ops, replace(ask, begun=best, incumbent=None, is_needed=False))
+            searched = decide(best.graph, best.ops, replace(ask, begun=best, incumbent=None, is_needed=False))
         except StoppedError:
             ask.stop.leaves_out(BOUND)
             break
-        searches.append(found)
-        if found.certified_gap is None:
+        searches.append(searched)
+        if searched.certified_gap is None:
             break
-        best = _better(best, _without_idle(decided, found, best.deliveries, descriptions, ask.tables), found)
+        best = _better(best, _without_idle(decided, searched, best.deliveries, descriptions, ask.tables), searched)
     return best, searches
 
 
@@ -137,17 +137,17 @@ def _worth_searching(
 def _all_readers(decided: Decided) -> Iterator[tuple[str, list[tuple[str, Hashable]]]]:
     """By tensor that is read at several places the ops, and what is equal for those that do by the same index map."""
     graph = decided.graph
-    bound = {one.op.name: one for one in decided.ops}
+    bound = {described.op.name: described for described in decided.ops}
     for name in decided.tilings:
-        found: list[tuple[str, Hashable]] = []
+        readers: list[tuple[str, Hashable]] = []
         places = 0
         for op in graph.consumers[name]:
             slots = tuple(slots_of(bound[op.name], name))
             if slots:
-                found.append((op.name, (bound[op.name].content, slots)))
+                readers.append((op.name, (bound[op.name].content, slots)))
                 places += len(slots)
         if places > 1 and graph.tensors[name].elements > 1:
-            yield name, found
+            yield name, readers
 
 
 def offers(graph: Graph, readers: Mapping[str, Sequence[tuple[str, Hashable]]]) -> list[SharedDelivery]:
@@ -158,18 +158,18 @@ def offers(graph: Graph, readers: Mapping[str, Sequence[tuple[str, Hashable]]]) 
         readers: by tensor ops, and what is equal for those that may want one of their own.
     """
     names = Names(graph)
-    found: list[SharedDelivery] = []
+    offered: list[SharedDelivery] = []
     for tensor, ops in readers.items():
         common = names.next(tensor)
         groups: dict[Hashable, list[str]] = {}
         for op, kind in ops:
             groups.setdefault(kind, []).append(op)
         several = [group for group in groups.values() if 1 < len(group) < len(ops)]
-        own = [SharedDelivery(names.next(tensor), common, tuple(group)) for group in several]
+        nested = [SharedDelivery(names.next(tensor), common, tuple(group)) for group in several]
         grouped = {op for group in several for op in group}
-        rest = (op for op, _ in ops if op not in grouped)
-        found += [SharedDelivery(common, tensor, (*rest, *(one.name for one in own))), *own]
-    return found
+        singles = (op for op, _ in ops if op not in grouped)
+        offered += [SharedDelivery(common, tensor, (*singles, *(delivery.name for delivery in nested))), *nested]
+    return offered
 
 
 def with_savings(decided: Decided, chosen: Sequence[Saving], descriptions: Descriptions, tables: CostTables) -> Decided:
@@ -179,12 +179,12 @@ def with_savings(decided: Decided, chosen: Sequence[Saving], descriptions: Descr
     names = Names(decided.graph)
     deliveries = [replace(saving.delivery, name=names.next(saving.delivery.tensor)) for saving in chosen]
     tilings = {delivery.name: saving.tiling for delivery, saving in zip(deliveries, chosen, strict=True)}
-    found = _with(decided, decided, deliveries, tilings, descriptions, tables)
-    saved = decided.moved_bytes - found.moved_bytes
+    plan = _with(decided, decided, deliveries, tilings, descriptions, tables)
+    saved = decided.moved_bytes - plan.moved_bytes
     assert saved == sum(saving.saved_bytes for saving in chosen), (
         "sharing saves what all readers pay, but for one delivery"
     )
-    return replace(found, certified_gap=None)
+    return replace(plan, certified_gap=None)
 
 
 def _without_idle(
@@ -199,48 +199,48 @@ def _without_idle(
     brought = Brought(searched, tables)
     strategies = {name: strategy.tiling for name, strategy in plan.strategies.items()}
     # Delivering in one tiling and holding in another moves no less than delivering in the other.
-    strategies.update({one.name: plan.tilings[one.name] for one in deliveries})
-    kept = {one.name: _Kept(one.tensor, dict.fromkeys(one.readers, one.name)) for one in deliveries}
+    strategies.update({offer.name: plan.tilings[offer.name] for offer in deliveries})
+    remaining = {offer.name: _Share(offer.tensor, dict.fromkeys(offer.readers, offer.name)) for offer in deliveries}
 
     def moved(reader: str, reads: str, held_as: str) -> int:
         return brought.moved_bytes(reader, reads, plan.tilings[held_as], strategies[reader])
 
-    source = {one.name: one.tensor for one in deliveries}
+    source = {offer.name: offer.tensor for offer in deliveries}
     is_settled = False
     while not is_settled:
         is_settled = True
-        for name in reversed(list(kept)):
-            one = kept[name]
-            direct = {reader: moved(reader, reads, one.tensor) for reader, reads in one.readers.items()}
-            through = {reader: moved(reader, reads, name) for reader, reads in one.readers.items()}
+        for name in reversed(list(remaining)):
+            share = remaining[name]
+            direct = {reader: moved(reader, reads, share.tensor) for reader, reads in share.readers.items()}
+            through = {reader: moved(reader, reads, name) for reader, reads in share.readers.items()}
             leaving = [reader for reader in direct if direct[reader] <= through[reader]]
             staying = [reader for reader in direct if reader not in leaving]
             saved = sum(direct[reader] - through[reader] for reader in staying)
-            if saved <= moved(name, source[name], one.tensor):
+            if saved <= moved(name, source[name], share.tensor):
                 leaving, staying = list(direct), []
             if leaving:
                 is_settled = False
                 for reader in leaving:
-                    reads = one.readers.pop(reader)
-                    if reader in kept:
-                        kept[reader].tensor = one.tensor
-                    if one.tensor in kept:
-                        kept[one.tensor].readers[reader] = reads
+                    reads = share.readers.pop(reader)
+                    if reader in remaining:
+                        remaining[reader].tensor = share.tensor
+                    if share.tensor in remaining:
+                        remaining[share.tensor].readers[reader] = reads
             if not staying:
-                del kept[name]
-                if one.tensor in kept:
-                    del kept[one.tensor].readers[name]
+                del remaining[name]
+                if share.tensor in remaining:
+                    del remaining[share.tensor].readers[name]
     place = {op.name: number for number, op in enumerate(searched.graph.ops)}
-    found = [
-        SharedDelivery(name, one.tensor, tuple(sorted(one.readers, key=place.__getitem__)))
-        for name, one in kept.items()
+    shared_deliveries = [
+        SharedDelivery(name, entry.tensor, tuple(sorted(entry.readers, key=place.__getitem__)))
+        for name, entry in remaining.items()
     ]
-    tilings = {name: plan.tilings[name] for name in kept}
-    return _with(decided, searched, found, tilings, descriptions, tables)
+    tilings = {name: plan.tilings[name] for name in remaining}
+    return _with(decided, searched, shared_deliveries, tilings, descriptions, tables)
 
 
 @dataclass
-class _Kept:
+class _Share:
     """A delivery as it becomes."""
 
     tensor: str
@@ -248,16 +248,16 @@ class _Kept:
     """And the tensor that each of them reads in the graph that was searched."""
 
 
-def _better(best: Decided, found: Decided, searched: Decided) -> Decided:
-    """The found plan if it costs less than the incumbent; else the incumbent.
+def _better(best: Decided, plan: Decided, searched: Decided) -> Decided:
+    """The plan if it costs less than the incumbent; else the incumbent.
 
     Args:
         best: the incumbent.
-        found: the searched plan less the deliveries that save no bytes (``_without_idle``).
+        plan: the searched plan less the deliveries that save no bytes (``_without_idle``).
         searched: the plan as the search left it: with every delivery that it was offered, and with its gap.
     """
-    if found.cost < best.cost:
-        return replace(found, certified_gap=_gap(found.cost, searched))
+    if plan.cost < best.cost:
+        return replace(plan, certified_gap=_gap(plan.cost, searched))
     if best.deliveries and best.certified_gap is None:
         return replace(best, certified_gap=_gap(best.cost, searched))
     return best
@@ -275,7 +275,7 @@ def _gap(cost: int, searched: Decided) -> float | None:
 
 def _with(
     decided: Decided,
-    like: Decided,
+    template: Decided,
     deliveries: Sequence[SharedDelivery],
     tilings: Mapping[str, Tiling],
     descriptions: Descriptions,
@@ -285,7 +285,7 @@ def _with(
 
     Args:
         decided: the graph without deliveries, and its ops.
-        like: what all else is as in; it may have more deliveries.
+        template: what all else is as in; it may have more deliveries.
         deliveries: are shared.
         tilings: theirs.
         descriptions: of the model's operators.
@@ -293,11 +293,11 @@ def _with(
     """
     graph = with_deliveries(decided.graph, deliveries)
     ops = descriptions.bind_all(graph, decided.ops)
-    strategies = {op.name: like.strategies[op.name] for op in decided.graph.ops}
+    strategies = {op.name: template.strategies[op.name] for op in decided.graph.ops}
     for bound in ops:
         if bound.op.name in tilings:
             names = tuple(variable.name for variable in bound.variables)
             strategies[bound.op.name] = OpStrategy(tilings[bound.op.name], names)
-    tilings = {**like.tilings, **tilings}
-    found = replace(like, graph=graph, ops=ops, tilings=tilings, deliveries=tuple(deliveries))
-    return counted_again(found, strategies, set(like.unsplit), tables)
+    tilings = {**template.tilings, **tilings}
+    plan = replace(template, graph=graph, ops=ops, tilings=tilings, deliveries=tuple(deliveries))
+    return counted_again(plan, strategies, set(template.unsplit), tables)

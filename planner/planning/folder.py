@@ -62,9 +62,9 @@ class Destination:
         content = plan.to_json().encode()
         files: Iterable[tuple[str, bytes]] = plan_files(session.content, content)
         if self.has_models:
-            model, made = session.whole, trial.partitioned
-            made = replace(made, program=of_model(made.program, model, session.form.boxes(model)))
-            files = chain(files, worker_files(model.opset, digest(content), made, progress))
+            model, partitioned = session.whole, trial.partitioned
+            partitioned = replace(partitioned, program=of_model(partitioned.program, model, session.form.boxes(model)))
+            files = chain(files, worker_files(model.opset, digest(content), partitioned, progress))
         write_folder(
             self.directory,
             files,

@@ -17,7 +17,7 @@ from planner.tdl.bind import BoundOp
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _Activation:
     """An activation of a block."""
 
     name: str
@@ -34,8 +34,8 @@ class _Made:
         Args:
             begin: the rank of the ops with which blocks begin; those below are of the block before.
         """
-        own = self.block - (self.rank < begin)
-        return all(one is not None and one[0] - (one[1] < begin) == own for one in self.readers)
+        block = self.block - (self.rank < begin)
+        return all(reader is not None and reader[0] - (reader[1] < begin) == block for reader in self.readers)
 
 
 def inside_blocks(activations: Activations, graph: Graph, ops: Sequence[BoundOp]) -> frozenset[str]:
@@ -51,17 +51,17 @@ def inside_blocks(activations: Activations, graph: Graph, ops: Sequence[BoundOp]
     """
     forward = tuple(bound for bound in ops if bound.op.name not in activations.backward)
     wiring, runs = runs_of(replace(graph, ops=tuple(bound.op for bound in forward)), forward)
-    found: set[str] = set()
+    inside: set[str] = set()
     for run in runs:
-        made = _made(activations, wiring, run)
-        begins = sorted({one.rank for one in made})
+        values = _block_values(activations, wiring, run)
+        begins = sorted({value.rank for value in values})
         if begins:
-            begin = min(begins, key=lambda rank: sum(one.size_bytes for one in made if not one.is_inside(rank)))
-            found.update(one.name for one in made if one.is_inside(begin))
-    return frozenset(found)
+            begin = min(begins, key=lambda rank: sum(value.size_bytes for value in values if not value.is_inside(rank)))
+            inside.update(value.name for value in values if value.is_inside(begin))
+    return frozenset(inside)
 
 
-def _made(activations: Activations, wiring: Wiring, run: Run) -> list[_Made]:
+def _block_values(activations: Activations, wiring: Wiring, run: Run) -> list[_Activation]:
     """The activations that blocks of a run make, with where they are read."""
     ranks = _ranks(wiring, run)
     place = {
@@ -70,13 +70,13 @@ def _made(activations: Activations, wiring: Wiring, run: Run) -> list[_Made]:
         for at, number in enumerate(members)
         if chain in ranks
     }
-    found = []
+    values = []
     for name in activations.all:
         number = wiring.producer[name]
         if number in place:
             readers = tuple(place.get(reader) for reader, _ in wiring.readers.get(name, ()))
-            found.append(_Made(name, activations.graph.tensors[name].size_bytes, *place[number], readers))
-    return found
+            values.append(_Activation(name, activations.graph.tensors[name].size_bytes, *place[number], readers))
+    return values
 
 
 def _ranks(wiring: Wiring, run: Run) -> dict[int, int]:
@@ -88,7 +88,7 @@ def _ranks(wiring: Wiring, run: Run) -> dict[int, int]:
     members_of = zip(run.chains, run.starts, strict=True)
     chain_of = {members[block - start]: chain for chain, (members, start) in enumerate(members_of)}
     levels: dict[int, int] = {}
-    for number in sorted((one for one in chain_of if one < wiring.ops), key=lambda one: -wiring.levels[one]):
+    for number in sorted((op for op in chain_of if op < wiring.ops), key=lambda op: -wiring.levels[op]):
         readers = {reader for name in wiring.outputs[number] for reader, _ in wiring.readers.get(name, ())}
         behind = [levels[reader] for reader in readers if reader in levels]
         levels[number] = min(behind) - 1 if behind else wiring.levels[number]

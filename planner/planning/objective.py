@@ -116,8 +116,8 @@ def of_the_literature(
         A strategy's name and its plan, or why it has none of this graph, or none that keeps to the rules.
     """
     for number, name in enumerate(names, start=1):
-        what = f"the plan of the strategy {name}"
-        if stop is not None and stop.leaves_out(what):
+        task = f"the plan of the strategy {name}"
+        if stop is not None and stop.leaves_out(task):
             continue
         progress(f"strategy {number} of {len(names)} of the literature: {name}")
         try:
@@ -125,7 +125,7 @@ def of_the_literature(
         except TofuError as error:
             yield name, error
         except StoppedError:
-            if stop is None or not stop.leaves_out(what):
+            if stop is None or not stop.leaves_out(task):
                 raise
 
 
@@ -187,8 +187,8 @@ class Times:
         computing = 0.0
         if len(set(self._machine.devices)) == 1:  # else it depends on which worker has which device
             strategies = plan.strategies
-            each = (self._computes.seconds(bound, strategies[bound.op.name].tiling).max() for bound in decided.ops)
-            computing = float(sum(each))
+            times = (self._computes.seconds(bound, strategies[bound.op.name].tiling).max() for bound in decided.ops)
+            computing = float(sum(times))
         # In whole picoseconds, as the estimate is: a plan on one device takes just that, but for the last bit.
         return math.floor((computing + plan.moved_bytes / self._received_bytes_per_s) * PICOSECONDS) / PICOSECONDS
 
@@ -198,8 +198,8 @@ class Times:
 
     @part("estimates")
     def _by_tables(self, decided: Decided) -> int:
-        for known, amount in self._added_up:
-            if known is decided:
+        for plan, amount in self._added_up:
+            if plan is decided:
                 return amount
         amount = costed(decided.graph, decided.ops, decided, self._tables_for(decided.cuts)).cost
         self._added_up.append((decided, amount))
@@ -224,11 +224,11 @@ class Times:
         different: dict[object, Trial] = {}
         for trial in trials:
             plan = trial.decided
-            same = (plan.cuts, tuple(plan.tilings.items()), tuple(plan.strategies.items()))
-            different.setdefault(same, trial)
+            key = (plan.cuts, tuple(plan.tilings.items()), tuple(plan.strategies.items()))
+            different.setdefault(key, trial)
         best: Trial | None = None
         fitting: Trial | None = None
-        for trial in sorted(different.values(), key=lambda one: self.by_tables(one.decided)):
+        for trial in sorted(different.values(), key=lambda trial: self.by_tables(trial.decided)):
             wanted = best if limits is None else fitting
             if wanted is not None and self.seconds(wanted) <= self.at_least(trial.decided):
                 continue

@@ -51,27 +51,27 @@ def decide_with_owners(
     Raises:
         TofuError, StoppedError: see ``decide_with_bodies``.
     """
-    found = decide_with_bodies(graph, descriptions, ask, through_bodies=through_bodies)
+    plan = decide_with_bodies(graph, descriptions, ask, through_bodies=through_bodies)
     if ask.strategy != "tofu" or ask.workers == 1:
-        return found
-    chosen = _worth_owners(graph, found, ask)
+        return plan
+    chosen = _worth_owners(graph, plan, ask)
     if not chosen or ask.stop.leaves_out(_OWNERS):
-        return found
+        return plan
     owned = marked(graph, chosen)
-    told = in_part(ask.progress, "planning again: with owners of equal ops beside each other")
-    again = replace(ask, progress=told, is_needed=False)
+    progress = in_part(ask.progress, "planning again: with owners of equal ops beside each other")
+    again = replace(ask, progress=progress, is_needed=False)
     try:
         first = decide_with_bodies(owned, descriptions, replace(again, effort="quick"), through_bodies=through_bodies)
-        if first.cost >= found.cost:
-            return found
+        if first.cost >= plan.cost:
+            return plan
         best = first
         if ask.effort != "quick":
             best = decide_with_bodies(owned, descriptions, again, through_bodies=through_bodies)
     except StoppedError:
         ask.stop.leaves_out(_OWNERS)
-        return found
+        return plan
     alike = even(best, ask.tables)
-    return found if alike is None or alike.cost >= found.cost else alike
+    return plan if alike is None or alike.cost >= plan.cost else alike
 
 
 def owned_in(decided: Decided) -> dict[str, int]:
@@ -90,15 +90,15 @@ def owned_in(decided: Decided) -> dict[str, int]:
 def _worth_owners(graph: Graph, plan: Decided, ask: SearchRequest) -> list[Lanes]:
     """Lanes that cost more than what comes and goes when workers have some of them each."""
     tables = CostTables(ask.tables.rates)  # in bytes, whatever the search counts in
-    found = []
+    candidates = []
     for lanes in lanes_of(graph):
         _, saved = _cost_and_saved(lanes, graph, plan, tables, is_free=not ask.partitioned_inputs)
         if saved > 0 and not _is_ruled(lanes, ask.rules):
-            found.append((lanes, saved))
-    if not found:
+            candidates.append((lanes, saved))
+    if not candidates:
         return []
     least = _LEAST_SHARE * costed(plan.graph, plan.ops, plan, tables).cost
-    return [lanes for lanes, saved in found if saved > least]
+    return [lanes for lanes, saved in candidates if saved > least]
 
 
 def planned_apart(form: Canonical, decided: Decided, plan: Plan) -> tuple[Cause, ...]:
@@ -114,15 +114,15 @@ def planned_apart(form: Canonical, decided: Decided, plan: Plan) -> tuple[Cause,
     """
     graph, tables = form.graph, CostTables(plan.rates)
     rules = Rules(plan.asked.pins, plan.asked.forbidden, names=frozenset(graph.tensors))
-    found = []
+    causes = []
     for lanes in lanes_of(graph) if form.lanes is None else form.lanes:
         if lanes.name in plan.owned:
             continue
         cost, saved = _cost_and_saved(lanes, graph, decided, tables, is_free=not plan.asked.partitioned_inputs)
         if cost:
             why = _why_apart(plan, saved / decided.cost, is_ruled=_is_ruled(lanes, rules))
-            found.append(Cause("op", tuple(op.name for op in lanes.ops[0]), cost, cost / decided.cost, why))
-    return tuple(sorted(found, key=lambda cause: (-cause.cost_bytes, cause.names)))
+            causes.append(Cause("op", tuple(op.name for op in lanes.ops[0]), cost, cost / decided.cost, why))
+    return tuple(sorted(causes, key=lambda cause: (-cause.cost_bytes, cause.names)))
 
 
 def _why_apart(plan: Plan, saved: float, *, is_ruled: bool) -> str:
@@ -146,37 +146,37 @@ def _cost_and_saved(
 ) -> tuple[int, float]:
     """What moves because of lanes' ops in a plan, and their excess; and how much less comes to owners and goes."""
     members = {op.name for ops in lanes.ops for op in ops}
-    own = (bound for bound in plan.ops if bound.op.name in members)
-    cost = sum(op_cost(plan.graph, bound, plan.strategies, plan.tilings, tables) for bound in own)
+    lane_ops = (bound for bound in plan.ops if bound.op.name in members)
+    cost = sum(op_cost(plan.graph, bound, plan.strategies, plan.tilings, tables) for bound in lane_ops)
     return cost, cost - min(_coming_and_going(lanes, graph, plan.cuts, is_free=is_free), default=cost)
 
 
 def _is_ruled(lanes: Lanes, rules: Rules) -> bool:
     """Whether a rule is for a tensor of one of the lanes: then they need not be alike."""
-    own = {name for beside in lanes.operands for name in beside}
-    own.update(name for ops in lanes.ops for op in ops for name in op.outputs)
+    names = {name for beside in lanes.operands for name in beside}
+    names.update(name for ops in lanes.ops for op in ops for name in op.outputs)
     patterns = (*rules.pins, *(pattern for pattern, _ in rules.forbidden))
-    return any(matching(pattern, own, rules.names) for pattern in patterns)
+    return any(matching(pattern, names, rules.names) for pattern in patterns)
 
 
 def _coming_and_going(lanes: Lanes, graph: Graph, cuts: tuple[int, ...], *, is_free: bool) -> Iterator[float]:
     """By number of groups that may have some lanes each: bytes that come to them and go from them."""
     core = _core(lanes, graph)
     members = {op.name for ops in core for op in ops}
-    made = {name for ops in core for op in ops for name in op.outputs if name}
+    results = {name for ops in core for op in ops for name in op.outputs if name}
     of_first = {name for ops in core for name in ops[0].inputs}
     of_last = {name for ops in core for name in ops[-1].inputs}
-    there = {Role.STATE, Role.CONSTANT} | ({Role.DATA} if is_free else set())
+    resident = {Role.STATE, Role.CONSTANT} | ({Role.DATA} if is_free else set())
 
     def comes(names: set[str]) -> int:
-        return sum(_bytes_of(graph, one) for one in names - made if one and graph.roles[one] not in there)
+        return sum(_bytes_of(graph, name) for name in names - results if name and graph.roles[name] not in resident)
 
-    goes = [name for name in made if any(reader.name not in members for reader in graph.consumers[name])]
-    own = lanes.count * comes(of_first - of_last) + sum(_bytes_of(graph, name) for name in goes)
+    goes = [name for name in results if any(reader.name not in members for reader in graph.consumers[name])]
+    lane_bytes = lanes.count * comes(of_first - of_last) + sum(_bytes_of(graph, name) for name in goes)
     shared = comes(of_first & of_last)
     for groups in accumulate(cuts, mul):
         if groups <= lanes.count:
-            yield own * (groups - 1) / groups + shared * (groups - 1)
+            yield lane_bytes * (groups - 1) / groups + shared * (groups - 1)
 
 
 def _core(lanes: Lanes, graph: Graph) -> list[tuple[Op, ...]]:
@@ -225,8 +225,8 @@ def even(plan: Decided, tables: CostTables) -> Decided | None:
         if bound.lane is not None:
             places[bound.lane.like][bound.lane.number] = bound
     count = max(len(place) for place in places.values())
-    others = [_levelled(plan, list(places.values()), number, tables) for number in dict.fromkeys((0, count // 2))]
-    best = min((one for one in others if is_even(one)), key=lambda one: one.cost, default=None)
+    levelled = [_levelled(plan, list(places.values()), number, tables) for number in dict.fromkeys((0, count // 2))]
+    best = min((option for option in levelled if is_even(option)), key=lambda option: option.cost, default=None)
     return None if best is None else with_gap_of(best, plan)
 
 
@@ -238,14 +238,14 @@ def _levelled(plan: Decided, places: Sequence[Mapping[int, BoundOp]], number: in
             continue
         model = place[number].op
         for bound in place.values():
-            lane, op, own = bound.lane, bound.op, plan.strategies[model.name]
+            lane, op, strategy = bound.lane, bound.op, plan.strategies[model.name]
             assert lane is not None, "it is in a place of lanes"
-            strategies[op.name] = replace(own, tiling=lane.owned(own.tiling) or own.tiling)
-            for name, like in zip((*op.inputs, *op.outputs), (*model.inputs, *model.outputs), strict=True):
-                if name != like and name in tilings:
-                    tilings[name] = lane.owned(plan.tilings[like]) or plan.tilings[like]
-    found = replace(plan, tilings=tilings, strategies=strategies)
-    return costed(plan.graph, plan.ops, found, tables)
+            strategies[op.name] = replace(strategy, tiling=lane.owned(strategy.tiling) or strategy.tiling)
+            for name, model_name in zip((*op.inputs, *op.outputs), (*model.inputs, *model.outputs), strict=True):
+                if name != model_name and name in tilings:
+                    tilings[name] = lane.owned(plan.tilings[model_name]) or plan.tilings[model_name]
+    levelled = replace(plan, tilings=tilings, strategies=strategies)
+    return costed(plan.graph, plan.ops, levelled, tables)
 
 
 def is_even(plan: Decided) -> bool:
@@ -255,4 +255,4 @@ def is_even(plan: Decided) -> bool:
         lane, tiling = bound.lane, plan.strategies[bound.op.name].tiling
         if lane is not None and has_owners(tiling):
             times[bound.op.op_type, bound.content, Lane(0, lane.count).owned(tiling)][lane] += 1
-    return all(len(found) == lane.count and len(set(found.values())) == 1 for found in times.values() for lane in found)
+    return all(len(tally) == lane.count and len(set(tally.values())) == 1 for tally in times.values() for lane in tally)

@@ -63,14 +63,14 @@ def paid_for_twice(decided: Decided, tables: CostTables) -> dict[str, list[Payer
     """By tensor, in the graph's order, the ops that have it brought to them: two or more, or one twice."""
     graph, plan = decided.graph, decided
     brought = Brought(decided, tables)
-    found = {}
+    payers_of = {}
     for name, moved in plan.tensor_bytes.items():
         consumers = graph.consumers[name]
         if moved and sum(op.inputs.count(name) for op in consumers) > 1:
             payers = [payer for op in consumers if (payer := _payer(brought, decided, op.name, name))]
             if len(payers) > 1 or any(payer.pays_again for payer in payers):
-                found[name] = payers
-    return found
+                payers_of[name] = payers
+    return payers_of
 
 
 def _payer(brought: Brought, decided: Decided, op: str, name: str) -> Payer | None:
@@ -89,7 +89,7 @@ def _payer(brought: Brought, decided: Decided, op: str, name: str) -> Payer | No
 def savings(decided: Decided, paying: Mapping[str, Sequence[Payer]]) -> list[Saving]:
     """What readers that need the same can share, the tensors as they are held; nothing if all of it is hardly any."""
     names = Names(decided.graph)
-    found = [
+    possible = [
         Saving(
             SharedDelivery(names.next(tensor), tensor, tuple(payer.op for payer in alike)),
             alike[0].need,
@@ -101,7 +101,7 @@ def savings(decided: Decided, paying: Mapping[str, Sequence[Payer]]) -> list[Sav
         if alike[0].need is not None
     ]
     least = _LEAST_SHARED * decided.moved_bytes
-    return found if sum(saving.saved_bytes for saving in found) > least else []
+    return possible if sum(saving.saved_bytes for saving in possible) > least else []
 
 
 def _alike(payers: Sequence[Payer]) -> Iterator[list[Payer]]:

@@ -20,8 +20,8 @@ from planner.search.decided import Decided
 from planner.search.user_rules.rules import is_pattern, matching
 from planner.tdl.descriptions import Descriptions
 
-Which: TypeAlias = Literal["auto", "none", "all", "patterns"]
-_WORDS: Final[tuple[Which, ...]] = ("auto", "none", "all")
+Mode: TypeAlias = Literal["auto", "none", "all", "patterns"]
+_WORDS: Final[tuple[Mode, ...]] = ("auto", "none", "all")
 _SHOWN: Final = 5
 _LISTED: Final = "`tofu explain DIR --role held` lists all of a plan that is made without --recompute"
 
@@ -30,7 +30,7 @@ _LISTED: Final = "`tofu explain DIR --role held` lists all of a plan that is mad
 class Recompute:
     """What is to be computed again."""
 
-    which: Which = "none"
+    mode: Mode = "none"
     """``auto``: what is best where memory asks for it; ``none``; ``all``: of each of the repeated blocks all that is no
     border; ``patterns``: what is named."""
     patterns: tuple[str, ...] = ()
@@ -45,8 +45,8 @@ class Recompute:
         """
         words = [word for word in _WORDS if word in texts]
         if words and len(set(texts)) > 1:
-            others = ", ".join(repr(text) for text in dict.fromkeys(texts) if text != words[0])
-            raise UsageError(f"--recompute {words[0]} says it all, and {others} is given beside it")
+            patterns = ", ".join(repr(text) for text in dict.fromkeys(texts) if text != words[0])
+            raise UsageError(f"--recompute {words[0]} says it all, and {patterns} is given beside it")
         if words:
             return cls(words[0])
         return cls("patterns", tuple(dict.fromkeys(texts))) if texts else cls()
@@ -72,10 +72,10 @@ def again_of(recompute: Recompute, graph: Graph, descriptions: Descriptions) -> 
     Raises:
         UsageError: the model has no backward pass, or a pattern is for no activation that the backward pass reads.
     """
-    if recompute.which in ("auto", "none"):
+    if recompute.mode in ("auto", "none"):
         return ()
     activations = Activations(graph)
-    if recompute.which == "all":
+    if recompute.mode == "all":
         least = expand(graph, only_through_bodies(graph, descriptions)).graph
         chosen = inside_blocks(activations, least, descriptions.bind_all(least))
     else:
@@ -86,22 +86,22 @@ def again_of(recompute: Recompute, graph: Graph, descriptions: Descriptions) -> 
 def _named(patterns: Sequence[str], activations: Activations) -> frozenset[str]:
     """The activations that patterns are for, all faults being told at once."""
     held, tensors = frozenset(activations.held), activations.graph.tensors
-    found: set[str] = set()
+    names: set[str] = set()
     facts = []
     for pattern in patterns:
         matched = matching(pattern, tensors, None)
         if held.isdisjoint(matched):
             facts.append(_fault(pattern, matched, activations))
-        found.update(name for name in matched if name in activations.all)
+        names.update(name for name in matched if name in activations.all)
     if facts:
         shown = ", ".join(map(repr, activations.held[:_SHOWN]))
-        more = len(activations.held) - _SHOWN
+        hidden = len(activations.held) - _SHOWN
         raise UsageError(
             "--recompute names what cannot be computed again for the backward pass",
-            facts=(*facts, f"what may be named: {shown}" + (f", and {more:,} more" if more > 0 else "")),
+            facts=(*facts, f"what may be named: {shown}" + (f", and {hidden:,} more" if hidden > 0 else "")),
             hint=_LISTED,
         )
-    return frozenset(found)
+    return frozenset(names)
 
 
 _ALWAYS: Final[Mapping[Role, str]] = {
@@ -117,8 +117,8 @@ def _fault(pattern: str, matched: Sequence[str], activations: Activations) -> st
     """What is wrong with a pattern that is for no activation that the backward pass reads."""
     if not matched:
         close = did_you_mean(pattern, activations.held)
-        what = f"no tensor matches {pattern!r}" if is_pattern(pattern) else f"there is no tensor {pattern!r}"
-        return what + (f"; {close}" if close else "")
+        fault = f"no tensor matches {pattern!r}" if is_pattern(pattern) else f"there is no tensor {pattern!r}"
+        return fault + (f"; {close}" if close else "")
     reasons = [_reason(name, activations) for name in matched]
     if len(matched) == 1:
         return f"{matched[0]!r} is {reasons[0]}"
@@ -133,7 +133,7 @@ def _reason(name: str, activations: Activations) -> str:
     return "read by no op of the backward pass" if name in activations.all else "made by the backward pass"
 
 
-def told(
+def recomputed_of(
     recompute: Recompute, decided: Decided, form: Graph, again: Collection[str], descriptions: Descriptions
 ) -> Recomputed | None:
     """What a plan computes again, and what that saves and costs; None where nothing was to be.
@@ -145,13 +145,13 @@ def told(
         again: the activations of which it has copies.
         descriptions: of the operators.
     """
-    if recompute.which == "none" or (recompute.which == "auto" and not again):
+    if recompute.mode == "none" or (recompute.mode == "auto" and not again):
         return None
     activations = Activations(form)
     if not again:
         return Recomputed((), activations.held, 0, 0.0)
     without = _without_copies(decided, form)
-    most = [
+    peak_bytes = [
         int(Residence(graph, ops).of(decided).max(initial=0))
         for graph, ops in ((without, descriptions.bind_all(without)), (decided.graph, decided.ops))
     ]
@@ -161,7 +161,7 @@ def told(
     return Recomputed(
         tuple(name for name in activations.all if name in again),
         activations.kept(again),
-        (most[0] - most[1]) // decided.workers,
+        (peak_bytes[0] - peak_bytes[1]) // decided.workers,
         sum(amount for is_once, amount in work if not is_once) / once if once else 0.0,
     )
 
@@ -169,12 +169,12 @@ def told(
 def _without_copies(decided: Decided, form: Graph) -> Graph:
     """The graph of a plan without copies: what is divided as it is in the plan."""
     graph = planned_graph(form, decided.strategies, decided.workers)
-    there = {op.name for op in graph.ops}
+    present = {op.name for op in graph.ops}
     of = originals(form, decided.graph)
-    kept: list[SharedDelivery] = []
-    for one in reversed(decided.deliveries):
-        readers = tuple(name for name in one.readers if name in there)
+    deliveries: list[SharedDelivery] = []
+    for delivery in reversed(decided.deliveries):
+        readers = tuple(name for name in delivery.readers if name in present)
         if readers:
-            kept.insert(0, replace(one, tensor=of.get(one.tensor, one.tensor), readers=readers))
-            there.add(one.name)
-    return with_deliveries(graph, kept)
+            deliveries.insert(0, replace(delivery, tensor=of.get(delivery.tensor, delivery.tensor), readers=readers))
+            present.add(delivery.name)
+    return with_deliveries(graph, deliveries)

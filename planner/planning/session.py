@@ -24,7 +24,7 @@ from planner.graph.rewriting.recomputation import Activations, recomputed
 from planner.graph.to_onnx import to_model
 from planner.machine.topology_file import Machine
 from planner.partition.build import complete_plan, told_by_program
-from planner.planning.beside import LARGE, NO_SPEED, of_data, others, warnings
+from planner.planning.beside import LARGE, NO_SPEED, of_data, other_estimates, warnings
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.canonical_form import canonical_under
 from planner.planning.deliveries import shared
@@ -49,7 +49,7 @@ from planner.planning.objective import (
 from planner.planning.owners import decide_with_owners, even, is_even, owned_in
 from planner.planning.recomputation.bound import bound_of_all_sets
 from planner.planning.recomputation.offers import Offers, best_of_sets, fitted_by_copies, has_backward_pass
-from planner.planning.recomputing import again_of, told
+from planner.planning.recomputing import again_of, recomputed_of
 from planner.planning.request import PlanRequest
 from planner.planning.sources import from_the_nearest
 from planner.planning.undescribed import undescribed_ops
@@ -78,7 +78,7 @@ class Planned:
     """Of every pin and prohibition."""
     times: Times | None
     """Estimates on the machine; None without one, or where they take long."""
-    known: tuple[Trial, ...]
+    literature: tuple[Trial, ...]
     """Plans of the literature on the machine."""
     left_out: tuple[str, ...] = ()
     """What was not done since the graph is large, in words."""
@@ -156,15 +156,15 @@ class Session:
         if limits is not None:
             self.request.progress("what every plan takes at least")
             self._refuse_what_cannot_fit(limits)
-        plain, found = self._searched(self.request.rules)
-        priced = self._priced(found)
+        plain, plan = self._searched(self.request.rules)
+        priced = self._priced(plan)
         times = self._times() if self.request.is_timed else None
         names, left_out = self._compared() if times is not None else ((), ())
-        known = tuple(self._of_the_literature(names))
-        chosen = self._chosen(plain, found, times, known)
+        literature = tuple(self._of_the_literature(names))
+        chosen = self._chosen(plain, plan, times, literature)
         if self.request.op_schedule == "stepped":
             chosen = replace(chosen, decided=all_in_steps(chosen.decided))
-        return Planned(chosen, priced, times, known, left_out)
+        return Planned(chosen, priced, times, literature, left_out)
 
     def every_plan(self, model: Graph) -> EveryPlan:
         """What all plans of a model have in common that are made as is asked for, with all computed again that may be.
@@ -192,7 +192,7 @@ class Session:
         try:
             refuse_what_cannot_fit(self.graph, operators, limits, through_bodies=through_bodies)
         except InfeasibleError as error:
-            if request.recompute.which not in ("auto", "none") or not has_backward_pass(form):
+            if request.recompute.mode not in ("auto", "none") or not has_backward_pass(form):
                 raise
             again = Activations(form).all
             if self._may_recompute:
@@ -201,17 +201,17 @@ class Session:
             least = EveryPlan(form, operators, again).least(len(limits), through_bodies=through_bodies)
             raise with_activations_again(error, least.total_bytes, limits) from None
 
-    def planned_beside(self, known: Sequence[Trial]) -> Trial:
+    def planned_beside(self, literature: Sequence[Trial]) -> Trial:
         """The plan, where those of the literature are known.
 
         Args:
-            known: these plans.
+            literature: these plans.
 
         Raises:
             TofuError: see ``planned``.
         """
         times = self._times() if self.request.objective == "time" else None
-        return self._chosen(*self._searched(self.request.rules), times, known)
+        return self._chosen(*self._searched(self.request.rules), times, literature)
 
     def by_strategy(self, name: str) -> Decided:
         """The plan of a strategy of the literature.
@@ -222,8 +222,8 @@ class Session:
         Raises:
             TofuError: it has none of this model, or none that keeps to the rules.
         """
-        told = without_costs(self.request.progress)
-        ask = replace(self._ask, strategy=name, effort="normal", progress=told, prepared=self._prepared)
+        progress = without_costs(self.request.progress)
+        ask = replace(self._ask, strategy=name, effort="normal", progress=progress, prepared=self._prepared)
         return self._search(self.graph, replace(ask, is_needed=False))
 
     def _search(self, graph: Graph, ask: SearchRequest) -> Decided:
@@ -240,26 +240,26 @@ class Session:
         """
         is_own = rules is self.request.rules
         graph = self.graph if is_own else self._graph_under(rules)
-        kept = replace(rules, names=frozenset(graph.tensors))
-        ask = replace(self._ask, rules=kept, effort=self.request.effort_for_bytes, is_needed=is_own)
+        named_rules = replace(rules, names=frozenset(graph.tensors))
+        ask = replace(self._ask, rules=named_rules, effort=self.request.effort_for_bytes, is_needed=is_own)
         if not is_own:
             ask = replace(ask, progress=without_costs(ask.progress))
         plain = self._search(graph, ask)
-        found = shared(plain, self.request.source.descriptions, ask) if self._may_share else plain
-        return plain, even(found, self._tables) or plain
+        plan = shared(plain, self.request.source.descriptions, ask) if self._may_share else plain
+        return plain, even(plan, self._tables) or plain
 
     def _graph_under(self, rules: Rules) -> Graph:
         """What is planned under other rules, which may leave tensors out that these keep."""
         form = canonical_under(rules, self.whole)[0].graph
         return recomputed(form, [name for name in self.again if name in form.tensors])
 
-    def _priced(self, found: Decided) -> tuple[PinPrice | ForbidPrice, ...]:
+    def _priced(self, plan: Decided) -> tuple[PinPrice | ForbidPrice, ...]:
         """What each rule costs."""
 
         def cost_under(rules: Rules) -> int:
             return self._searched(rules)[1].cost
 
-        return prices(self.request.rules, found.cost, cost_under, self.request.progress, self.request.stop)
+        return prices(self.request.rules, plan.cost, cost_under, self.request.progress, self.request.stop)
 
     def _times(self) -> Times:
         target = self.request.target
@@ -282,21 +282,21 @@ class Session:
         """The plans of these strategies, where they have one."""
         request = self.request
         walked = of_the_literature(names, self.by_strategy, request.progress, request.stop)
-        known = [found for _, found in walked if isinstance(found, Trial)]
+        trials = [outcome for _, outcome in walked if isinstance(outcome, Trial)]
         self._prepared = Prepared()  # hundreds of MB of a large graph
-        return known
+        return trials
 
-    def _chosen(self, plain: Decided, found: Decided, times: Times | None, known: Sequence[Trial]) -> Trial:
+    def _chosen(self, plain: Decided, plan: Decided, times: Times | None, literature: Sequence[Trial]) -> Trial:
         """The plan that is taken: the best that is known of those that fit, made a little better."""
         request = self.request
-        trial, fitting, goal = trial_of(found), None, least_cost(self._tables)
+        trial, fitting, goal = trial_of(plan), None, least_cost(self._tables)
         plans = [trial_of(plain)]
         if times is not None and request.objective == "time":
             goal = times.goal
-            own = [trial, *self._by_tables_of_time(goal)]
-            plans = [trial_of(plain), *own[1:], *(known if request.is_free else ())]
-            trial = times.fastest(own, None, request.stop).best
-            among = [*own, *known] if request.is_free else own
+            searched = [trial, *self._by_tables_of_time(goal)]
+            plans = [trial_of(plain), *searched[1:], *(literature if request.is_free else ())]
+            trial = times.fastest(searched, None, request.stop).best
+            among = [*searched, *literature] if request.is_free else searched
             fitting = times.fastest(among, request.limits, request.stop).fitting
             if fitting is not None:
                 request.stop.plan_is_there(is_fitting=True)
@@ -312,21 +312,22 @@ class Session:
             trial = self._by_others(error, goal)
         if times is not None and fitting is not None:
             trial = min(fitting, trial, key=times.seconds)
-        kept = self._nearest(self._with_room_used(trial, goal))
-        return kept if kept is trial or self._is_within(kept) else trial
+        # These use memory that is free: if the program does not fit any more, the plan before them stays.
+        final = self._nearest(self._with_room_used(trial, goal))
+        return final if final is trial or self._is_within(final) else trial
 
     def _by_tables_of_time(self, goal: Goal) -> Iterator[Trial]:
         """The plan for the least time as the search's tables add it up; none where the search is to end."""
-        stop, what = self.request.stop, "a plan for the least time"
-        if stop.leaves_out(what):
+        stop, task = self.request.stop, "a plan for the least time"
+        if stop.leaves_out(task):
             return
-        told = in_part(without_costs(self.request.progress), "planning again, for the least time")
+        progress = in_part(without_costs(self.request.progress), "planning again, for the least time")
         effort = schedule_of(self.request.effort).for_time
-        ask = replace(self._ask, effort=effort, progress=told, is_needed=False)
+        ask = replace(self._ask, effort=effort, progress=progress, is_needed=False)
         try:
             yield timed(lambda tables: self._search(self.graph, replace(ask, tables=tables)), goal, self._tables)
         except StoppedError:
-            stop.leaves_out(what)
+            stop.leaves_out(task)
 
     def _within_memory(self, trial: Trial, plain: Decided, fitting: Trial | None, goal: Goal) -> Trial:
         """A plan that fits: the given one, one that is found for the limits, or one that is known to fit."""
@@ -337,9 +338,9 @@ class Session:
         first = trial_of(plain) if trial.decided.deliveries else trial
         try:
             may_step = self.request.op_schedule == "auto"
-            found = within(first, self._ask, limits, goal, may_step=may_step)
-            if is_even(found.decided):
-                return found
+            fitted = within(first, self._ask, limits, goal, may_step=may_step)
+            if is_even(fitted.decided):
+                return fitted
             return within(self._without_owners(), self._ask, limits, goal, may_step=may_step)
         except (InfeasibleError, StoppedError):
             if fitting is None:
@@ -361,14 +362,14 @@ class Session:
             ask = replace(self._ask, strategy=name)
             try:
                 plans.append(within(trial_of(self.by_strategy(name)), ask, limits, goal, may_step=may_step))
-            except InfeasibleError as other:
-                error = min(error, other, key=lambda one: one.lacking_bytes or inf)
+            except InfeasibleError as refusal:
+                error = min(error, refusal, key=lambda fault: fault.lacking_bytes or inf)
         if not plans:
             raise error
-        found = fitted_by_others(plans, self._ask, limits, goal, may_step=may_step)
-        if (lacking := found.lacking_by_program(limits)) > 0:
-            raise error if error.lacking_bytes <= lacking else does_not_fit(found, limits)
-        return found
+        fitted = fitted_by_others(plans, self._ask, limits, goal, may_step=may_step)
+        if (lacking := fitted.lacking_by_program(limits)) > 0:
+            raise error if error.lacking_bytes <= lacking else does_not_fit(fitted, limits)
+        return fitted
 
     def _without_owners(self) -> Trial:
         """The plan in which no equal ops beside each other have owners."""
@@ -387,7 +388,7 @@ class Session:
     def _may_recompute(self) -> bool:
         """Whether activations may be computed again where memory asks for it."""
         request = self.request
-        is_asked = request.recompute.which == "auto" and request.limits is not None and request.op_schedule == "auto"
+        is_asked = request.recompute.mode == "auto" and request.limits is not None and request.op_schedule == "auto"
         return is_asked and has_backward_pass(self.form.graph)
 
     def take(self, again: Collection[str]) -> None:
@@ -417,7 +418,7 @@ class Session:
         assert limits is not None, "activations are computed again where memory asks for it"
         if plans[0].decided.graph.lanes:  # what has owners is not computed again
             plans = [self._without_owners(), *plans]
-        plans = [one for one in plans if not one.decided.graph.lanes]
+        plans = [plan for plan in plans if not plan.decided.graph.lanes]
         plain = plans[0].decided
         offers = Offers(
             self.form.graph,
@@ -433,26 +434,26 @@ class Session:
         lower = None
         if is_large and goal.tables is self._tables:
             lower = bound_of_all_sets(offers, sum(limits), self._ask)
-        found = fitted_by_copies(offers, plans, limits, self._ask, lower, makes_program=self.makes_program)
-        if found is not None:
+        fitted = fitted_by_copies(offers, plans, limits, self._ask, lower, makes_program=self.makes_program)
+        if fitted is not None:
             self.request.stop.plan_is_there(is_fitting=True)
         elif is_large:
             self.take(offers.sets[-1])
             last = trial_of(offers.taken_by(plain, len(offers.sets) - 1))
             return self._within_memory(last, last.decided, None, goal)
-        if found is not None and is_large:
-            self.take(offers.sets[found[0]])
-            return found[1]
+        if fitted is not None and is_large:
+            self.take(offers.sets[fitted[0]])
+            return fitted[1]
 
         def planned(number: int, worth: int | None) -> tuple[int | None, Trial | None]:
             self.take(offers.sets[number])
-            own, found = self._searched(self.request.rules) if number else (plain, first.decided)
-            trial = first if number == 0 else trial_of(found)
+            unshared, plan = self._searched(self.request.rules) if number else (plain, first.decided)
+            trial = first if number == 0 else trial_of(plan)
             if worth is not None and goal.of(trial) >= worth:
-                return _lower(own), None
-            return _lower(own), self._within_memory(trial, own, None if number else fitting, goal)
+                return _lower(unshared), None
+            return _lower(unshared), self._within_memory(trial, unshared, None if number else fitting, goal)
 
-        number, trial = best_of_sets(offers, planned, found, limits, self._ask)
+        number, trial = best_of_sets(offers, planned, fitted, limits, self._ask)
         self.take(offers.sets[number])
         return trial
 
@@ -490,7 +491,7 @@ class Session:
             kept=self._kept,
             asked=request.asked,
             owned=owned_in(decided),
-            recomputed=told(request.recompute, decided, self.form.graph, self.again, source.descriptions),
+            recomputed=recomputed_of(request.recompute, decided, self.form.graph, self.again, source.descriptions),
         )
 
     def _by_program(self, trial: Trial) -> dict[str, Any]:
@@ -526,12 +527,12 @@ class Session:
         if planned.times is None or plan.estimate is None:
             is_told = request.wanted is None and request.is_free
             return None, (LARGE if is_large(machine) else NO_SPEED,) if is_told else ()
-        by_data = next((one for one in planned.known if one.decided.strategy == "data"), None)
-        found = Beside(
+        by_data = next((trial for trial in planned.literature if trial.decided.strategy == "data"), None)
+        comparison = Beside(
             *of_data(by_data, planned.times, request.limits),
-            others=tuple(others(request, len(self.graph.ops), self._on_a_part)),
+            others=tuple(other_estimates(request, len(self.graph.ops), self._on_a_part)),
         )
-        return found, tuple(warnings(plan.estimate.estimated_seconds, plan.workers, found, request.strategy))
+        return comparison, tuple(warnings(plan.estimate.estimated_seconds, plan.workers, comparison, request.strategy))
 
     def _on_a_part(self, machine: Machine, strategy: str, tables: CostTables) -> Decided:
         """A plan for another part of the machine, quickly."""

@@ -21,7 +21,7 @@ def undescribed_ops(decided: Decided, is_unknown: Callable[[BoundOp], bool]) -> 
     """
     graph = decided.graph
     tables = CostTables()
-    found = []
+    undescribed = []
     for op in decided.ops:
         if not is_unknown(op):
             continue
@@ -33,8 +33,8 @@ def undescribed_ops(decided: Decided, is_unknown: Callable[[BoundOp], bool]) -> 
                 table = tables.input_bytes(op, slot, graph.tensors[name], (decided.tilings[name],), strategy)
                 moved_bytes += int(table[0, 0])
         repeated = _work(op, graph) * (decided.workers - 1)
-        found.append(UndescribedOp(op.op.name, qualified(op.op.domain, op.op.op_type), moved_bytes, repeated))
-    return tuple(found)
+        undescribed.append(UndescribedOp(op.op.name, qualified(op.op.domain, op.op.op_type), moved_bytes, repeated))
+    return tuple(undescribed)
 
 
 def _work(op: BoundOp, graph: Graph) -> int:

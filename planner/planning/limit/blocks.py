@@ -43,18 +43,18 @@ def improve_blocks(
     plain = problems[0]
     different = zip(*(_tilings(plain, plan) for plan in plans), strict=True)
     offered = [plain.intern(tuple(dict.fromkeys(tilings))) for tilings in different]
-    own = tuple(_tilings(plain, best))
-    cost = plain.cost(own)
+    current = tuple(_tilings(plain, best))
+    cost = plain.cost(current)
     for block in itertools.islice(blocks(plain, [len(candidates) > 1 for candidates in offered]), most_blocks):
         for problem in problems:
             choices = Choices.of(
-                [offered[one] if one in block else plain.intern((tiling,)) for one, tiling in enumerate(own)]
+                [offered[index] if index in block else plain.intern((tiling,)) for index, tiling in enumerate(current)]
             )
             with contextlib.suppress(InfeasibleError):  # too entangled
-                found, _ = problem.solve(choices, MOVE_ENTRIES, check)
-                less = plain.cost(found)
-                if less < cost and take(_changed(plain, best, found)):
-                    own, cost = found, less
+                solution, _ = problem.solve(choices, MOVE_ENTRIES, check)
+                less = plain.cost(solution)
+                if less < cost and take(_changed(plain, best, solution)):
+                    current, cost = solution, less
 
 
 def blocks(problem: Problem, is_free: Sequence[bool]) -> Iterator[frozenset[int]]:
@@ -69,18 +69,18 @@ def blocks(problem: Problem, is_free: Sequence[bool]) -> Iterator[frozenset[int]
         if is_free[link.tensor] and is_free[link.op]:
             near.setdefault(link.tensor, {})[link.op] = None
             near.setdefault(link.op, {})[link.tensor] = None
-    most = (sum(is_free) + 1) // 2
-    known: set[frozenset[int]] = set()
+    half = (sum(is_free) + 1) // 2
+    seen: set[frozenset[int]] = set()
     for variable in itertools.compress(range(len(is_free)), is_free):
         reached = {variable: None}
-        for one in (queue := [variable]):
-            for other in near.get(one, ()):
-                if other not in reached and len(reached) < most:
-                    reached[other] = None
-                    queue.append(other)
+        for member in (queue := [variable]):
+            for neighbour in near.get(member, ()):
+                if neighbour not in reached and len(reached) < half:
+                    reached[neighbour] = None
+                    queue.append(neighbour)
         block = frozenset(reached)
-        if block not in known:
-            known.add(block)
+        if block not in seen:
+            seen.add(block)
             yield block
 
 

@@ -89,16 +89,16 @@ def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal, 
         return None
 
     # Of a large graph prices come first: programs with ops in steps take longer to make than all of them.
-    found = None if judged_by_residence(first.decided) else in_steps(first)
+    fitting = None if judged_by_residence(first.decided) else in_steps(first)
     method = METHODS.get(ask.strategy)
-    if found is None and may_step and method is not None and method.looks_at_memory:
+    if fitting is None and may_step and method is not None and method.looks_at_memory:
         graph, ops = first.decided.graph, first.decided.ops
         # What a worker takes on a grid is known only about: plans are made for all that there could be, and for less.
         rooms = [min(limits) * quarters // 4 for quarters in (1 << 20, 4, 3, 2)]
         leaner = (trial_of(decide(graph, ops, replace(ask, room_bytes=room))) for room in rooms)
         tried.append(fitted_by_others(leaner, ask, limits, goal, may_step=True))
-        found = tried[-1] if tried[-1].lacking_by_program(limits) <= 0 else None
-    if found is None:
+        fitting = tried[-1] if tried[-1].lacking_by_program(limits) <= 0 else None
+    if fitting is None:
         search = _Within(first, ask, limits, goal)
         best = search.run()
         for _ in range(MOST_TIGHTENED):
@@ -110,13 +110,13 @@ def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal, 
             best = search.run()
         if best.is_fitting and best.plan.lacking_by_program(limits) <= 0:
             usual = trial_of(best.plan.decided, limit_bytes=min(limits))
-            found = usual if usual.lacking_by_program(limits) <= 0 else best.plan
+            fitting = usual if usual.lacking_by_program(limits) <= 0 else best.plan
         else:
-            found = in_steps(best.plan)
-        if found is None:
+            fitting = in_steps(best.plan)
+        if fitting is None:
             raise does_not_fit(min((best.plan, *tried), key=lambda trial: trial.lacking_by_program(limits)), limits)
     ask.stop.plan_is_there(is_fitting=True)
-    return found
+    return fitting
 
 
 def fitted_by_others(
@@ -136,18 +136,18 @@ def fitted_by_others(
     """
     leanest: Trial | None = None
 
-    def ways(plain: Trial, most: float) -> Iterator[Trial | None]:
+    def ways(plain: Trial, bound: float) -> Iterator[Trial | None]:
         # No program takes less than what lies there op by op; nor, in steps, than tiles of inputs.
-        if plain.lacking_on_average(sum(limits)) <= most:
+        if plain.lacking_on_average(sum(limits)) <= bound:
             yield replace(plain, is_lean=True, limit_bytes=min(limits))
-        if may_step and (inputs_held(plain.decided) - sum(limits)) // len(limits) <= most:
+        if may_step and (inputs_held(plain.decided) - sum(limits)) // len(limits) <= bound:
             yield fitted_by_steps(plain, limits, ask.stop)
 
     different = {(*trial.decided.tilings.values(), *trial.decided.strategies.values()): trial for trial in trials}
     for plain in sorted(different.values(), key=goal.of):
         for trial in ways(plain, inf if leanest is None else leanest.lacking_by_program(limits)):
-            known = (one for one in (leanest, trial) if one is not None)
-            leanest = min(known, key=lambda one: one.lacking_by_program(limits))
+            candidates = (candidate for candidate in (leanest, trial) if candidate is not None)
+            leanest = min(candidates, key=lambda candidate: candidate.lacking_by_program(limits))
             if leanest.lacking_by_program(limits) <= 0:
                 return leanest
     assert leanest is not None, "there is a plan"
@@ -159,8 +159,8 @@ class _Within:
 
     def __init__(self, first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal) -> None:
         self._decided, self._ask, self._limits = first.decided, ask, limits
-        own = limits if isinstance(limits, ByWorker) else ()
-        self._residence = Residence(first.decided.graph, first.decided.ops, own)
+        by_worker = limits if isinstance(limits, ByWorker) else ()
+        self._residence = Residence(first.decided.graph, first.decided.ops, by_worker)
         self._goal = replace(goal, highest_price=payable(goal.highest_price, self._residence, len(limits)))
         self._is_large = judged_by_residence(first.decided)
         self._room = sum(limits)
@@ -174,7 +174,7 @@ class _Within:
         self._room -= lacking * len(self._limits)
         self._is_there = self._ask.stop.has_plan
         self._known = {
-            key: replace(one, excess_bytes=self._exceeding(one.residence)) for key, one in self._known.items()
+            key: replace(plan, excess_bytes=self._exceeding(plan.residence)) for key, plan in self._known.items()
         }
 
     def run(self) -> Measured[Trial]:
@@ -185,8 +185,8 @@ class _Within:
             if best is None:
                 return min(tried, key=lambda plan: (plan.excess_bytes, plan.objective))
             cuts = best.plan.decided.cuts
-            cheaper = [one for one in tried if one.objective < best.objective and one.plan.decided.cuts == cuts]
-            cheaper.sort(key=lambda one: -one.objective)
+            cheaper = [plan for plan in tried if plan.objective < best.objective and plan.plan.decided.cuts == cuts]
+            cheaper.sort(key=lambda plan: -plan.objective)
             with contextlib.suppress(StoppedError):
                 for over in cheaper[: 1 if self._is_large else _MOST_MIXED]:
                     self._mix(over, self._best() or best, prices)
@@ -244,8 +244,8 @@ class _Within:
             quick = replace(ask, effort="quick", tables=priced, progress=silent, is_needed=not ask.stop.has_plan)
             return self._measured(trial_of(decide(plain.graph, plain.ops, quick), ask.tables, lean=True))
 
-        most = min(MOST_TRIALS, max(FEWEST_TRIALS, _MOST_OPS_TRIED // len(plain.ops)))
-        return at_prices(start, plan_for, len(self._limits), self._goal.highest_price, most)
+        trials = min(MOST_TRIALS, max(FEWEST_TRIALS, _MOST_OPS_TRIED // len(plain.ops)))
+        return at_prices(start, plan_for, len(self._limits), self._goal.highest_price, trials)
 
     def _mix(self, cheaper: Measured[Trial], best: Measured[Trial], prices: Prices) -> None:
         """Takes what may be taken of a plan that is cheaper than the best one and does not fit."""
@@ -266,8 +266,8 @@ class _Within:
         graph, ops = in_order(plain.graph, plain.ops)
         less = {moment: price * _PRICE_IN_A_BLOCK for moment, price in prices.items()}
         problems = [
-            Problem(graph, ops, len(self._limits), ask.partitioned_inputs, True, True, tables=one)
-            for one in (tables, PricedTables(tables, self._residence, less))
+            Problem(graph, ops, len(self._limits), ask.partitioned_inputs, True, True, tables=table_set)
+            for table_set in (tables, PricedTables(tables, self._residence, less))
         ]
 
         programs = 0
@@ -281,6 +281,6 @@ class _Within:
             return self._measured(trial_of(plan, ask.tables, lean=True)) is self._best()
 
         ask.progress(f"{_DOING}: blocks of a plan that fits")
-        plans = [one.plan.decided for one in self._known.values() if one.plan.decided.cuts == best.plan.decided.cuts]
-        most = _MOST_OPS_OF_BLOCKS // len(ops)
-        improve_blocks(best.plan.decided, plans, problems, most, take, self._end_if_due)
+        plans = [plan.plan.decided for plan in self._known.values() if plan.plan.decided.cuts == best.plan.decided.cuts]
+        block_count = _MOST_OPS_OF_BLOCKS // len(ops)
+        improve_blocks(best.plan.decided, plans, problems, block_count, take, self._end_if_due)

@@ -55,11 +55,11 @@ def steps_of(
     slots = [operand.position for operand in contraction.operands[:2]]
     ranges = op.ranges(strategy)
     busy = np.array(strategy.busy)
-    found: list[tuple[int, int, tuple[Steps, ...]]] = []
+    candidates: list[tuple[int, int, tuple[Steps, ...]]] = []
     for number in step_variables(op):
         if along not in (None, number):
             continue
-        most = int((ranges.hi - ranges.lo)[busy, number].min())
+        extent = int((ranges.hi - ranges.lo)[busy, number].min())
         owners = 1
         for slot in slots:
             dim = _dim_of(op, slot, number)
@@ -67,14 +67,15 @@ def steps_of(
                 continue
             name = op.op.inputs[slot]
             starts = sorted(set(tilings[name].boxes(graph.tensors[name].shape).lo[:, dim].tolist()))
+            # A chunk lies within one owner's tile: each tile that begins inside of a worker's range adds a chunk.
             for lo, hi in {*zip(ranges.lo[busy, number].tolist(), ranges.hi[busy, number].tolist(), strict=True)}:
                 owners = max(owners, 1 + sum(lo < start < hi for start in starts))
         counts = [max(2, owners * times) for times in TIMES]
-        steps = tuple(Steps(number, count) for count in counts if count <= most)
+        steps = tuple(Steps(number, count) for count in counts if count <= extent)
         if steps:
-            share = max(2, min(most, counts[-1]))
-            found.append((_held(graph, op, ranges, tilings, number, share), number, steps))
-    return min(found, default=(0, 0, ()))[2]
+            share = max(2, min(extent, counts[-1]))
+            candidates.append((_held(graph, op, ranges, tilings, number, share), number, steps))
+    return min(candidates, default=(0, 0, ()))[2]
 
 
 def step_variables(op: BoundOp) -> tuple[int, ...]:
@@ -104,12 +105,12 @@ def _held(graph: Graph, op: BoundOp, ranges: Boxes, tilings: Mapping[str, Tiling
         missing = np.where(read.boxes.overlap(tiles) == read.boxes.elements, 0, read.boxes.elements)
         total += missing * tensor.dtype.item_bytes // (count if variable in op.read_along(slot) else 1)
     name = op.op.outputs[0]
-    tensor, made = graph.tensors[name], op.makes(ranges, 0)
+    tensor, boxes = graph.tensors[name], op.makes(ranges, 0)
     owned = tilings[name].boxes(tensor.shape).elements
     if variable in (op.analysis.outputs[0] or ()):
-        total += (made.elements // count + 2 * owned) * tensor.dtype.item_bytes
+        total += (boxes.elements // count + 2 * owned) * tensor.dtype.item_bytes
     else:
-        total += (made.elements + owned) * tensor.dtype.item_bytes
+        total += (boxes.elements + owned) * tensor.dtype.item_bytes
     return int(total.max())
 
 
@@ -128,28 +129,28 @@ def _dim_of(op: BoundOp, slot: int, variable: int) -> int | None:
 
 def choices(decided: Decided, along: int | None = None) -> dict[str, tuple[Steps, ...]]:
     """By op that can run in steps, in which (``steps_of``); along a variable of this number, or of any."""
-    found = {}
+    options = {}
     for op in decided.ops:
         steps = steps_of(decided.graph, op, decided.strategies[op.op.name].tiling, decided.tilings, along)
         if steps:
-            found[op.op.name] = steps
-    return found
+            options[op.op.name] = steps
+    return options
 
 
 def with_steps(
-    decided: Decided, known: Mapping[str, tuple[Steps, ...]], names: Collection[str], times: int = 1
+    decided: Decided, options: Mapping[str, tuple[Steps, ...]], names: Collection[str], times: int = 1
 ) -> Decided:
     """The plan with some ops in steps, with so many chunks of what each owner has, or as many as there can be.
 
     Args:
         decided: the plan.
-        known: in which steps its ops can run (``choices``).
+        options: in which steps its ops can run (``choices``).
         names: of the ops that are to run in steps.
         times: one of ``TIMES``.
     """
     strategies: dict[str, OpStrategy] = dict(decided.strategies)
     for name in names:
-        strategies[name] = replace(strategies[name], steps=known[name][: 1 + TIMES.index(times)][-1])
+        strategies[name] = replace(strategies[name], steps=options[name][: 1 + TIMES.index(times)][-1])
     return replace(decided, strategies=strategies)
 
 
@@ -159,14 +160,14 @@ def all_in_steps(decided: Decided) -> Decided:
     Raises:
         InfeasibleError: none can.
     """
-    known = choices(decided)
-    if not known:
+    options = choices(decided)
+    if not options:
         raise InfeasibleError(
             f"--op-schedule stepped: no op of {decided.graph.name} can run in steps",
             facts=("steps are for ops that sum products of two inputs over a variable that indexes both",),
             hint="leave --op-schedule out",
         )
-    return with_steps(decided, known, known)
+    return with_steps(decided, options, options)
 
 
 def fitted_by_steps(trial: Trial, limits: Sequence[int], stop: Stop) -> Trial | None:
@@ -182,31 +183,31 @@ def fitted_by_steps(trial: Trial, limits: Sequence[int], stop: Stop) -> Trial | 
         stop: asked whether the search is to end.
     """
     decided = trial.decided
-    known = choices(decided)
-    if not known or any(strategy.steps is not None for strategy in decided.strategies.values()):
+    options = choices(decided)
+    if not options or any(strategy.steps is not None for strategy in decided.strategies.values()):
         return None
-    leanest = trial_of(with_steps(decided, known, sorted(known), TIMES[-1]), lean=True, limit_bytes=min(limits))
+    leanest = trial_of(with_steps(decided, options, sorted(options), TIMES[-1]), lean=True, limit_bytes=min(limits))
     if leanest.lacking_by_program(limits) > 0 or judged_by_residence(decided):
         return leanest
     held = Residence(decided.graph, decided.ops).of(decided)
     at = {op.op.name: int(bytes_) for op, bytes_ in zip(decided.ops, held, strict=True)}
     tried: set[tuple[frozenset[str], int]] = set()
     for times in TIMES:
-        for names in _fullest(at, known, sum(limits)):
+        for names in _fullest(at, options, sum(limits)):
             if (names, times) in tried or stop.is_due():
                 continue
             tried.add((names, times))
-            found = replace(
-                trial_of(with_steps(decided, known, sorted(names), times), lean=True), limit_bytes=min(limits)
+            stepped = replace(
+                trial_of(with_steps(decided, options, sorted(names), times), lean=True), limit_bytes=min(limits)
             )
-            if found.lacking(limits) <= 0:
-                return found
+            if stepped.lacking(limits) <= 0:
+                return stepped
     return leanest
 
 
-def _fullest(at: Mapping[str, int], known: Collection[str], there: int) -> Iterator[frozenset[str]]:
+def _fullest(at: Mapping[str, int], ops: Collection[str], room: int) -> Iterator[frozenset[str]]:
     for share in _SHARES:
-        names = frozenset(name for name in known if at[name] > share * there)
+        names = frozenset(name for name in ops if at[name] > share * room)
         if names:
             yield names
 

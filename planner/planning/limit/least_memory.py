@@ -26,7 +26,7 @@ class LeastMemory:
     """On all workers together."""
     op: str
     """That runs then; "" where nothing is said of any moment."""
-    taken: Mapping[str, int]
+    bytes_by_tensor: Mapping[str, int]
     """Of it, by tensor."""
     purpose_of: Mapping[str, Purpose]
     """By tensor, what it is for."""
@@ -34,9 +34,9 @@ class LeastMemory:
     def by_purpose(self) -> dict[str, int]:
         """Bytes by what tensors are for, the largest first."""
         sums: dict[str, int] = {}
-        for name, size in self.taken.items():
-            said = self.purpose_of[name].value
-            sums[said] = sums.get(said, 0) + size
+        for name, size in self.bytes_by_tensor.items():
+            purpose = self.purpose_of[name].value
+            sums[purpose] = sums.get(purpose, 0) + size
         return dict(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
 
 
@@ -81,9 +81,9 @@ class EveryPlan:
         Args:
             again: activations that may be computed again.
         """
-        found = copy(self)
-        found._leave_apart(again)
-        return found
+        variant = copy(self)
+        variant._leave_apart(again)
+        return variant
 
     def at_moments(self, workers: int, *, through_bodies: bool = True) -> Ints:
         """What every plan takes at least on all workers together, by moment; 0 where nothing is said.
@@ -95,8 +95,8 @@ class EveryPlan:
         if not through_bodies:
             return self.by_moment
         composite = {body.op.name for body in expand(self._graph, workers=workers).bodies}
-        said: Ints = np.where([op.name in composite for op in self.planned.ops], 0, self.by_moment)
-        return said
+        by_moment: Ints = np.where([op.name in composite for op in self.planned.ops], 0, self.by_moment)
+        return by_moment
 
     def least(self, workers: int, *, through_bodies: bool = True) -> LeastMemory:
         """What every plan takes at least.
@@ -109,8 +109,8 @@ class EveryPlan:
         if not least.any():
             return LeastMemory(0, "", {}, {})
         moment = int(np.argmax(least))
-        taken = self.residence.least_at(moment, ELEMENTWISE, self._apart)
-        return LeastMemory(int(least[moment]), self.planned.ops[moment].name, taken, purposes(self.planned))
+        bytes_by_tensor = self.residence.least_at(moment, ELEMENTWISE, self._apart)
+        return LeastMemory(int(least[moment]), self.planned.ops[moment].name, bytes_by_tensor, purposes(self.planned))
 
 
 def refuse_what_cannot_fit(
@@ -135,4 +135,4 @@ def refuse_what_cannot_fit(
     """
     least = EveryPlan(graph, descriptions, again).least(len(limits), through_bodies=through_bodies)
     if least.total_bytes > sum(limits):
-        raise cannot_fit(least.taken, least.purpose_of, least.op, limits)
+        raise cannot_fit(least.bytes_by_tensor, least.purpose_of, least.op, limits)

@@ -71,20 +71,20 @@ def parts_of(over: Decided, under: Decided, tables: CostTables, priced: CostTabl
                 {tensors[name]: under.tilings[tensors[name]] for name in part if name in tensors},
             )
             touched = {op.op.name: op for name in part for op in touching.get(name, ())}.values()
-            more = sum(_more(over, changed, op, tables) for op in touched)
-            charged = sum(_more(over, changed, op, priced) for op in touched)
-            yield part, more, more - charged
+            extra = sum(_extra_cost(over, changed, op, tables) for op in touched)
+            charged = sum(_extra_cost(over, changed, op, priced) for op in touched)
+            yield part, extra, extra - charged
 
     return tuple(parts())
 
 
-def _more(plan: Decided, changed: tuple[Strategies, Tilings], op: BoundOp, tables: CostTables) -> int:
+def _extra_cost(plan: Decided, changed: tuple[Strategies, Tilings], op: BoundOp, tables: CostTables) -> int:
     """By how much more an op costs with some strategies and tilings changed."""
-    name, (strategies, tilings) = op.op.name, changed
-    near = [one for one in dict.fromkeys((*op.op.inputs, *op.op.outputs)) if one in plan.tilings]
-    kept = op_cost(plan.graph, op, plan.strategies, plan.tilings, tables)
-    own = {name: strategies.get(name, plan.strategies[name])}
-    return op_cost(plan.graph, op, own, {one: tilings.get(one, plan.tilings[one]) for one in near}, tables) - kept
+    op_name, (strategies, tilings) = op.op.name, changed
+    near = [name for name in dict.fromkeys((*op.op.inputs, *op.op.outputs)) if name in plan.tilings]
+    base = op_cost(plan.graph, op, plan.strategies, plan.tilings, tables)
+    entry = {op_name: strategies.get(op_name, plan.strategies[op_name])}
+    return op_cost(plan.graph, op, entry, {name: tilings.get(name, plan.tilings[name]) for name in near}, tables) - base
 
 
 def components(differing: Iterable[str], links: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], ...]:
@@ -95,9 +95,9 @@ def components(differing: Iterable[str], links: Iterable[tuple[str, str]]) -> tu
         links: pairs of variables that share a table.
     """
     group: dict[str, list[str]] = {variable: [variable] for variable in differing}
-    for one, other in links:
-        if one in group and other in group and group[one] is not group[other]:
-            larger, smaller = sorted((group[one], group[other]), key=len, reverse=True)
+    for first, second in links:
+        if first in group and second in group and group[first] is not group[second]:
+            larger, smaller = sorted((group[first], group[second]), key=len, reverse=True)
             larger.extend(smaller)
             for member in smaller:
                 group[member] = larger
@@ -116,18 +116,18 @@ def mixed(parts: Sequence[Part], is_fitting: Callable[[set[str]], bool]) -> set[
     def names_of(chosen: Sequence[Part]) -> set[str]:
         return {name for names, _, _ in chosen for name in names}
 
-    taken = sorted(parts, key=_rank)
-    low, high = 0, len(taken)
+    ranked = sorted(parts, key=_rank)
+    low, high = 0, len(ranked)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if is_fitting(names_of(taken[:middle])) else (middle, high)
-    return names_of(taken[:high])
+        low, high = (low, middle) if is_fitting(names_of(ranked[:middle])) else (middle, high)
+    return names_of(ranked[:high])
 
 
 def _rank(part: Part) -> tuple[int, Fraction, int]:
     """In which order parts are taken: those that save memory for nothing first, then by price."""
-    _, more, saved = part
+    _, extra, saved = part
     if saved <= 0:
         # It saves nothing as residence counts: taken last, and only because the program may see it otherwise.
-        return 1, Fraction(more), -saved
-    return 0, Fraction(more, saved), -saved
+        return 1, Fraction(extra), -saved
+    return 0, Fraction(extra, saved), -saved

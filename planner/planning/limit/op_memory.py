@@ -32,16 +32,16 @@ def op_memory(
     tried = steps_of(graph, op, strategy.tiling, tilings) if strategy.steps is None else (strategy.steps,)
     alone = _alone(graph, op, tilings, strategy)
 
-    def taken(steps: Steps | None) -> int:
+    def peak_bytes(steps: Steps | None) -> int:
         plan = costed(alone.graph, alone.ops, alone, tables)
         plan = replace(plan, strategies={op.op.name: replace(strategy, steps=steps)})
         return max(unplaced(plan.graph, plan.ops, plan, lean=True).least_peaks)
 
-    in_steps = [(taken(steps), steps.count, steps) for steps in dict.fromkeys(tried)]
-    least = min(in_steps, key=lambda one: one[:2], default=None)
+    in_steps = [(peak_bytes(steps), steps.count, steps) for steps in dict.fromkeys(tried)]
+    least = min(in_steps, key=lambda option: option[:2], default=None)
     return OpMemory(
         op.op.name,
-        taken(None),
+        peak_bytes(None),
         None if least is None else least[0],
         "" if least is None else op.variables[least[2].variable].name,
         0 if least is None else least[1],
@@ -55,8 +55,8 @@ def _alone(graph: Graph, op: BoundOp, tilings: Mapping[str, Tiling], strategy: O
     constants = {name: graph.constants[name] for name in names if name in graph.constants}
     inputs = tuple(name for name in dict.fromkeys(op.op.inputs) if name and name not in constants)
     tensors = {name: graph.tensors[name] for name in names}
-    made = tuple(name for name in op.op.outputs if name and is_used(graph, name))
-    one = Graph(graph.name, tensors, (op.op,), inputs, made, constants, opset=graph.opset, domains=graph.domains)
+    outputs = tuple(name for name in op.op.outputs if name and is_used(graph, name))
+    part = Graph(graph.name, tensors, (op.op,), inputs, outputs, constants, opset=graph.opset, domains=graph.domains)
     held = {name: tilings[name] for name in names if name in tilings}
     return Decided(
         cuts=strategy.tiling.ways,
@@ -70,6 +70,6 @@ def _alone(graph: Graph, op: BoundOp, tilings: Mapping[str, Tiling], strategy: O
         certified_gap=None,
         strategy="",
         unsplit=(),
-        graph=one,
+        graph=part,
         ops=(op,),
     )

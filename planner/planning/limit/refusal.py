@@ -26,56 +26,56 @@ def does_not_fit(leanest: Trial, limits: Sequence[int]) -> InfeasibleError:
         limits: the memory there is, one entry for each worker, in any order: who needs more has the larger.
     """
     program, graph = leanest.partitioned.program, leanest.decided.graph
-    own = limits if isinstance(limits, ByWorker) else ()
-    least = Residence(graph, leanest.decided.ops, own).least(ELEMENTWISE).tolist()
+    by_worker = limits if isinstance(limits, ByWorker) else ()
+    least = Residence(graph, leanest.decided.ops, by_worker).least(ELEMENTWISE).tolist()
     peaks = program.peak_bytes
     worker, limit = tightest(peaks, limits)
-    found = occupancy(program, graph, worker)
+    usage = occupancy(program, graph, worker)
     workers = len(peaks)
-    facts = [f"of worker {worker}, at its fullest: {_listing(found.amounts(found.fullest))}"]
+    facts = [f"of worker {worker}, at its fullest: {_listing(usage.amounts(usage.fullest))}"]
     fullest = max(range(len(least)), key=least.__getitem__)
     bound = -(-least[fullest] // workers)
     of = "every plan that computes the same again" if graph.copies else "every plan"
     facts.append(f"{of} takes {binary(bound)} at least on some worker, at {graph.ops[fullest].name}")
-    largest = found.at(found.fullest)[:_SHOWN_TENSORS]
-    facts += [f"{one.buffer} ({one.purpose.value}): {binary(one.size_bytes)}" for one in largest]
+    largest = usage.at(usage.fullest)[:_SHOWN_TENSORS]
+    facts += [f"{held.buffer} ({held.purpose.value}): {binary(held.size_bytes)}" for held in largest]
     enough = max(peaks)
     about = -(-workers * peaks[worker] // max(1, limit))
-    others = "no number of workers would"
+    remedy = "no number of workers would"
     if about <= _MOST_TIMES_WORKERS * workers:
-        others = f"so might about {about} workers"
+        remedy = f"so might about {about} workers"
     return InfeasibleError(
         f"no plan was found that fits: worker {worker} needs {binary(peaks[worker])} at least, and has {binary(limit)}",
         facts=tuple(facts),
-        hint=f"{binary(enough)} for each of the {workers} workers would do (--memory {enough}B); {others}",
+        hint=f"{binary(enough)} for each of the {workers} workers would do (--memory {enough}B); {remedy}",
         lacking_bytes=peaks[worker] - limit,
     )
 
 
 def cannot_fit(
-    taken: Mapping[str, int], meant: Mapping[str, Purpose], op: str, limits: Sequence[int]
+    bytes_by_tensor: Mapping[str, int], meant: Mapping[str, Purpose], op: str, limits: Sequence[int]
 ) -> InfeasibleError:
     """What every plan takes at least, where that is more than there is.
 
     Args:
-        taken: by tensor, what lies on all workers together at the fullest moment.
+        bytes_by_tensor: by tensor, what lies on all workers together at the fullest moment.
         meant: what the memory of tensors is taken for.
         op: that runs at that moment.
         limits: the memory there is, one entry for each worker, in any order.
     """
-    workers, total = len(limits), sum(taken.values())
+    workers, total = len(limits), sum(bytes_by_tensor.values())
     sums: dict[Purpose, int] = {}
-    for name, size in taken.items():
+    for name, size in bytes_by_tensor.items():
         sums[meant[name]] = sums.get(meant[name], 0) + size
-    largest = sorted(taken.items(), key=lambda item: (-item[1], item[0]))[:_SHOWN_TENSORS]
-    there = f"each of the {workers} has {binary(limits[0])}"
+    largest = sorted(bytes_by_tensor.items(), key=lambda item: (-item[1], item[0]))[:_SHOWN_TENSORS]
+    room = f"each of the {workers} has {binary(limits[0])}"
     if len(set(limits)) > 1:
-        there = f"the {workers} workers have {binary(sum(limits))} in all"
+        room = f"the {workers} workers have {binary(sum(limits))} in all"
     elif workers == 1:
-        there = f"it has {binary(limits[0])}"
+        room = f"it has {binary(limits[0])}"
     enough = -(-total // workers)
     return InfeasibleError(
-        f"no plan fits: every plan takes {binary(enough)} at least on some worker, and {there}",
+        f"no plan fits: every plan takes {binary(enough)} at least on some worker, and {room}",
         facts=(
             f"of {binary(total)} on all workers together, while {op} runs: {_listing(sums)}",
             *(f"{name} ({meant[name].value}): {binary(size)}" for name, size in largest),
@@ -98,9 +98,9 @@ def with_activations_again(refused: InfeasibleError, least: int, limits: Sequenc
         least: bytes on all workers together.
         limits: the memory there is, one entry for each worker, in any order.
     """
-    each = -(-least // len(limits))
+    share = -(-least // len(limits))
     would = "would do, if a plan comes near to that" if least <= sum(limits) else "is too much as well"
-    again = f"with activations computed again every plan takes {binary(each)} at least, which {would}"
+    again = f"with activations computed again every plan takes {binary(share)} at least, which {would}"
     hint = "write --recompute auto" if least <= sum(limits) else refused.hint
     return InfeasibleError(refused.what, facts=(*refused.facts, again), hint=hint, lacking_bytes=refused.lacking_bytes)
 

@@ -49,10 +49,10 @@ def shared_where_room(
 
     def better(chosen: Sequence[Saving]) -> Trial | None:
         """The plan with these, if it fits and has less of the goal than the best one so far."""
-        found = replace(trial, decided=with_savings(plain, chosen, descriptions, tables))
+        candidate = replace(trial, decided=with_savings(plain, chosen, descriptions, tables))
         try:
             with may_stop(ask.stop):
-                return found if goal.of(found) < goal.of(best) and found.fits(limits) else None
+                return candidate if goal.of(candidate) < goal.of(best) and candidate.fits(limits) else None
         except StoppedError:
             ask.stop.leaves_out(SHARED)
             return None
@@ -61,6 +61,7 @@ def shared_where_room(
     everything = better(possible)
     if everything is not None:
         return everything
+    # The program of a large graph takes long to make: there is time for few of them, not for one a delivery.
     if judged_by_residence(plain):
         return _with_the_first(trial, plain, possible, goal, ask, descriptions, limits)
     place = {op.name: number for number, op in enumerate(plain.graph.ops)}
@@ -72,11 +73,11 @@ def shared_where_room(
         doing = f"sharing deliveries where there is memory: {len(chosen)} of {number} tried"
         ask.progress(doing, cost=best.decided.cost)
         saving = waiting.pop(0)
-        found = better([*chosen, saving])
-        if found is not None:
-            best, chosen = found, [*chosen, saving]
+        improvement = better([*chosen, saving])
+        if improvement is not None:
+            best, chosen = improvement, [*chosen, saving]
         else:
-            waiting = sorted([*waiting, *_apart(saving, place)], key=lambda one: -one.saved_bytes)
+            waiting = sorted([*waiting, *_apart(saving, place)], key=lambda saving: -saving.saved_bytes)
     return best
 
 
@@ -98,13 +99,13 @@ def _with_the_first(
     while many - few > 1 and not ask.stop.leaves_out(SHARED):
         ask.progress(f"sharing deliveries where there is memory: {few} to {many}", cost=trial.decided.cost)
         count = (few + many) // 2
-        found = replace(trial, decided=with_savings(plain, waiting[:count], descriptions, ask.tables))
-        is_enough = limits is None or found.lacking_on_average(sum(limits)) <= 0
+        candidate = replace(trial, decided=with_savings(plain, waiting[:count], descriptions, ask.tables))
+        is_enough = limits is None or candidate.lacking_on_average(sum(limits)) <= 0
         few, many = (count, many) if is_enough else (few, count)
     for count in (few, few // 2):
-        found = replace(trial, decided=with_savings(plain, waiting[:count], descriptions, ask.tables))
-        if count and found.fits(limits) and goal.of(found) < goal.of(trial):
-            return found
+        candidate = replace(trial, decided=with_savings(plain, waiting[:count], descriptions, ask.tables))
+        if count and candidate.fits(limits) and goal.of(candidate) < goal.of(trial):
+            return candidate
     return trial
 
 

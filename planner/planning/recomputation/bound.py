@@ -28,7 +28,7 @@ def bound_of_all_sets(offers: Offers, room: int, ask: SearchRequest) -> int | No
         room: bytes on all workers together.
         ask: what plans are asked for; with tables of bytes.
     """
-    plain, form = offers.like, offers.form
+    plain, form = offers.plan, offers.form
     if plain.certified_gap is None or not schedule_of(ask.effort).rest or ask.stop.leaves_out(BOUND):
         return None
     offered = frozenset().union(*offers.sets)
@@ -40,19 +40,19 @@ def bound_of_all_sets(offers: Offers, room: int, ask: SearchRequest) -> int | No
     ask.progress("a bound of plans with any activations computed again")
     free = replace(ask, tables=FreeReads(offers.tables, is_free), begun=plain, progress=without_costs(ask.progress))
     try:
-        found = decide(plain.graph, plain.ops, replace(free, is_needed=False))
+        searched = decide(plain.graph, plain.ops, replace(free, is_needed=False))
     except StoppedError:
         ask.stop.leaves_out(BOUND)
         return None
-    if found.certified_gap is None:
+    if searched.certified_gap is None:
         return None
-    return round(found.cost / (1 + found.certified_gap)) + _least_work(offers, room)
+    return round(searched.cost / (1 + searched.certified_gap)) + _least_work(offers, room)
 
 
 def _least_work(offers: Offers, room: int) -> int:
     """What the copies of every set cost at least with which plans may fit."""
     every = EveryPlan(offers.form, offers.descriptions)
-    workers, through_bodies = offers.like.workers, offers.through_bodies
+    workers, through_bodies = offers.plan.workers, offers.through_bodies
 
     def is_ruled_out(number: int) -> bool:
         """Whether no plan fits with one of the sets up to this one."""

@@ -38,7 +38,7 @@ class _Block(NamedTuple):
     """Ops of the forward pass that stand one after the other, and what is kept at their end."""
 
     ops: tuple[Op, ...]
-    kept: frozenset[str]
+    kept_names: frozenset[str]
 
 
 class _Network(NamedTuple):
@@ -53,7 +53,7 @@ class _Network(NamedTuple):
     """By tensor, the op."""
     needed: tuple[bool, ...]
     """By tensor, whether it is to be there, kept or made again, whatever else is."""
-    kept: tuple[bool, ...]
+    is_kept: tuple[bool, ...]
     """By tensor, whether it must be kept."""
     reads: tuple[tuple[int, ...], ...]
     """By op, tensors of the block."""
@@ -86,29 +86,29 @@ def chain_of_sets(graph: Graph, work: Mapping[str, int]) -> tuple[frozenset[str]
     if len(activations.held) <= _FEW_HELD:
         return _every_set(activations, work)
     steps = []
-    known: _Frontiers = {}
+    frontiers: _Frontiers = {}
     for number, block in enumerate(_blocks(graph, activations)):
         names = [name for op in block.ops for name in op.outputs if name in activations.all]
         network = _network(graph, block, names, frozenset(activations.held), work)
-        if network not in known:
-            known[network] = tuple(_frontier(network))
-        for before, after in pairwise(known[network]):
+        if network not in frontiers:
+            frontiers[network] = tuple(_frontier(network))
+        for before, after in pairwise(frontiers[network]):
             price = Fraction(after.work - before.work, before.kept_bytes - after.kept_bytes)
             steps.append((price, number, frozenset(names[tensor] for tensor in after.again)))
     chosen: dict[int, frozenset[str]] = {}
-    found = [frozenset[str]()]
+    sets = [frozenset[str]()]
     for _, number, tensors in sorted(steps, key=lambda step: step[:2]):
         chosen[number] = tensors
-        found.append(frozenset().union(*chosen.values()))
-    return tuple(found) if len(found) > _FEW_SETS else tuple(_refined(found, list(activations.all)))
+        sets.append(frozenset().union(*chosen.values()))
+    return tuple(sets) if len(sets) > _FEW_SETS else tuple(_refined(sets, list(activations.all)))
 
 
 def _every_set(activations: Activations, work: Mapping[str, int]) -> tuple[frozenset[str], ...]:
     """Every set of what the backward pass reads, with what lies on the way to it alone, by its work."""
     held = activations.held
     chosen = chain.from_iterable(combinations(held, count) for count in range(len(held) + 1))
-    sets = dict.fromkeys(frozenset(activations.closed(one)) for one in chosen)
-    return tuple(sorted(sets, key=lambda one: sum(work[name] for name in {activations.all[name].name for name in one})))
+    sets = dict.fromkeys(frozenset(activations.closed(tensors)) for tensors in chosen)
+    return tuple(sorted(sets, key=lambda again: sum(work[op] for op in {activations.all[name].name for name in again})))
 
 
 def _refined(sets: Sequence[frozenset[str]], order: Sequence[str]) -> Iterator[frozenset[str]]:
@@ -122,33 +122,33 @@ def _refined(sets: Sequence[frozenset[str]], order: Sequence[str]) -> Iterator[f
 
 def _blocks(graph: Graph, activations: Activations) -> list[_Block]:
     """The forward pass in blocks of the length with which least is kept and made again at once."""
-    made, held = activations.all, frozenset(activations.held)
+    makers, held = activations.all, frozenset(activations.held)
     of_data = computed_from(graph, [name for name in graph.inputs if graph.roles[name] is Role.DATA])
-    forward = [op for op in graph.ops if any(name in made for name in op.outputs)]
+    forward = [op for op in graph.ops if any(name in makers for name in op.outputs)]
     last: dict[str, int] = {}
     for place, op in enumerate(forward):
-        last.update({name: place for name in op.inputs if name in made and name in of_data})
+        last.update({name: place for name in op.inputs if name in makers and name in of_data})
     lying: list[frozenset[str]] = []
     """After each op, what was made and is still read."""
-    now: set[str] = set()
+    live: set[str] = set()
     until = [0]
     """Bytes that are held for the backward pass of all that is made before each op."""
     for place, op in enumerate(forward):
-        now.update([name for name in op.outputs if last.get(name, -1) > place])
-        now.difference_update([name for name in op.inputs if last.get(name) == place])
-        lying.append(frozenset(now))
+        live.update([name for name in op.outputs if last.get(name, -1) > place])
+        live.difference_update([name for name in op.inputs if last.get(name) == place])
+        lying.append(frozenset(live))
         until.append(until[-1] + sum(graph.tensors[name].size_bytes for name in op.outputs if name in held))
     if not forward:
         return []
-    size = {name: graph.tensors[name].size_bytes for name in made}
+    size = {name: graph.tensors[name].size_bytes for name in makers}
     borders = [-1, *_low([sum(size[name] for name in names) for names in lying]), len(forward) - 1]
     lying.append(frozenset())  # before the first op: the place -1
     length = max(until[end + 1] - until[begin + 1] for begin, end in pairwise(borders))
     best: tuple[int, list[int]] | None = None
     for _ in range(_LENGTHS):
-        kept, ends = _divided(borders, until, lying, size, length)
-        if best is None or kept + length < best[0]:
-            best = (kept + length, ends)
+        kept_bytes, ends = _divided(borders, until, lying, size, length)
+        if best is None or kept_bytes + length < best[0]:
+            best = (kept_bytes + length, ends)
         if len(ends) == 1:
             break
         length += max(1, length // 2)
@@ -159,16 +159,16 @@ def _blocks(graph: Graph, activations: Activations) -> list[_Block]:
 
 def _low(lies: Sequence[int]) -> list[int]:
     """Places after which less lies than before and behind them, the last of equal ones; not the last of all."""
-    found, place = [], 0
+    places, place = [], 0
     while place < len(lies):
         stop = place
         while stop + 1 < len(lies) and lies[stop + 1] == lies[place]:
             stop += 1
         is_lower = place == 0 or lies[place - 1] > lies[place]
         if is_lower and stop + 1 < len(lies) and lies[stop + 1] > lies[place]:
-            found.append(stop)
+            places.append(stop)
         place = stop + 1
-    return sorted(sorted(found, key=lambda one: (lies[one], one))[:_MOST_BORDERS])
+    return sorted(sorted(places, key=lambda index: (lies[index], index))[:_MOST_BORDERS])
 
 
 def _divided(
@@ -190,8 +190,8 @@ def _divided(
         for to in range(at + 1, len(borders)):
             if until[borders[to] + 1] - until[borders[at] + 1] > length:
                 break
-            new = sum(size[name] for name in lying[borders[to]] - lying[borders[at]])
-            options.append((new + best[to], -to))
+            added_bytes = sum(size[name] for name in lying[borders[to]] - lying[borders[at]])
+            options.append((added_bytes + best[to], -to))
         best[at], to = min(options)
         following[at] = -to
     ends, at = [], 0
@@ -209,8 +209,8 @@ def _network(
     return _Network(
         tuple(graph.tensors[name].size_bytes for name in names),
         tuple(maker[name] for name in names),
-        tuple(name in held or name in block.kept for name in names),
-        tuple(name in block.kept for name in names),
+        tuple(name in held or name in block.kept_names for name in names),
+        tuple(name in block.kept_names for name in names),
         tuple(tuple(number[name] for name in dict.fromkeys(op.inputs) if name in number) for op in block.ops),
         tuple(work[op.name] for op in block.ops),
     )
@@ -227,16 +227,16 @@ def _frontier(network: _Network) -> Iterator[_Choice]:
         yield last
 
 
-def _between(network: _Network, one: _Choice, other: _Choice) -> Iterator[_Choice]:
+def _between(network: _Network, first: _Choice, second: _Choice) -> Iterator[_Choice]:
     """The corners of the lower hull between two of them."""
-    saved, more = one.kept_bytes - other.kept_bytes, other.work - one.work
-    if saved <= 0 or more <= 0:
+    saved, extra = first.kept_bytes - second.kept_bytes, second.work - first.work
+    if saved <= 0 or extra <= 0:
         return
-    middle = _best(network, saved, more)
-    if saved * middle.work + more * middle.kept_bytes < saved * one.work + more * one.kept_bytes:
-        yield from _between(network, one, middle)
+    middle = _best(network, saved, extra)
+    if saved * middle.work + extra * middle.kept_bytes < saved * first.work + extra * first.kept_bytes:
+        yield from _between(network, first, middle)
         yield middle
-        yield from _between(network, middle, other)
+        yield from _between(network, middle, second)
 
 
 def _best(network: _Network, of_work: int, of_byte: int) -> _Choice:
@@ -249,7 +249,7 @@ def _best(network: _Network, of_work: int, of_byte: int) -> _Choice:
         arcs.append((tensors + name, ops + op, of_byte * size))
         if network.needed[name]:
             arcs.append((source, tensors + name, None))
-        if network.kept[name]:
+        if network.is_kept[name]:
             arcs.append((ops + op, sink, None))
     side = least_cut(tensors + len(network.sizes), source, sink, arcs)
     again = (name for name, op in enumerate(network.made_by) if {tensors + name, ops + op} <= side)
@@ -260,5 +260,5 @@ def _choice(network: _Network, again: Iterable[int]) -> _Choice:
     again = frozenset(again)
     ops = {network.made_by[name] for name in again}
     needed = {name for name, is_needed in enumerate(network.needed) if is_needed}
-    kept = needed.union(*(network.reads[op] for op in ops)) - again
-    return _Choice(again, sum(network.sizes[name] for name in kept), sum(network.work[op] for op in ops))
+    kept_names = needed.union(*(network.reads[op] for op in ops)) - again
+    return _Choice(again, sum(network.sizes[name] for name in kept_names), sum(network.work[op] for op in ops))

@@ -39,7 +39,7 @@ class Offers:
     """Of its operators."""
     tables: CostTables
     """Of bytes."""
-    like: Decided
+    plan: Decided
     """A plan of the model: what ops move in it tells what it costs to do them again."""
     goal: Goal
     """What a plan is to have little of."""
@@ -51,12 +51,12 @@ class Offers:
         """The chain (``chain_of_sets``); of a model without a backward pass the empty set alone."""
         if not has_backward_pass(self.form):
             return (frozenset(),)
-        like, tables = self.like, self.goal.tables
+        plan, tables = self.plan, self.goal.tables
         work = self._computing(tables)
-        for bound in like.ops:
+        for bound in plan.ops:
             name = self.inside.get(bound.op.name, bound.op.name)
             if name in work:
-                work[name] += op_cost(like.graph, bound, like.strategies, like.tilings, tables)
+                work[name] += op_cost(plan.graph, bound, plan.strategies, plan.tilings, tables)
         return chain_of_sets(self.form, work)
 
     @cached_property
@@ -67,15 +67,15 @@ class Offers:
     @cached_property
     def inside(self) -> dict[str, str]:
         """By op of a body through which an op is planned, that op."""
-        like = self.like
-        through = frozenset(op.name for op in self.form.ops if op.name not in like.strategies)
-        bodies = expand(self.form, through, workers=like.workers).bodies
+        plan = self.plan
+        through = frozenset(op.name for op in self.form.ops if op.name not in plan.strategies)
+        bodies = expand(self.form, through, workers=plan.workers).bodies
         return {op.name: body.op.name for body in bodies for op in body.ops}
 
     def _computing(self, tables: CostTables) -> dict[str, int]:
         """By op, what it costs one device to compute it."""
         work = dict.fromkeys((op.name for op in self.form.ops), 0)
-        for bound in self.like.ops:
+        for bound in self.plan.ops:
             name = self.inside.get(bound.op.name, bound.op.name)
             if name in work:
                 work[name] += tables.computing(bound)
@@ -101,7 +101,7 @@ class Offers:
     def least(self, number: int) -> int:
         """Bytes on all workers together that every plan takes at least that computes a set of the chain again."""
         graph = recomputed(self.form, self.sets[number])
-        least = EveryPlan(graph, self.descriptions).least(self.like.workers, through_bodies=self.through_bodies)
+        least = EveryPlan(graph, self.descriptions).least(self.plan.workers, through_bodies=self.through_bodies)
         return least.total_bytes
 
     def first_with_room(self, plain: Decided, room: int, begin: int) -> int | None:
@@ -126,8 +126,8 @@ class Offers:
         while high - low > 1:
             share = Fraction(above, above - below) if is_even else Fraction(1, 2)
             number = min(max(low + round(share * (high - low)), low + 1), high - 1)
-            found = lacking(number)
-            low, above, high, below = (number, found, high, below) if found > 0 else (low, above, number, found)
+            lack = lacking(number)
+            low, above, high, below = (number, lack, high, below) if lack > 0 else (low, above, number, lack)
             is_even = not is_even
         return high
 
@@ -161,7 +161,7 @@ def fitted_by_copies(
     begin = dict.fromkeys(range(len(plans)), 0)
     for _ in range(MOST_TIGHTENED + 1):
         best: tuple[int, Trial] | None = None
-        for place in sorted(begin, key=lambda one: goal.of(plans[one])):
+        for place in sorted(begin, key=lambda index: goal.of(plans[index])):
             ask.progress(
                 f"planning within the limit on memory: what is computed again, plan {place + 1} of {len(plans)}"
             )
@@ -173,8 +173,8 @@ def fitted_by_copies(
             if number is None:
                 continue
             begin[place] = number
-            taken = _with_gap(offers.taken_by(plain, number), lower)
-            trial = trial_of(taken, limit_bytes=min(limits))
+            copied = _with_gap(offers.taken_by(plain, number), lower)
+            trial = trial_of(copied, limit_bytes=min(limits))
             if best is None or goal.of(trial) < goal.of(best[1]):
                 best = (number, trial)
         if best is None or not makes_program or best[1].lacking_by_program(limits) <= 0:
@@ -191,7 +191,7 @@ def fitted_by_copies(
 def best_of_sets(
     offers: Offers,
     planned: Callable[[int, int | None], tuple[int | None, Trial | None]],
-    known: tuple[int, Trial] | None,
+    incumbent: tuple[int, Trial] | None,
     limits: Sequence[int],
     ask: SearchRequest,
 ) -> tuple[int, Trial]:
@@ -203,7 +203,7 @@ def best_of_sets(
         offers: what may be computed again.
         planned: of the number of a set, and what a plan is to be better than: the bound of all plans with it, or None;
             and the best one that fits, or None if it is no better.
-        known: a plan that fits, and which set it computes again.
+        incumbent: a plan that fits, and which set it computes again.
         limits: the memory there is, one entry for each worker, in any order.
         ask: what plans are asked for.
 
@@ -216,13 +216,13 @@ def best_of_sets(
         [
             number
             for number in possible
-            if number and (known is None or number <= known[0] or len(offers.sets) <= _ALL_TRIED)
+            if number and (incumbent is None or number <= incumbent[0] or len(offers.sets) <= _ALL_TRIED)
         ],
-        max(1, _MOST_OPS_TRIED // len(offers.like.ops)) if len(offers.sets) > _ALL_TRIED else _ALL_TRIED,
+        max(1, _MOST_OPS_TRIED // len(offers.plan.ops)) if len(offers.sets) > _ALL_TRIED else _ALL_TRIED,
     )
     tried += possible[:1] if 0 in possible else []
     tried = tried or [len(offers.sets) - 1]
-    best = known
+    best = incumbent
     refused: InfeasibleError | None = None
     lower: list[int | None] = []
     for at, number in enumerate(tried):
@@ -256,11 +256,11 @@ def _with_gap(decided: Decided, lower: int | None) -> Decided:
     return replace(decided, certified_gap=max(0.0, decided.cost / max(1, lower) - 1), gap_of="bytes")
 
 
-def _spread(numbers: Sequence[int], most: int) -> list[int]:
+def _spread(numbers: Sequence[int], count: int) -> list[int]:
     """So many of some numbers at most, evenly and the last one first."""
-    if len(numbers) <= most:
+    if len(numbers) <= count:
         return list(reversed(numbers))
-    return [numbers[(at + 1) * len(numbers) // most - 1] for at in reversed(range(most))]
+    return [numbers[(at + 1) * len(numbers) // count - 1] for at in reversed(range(count))]
 
 
 def has_backward_pass(form: Graph) -> bool:

@@ -39,10 +39,10 @@ def with_copies(
         if name in of:
             for copy, op in zip(body.ops, bodies[of[name]].ops, strict=True):
                 of[copy.name] = op.name
-                of.update((made, its) for made, its in zip(copy.outputs, op.outputs, strict=True) if made not in of)
+                of.update((twin, base) for twin, base in zip(copy.outputs, op.outputs, strict=True) if twin not in of)
     planned = {op.name for op in expanded.graph.ops if of.get(op.name, op.name) in decided.strategies}
     final = without_copies(expanded, planned)
-    found = replace(
+    plan = replace(
         decided,
         graph=final,
         ops=descriptions.bind_all(final, decided.ops),
@@ -50,4 +50,4 @@ def with_copies(
         strategies={op.name: decided.strategies[of.get(op.name, op.name)] for op in final.ops},
         certified_gap=None,
     )
-    return found if tables is None else costed(final, found.ops, found, tables)
+    return plan if tables is None else costed(final, plan.ops, plan, tables)

@@ -20,22 +20,22 @@ from planner.units import format_bytes, format_ratio
 class Answers:
     """What can be said of the tensors and ops of one plan; what all answers need is made once."""
 
-    def __init__(self, decided: Decided, asked: Asked, names: Collection[str], tables: CostTables) -> None:
+    def __init__(self, decided: Decided, request: Asked, names: Collection[str], tables: CostTables) -> None:
         """Takes note of a plan.
 
         Args:
             decided: the plan.
-            asked: what it was asked for.
+            request: what it was asked for.
             names: tensors of the planned form, without bodies and deliveries.
             tables: of bytes, with the plan's rates.
         """
-        self._decided, self._asked, self._names, self._tables = decided, asked, names, tables
+        self._decided, self._request, self._names, self._tables = decided, request, names, tables
         self.deliveries = Deliveries(decided, tables)
 
     @cached_property
     def neighbours(self) -> NearPlan:
         """Plans near the plan."""
-        return NearPlan(self._decided, self._asked, self._names, self._tables)
+        return NearPlan(self._decided, self._request, self._names, self._tables)
 
     def why(self, kind: Subject, name: str, runners_up: int = 3) -> Why:
         """Why a tensor lies as it does, or an op is divided as it is.
@@ -47,12 +47,12 @@ class Answers:
         """
         return self._of_tensor(name, runners_up) if kind == "tensor" else self._of_op(name, runners_up)
 
-    def _of_tensor(self, name: str, most: int) -> Why:
+    def _of_tensor(self, name: str, count: int) -> Why:
         decided = self._decided
         tensor, tiling = decided.graph.tensors[name], decided.tilings[name]
         shape = index_space(tensor.shape)
-        found = tuple(map(self.deliveries.delivery, self.deliveries.by_tensor.get(name, ())))
-        others = self._runners_up("tensor", name, most)
+        deliveries = tuple(map(self.deliveries.delivery, self.deliveries.by_tensor.get(name, ())))
+        runners_up = self._runners_up("tensor", name, count)
         return Why(
             kind="tensor",
             name=name,
@@ -62,31 +62,32 @@ class Answers:
             shape=shape,
             choice=str(tiling),
             tiles=tuple(tiling.boxes(shape)),
-            deliveries=found,
-            moved_bytes=sum(one.moved_bytes for one in found),
+            deliveries=deliveries,
+            moved_bytes=sum(delivery.moved_bytes for delivery in deliveries),
             excess_bytes=0,
             plan_cost_bytes=decided.cost,
-            reason=tensor_reason(self.deliveries, name) + self._nearest(others),
-            runners_up=others,
-            remark=self._remark("tensor", name, most, others),
-            limit_bytes=min(self._asked.limit_bytes, default=None),
+            reason=tensor_reason(self.deliveries, name) + self._nearest(runners_up),
+            runners_up=runners_up,
+            remark=self._remark("tensor", name, count, runners_up),
+            limit_bytes=min(self._request.limit_bytes, default=None),
         )
 
-    def _of_op(self, name: str, most: int) -> Why:
+    def _of_op(self, name: str, count: int) -> Why:
         decided, deliveries = self._decided, self.deliveries
-        op = next(one for one in decided.ops if one.op.name == name)
+        op = next(bound for bound in decided.ops if bound.op.name == name)
         strategy = decided.strategies[name]
         ports = deliveries.by_op.get(name, ())
-        found = tuple(map(deliveries.delivery, ports))
-        moved, excess = sum(one.moved_bytes for one in found), deliveries.charge(op)
+        port_deliveries = tuple(map(deliveries.delivery, ports))
+        moved, excess = sum(delivery.moved_bytes for delivery in port_deliveries), deliveries.charge(op)
+        # One reason, that of the delivery that moves most: a sentence for each would hide it.
         if moved:
-            reason = max(found, key=lambda one: one.moved_bytes).reason
+            reason = max(port_deliveries, key=lambda delivery: delivery.moved_bytes).reason
         else:
             reason = "what it reads and makes lies where it is needed: nothing moves"
         if excess:
             repeated = "it does work more than once" if deliveries.repeated(op) else "its parts are uneven"
             reason += f", and {repeated}, at a cost of {format_bytes(excess)}"
-        others = self._runners_up("op", name, most)
+        runners_up = self._runners_up("op", name, count)
         return Why(
             kind="op",
             name=name,
@@ -96,25 +97,25 @@ class Answers:
             shape=op.extents,
             choice=str(strategy),
             tiles=tuple(_of_variables(part, len(op.extents)) for part in op.ranges(strategy.tiling)),
-            deliveries=found,
+            deliveries=port_deliveries,
             moved_bytes=moved,
             excess_bytes=excess,
             plan_cost_bytes=decided.cost,
-            reason=reason + self._nearest(others),
-            runners_up=others,
-            remark=self._remark("op", name, most, others),
-            limit_bytes=min(self._asked.limit_bytes, default=None),
+            reason=reason + self._nearest(runners_up),
+            runners_up=runners_up,
+            remark=self._remark("op", name, count, runners_up),
+            limit_bytes=min(self._request.limit_bytes, default=None),
         )
 
-    def _runners_up(self, kind: Subject, name: str, most: int) -> tuple[RunnerUp, ...]:
-        if most < 1 or self._decided.workers == 1:
+    def _runners_up(self, kind: Subject, name: str, count: int) -> tuple[RunnerUp, ...]:
+        if count < 1 or self._decided.workers == 1:
             return ()
-        return tuple(self.neighbours.runners_up(kind, name, most))
+        return tuple(self.neighbours.runners_up(kind, name, count))
 
-    def _nearest(self, others: tuple[RunnerUp, ...]) -> str:
+    def _nearest(self, runners_up: tuple[RunnerUp, ...]) -> str:
         """The nearest other choice, as the end of a sentence; "" of a plan for time, which bytes do not judge."""
-        nearest = next((one for one in others if one.cost_bytes is not None), None)
-        if self._asked.for_time or nearest is None or nearest.more_bytes is None or nearest.more_share is None:
+        nearest = next((runner_up for runner_up in runners_up if runner_up.cost_bytes is not None), None)
+        if self._request.for_time or nearest is None or nearest.more_bytes is None or nearest.more_share is None:
             return ""
         if nearest.lacking_bytes:
             return f"; as {nearest.choice} it does not fit"
@@ -124,23 +125,23 @@ class Answers:
             return f"; as {nearest.choice} the plan would cost no more"
         return f"; as {nearest.choice} the plan costs at most {format_ratio(nearest.more_share)} more"
 
-    def _remark(self, kind: Subject, name: str, most: int, found: tuple[RunnerUp, ...]) -> str:
-        if most < 1:
+    def _remark(self, kind: Subject, name: str, count: int, runners_up: tuple[RunnerUp, ...]) -> str:
+        if count < 1:
             return ""
         if self._decided.workers == 1:
             return "there is one worker: nothing is divided"
-        said = []
-        if not found:
-            said.append("the rules and its sizes leave it no other choice")
+        remarks = []
+        if not runners_up:
+            remarks.append("the rules and its sizes leave it no other choice")
         alike = self.neighbours.shares(kind, name)
         if alike:
             shown = alike[0] + (f" and {len(alike) - 1} more" if len(alike) > 1 else "")
-            said.append(f"{shown} {'has' if len(alike) == 1 else 'have'} the same choice")
-        if found and self._asked.for_time:
-            said.append("the plan is for the least time: these costs in bytes do not say which is faster")
-        if found and self._decided.strategy != "tofu":
-            said.append("the plan is of a strategy of the literature, and the search is free to improve on it")
-        return "; ".join(said)
+            remarks.append(f"{shown} {'has' if len(alike) == 1 else 'have'} the same choice")
+        if runners_up and self._request.for_time:
+            remarks.append("the plan is for the least time: these costs in bytes do not say which is faster")
+        if runners_up and self._decided.strategy != "tofu":
+            remarks.append("the plan is of a strategy of the literature, and the search is free to improve on it")
+        return "; ".join(remarks)
 
 
 def _of_variables(part: Region, rank: int) -> Region:

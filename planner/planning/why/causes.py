@@ -27,12 +27,12 @@ def causes(deliveries: Deliveries) -> tuple[Cause, ...]:
         amount = deliveries.charge(op)
         if amount:
             is_repeated = 2 * deliveries.repeated(op) > amount
-            what = "the same work on several workers" if is_repeated else "more on some workers, and others wait for it"
-            reason = f"{op.op.op_type} does {what}"
+            load = "the same work on several workers" if is_repeated else "more on some workers, and others wait for it"
+            reason = f"{op.op.op_type} does {load}"
             work.setdefault(reason, []).append((amount, op.op.name))
-    found = [_cause("tensor", reason, members, decided.cost) for reason, members in moved.items()]
-    found += [_cause("op", reason, members, decided.cost) for reason, members in work.items()]
-    return tuple(sorted(found, key=lambda cause: (-cause.cost_bytes, cause.names)))
+    rows = [_cause("tensor", reason, members, decided.cost) for reason, members in moved.items()]
+    rows += [_cause("op", reason, members, decided.cost) for reason, members in work.items()]
+    return tuple(sorted(rows, key=lambda cause: (-cause.cost_bytes, cause.names)))
 
 
 def tensor_reason(deliveries: Deliveries, name: str) -> str:
@@ -49,8 +49,8 @@ def tensor_reason(deliveries: Deliveries, name: str) -> str:
     if not dearest.moved_bytes:
         return _why_still(ports)
     paying = sum(port.moved_bytes > 0 for port in ports) - 1
-    more = f" (and {paying} more of its deliveries move some of it)" if paying else ""
-    return deliveries.reason(dearest) + more
+    remark = f" (and {paying} more of its deliveries move some of it)" if paying else ""
+    return deliveries.reason(dearest) + remark
 
 
 def kept_whole(deliveries: Deliveries) -> tuple[Kept, ...]:
@@ -64,23 +64,23 @@ def kept_whole(deliveries: Deliveries) -> tuple[Kept, ...]:
     for name, tiling in decided.tilings.items():
         tensor = decided.graph.tensors[name]
         held = int(tiling.boxes(index_space(tensor.shape)).elements.sum()) - tensor.elements
-        if held > 0 and any(isinstance(one, Replicate) for one in tiling.placements):
+        if held > 0 and any(isinstance(placement, Replicate) for placement in tiling.placements):
             reason = _why_kept(deliveries, name, tiling)
             groups.setdefault(reason, []).append((held * tensor.dtype.item_bytes, name))
-    found = [
-        Kept(tuple(name for _, name in _dearest_first(members)), sum(each for each, _ in members), reason)
+    entries = [
+        Kept(tuple(name for _, name in _dearest_first(members)), sum(size for size, _ in members), reason)
         for reason, members in groups.items()
     ]
-    return tuple(sorted(found, key=lambda kept: (-kept.held_bytes, kept.names)))
+    return tuple(sorted(entries, key=lambda entry: (-entry.held_bytes, entry.names)))
 
 
 def _cause(kind: Subject, reason: str, members: list[tuple[int, str]], cost: int) -> Cause:
-    amount = sum(each for each, _ in members)
+    amount = sum(size for size, _ in members)
     return Cause(kind, tuple(name for _, name in _dearest_first(members)), amount, amount / cost, reason)
 
 
 def _dearest_first(members: list[tuple[int, str]]) -> list[tuple[int, str]]:
-    return sorted(members, key=lambda one: -one[0])
+    return sorted(members, key=lambda member: -member[0])
 
 
 def _why_still(ports: tuple[Port, ...]) -> str:
@@ -101,7 +101,7 @@ def _why_kept(deliveries: Deliveries, name: str, tiling: Tiling) -> str:
     ports = deliveries.by_tensor.get(name, ())
     readers = [port for port in ports if port.is_input]
     makers = [port for port in ports if not port.is_input]
-    is_whole = all(isinstance(one, Replicate) for one in tiling.placements)
+    is_whole = all(isinstance(placement, Replicate) for placement in tiling.placements)
     where = "everywhere" if is_whole else "within some groups of workers"
     if any(port.moved_bytes for port in makers):
         return f"kept {where} once it has been brought there: ops read it that would each have it brought otherwise"

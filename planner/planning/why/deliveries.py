@@ -50,14 +50,14 @@ class Deliveries:
         """Every input that is brought to an op and every output that is used, op by op, inputs first."""
         decided, tables = self.decided, self._tables
         graph = decided.graph
-        asked: list[tuple[BoundOp, bool, int, str]] = []
+        endpoints: list[tuple[BoundOp, bool, int, str]] = []
         for op in decided.ops:
             for slot, first in op.delivered_slots.items():
                 name = op.op.inputs[slot]
                 if slot == first and name not in graph.constants:
-                    asked.append((op, True, slot, name))
+                    endpoints.append((op, True, slot, name))
             used = ((place, name) for place, name in enumerate(op.op.outputs) if name in graph.used)
-            asked += [(op, False, place, name) for place, name in used if name]
+            endpoints += [(op, False, place, name) for place, name in used if name]
         requests = [
             Request(
                 op,
@@ -67,26 +67,26 @@ class Deliveries:
                 tables.alone(decided.tilings[name]),
                 tables.alone(decided.strategies[op.op.name].tiling),
             )
-            for op, is_input, position, name in asked
+            for op, is_input, position, name in endpoints
         ]
-        found = zip(asked, tables.bytes_of(requests), strict=True)
-        return tuple(Port(*which, int(table[0, 0])) for which, table in found)
+        pairs = zip(endpoints, tables.bytes_of(requests), strict=True)
+        return tuple(Port(*endpoint, int(table[0, 0])) for endpoint, table in pairs)
 
     @cached_property
     def by_tensor(self) -> dict[str, tuple[Port, ...]]:
         """The ports of each tensor: its maker's first, then its readers'."""
-        found: dict[str, list[Port]] = {}
+        ports_of: dict[str, list[Port]] = {}
         for port in sorted(self.ports, key=lambda port: port.is_input):
-            found.setdefault(port.tensor, []).append(port)
-        return {name: tuple(ports) for name, ports in found.items()}
+            ports_of.setdefault(port.tensor, []).append(port)
+        return {name: tuple(ports) for name, ports in ports_of.items()}
 
     @cached_property
     def by_op(self) -> dict[str, tuple[Port, ...]]:
         """The ports of each op."""
-        found: dict[str, list[Port]] = {}
+        ports_of: dict[str, list[Port]] = {}
         for port in self.ports:
-            found.setdefault(port.op.op.name, []).append(port)
-        return {name: tuple(ports) for name, ports in found.items()}
+            ports_of.setdefault(port.op.op.name, []).append(port)
+        return {name: tuple(ports) for name, ports in ports_of.items()}
 
     def charge(self, op: BoundOp) -> int:
         """What an op's repeated and uneven work costs, in bytes."""
@@ -98,7 +98,7 @@ class Deliveries:
 
     def delivery(self, port: Port) -> Delivery:
         """A port with its regions and its reason."""
-        boxes, made = self._boxes(port)
+        boxes, tiling = self._boxes(port)
         return Delivery(
             tensor=port.tensor,
             op=port.op.op.name,
@@ -106,20 +106,20 @@ class Deliveries:
             strategy=str(self._strategy(port.op)),
             is_input=port.is_input,
             regions=tuple(boxes),
-            is_partial=made is not None and made.has_partial,
+            is_partial=tiling is not None and tiling.has_partial,
             moved_bytes=port.moved_bytes,
             reason=self.reason(port),
         )
 
     def reason(self, port: Port) -> str:
         """Why a delivery moves something, or nothing: with names, strategies and tilings."""
-        told = _Told(port.op.op.name, f", which is split {self._strategy(port.op)},")
-        return self._why_read(port, told) if port.is_input else self._why_made(port, told)
+        text = _Wording(port.op.op.name, f", which is split {self._strategy(port.op)},")
+        return self._why_read(port, text) if port.is_input else self._why_made(port, text)
 
     def kind_of_reason(self, port: Port) -> str:
         """The same without names, strategies and tilings: equal for deliveries of equal layers, and of like ones."""
-        told = _Told(port.op.op.op_type, "")
-        return self._why_read(port, told) if port.is_input else self._why_made(port, told)
+        text = _Wording(port.op.op.op_type, "")
+        return self._why_read(port, text) if port.is_input else self._why_made(port, text)
 
     def needs_all(self, port: Port) -> bool:
         """Whether every worker needs all of a tensor that an op reads."""
@@ -138,49 +138,49 @@ class Deliveries:
         dims = op.analysis.outputs[port.position]
         if dims is None:
             return Boxes.whole(shape, strategy.workers), None
-        made = made_tiling(strategy, dims, op.reducers(strategy), op.analysis.steps_of(port.position))
-        return made.boxes(index_space(shape)), made
+        tiling = made_tiling(strategy, dims, op.reducers(strategy), op.analysis.steps_of(port.position))
+        return tiling.boxes(index_space(shape)), tiling
 
-    def _why_made(self, port: Port, told: _Told) -> str:
+    def _why_made(self, port: Port, text: _Wording) -> str:
         strategy, held = self._strategy(port.op), self.decided.tilings[port.tensor]
-        made, who = self._boxes(port)[1], told.who
+        tiling, who = self._boxes(port)[1], text.who
         if not port.moved_bytes:
-            if made is not None and made.has_partial:
+            if tiling is not None and tiling.has_partial:
                 return "contributions stay where they are made until they are needed: nothing moves"
             return "it is made where it lies: nothing moves"
-        lies = "every worker keeps all of it" if _is_whole(held) else told.of("it lies in other parts", f"as {held}")
-        if made is not None and made.has_partial and not held.has_partial:
-            parts = f"{who} is split along {_along(strategy, made)}, so each worker has a contribution to it"
-            kept = (
-                "every worker keeps all of the sum" if _is_whole(held) else told.of("each keeps a part", f"as {held}")
+        lies = "every worker keeps all of it" if _is_whole(held) else text.of("it lies in other parts", f"as {held}")
+        if tiling is not None and tiling.has_partial and not held.has_partial:
+            parts = f"{who} is split along {_along(strategy, tiling)}, so each worker has a contribution to it"
+            share = (
+                "every worker keeps all of the sum" if _is_whole(held) else text.of("each keeps a part", f"as {held}")
             )
-            return f"{parts}; these are summed, and {kept}"
-        return f"{who}{told.split} makes it {told.of('in parts', '' if made is None else f'as {made}')}, and {lies}"
+            return f"{parts}; these are summed, and {share}"
+        return f"{who}{text.split} makes it {text.of('in parts', '' if tiling is None else f'as {tiling}')}, and {lies}"
 
-    def _why_read(self, port: Port, told: _Told) -> str:
+    def _why_read(self, port: Port, text: _Wording) -> str:
         strategy, held = self._strategy(port.op), self.decided.tilings[port.tensor]
-        tensor, who = self.decided.graph.tensors[port.tensor], f"{told.who}{told.split}"
+        tensor, who = self.decided.graph.tensors[port.tensor], f"{text.who}{text.split}"
         if not port.moved_bytes:
             return "each worker has what it needs: nothing moves"
         if held.has_partial:
-            return f"it lies in contributions{told.of('', f'({held})')}, which are summed on the way to {told.who}"
+            return f"it lies in contributions{text.of('', f'({held})')}, which are summed on the way to {text.who}"
         need = self._boxes(port)[0]
         tiles = held.boxes(index_space(tensor.shape))
         needed, had, common = need.elements, tiles.elements, need.overlap(tiles)
-        each = f"each worker has {_part(had, tensor.elements)}"
+        share = f"each worker has {_part(had, tensor.elements)}"
         if (needed == tensor.elements).all():
             if _is_whole(strategy.tiling):
-                return f"{told.who} is executed whole by every worker, and needs all of it, of which {each}"
-            return f"{who} needs all of it on every worker, and {each}"
+                return f"{text.who} is executed whole by every worker, and needs all of it, of which {share}"
+            return f"{who} needs all of it on every worker, and {share}"
         if (common == had).all() and (had > 0).all():
             if halo := _halo(need, tiles):
-                return f"{who} reads beyond each worker's part of it{told.of('', halo)}"
-            return f"{who} needs {_part(needed, tensor.elements)} of it on each worker, and {each}"
-        return f"{who} needs other parts of it than each worker has{told.of('', f'as {held}')}"
+                return f"{who} reads beyond each worker's part of it{text.of('', halo)}"
+            return f"{who} needs {_part(needed, tensor.elements)} of it on each worker, and {share}"
+        return f"{who} needs other parts of it than each worker has{text.of('', f'as {held}')}"
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Wording:
     """How much a reason tells."""
 
     who: str
@@ -199,12 +199,12 @@ def _type_of(op: Op) -> str:
 
 
 def _is_whole(tiling: Tiling) -> bool:
-    return all(isinstance(one, Replicate) for one in tiling.placements)
+    return all(isinstance(placement, Replicate) for placement in tiling.placements)
 
 
-def _along(strategy: OpStrategy, made: Tiling) -> str:
+def _along(strategy: OpStrategy, tiling: Tiling) -> str:
     """The index variables whose cuts make contributions."""
-    pairs = zip(strategy.tiling.placements, made.placements, strict=True)
+    pairs = zip(strategy.tiling.placements, tiling.placements, strict=True)
     names = (
         strategy.variables[mine.dim] if isinstance(mine, Shard) else "contributions"
         for mine, result in pairs
@@ -213,16 +213,16 @@ def _along(strategy: OpStrategy, made: Tiling) -> str:
     return " and ".join(dict.fromkeys(names))
 
 
-def _part(elements: NDArray[np.int64], whole: int) -> str:
+def _part(elements: NDArray[np.int64], total: int) -> str:
     """``1/4``; ``at most 2/7`` where workers differ."""
-    most = int(elements.max())
-    if not whole or most == 0:
+    largest = int(elements.max())
+    if not total or largest == 0:
         return "nothing"
-    if most == whole:
-        return "all" if int(elements.min()) == whole else "up to all"
-    share = whole / most
-    text = f"1/{round(share)}" if abs(share - round(share)) < 0.005 else f"{most / whole:.0%}"
-    return text if int(elements.min()) == most else f"at most {text}"
+    if largest == total:
+        return "all" if int(elements.min()) == total else "up to all"
+    share = total / largest
+    text = f"1/{round(share)}" if abs(share - round(share)) < 0.005 else f"{largest / total:.0%}"
+    return text if int(elements.min()) == largest else f"at most {text}"
 
 
 def _halo(need: Boxes, tiles: Boxes) -> str:
@@ -232,5 +232,5 @@ def _halo(need: Boxes, tiles: Boxes) -> str:
     sizes = (tiles.hi - tiles.lo).min(axis=0)
     if (beyond >= sizes)[beyond > 0].any():
         return ""
-    found = [f"{int(most)} along dim {dim}" for dim, most in enumerate(beyond.tolist()) if most > 0]
-    return "up to " + " and ".join(found) if found else ""
+    borders = [f"{int(size)} along dim {dim}" for dim, size in enumerate(beyond.tolist()) if size > 0]
+    return "up to " + " and ".join(borders) if borders else ""

@@ -36,43 +36,43 @@ Choice: TypeAlias = tuple[int, Tiling]
 class NearPlan:
     """Plans near one that there is."""
 
-    def __init__(self, decided: Decided, asked: Asked, names: Collection[str], tables: CostTables) -> None:
+    def __init__(self, decided: Decided, request: Asked, names: Collection[str], tables: CostTables) -> None:
         """Prepares the problem that the plan solves.
 
         Args:
             decided: the plan.
-            asked: what other plans must keep to.
+            request: what other plans must keep to.
             names: tensors that a rule's pattern may match: those of the planned form, without bodies and deliveries.
             tables: of bytes.
         """
-        self._decided, self._asked, self._tables = decided, asked, tables
+        self._decided, self._request, self._tables = decided, request, tables
         self._problem = Problem(
             decided.graph,
             decided.ops,
             decided.workers,
-            asked.partitioned_inputs,
+            request.partitioned_inputs,
             with_partial_sums=True,
             with_nests=True,
             tables=tables,
         )
         self._rules = ruled(
             self._problem,
-            Rules(asked.pins, asked.forbidden, asked.replicate, frozenset(names)),
+            Rules(request.pins, request.forbidden, request.replicate, frozenset(names)),
             decided.cuts,
             no_restriction,
         )
-        self._now = tuple(
-            decided.tilings[one.tensors[0]] if one.op is None else decided.strategies[one.op.op.name].tiling
-            for one in self._problem.variables
+        self._current = tuple(
+            decided.tilings[var.tensors[0]] if var.op is None else decided.strategies[var.op.op.name].tiling
+            for var in self._problem.variables
         )
 
     def shares(self, kind: Subject, name: str) -> tuple[str, ...]:
         """The other tensors that have one tiling with this one, or the other ops that have one strategy."""
         problem, number = self._problem, self._number(kind, name)
         alike = problem.variable_of_tensor if kind == "tensor" else problem.variable_of_op
-        return tuple(other for other, its in alike.items() if its == number and other != name)
+        return tuple(peer for peer, index in alike.items() if index == number and peer != name)
 
-    def runners_up(self, kind: Subject, name: str, most: int) -> Iterator[RunnerUp]:
+    def runners_up(self, kind: Subject, name: str, count: int) -> Iterator[RunnerUp]:
         """The best other choices of a tensor or an op: the least dear first, and those without a plan last.
 
         Choices are those that a user can write in one placement: the same at every cut, along a dim or an index
@@ -82,14 +82,14 @@ class NearPlan:
         Args:
             kind: what it is.
             name: of a tensor that is divided, or of an op.
-            most: how many.
+            count: how many.
         """
         number = self._number(kind, name)
         variable = self._problem.variables[number]
-        choices = self._choices(variable, most)
-        chosen = sorted(choices, key=lambda tiling: (self._alone(number, tiling), str(tiling)))[:most]
-        found = [self._runner_up(variable, name, tiling) for tiling in chosen]
-        yield from sorted(found, key=lambda one: (one.cost_bytes is None, one.cost_bytes or 0))
+        choices = self._choices(variable, count)
+        chosen = sorted(choices, key=lambda tiling: (self._alone(number, tiling), str(tiling)))[:count]
+        candidates = [self._runner_up(variable, name, tiling) for tiling in chosen]
+        yield from sorted(candidates, key=lambda runner_up: (runner_up.cost_bytes is None, runner_up.cost_bytes or 0))
 
     def with_choice(self, kind: Subject, name: str, tiling: Tiling) -> Decided:
         """The best plan known with this choice.
@@ -108,24 +108,24 @@ class NearPlan:
         problem = self._problem
         return (problem.variable_of_tensor if kind == "tensor" else problem.variable_of_op)[name]
 
-    def _choices(self, variable: SearchVariable, most: int) -> list[Tiling]:
+    def _choices(self, variable: SearchVariable, count: int) -> list[Tiling]:
         """Other choices that the rules leave, each once."""
-        cuts, now = self._decided.cuts, self._now[variable.number]
+        cuts, current = self._decided.cuts, self._current[variable.number]
         space = self._problem.spaces[variable.number]
         directions: list[Placement] = [*(Shard(dim) for dim in range(len(space.shape))), Replicate(), PARTIAL]
-        uniform = [Tiling((one,) * len(cuts), cuts) for one in directions]
+        uniform = [Tiling((placement,) * len(cuts), cuts) for placement in directions]
         single = [
-            Tiling((*now.placements[:cut], one, *now.placements[cut + 1 :]), cuts).settled
+            Tiling((*current.placements[:cut], placement, *current.placements[cut + 1 :]), cuts).settled
             for cut in range(len(cuts))
-            for one in directions
+            for placement in directions
         ]
-        found = dict.fromkeys(filter(lambda one: self._may_be(variable, one), uniform))
-        if len(found) < most:
-            found.update(dict.fromkeys(filter(lambda one: self._may_be(variable, one), single)))
-        return list(found)
+        choices = dict.fromkeys(filter(lambda tiling: self._may_be(variable, tiling), uniform))
+        if len(choices) < count:
+            choices.update(dict.fromkeys(filter(lambda tiling: self._may_be(variable, tiling), single)))
+        return list(choices)
 
     def _may_be(self, variable: SearchVariable, tiling: Tiling) -> bool:
-        if tiling == self._now[variable.number] or not self._problem.spaces[variable.number].can_be(tiling):
+        if tiling == self._current[variable.number] or not self._problem.spaces[variable.number].can_be(tiling):
             return False
         if variable.op is not None and not self._problem.is_local(variable.op, tiling):
             return False
@@ -133,7 +133,7 @@ class NearPlan:
 
     def _alone(self, number: int, tiling: Tiling) -> int:
         """What the plan costs with this choice, where no neighbour follows; too much where that is no plan."""
-        return self._problem.cost((*self._now[:number], tiling, *self._now[number + 1 :]))
+        return self._problem.cost((*self._current[:number], tiling, *self._current[number + 1 :]))
 
     def _runner_up(self, variable: SearchVariable, name: str, tiling: Tiling) -> RunnerUp:
         op, plan_cost = variable.op, self._decided.cost
@@ -141,36 +141,36 @@ class NearPlan:
             choice = str(tiling)
             pin = f"{name}={_brief(tiling)}"
         else:
-            choice, pin = str(OpStrategy(tiling, tuple(one.name for one in op.variables))), ""
+            choice, pin = str(OpStrategy(tiling, tuple(index_var.name for index_var in op.variables))), ""
         try:
-            found = self._solved(variable.number, tiling)
+            plan = self._solved(variable.number, tiling)
         except InfeasibleError as error:
             return RunnerUp(choice, pin, None, None, None, None, (), None, error.what)
-        own = set(variable.tensors) if op is None else {name, *self.shares("op", name)}
+        alike = set(variable.tensors) if op is None else {name, *self.shares("op", name)}
         return RunnerUp(
             choice,
             pin,
-            found.cost,
-            found.moved_bytes,
-            found.cost - plan_cost,
-            (found.cost - plan_cost) / plan_cost if plan_cost else None,
-            tuple(one for one in self._differing(found) if one not in own),
-            self._lacking(found),
+            plan.cost,
+            plan.moved_bytes,
+            plan.cost - plan_cost,
+            (plan.cost - plan_cost) / plan_cost if plan_cost else None,
+            tuple(member for member in self._differing(plan) if member not in alike),
+            self._lacking(plan),
             "",
         )
 
-    def _differing(self, found: Decided) -> Iterator[str]:
+    def _differing(self, near_plan: Decided) -> Iterator[str]:
         plan = self._decided
-        yield from (name for name, tiling in found.tilings.items() if tiling != plan.tilings[name])
-        for name, strategy in found.strategies.items():
-            if strategy.tiling != plan.strategies[name].tiling and name not in found.tilings:
+        yield from (name for name, tiling in near_plan.tilings.items() if tiling != plan.tilings[name])
+        for name, strategy in near_plan.strategies.items():
+            if strategy.tiling != plan.strategies[name].tiling and name not in near_plan.tilings:
                 yield name
 
-    def _lacking(self, found: Decided) -> int | None:
-        limits = self._asked.limits
+    def _lacking(self, plan: Decided) -> int | None:
+        limits = self._request.limits
         if not limits:
             return None
-        trial = trial_of(found, lean=True)
+        trial = trial_of(plan, lean=True)
         return max(0, trial.lacking(limits))
 
     def _solved(self, number: int, tiling: Tiling) -> Decided:
@@ -179,7 +179,7 @@ class NearPlan:
         if len(cuts) == 1:
             solved = search_recursively(problem, cuts, restrict)
         else:
-            start = (*self._now[:number], tiling, *self._now[number + 1 :])
+            start = (*self._current[:number], tiling, *self._current[number + 1 :])
             solved = improve(problem, cuts, restrict, Found(start, problem.cost(start), 1))
         if not problem.is_possible(solved.tilings):
             raise InfeasibleError("no plan near this one has it")
@@ -202,16 +202,16 @@ class NearPlan:
         for name, strategy in plan.strategies.items():
             tiling = tilings[problem.variable_of_op[name]]
             strategies[name] = strategy if tiling == strategy.tiling else replace(strategy, tiling=tiling, steps=None)
-        found = replace(
+        near_plan = replace(
             plan,
             tilings={name: tilings[problem.variable_of_tensor[name]] for name in plan.tilings},
             strategies=strategies,
             certified_gap=None,
         )
-        return costed(plan.graph, plan.ops, found, self._tables)
+        return costed(plan.graph, plan.ops, near_plan, self._tables)
 
 
 def _brief(tiling: Tiling) -> str:
     """A tiling as a pin is written: one placement where it is the same at every cut."""
-    same = set(tiling.placements)
-    return str(same.pop()) if len(same) == 1 else str(tiling)
+    placements = set(tiling.placements)
+    return str(placements.pop()) if len(placements) == 1 else str(tiling)

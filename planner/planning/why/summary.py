@@ -52,7 +52,7 @@ def summary_of(session: Session, planned: Planned, plan: Plan, beside: Beside | 
     decided, limits = planned.trial.decided, request.limits
     by_data = _data_parallel(session, planned)
     plain = by_data.decided if isinstance(by_data, Trial) and not by_data.decided.deliveries else decided
-    found = causes(Deliveries(decided, CostTables(decided.rates)))[:_SHOWN_CAUSES]
+    dearest = causes(Deliveries(decided, CostTables(decided.rates)))[:_SHOWN_CAUSES]
     return Summary(
         one_device=_one_device(plain, request.target, request.memory_bytes),
         data_parallel=_of_data(by_data, beside, plan.workers, limits),
@@ -66,36 +66,36 @@ def summary_of(session: Session, planned: Planned, plan: Plan, beside: Beside | 
             _ADDED_UP if plan.table_seconds is not None else "",
         ),
         limit_bytes=None if limits is None else min(limits),
-        causes=found,
-        commands=_commands(plan, found, directory),
+        causes=dearest,
+        commands=_commands(plan, dearest, directory),
     )
 
 
-def _one_device(like: Decided, target: Target, memory_bytes: int | None) -> Outlook:
+def _one_device(plan: Decided, target: Target, memory_bytes: int | None) -> Outlook:
     """The whole model on one device.
 
     Args:
-        like: a plan of it, of which the graph and ops are taken.
+        plan: a plan of it, of which the graph and ops are taken.
         target: what is planned for.
         memory_bytes: the limit that the user gave, or None.
     """
-    whole = replace(
-        like,
+    undivided = replace(
+        plan,
         cuts=(),
-        tilings=dict.fromkeys(like.tilings, UNCUT),
-        strategies={name: replace(strategy, tiling=UNCUT, steps=None) for name, strategy in like.strategies.items()},
-        tensor_bytes=dict.fromkeys(like.tensor_bytes, 0),
+        tilings=dict.fromkeys(plan.tilings, UNCUT),
+        strategies={name: replace(strategy, tiling=UNCUT, steps=None) for name, strategy in plan.strategies.items()},
+        tensor_bytes=dict.fromkeys(plan.tensor_bytes, 0),
         moved_bytes=0,
         excess_bytes=0,
         repeated_bytes=0,
     )
-    is_least, memory = _memory(trial_of(whole))
+    is_least, memory = _memory(trial_of(undivided))
     machine = None if target.whole is None else part(target.whole, 1)
     limits = memory_limits(memory_bytes, machine, 1)
     seconds = None
     if machine is not None and (target.profile is not None or all(map(says_speed, machine.devices))):
         times = compute_times(machine.devices, target.profile)
-        seconds = float(sum(times.seconds(op, UNCUT).max() for op in whole.ops))
+        seconds = float(sum(times.seconds(op, UNCUT).max() for op in undivided.ops))
     return Outlook(1, memory, is_least, 0, seconds, _may_fit(is_least, (memory,), limits))
 
 
@@ -103,9 +103,9 @@ def _data_parallel(session: Session, planned: Planned) -> Trial | str:
     """The plan of data parallelism, or why there is none to compare with."""
     if planned.trial.decided.strategy == "data":
         return planned.trial
-    known = next((one for one in planned.known if one.decided.strategy == "data"), None)
-    if known is not None:
-        return known
+    trial = next((plan for plan in planned.literature if plan.decided.strategy == "data"), None)
+    if trial is not None:
+        return trial
     if len(session.graph.ops) * session.request.target.workers > _TOO_MANY_PARTS:
         return "not looked for, since the model is large: `tofu plan --strategy data` tells"
     if session.request.stop.reason() is not None or session.request.stop.stopped_by is not None:
@@ -118,15 +118,15 @@ def _data_parallel(session: Session, planned: Planned) -> Trial | str:
         return "not looked for: the search was stopped"
 
 
-def _of_data(found: Trial | str, beside: Beside | None, workers: int, limits: Sequence[int] | None) -> Outlook:
-    if isinstance(found, str):
-        return Outlook(workers, None, False, None, None, None, found)
-    is_least, memory = _memory(found)
-    peaks = (memory,) * workers if is_least else found.partitioned.program.peak_bytes
+def _of_data(outcome: Trial | str, beside: Beside | None, workers: int, limits: Sequence[int] | None) -> Outlook:
+    if isinstance(outcome, str):
+        return Outlook(workers, None, False, None, None, None, outcome)
+    is_least, memory = _memory(outcome)
+    peaks = (memory,) * workers if is_least else outcome.partitioned.program.peak_bytes
     seconds = None if beside is None else beside.data_seconds
     about = beside is not None and seconds is not None and not beside.is_exact
     remark = _ADDED_UP if about else ""
-    moved = found.decided.moved_bytes
+    moved = outcome.decided.moved_bytes
     return Outlook(workers, memory, is_least, moved, seconds, _may_fit(is_least, peaks, limits), remark)
 
 
@@ -134,8 +134,8 @@ def _may_fit(is_least: bool, peaks: Sequence[int], limits: Sequence[int] | None)
     """Whether it fits; what takes at least so much, and that would fit, may not."""
     if limits is None:
         return None
-    found = fits(peaks, limits)
-    return None if is_least and found else found
+    is_fitting = fits(peaks, limits)
+    return None if is_least and is_fitting else is_fitting
 
 
 def _memory(trial: Trial) -> tuple[bool, int]:
@@ -149,13 +149,13 @@ def _memory(trial: Trial) -> tuple[bool, int]:
 def _commands(plan: Plan, dearest: Sequence[Cause], directory: Path) -> tuple[str, ...]:
     """What to go on with: only what works with the plan's folder alone."""
     folder = shlex.quote(str(directory))
-    found = [f"tofu explain {folder}"]
+    commands = [f"tofu explain {folder}"]
     if dearest:
         name = dearest[0].names[0]
         by = "" if plan.described_by is None else f" --opdefs {shlex.quote(plan.described_by.name)}"
-        found.append(f"tofu explain{by} {folder} {'-- ' if name.startswith('-') else ''}{shlex.quote(name)}")
+        commands.append(f"tofu explain{by} {folder} {'-- ' if name.startswith('-') else ''}{shlex.quote(name)}")
     else:
-        found.append(f"tofu explain {folder} --all")
+        commands.append(f"tofu explain {folder} --all")
     if plan.asked.limit_bytes and plan.described_by is None:
-        found.append(f"tofu explain {folder} --memory")
-    return (*found, f"tofu run {folder} --steps 3 --verify")
+        commands.append(f"tofu explain {folder} --memory")
+    return (*commands, f"tofu run {folder} --steps 3 --verify")

@@ -63,7 +63,7 @@ def test_where_no_set_is_small_enough_the_bound_has_its_work() -> None:
     free, tight = (bound_of_all_sets(offers, room, ask) for room in (10 * offers.least(0), offers.least(0) * 7 // 10))
     assert free is not None
     assert tight is not None
-    assert free <= offers.like.cost
+    assert free <= offers.plan.cost
     assert tight > free
     first = next(number for number, _ in enumerate(offers.sets) if offers.least(number) <= offers.least(0) * 7 // 10)
     assert tight - free <= offers.work_of(offers.sets[first])
