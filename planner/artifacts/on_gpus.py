@@ -30,7 +30,7 @@ class CudaChanges:
 
     @staticmethod
     def of(parts: Iterable[Changed]) -> CudaChanges:
-        """Those of all models, or of all parts of a plan, together."""
+        """The changes of all models, or of all parts of a plan, together."""
         changes = tuple(parts)
         return CudaChanges(
             *(

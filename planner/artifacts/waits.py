@@ -171,7 +171,7 @@ def reuse_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
 
 
 def _largest(counts: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    """By worker the largest of several counts."""
+    """The largest of several counts, by worker."""
     largest: dict[int, int] = {}
     for by_worker in counts:
         for worker, count in by_worker.items():
@@ -181,7 +181,7 @@ def _largest(counts: Iterable[Mapping[int, int]]) -> dict[int, int]:
 
 
 def joined_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
-    """Both kinds of waits, without those that the worker has had before."""
+    """The waits of both kinds, without those that the worker has had before."""
     waits_by_worker = []
     for data, reuse in zip(data_waits(programs), reuse_waits(programs), strict=True):
         seen: dict[int, int] = {}

@@ -94,7 +94,7 @@ def _needed(lowered: Lowered, worker: int, needed: set[str]) -> list[list[_Neede
 
 
 def _constants_read(lowered: Lowered, epochs: Sequence[Epoch]) -> list[set[str]]:
-    """By worker, the parts of constants that its work reads."""
+    """The parts of constants that each worker's work reads."""
     constants = lowered.constants
     different = {id(work): work for epoch in epochs for works in epoch.work for work in works}
     reads = {number: constants.intersection(work.reads) for number, work in different.items()}

@@ -188,7 +188,7 @@ def _runs(epochs: Sequence[Epoch], number: Mapping[str, int]) -> list[_Run]:
 
 
 def _needed_before(epochs: Sequence[Epoch], runs: Sequence[_Run], kinds: Kinds) -> list[int]:
-    """By op: the last one, on any worker, on whose results depends what is fetched before it; -1 if none does."""
+    """The last op, on any worker, on whose results the fetches before each op depend; -1 if they depend on none."""
     maker_of: list[dict[str, int]] = [{} for _ in kinds.reads]
     """By kind, what work makes."""
     fetched: list[dict[str, int]] = [{} for _ in kinds.of]
@@ -221,7 +221,7 @@ def _needed_before(epochs: Sequence[Epoch], runs: Sequence[_Run], kinds: Kinds) 
 
 
 def _computed_before(graph: Graph, runs: Sequence[_Run]) -> list[int]:
-    """By op: the one that has computed the same; -1 if none has."""
+    """The op that has computed the same before, for each op; -1 if none has."""
     number = {op: run.start + position for run in runs for position, op in enumerate(run.ops)}
     originals = [-1] * (runs[-1].stop if runs else 0)
     for op, at in number.items():

@@ -70,7 +70,7 @@ class Collected(TypedDict):
 
 
 def counted(patterns: Iterable[Collective]) -> dict[str, Collected]:
-    """By kind, how many there are and what they move."""
+    """The number of collectives of each kind, and the bytes that they move."""
     totals = {kind: Collected(count=0, moved_bytes=0) for kind in KINDS}
     for collective in patterns:
         totals[collective.kind]["count"] += 1

@@ -127,7 +127,7 @@ class Lowering:
 
 
 def _replaced(graph: Graph) -> dict[str, list[str]]:
-    """By op: the next states that nothing keeps from being written over their states once the op is done."""
+    """The next states, by op, that nothing keeps from being written over their states once the op is done."""
     last: dict[str, str] = {}
     for op in graph.ops:
         last.update(dict.fromkeys((*op.inputs, *op.outputs), op.name))

@@ -87,7 +87,7 @@ class Occupancy:
         return sorted(buffers, key=lambda held: (-held.size_bytes, held.buffer))
 
     def alike_at(self, step: int) -> list[tuple[Held, ...]]:
-        """The same, those together that ops of one type make for one purpose and in one size; what takes most first."""
+        """Buffers held in a step, in groups of one op type, purpose and size; the group that takes most first."""
         groups: dict[tuple[Purpose, str, int], list[Held]] = {}
         for held in sorted(self.at(step), key=lambda held: held.first):
             groups.setdefault((held.purpose, held.op_type, held.size_bytes), []).append(held)

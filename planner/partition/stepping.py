@@ -123,7 +123,7 @@ def _tiled(op: BoundOp, ranges: Boxes, boxes: Sequence[Region], dims: Sequence[i
 
 
 def _work(op: BoundOp, ranges: Boxes, busy: Sequence[int]) -> dict[int, TileWork]:
-    """By busy worker, what it does for its part."""
+    """The work of each busy worker for its part."""
     reads, results = op.reads(ranges), op.all_made(ranges)
     works = {}
     for worker in busy:

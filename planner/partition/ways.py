@@ -150,7 +150,7 @@ class Ways:
         ]
 
     def _copies(self, parts: Sequence[Regions], needed: Regions, tiling: Tiling | None) -> tuple[tuple[Box, ...], ...]:
-        """By worker, what it takes of a tensor that lies in parts, from the nearest."""
+        """The boxes that each worker takes of a tensor that lies in parts, from the nearest."""
         held, givers = Holders(parts), self._givers(tiling)
         workers = counted(range(len(needed)), "making programs: sources of worker", self._workers)
         return tuple([() if needed[taker].is_empty else held.copied(needed[taker], givers(taker)) for taker in workers])
@@ -226,7 +226,7 @@ class Holders:
         self._near = _Near([region for _, region, _ in self._each])
 
     def of(self, region: Region) -> Mapping[int, Sequence[tuple[Region, int]]]:
-        """By worker that holds some of a box, its parts that do, numbered; where holders are few, all parts of all."""
+        """The parts, numbered, that hold some of a box, by worker; where holders are few, all parts of all."""
         parts_of: dict[int, list[tuple[Region, int]]] = {}
         for number in self._near.to(region):
             worker, held, part = self._each[number]

@@ -135,7 +135,7 @@ def _worth_searching(
 
 
 def _all_readers(decided: Decided) -> Iterator[tuple[str, list[tuple[str, Hashable]]]]:
-    """By tensor that is read at several places the ops, and what is equal for those that do by the same index map."""
+    """The ops that read each tensor that several places read, and what is equal for readers by the same index map."""
     graph = decided.graph
     bound = {described.op.name: described for described in decided.ops}
     for name in decided.tilings:

@@ -80,7 +80,7 @@ def _block_values(activations: Activations, wiring: Wiring, run: Run) -> list[_A
 
 
 def _ranks(wiring: Wiring, run: Run) -> dict[int, int]:
-    """By chain of ops, the place of its op in a block: behind what the op reads, and shortly before what reads it.
+    """The place of each chain's op in a block: behind what the op reads, and shortly before what reads it.
 
     What turns a weight, say, reads nothing of its block; it belongs to the product that reads it.
     """

@@ -160,7 +160,7 @@ def _is_ruled(lanes: Lanes, rules: Rules) -> bool:
 
 
 def _coming_and_going(lanes: Lanes, graph: Graph, cuts: tuple[int, ...], *, is_free: bool) -> Iterator[float]:
-    """By number of groups that may have some lanes each: bytes that come to them and go from them."""
+    """Bytes that come to groups with some lanes each and go from them, for each possible number of groups."""
     core = _core(lanes, graph)
     members = {op.name for ops in core for op in ops}
     results = {name for ops in core for op in ops for name in op.outputs if name}

@@ -60,7 +60,7 @@ class Saving:
 
 
 def paid_for_twice(decided: Decided, tables: CostTables) -> dict[str, list[Payer]]:
-    """By tensor, in the graph's order, the ops that have it brought to them: two or more, or one twice."""
+    """The ops that have a tensor brought to them, two or more, or one twice; by tensor, in the graph's order."""
     graph, plan = decided.graph, decided
     brought = Brought(decided, tables)
     payers_of = {}

@@ -35,7 +35,7 @@ _SHARES: Final = (1.0, 0.75, 0.5, 0.0)
 def steps_of(
     graph: Graph, op: BoundOp, strategy: Tiling, tilings: Mapping[str, Tiling], along: int | None = None
 ) -> tuple[Steps, ...]:
-    """In which steps an op can run, the fewest first, for each of ``TIMES`` as far as there are so many; () if in none.
+    """The steps in which an op can run, the fewest first, for each of ``TIMES`` that has so many; () if in none.
 
     It sums products of two inputs and reads no constant. The variable indexes dims alone (a stencil's do not circulate)
     and is summed over, or indexes the result. Of several that is taken with which a worker holds least. A chunk lies
@@ -128,7 +128,7 @@ def _dim_of(op: BoundOp, slot: int, variable: int) -> int | None:
 
 
 def choices(decided: Decided, along: int | None = None) -> dict[str, tuple[Steps, ...]]:
-    """By op that can run in steps, in which (``steps_of``); along a variable of this number, or of any."""
+    """The steps in which each op can run (``steps_of``); along a variable of this number, or of any."""
     options = {}
     for op in decided.ops:
         steps = steps_of(decided.graph, op, decided.strategies[op.op.name].tiling, decided.tilings, along)

@@ -76,7 +76,7 @@ class EveryPlan:
         self.by_moment = self.residence.least(ELEMENTWISE, self._apart)
 
     def whatever_is_again(self, again: Collection[str]) -> EveryPlan:
-        """The same of plans with any of some activations computed again, or none.
+        """The bound for plans with any of some activations computed again, or none.
 
         Args:
             again: activations that may be computed again.

@@ -79,7 +79,7 @@ def parts_of(over: Decided, under: Decided, tables: CostTables, priced: CostTabl
 
 
 def _extra_cost(plan: Decided, changed: tuple[Strategies, Tilings], op: BoundOp, tables: CostTables) -> int:
-    """By how much more an op costs with some strategies and tilings changed."""
+    """The extra cost of an op with some strategies and tilings changed."""
     op_name, (strategies, tilings) = op.op.name, changed
     near = [name for name in dict.fromkeys((*op.op.inputs, *op.op.outputs)) if name in plan.tilings]
     base = op_cost(plan.graph, op, plan.strategies, plan.tilings, tables)
@@ -125,7 +125,7 @@ def mixed(parts: Sequence[Part], is_fitting: Callable[[set[str]], bool]) -> set[
 
 
 def _rank(part: Part) -> tuple[int, Fraction, int]:
-    """In which order parts are taken: those that save memory for nothing first, then by price."""
+    """The order in which parts are taken: those that save memory for nothing first, then by price."""
     _, extra, saved = part
     if saved <= 0:
         # It saves nothing as residence counts: taken last, and only because the program may see it otherwise.

@@ -124,7 +124,10 @@ def fullest(decided: Decided) -> int:
 def inputs_held(decided: Decided) -> int:
     """Bytes of all workers' tiles of the graph's inputs, which lie there whatever runs in steps."""
     tensors = [decided.graph.tensors[name] for name in decided.graph.inputs]
-    return sum(int(decided.tilings[one.name].boxes(one.shape).elements.sum()) * one.dtype.item_bytes for one in tensors)
+    return sum(
+        int(decided.tilings[tensor.name].boxes(tensor.shape).elements.sum()) * tensor.dtype.item_bytes
+        for tensor in tensors
+    )
 
 
 def has_many_ops(ops: int) -> bool:

@@ -66,7 +66,7 @@ class Offers:
 
     @cached_property
     def inside(self) -> dict[str, str]:
-        """By op of a body through which an op is planned, that op."""
+        """The op that is planned through its body, by op of that body."""
         plan = self.plan
         through = frozenset(op.name for op in self.form.ops if op.name not in plan.strategies)
         bodies = expand(self.form, through, workers=plan.workers).bodies

@@ -117,7 +117,7 @@ class Deliveries:
         return self._why_read(port, text) if port.is_input else self._why_made(port, text)
 
     def kind_of_reason(self, port: Port) -> str:
-        """The same without names, strategies and tilings: equal for deliveries of equal layers, and of like ones."""
+        """The reason without names, strategies and tilings: equal for deliveries of equal layers, and of like ones."""
         text = _Wording(port.op.op.op_type, "")
         return self._why_read(port, text) if port.is_input else self._why_made(port, text)
 
@@ -130,7 +130,7 @@ class Deliveries:
         return self.decided.strategies[op.op.name]
 
     def _boxes(self, port: Port) -> tuple[Boxes, Tiling | None]:
-        """By worker what an op needs or makes; of an output also the tiling in which it is made."""
+        """The boxes that an op needs or makes, by worker; of an output also the tiling in which it is made."""
         op, strategy = port.op, self._strategy(port.op).tiling
         shape = self.decided.graph.tensors[port.tensor].shape
         if port.is_input:

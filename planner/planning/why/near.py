@@ -109,7 +109,7 @@ class NearPlan:
         return (problem.variable_of_tensor if kind == "tensor" else problem.variable_of_op)[name]
 
     def _choices(self, variable: SearchVariable, count: int) -> list[Tiling]:
-        """Other choices that the rules leave, each once."""
+        """The choices beside the plan's that the rules leave, each once."""
         cuts, current = self._decided.cuts, self._current[variable.number]
         space = self._problem.spaces[variable.number]
         directions: list[Placement] = [*(Shard(dim) for dim in range(len(space.shape))), Replicate(), PARTIAL]
