@@ -25,9 +25,7 @@ ELEMENTWISE: Final = frozenset(
 
 
 def workspace_bytes(
-    body: FunctionProto,
-    inputs: Sequence[tuple[Shape, DType]],
-    outputs: Sequence[tuple[Shape, DType]],
+    body: FunctionProto, inputs: Sequence[tuple[Shape, DType]], outputs: Sequence[tuple[Shape, DType]]
 ) -> int:
     """Bytes of the tensors inside of a function that are needed at the same time, at most.
 
@@ -70,9 +68,7 @@ MOVING: Final = COPYING | VIEWS | SLICING
 
 
 def _sizes(
-    body: FunctionProto,
-    inputs: Sequence[tuple[Shape, DType]],
-    outputs: Sequence[tuple[Shape, DType]],
+    body: FunctionProto, inputs: Sequence[tuple[Shape, DType]], outputs: Sequence[tuple[Shape, DType]]
 ) -> Mapping[str, int]:
     """Bytes of every value whose shape can be inferred."""
     graph = body_graph(body, inputs, outputs)
