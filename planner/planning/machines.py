@@ -61,8 +61,8 @@ def target_of(gpus: int | None, topology: str | None, profile: Path | None = Non
         UsageError: nothing says how many workers, or more are asked for than there are; there is a profile and no
             topology to estimate a time for; a file cannot be used.
     """
-    whole = None if topology is None else load_topology(topology)
-    if whole is None:
+    full_machine = None if topology is None else load_topology(topology)
+    if full_machine is None:
         if gpus is None:
             raise UsageError("for how many GPUs?", hint="give gpus, or a topology")
         if profile is not None:
@@ -73,13 +73,13 @@ def target_of(gpus: int | None, topology: str | None, profile: Path | None = Non
         return Target(gpus)
     if gpus is not None and gpus < 1:
         raise UsageError(f"{gpus} workers: a plan needs at least 1")
-    if gpus is not None and gpus > whole.device_count:
+    if gpus is not None and gpus > full_machine.device_count:
         raise UsageError(
-            f"topology {topology} has {whole.device_count} devices, and {gpus} GPUs are asked for",
-            hint=f"write --gpus {whole.device_count} or fewer, or --topology with a larger machine",
+            f"topology {topology} has {full_machine.device_count} devices, and {gpus} GPUs are asked for",
+            hint=f"write --gpus {full_machine.device_count} or fewer, or --topology with a larger machine",
         )
-    machine = whole if gpus is None else part(whole, gpus)
-    return Target(machine.device_count, machine, whole, None if profile is None else load_profile(profile))
+    machine = full_machine if gpus is None else part(full_machine, gpus)
+    return Target(machine.device_count, machine, full_machine, None if profile is None else load_profile(profile))
 
 
 def memory_of(text: str | None) -> int | None:
@@ -143,11 +143,11 @@ def simulated_seconds(trial: Trial, machine: Machine, profile: DeviceProfile | N
 @part_of_time("estimates")
 def _timed(trial: Trial, machine: Machine, profile: DeviceProfile | None) -> tuple[Timed, TimeEstimate]:
     """What ops and exchanges of a plan's program take, and what they add up to."""
-    for known, measured, parts, found in trial.estimates:
-        if known is machine and measured is profile:
-            return parts, found
+    for cached_machine, measured, parts, estimate in trial.estimates:
+        if cached_machine is machine and measured is profile:
+            return parts, estimate
     decided, program = trial.decided, trial.partitioned.program
     parts = timed(decided.graph, decided.ops, decided.strategies, decided.cuts, program, machine, profile)
-    found = summed(parts, decided.ops, decided.strategies, program, profile)
-    trial.estimates.append((machine, profile, parts, found))
-    return parts, found
+    estimate = summed(parts, decided.ops, decided.strategies, program, profile)
+    trial.estimates.append((machine, profile, parts, estimate))
+    return parts, estimate

@@ -34,11 +34,11 @@ class Links:
         self._through: dict[int, dict[Flow, None]] = {}
         """By port its flows, in the order in which they began."""
 
-    def change(self, now: float, started: Iterable[Flow], ended: Iterable[Flow]) -> list[Flow]:
+    def change(self, clock: float, started: Iterable[Flow], ended: Iterable[Flow]) -> list[Flow]:
         """Lets flows begin and end.
 
         Args:
-            now: seconds from the beginning; not before any earlier change.
+            clock: seconds from the beginning; not before any earlier change.
             started: flows that begin.
             ended: flows that have none of their bytes left.
 
@@ -51,16 +51,16 @@ class Links:
                 del self._through[port][flow]
                 touched[port] = None
         for flow in started:
-            flow.since_seconds = now
+            flow.since_seconds = clock
             for port in flow.ports:
                 self._through.setdefault(port, {})[flow] = None
                 touched[port] = None
-        found = []
+        changed = []
         for flow in dict.fromkeys(flow for port in touched for flow in self._through[port]):
             speed = min(self._bytes_per_s[port] / len(self._through[port]) for port in flow.ports)
             if speed != flow.bytes_per_s:
-                flow.left_bytes -= (now - flow.since_seconds) * flow.bytes_per_s
-                flow.bytes_per_s, flow.since_seconds = speed, now
-                flow.end_seconds = now + max(0.0, flow.left_bytes) / speed
-                found.append(flow)
-        return found
+                flow.left_bytes -= (clock - flow.since_seconds) * flow.bytes_per_s
+                flow.bytes_per_s, flow.since_seconds = speed, clock
+                flow.end_seconds = clock + max(0.0, flow.left_bytes) / speed
+                changed.append(flow)
+        return changed

@@ -66,21 +66,21 @@ class Simulation:
     @property
     def seconds(self) -> float:
         """When the last step ends; 0 of a program without steps."""
-        return max((one.end_seconds for steps in self.steps for one in steps), default=0.0)
+        return max((step.end_seconds for steps in self.steps for step in steps), default=0.0)
 
     def path(self) -> tuple[Task, ...]:
         """Steps that began right after each other, the last of them when the iteration ends, in their order in time.
 
         What they take adds up to the iteration.
         """
-        ends = [(one.end_seconds, worker, number) for worker, steps in enumerate(self.steps)
-                for number, one in enumerate(steps)]  # fmt: skip
-        found: list[Task] = []
+        ends = [(step.end_seconds, worker, number) for worker, steps in enumerate(self.steps)
+                for number, step in enumerate(steps)]  # fmt: skip
+        tasks: list[Task] = []
         task = max(ends, key=lambda end: (end[0], -end[1], -end[2]))[1:] if ends else None
         while task is not None:
-            found.append(task)
+            tasks.append(task)
             task = self.steps[task[0]][task[1]].after
-        return tuple(reversed(found))
+        return tuple(reversed(tasks))
 
 
 def simulate(
@@ -117,14 +117,14 @@ class _Running:
         self._program, self._seconds = program, segment_seconds
         self._interconnect, self._devices = interconnect, devices
         self._links = Links(interconnect.port_bytes_per_s)
-        self._left: dict[Task, int] = {}
+        self._pending: dict[Task, int] = {}
         """How many steps each step still waits for."""
         self._after: dict[Task, list[Task]] = {}
-        for task, others in before.items():
-            self._left[task] = 0
-            for other in others:
-                self._left[task] += 1
-                self._after.setdefault(other, []).append(task)
+        for task, predecessors in before.items():
+            self._pending[task] = 0
+            for predecessor in predecessors:
+                self._pending[task] += 1
+                self._after.setdefault(predecessor, []).append(task)
         self._events: list[tuple[float, int, Task | Flow]] = []
         """When a step ends or the last byte of a flow leaves, and a number that tells equal times apart."""
         self._count = 0
@@ -141,26 +141,26 @@ class _Running:
         self._transfers: list[Transfer] = []
 
     def until_the_end(self) -> Simulation:
-        """All events."""
-        for task in [task for task, left in self._left.items() if not left]:
+        """The simulation once all events are over."""
+        for task in [task for task, count in self._pending.items() if not count]:
             self._begin(task, 0.0, None)
-        now = 0.0
+        clock = 0.0
         while True:
             over: list[Flow] = []
-            while self._events and self._events[0][0] <= now:
-                time, _, what = heapq.heappop(self._events)
-                if not isinstance(what, Flow):
-                    self._end(what, now)
-                elif what in self._flows and what.end_seconds == time:  # else its speed has changed since
-                    over.append(what)
-                    self._leave(what, now)
+            while self._events and self._events[0][0] <= clock:
+                time, _, event = heapq.heappop(self._events)
+                if not isinstance(event, Flow):
+                    self._end(event, clock)
+                elif event in self._flows and event.end_seconds == time:  # else its speed has changed since
+                    over.append(event)
+                    self._leave(event, clock)
             started, self._starting = self._starting, []
-            for flow in self._links.change(now, started, over):
+            for flow in self._links.change(clock, started, over):
                 self._at(flow.end_seconds, flow)
             if not self._events:
                 break
-            now = self._events[0][0]
-        assert len(self._ended) == len(self._left), "steps wait in a circle"
+            clock = self._events[0][0]
+        assert len(self._ended) == len(self._pending), "steps wait in a circle"
         return Simulation(
             tuple(
                 tuple(
@@ -172,25 +172,25 @@ class _Running:
             tuple(self._transfers),
         )
 
-    def _at(self, time: float, what: Task | Flow) -> None:
+    def _at(self, time: float, event: Task | Flow) -> None:
         self._count += 1
-        heapq.heappush(self._events, (time, self._count, what))
+        heapq.heappush(self._events, (time, self._count, event))
 
-    def _begin(self, task: Task, now: float, after: Task | None) -> None:
+    def _begin(self, task: Task, clock: float, after: Task | None) -> None:
         """A step of which all that it waits for is done, but for an earlier fetch of its worker."""
         worker, number = task
         step = self._program.workers[worker].steps[number]
         if isinstance(step, Segment):
-            self._started[task] = (now, after)
-            self._at(now + self._seconds[task], task)
+            self._started[task] = (clock, after)
+            self._at(clock + self._seconds[task], task)
         elif worker in self._fetching:
             self._queue[worker].append(task)
         else:
             self._fetching[worker] = task
-            self._started[task] = (now, after)
-            self._take(task, step, now)
+            self._started[task] = (clock, after)
+            self._take(task, step, clock)
 
-    def _take(self, task: Task, fetch: Fetch, now: float) -> None:
+    def _take(self, task: Task, fetch: Fetch, clock: float) -> None:
         worker = task[0]
         item_bytes = self._program.workers[worker].buffers[fetch.target].dtype.item_bytes
         count = 0
@@ -198,50 +198,50 @@ class _Running:
             if sender != worker:
                 route = self._interconnect.route(self._devices[sender], self._devices[worker])
                 flow = Flow(route.ports, amount)
-                transfer = Transfer(sender, task, amount, route.level, now, now)
+                transfer = Transfer(sender, task, amount, route.level, clock, clock)
                 self._flows[flow] = (transfer, route.latency_seconds)
                 self._starting.append(flow)
                 count += 1
-        self._coming[task] = (count, now)
+        self._coming[task] = (count, clock)
         if not count:
-            self._at(now, task)
+            self._at(clock, task)
 
-    def _leave(self, flow: Flow, now: float) -> None:
+    def _leave(self, flow: Flow, clock: float) -> None:
         began, latency = self._flows.pop(flow)
         task = began.task
-        self._transfers.append(Transfer(began.sender, task, began.moved_bytes, began.level, began.start_seconds, now))
+        self._transfers.append(Transfer(began.sender, task, began.moved_bytes, began.level, began.start_seconds, clock))
         count, last = self._coming[task]
-        self._coming[task] = (count - 1, max(last, now + latency))
+        self._coming[task] = (count - 1, max(last, clock + latency))
         if count == 1:
             self._at(self._coming[task][1], task)
 
-    def _end(self, task: Task, now: float) -> None:
-        self._ended[task] = now
-        for other in self._after.get(task, ()):
-            self._left[other] -= 1
-            if not self._left[other]:
-                self._begin(other, now, task)
+    def _end(self, task: Task, clock: float) -> None:
+        self._ended[task] = clock
+        for successor in self._after.get(task, ()):
+            self._pending[successor] -= 1
+            if not self._pending[successor]:
+                self._begin(successor, clock, task)
         worker = task[0]
         if self._fetching.get(worker) == task:
             del self._fetching[worker]
             if self._queue[worker]:
-                self._begin(self._queue[worker].popleft(), now, task)
+                self._begin(self._queue[worker].popleft(), clock, task)
 
 
 def _in_order(program: Program) -> dict[Task, list[Task]]:
     """What each step waits for where a worker does one after the other."""
-    found: dict[Task, list[Task]] = {}
+    predecessors: dict[Task, list[Task]] = {}
     for worker, waits in zip(program.workers, joined_waits(program.workers), strict=True):
         for number, wanted in enumerate(waits):
-            before = [(other, count - 1) for other, count in wanted.items()]
-            found[worker.worker, number] = before + ([(worker.worker, number - 1)] if number else [])
-    return found
+            before = [(peer, count - 1) for peer, count in wanted.items()]
+            predecessors[worker.worker, number] = before + ([(worker.worker, number - 1)] if number else [])
+    return predecessors
 
 
 def _side_by_side(program: Program) -> dict[Task, list[Task]]:
     """What each step waits for where fetches do not wait for computing: data, and segments for the one before."""
     ready = [writers(worker) for worker in program.workers]
-    found: dict[Task, list[Task]] = {}
+    predecessors: dict[Task, list[Task]] = {}
     for worker in program.workers:
         last: Task | None = None
         for number, step in enumerate(worker.steps):
@@ -254,5 +254,5 @@ def _side_by_side(program: Program) -> dict[Task, list[Task]]:
             if isinstance(step, Segment):
                 wanted |= {last} if last is not None else set()
                 last = task
-            found[task] = sorted(wanted)
-    return found
+            predecessors[task] = sorted(wanted)
+    return predecessors
