@@ -55,7 +55,7 @@ class Counts:
         self._sizes: list[int] = []
         """By index space, how many divisions of it there are."""
         self._count = 0
-        self._new: list[_Division] = []
+        self._queue: list[_Division] = []
         """Those that are not taken in."""
         self._ways = np.zeros((0, 0), dtype=np.int64)
         """By dim and division. Index spaces of fewer dims are as if they had more, of extent 1."""
@@ -88,46 +88,46 @@ class Counts:
             held: elements that all workers have together; ``UNKNOWN``: they are to be counted.
             contributions: how many partial results of each element there are; 0 where it is no partial result.
         """
-        self._new.append(_Division(ways, space, self._sizes[space], held, contributions))
+        self._queue.append(_Division(ways, space, self._sizes[space], held, contributions))
         self._sizes[space] += 1
         self._count += 1
         return self._count - 1
 
     def take_in(self) -> None:
         """Takes in the divisions that were added since it was done last."""
-        if not self._new:
+        if not self._queue:
             return
         self._make_room()
-        here = slice(self._count - len(self._new), self._count)
-        numbers = np.array([one[1:] for one in self._new], dtype=np.int64).T
-        self._space[here], self._place[here], self._elements[here], self._contributions[here] = numbers
+        span = slice(self._count - len(self._queue), self._count)
+        numbers = np.array([entry[1:] for entry in self._queue], dtype=np.int64).T
+        self._space[span], self._place[span], self._elements[span], self._contributions[span] = numbers
         rank, alone = len(self._ways), (self.ways.whole(1),)
-        self._ways[:, here] = np.array([one.ways + alone * (rank - len(one.ways)) for one in self._new]).T
-        self._uncounted += [number for number, one in enumerate(self._new, here.start) if one.held == UNKNOWN]
-        self._new.clear()
+        self._ways[:, span] = np.array([entry.ways + alone * (rank - len(entry.ways)) for entry in self._queue]).T
+        self._uncounted += [number for number, entry in enumerate(self._queue, span.start) if entry.held == UNKNOWN]
+        self._queue.clear()
 
     def elements(self, numbers: Ints) -> Ints:
         """Elements of divisions, over all workers, once they are counted."""
-        found: Ints = self._elements[numbers]
-        return found
+        elements: Ints = self._elements[numbers]
+        return elements
 
     def contributions(self, numbers: Ints) -> Ints:
         """How many partial results of each element there are; 0 where it is no partial result."""
-        found: Ints = self._contributions[numbers]
-        return found
+        contributions: Ints = self._contributions[numbers]
+        return contributions
 
-    def in_common(self, some: Ints, others: Ints) -> Ints:
+    def in_common(self, firsts: Ints, seconds: Ints) -> Ints:
         """Elements that workers have in both of each pair, over all workers, once they are counted."""
-        found: Ints = self._common[self._places(some, others)] - 1
-        return found
+        common: Ints = self._common[self._places(firsts, seconds)] - 1
+        return common
 
-    def count(self, some: Ints, others: Ints) -> None:
+    def count(self, firsts: Ints, seconds: Ints) -> None:
         """Counts what is not known of these pairs, each of one index space, and of single divisions."""
-        places = self._places(some, others)
+        places = self._places(firsts, seconds)
         is_unknown = np.flatnonzero(self._common[places] == 0)
         _, first = np.unique(places[is_unknown], return_index=True)
-        new, alone = is_unknown[first], self._take_uncounted()
-        self._count_pairs(np.concatenate([alone, some[new]]), np.concatenate([alone, others[new]]))
+        uncounted, alone = is_unknown[first], self._take_uncounted()
+        self._count_pairs(np.concatenate([alone, firsts[uncounted]]), np.concatenate([alone, seconds[uncounted]]))
 
     def table(self, rows: Ints, columns: Ints) -> Ints:
         """What any of some divisions has in common with any of others, all of one index space; it is counted for that.
@@ -144,8 +144,8 @@ class Counts:
             self._count_by_worker(square, rows, columns)
         else:
             self._count_by_pair(square, rows, columns)
-        found: Ints = square[self._place[rows][:, None], self._place[columns]] - 1
-        return found
+        common: Ints = square[self._place[rows][:, None], self._place[columns]] - 1
+        return common
 
     def forget_pairs(self) -> None:
         """Gives back the memory of what was counted of pairs; it is counted anew where it is asked for again."""
@@ -157,43 +157,43 @@ class Counts:
         self._uncounted.clear()
         return alone
 
-    def _places(self, some: Ints, others: Ints) -> Ints:
+    def _places(self, firsts: Ints, seconds: Ints) -> Ints:
         """Where pairs are."""
-        space = self._space[some]
-        places: Ints = self._first[space] + self._place[some] * self._width[space] + self._place[others]
+        space = self._space[firsts]
+        places: Ints = self._first[space] + self._place[firsts] * self._width[space] + self._place[seconds]
         return places
 
-    def _count_pairs(self, some: Ints, others: Ints) -> None:
+    def _count_pairs(self, firsts: Ints, seconds: Ints) -> None:
         """Counts what pairs have in common; with itself, that is the elements of a division."""
-        if not len(some):
+        if not len(firsts):
             return
-        common = elements_in_common(self.ways, self._ways[:, some], self._ways[:, others])
-        self._common[self._places(some, others)] = self._common[self._places(others, some)] = common + 1
-        itself = some == others
-        self._elements[some[itself]] = common[itself]
+        common = elements_in_common(self.ways, self._ways[:, firsts], self._ways[:, seconds])
+        self._common[self._places(firsts, seconds)] = self._common[self._places(seconds, firsts)] = common + 1
+        itself = firsts == seconds
+        self._elements[firsts[itself]] = common[itself]
 
     def _count_by_worker(self, square: Ints, rows: Ints, columns: Ints) -> None:
         """Counts what rows and columns have in common, worker by worker."""
         is_known = (square[self._place[rows][:, None], self._place[columns]] > 0).all(axis=0)
         if not is_known.all():
-            new, others = np.unique(columns[~is_known]), np.unique(rows)
-            one, other = self._place[others], self._place[new]
-            common = self._overlaps(others, new) + 1
-            square[one[:, None], other], square[other[:, None], one] = common, common.T
+            uncounted, distinct_rows = np.unique(columns[~is_known]), np.unique(rows)
+            row_places, column_places = self._place[distinct_rows], self._place[uncounted]
+            common = self._overlaps(distinct_rows, uncounted) + 1
+            square[row_places[:, None], column_places], square[column_places[:, None], row_places] = common, common.T
 
     def _count_by_pair(self, square: Ints, rows: Ints, columns: Ints) -> None:
         """The same pair by pair, for some rows after the others."""
-        most = max(1, _PAIRS // len(columns))
-        for start in range(0, len(rows), most):
-            some = rows[start : start + most]
-            row, column = np.nonzero(square[self._place[some][:, None], self._place[columns]] == 0)
-            self._count_pairs(some[row], columns[column])
+        batch = max(1, _PAIRS // len(columns))
+        for start in range(0, len(rows), batch):
+            part = rows[start : start + batch]
+            row, column = np.nonzero(square[self._place[part][:, None], self._place[columns]] == 0)
+            self._count_pairs(part[row], columns[column])
 
     def _overlaps(self, rows: Ints, columns: Ints) -> Ints:
         """What rows and columns have in common, over all workers, shape [rows, columns]."""
-        most = max(1, _AT_ONCE // (len(columns) * self.ways.workers))
-        if len(rows) > most:
-            parts = [self._overlaps(rows[start : start + most], columns) for start in range(0, len(rows), most)]
+        batch = max(1, _AT_ONCE // (len(columns) * self.ways.workers))
+        if len(rows) > batch:
+            parts = [self._overlaps(rows[start : start + batch], columns) for start in range(0, len(rows), batch)]
             return np.concatenate(parts)
         total: Ints | int = 1
         for mine, theirs in zip(self._ways[:, rows], self._ways[:, columns], strict=True):
@@ -210,7 +210,7 @@ class Counts:
             self._space, self._place = enlarged(self._space, room), enlarged(self._place, room)
             self._elements, self._contributions = enlarged(self._elements, room), enlarged(self._contributions, room)
             self._ways = enlarged(self._ways.T, room).T
-        rank = max([len(one.ways) for one in self._new])
+        rank = max([len(entry.ways) for entry in self._queue])
         if rank > len(self._ways):
             before = len(self._ways)
             self._ways = enlarged(self._ways, rank)
@@ -219,7 +219,7 @@ class Counts:
             room = max(_ROOM, 2 * len(self._sizes))
             self._first, self._width = enlarged(self._first, room), enlarged(self._width, room)
         narrow = [
-            space for space in sorted({one.space for one in self._new}) if self._sizes[space] > self._width[space]
+            space for space in sorted({entry.space for entry in self._queue}) if self._sizes[space] > self._width[space]
         ]
         if narrow:
             self._widen(narrow)
@@ -233,15 +233,15 @@ class Counts:
         widths = self._width.copy()
         for space in spaces:
             widths[space] = max(widths[space] + _ROOM, 2 * widths[space], self._sizes[space])
-        areas, known = widths * widths, self._common
-        if self._used + int(areas[spaces].sum()) > len(known):
+        areas, squares = widths * widths, self._common
+        if self._used + int(areas[spaces].sum()) > len(squares):
             spaces = np.flatnonzero(widths).tolist()
             self._used, self._common = 0, np.zeros(2 * int(areas.sum()), dtype=np.int64)
         for space in spaces:
             first, before, width = int(self._first[space]), int(self._width[space]), int(widths[space])
-            there = min(before, self._sizes[space])
-            old = known[first : first + before * before].reshape(before, before)[:there, :there]
-            self._common[self._used : self._used + width * width].reshape(width, width)[:there, :there] = old
+            rows = min(before, self._sizes[space])
+            old = squares[first : first + before * before].reshape(before, before)[:rows, :rows]
+            self._common[self._used : self._used + width * width].reshape(width, width)[:rows, :rows] = old
             self._first[space] = self._used
             self._used += width * width
         self._width = widths

@@ -32,57 +32,57 @@ from planner.algebra.tiling import (
 )
 
 
-def contributors(made: Tiling) -> NDArray[np.bool_]:
+def contributors(source: Tiling) -> NDArray[np.bool_]:
     """Which workers' partial results a worker reduces, shape [workers, workers].
 
     Workers that hold the same part again (a replicated cut) serve their own group only.
     """
-    groups = coordinates(made.ways)
-    repeated = [cut for cut, placement in enumerate(made.placements) if isinstance(placement, Replicate)]
-    same: NDArray[np.bool_] = (groups[:, None, repeated] == groups[None, :, repeated]).all(axis=2)
-    return same
+    groups = coordinates(source.ways)
+    repeated = [cut for cut, placement in enumerate(source.placements) if isinstance(placement, Replicate)]
+    is_contributor: NDArray[np.bool_] = (groups[:, None, repeated] == groups[None, :, repeated]).all(axis=2)
+    return is_contributor
 
 
-def reducer_of(made: Tiling) -> Reducer | None:
+def reducer_of(source: Tiling) -> Reducer | None:
     """The reducer of a partial result; None if the tiling has none.
 
     An op's cuts along reduction variables all have the reducer of its outermost operation.
     """
-    for placement in made.placements:
+    for placement in source.placements:
         if isinstance(placement, Partial):
             return placement.reducer
     return None
 
 
-def reduced_boxes(made: Tiling, owned: Tiling, shape: tuple[int, ...]) -> Boxes:
+def reduced_boxes(source: Tiling, owned: Tiling, shape: tuple[int, ...]) -> Boxes:
     """Where partial results are reduced on their way into ``owned``: a tiling X that spreads the work.
 
     P -> R is always P -> X -> R. The rule: a worker reduces its own tile; where several workers own the same
     tile and hold partial results of it, they share the tile out among them, cut by cut along its longest dim.
     A tile with too few elements goes to the first of them.
     """
-    base, cuts = reduction(made, owned)
+    base, cuts = reduction(source, owned)
     return shared_out(base, cuts, shape)
 
 
 @lru_cache(maxsize=262144)
-def reduction(made: Tiling, owned: Tiling) -> tuple[Tiling, tuple[int, ...]]:
+def reduction(source: Tiling, owned: Tiling) -> tuple[Tiling, tuple[int, ...]]:
     """The tiles in which partial results are reduced, and the cuts whose groups share each tile out among them.
 
     See ``reduced_boxes`` for the rule.
     """
     base: list[Shard | Only | Replicate] = []
     shared: list[int] = []
-    for cut, (source, target) in enumerate(zip(made.placements, owned.placements, strict=True)):
+    for cut, (placement, target) in enumerate(zip(source.placements, owned.placements, strict=True)):
         if isinstance(target, Shard | Only):
             base.append(target)
-        elif isinstance(source, Shard | Only):
-            base.append(source)
+        elif isinstance(placement, Shard | Only):
+            base.append(placement)
         else:
             base.append(Replicate())
-            if isinstance(source, Partial):
+            if isinstance(placement, Partial):
                 shared.append(cut)
-    return Tiling(tuple(base), made.ways).settled, tuple(shared)
+    return Tiling(tuple(base), source.ways).settled, tuple(shared)
 
 
 @lru_cache(maxsize=65536)
@@ -124,15 +124,15 @@ def made_tiling(
 
     A cut along a variable that this output does not have leaves it replicated.
     """
-    made: list[Placement] = []
+    placements: list[Placement] = []
     for placement, reducer in zip(strategy.placements, reducers, strict=True):
         if reducer is not None:
-            made.append(Partial(reducer))
+            placements.append(Partial(reducer))
         elif isinstance(placement, Shard) and placement.dim in dims:
             dim = dims.index(placement.dim)
-            made.append(placement._replace(dim=dim, block=placement.block * (steps[dim] if steps else 1)))
+            placements.append(placement._replace(dim=dim, block=placement.block * (steps[dim] if steps else 1)))
         elif isinstance(placement, Only):
-            made.append(placement)
+            placements.append(placement)
         else:
-            made.append(Replicate())
-    return Tiling(tuple(made), strategy.ways).settled
+            placements.append(Replicate())
+    return Tiling(tuple(placements), strategy.ways).settled

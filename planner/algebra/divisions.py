@@ -77,11 +77,11 @@ class Divisions:
         """The number of the way in which cuts divide a dim, or that of none."""
         return self._whole[dim] if along is None else self._ways.number_of_cuts(self._shape[dim], *along)
 
-    def middle(self, made: int, owned: int) -> int:
+    def middle(self, source: int, owned: int) -> int:
         """The number of the division in which partial results are reduced on their way, both being tilings."""
-        number = self._middles.get((made, owned))
+        number = self._middles.get((source, owned))
         if number is None:
-            tiles = reduction(self._tilings[made], self._tilings[owned])
+            tiles = reduction(self._tilings[source], self._tilings[owned])
             number = self._of_tiles.get(tiles)
             if number is None:
                 along = shared_along(*tiles, self._shape)
@@ -91,7 +91,7 @@ class Divisions:
                     held = self._held(along, self._ways.of_cuts)
                     number = self._numbers[ways] = self.counts.add(self._space, ways, held, 0)
                 self._of_tiles[tiles] = number
-            self._middles[made, owned] = number
+            self._middles[source, owned] = number
         return number
 
     def _number_of(self, tiling: Tiling) -> int:
@@ -108,10 +108,10 @@ class Divisions:
 
     def _ways_of(self, along: Along) -> tuple[int, ...]:
         """The way in which each dim is divided by cuts along it."""
-        found = list(self._whole)
+        ways = list(self._whole)
         for dim, cuts, how in along:
-            found[dim] = self._ways.number_of_cuts(self._shape[dim], cuts, how)
-        return tuple(found)
+            ways[dim] = self._ways.number_of_cuts(self._shape[dim], cuts, how)
+        return tuple(ways)
 
     def _held(self, along: Along, ways: tuple[int, ...]) -> int:
         """Elements that all workers have together: each cut divides what there is, or repeats it."""
@@ -119,11 +119,11 @@ class Divisions:
         return self._all * prod([count for cut, count in enumerate(ways) if cut not in dividing])
 
 
-def _partial_groups(made: Tiling) -> int:
+def _partial_groups(source: Tiling) -> int:
     """How many partial results of each element there are, in workers that do not repeat one another's work; 0 if the
     tiling has none.
     """
-    if not made.has_partial:
+    if not source.has_partial:
         return 0
-    pairs = zip(made.placements, made.ways, strict=True)
+    pairs = zip(source.placements, source.ways, strict=True)
     return prod([ways for placement, ways in pairs if isinstance(placement, Partial)])

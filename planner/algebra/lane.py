@@ -41,18 +41,18 @@ class Lane:
 
     def owned(self, tiling: Tiling) -> Tiling | None:
         """The tiling with this lane's owners wherever it has owners; None where lanes are too few for all of them."""
-        found: list[Placement] = []
+        placements: list[Placement] = []
         before: tuple[int, ...] = ()
         for placement, ways in zip(tiling.placements, tiling.ways, strict=True):
             if isinstance(placement, Only):
                 owner = self.owner(before, ways)
                 if owner is None:
                     return None
-                found.append(owner)
+                placements.append(owner)
                 before = (*before, ways)
             else:
-                found.append(placement)
-        return Tiling(tuple(found), tiling.ways)
+                placements.append(placement)
+        return Tiling(tuple(placements), tiling.ways)
 
     def most_of_a_worker(self, tiling: Tiling) -> int:
         """How many of the lanes a worker has at most, if all are divided like this one; all where none has owners.
@@ -73,11 +73,11 @@ def has_owners(tiling: Tiling) -> bool:
 
 def without_owners(tiling: Tiling) -> Tiling:
     """The cuts that divide something or repeat it, without those that give it to some workers."""
-    kept = [
+    cuts = [
         (placement, ways)
         for placement, ways in zip(tiling.placements, tiling.ways, strict=True)
         if not isinstance(placement, Only)
     ]
-    if len(kept) == len(tiling.placements):
+    if len(cuts) == len(tiling.placements):
         return tiling
-    return Tiling(tuple(placement for placement, _ in kept), tuple(ways for _, ways in kept))
+    return Tiling(tuple(placement for placement, _ in cuts), tuple(ways for _, ways in cuts))

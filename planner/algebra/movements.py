@@ -33,7 +33,7 @@ class Block(NamedTuple):
     divisions: Divisions
     owned: Sequence[int]
     """Numbers of tilings: the rows."""
-    others: Sequence[int]
+    columns: Sequence[int]
     """Numbers of what is needed, or of the tilings in which it is made: the columns."""
     is_made: bool
     place: tuple[Sequence[int], Sequence[int]] | None = None
@@ -68,8 +68,8 @@ def read(
     return Movements(
         shape,
         tuple(
-            Block(divisions, [owned[row] for row in here], [needed[column] for column in there], False, (here, there))
-            for here, there in places
+            Block(divisions, [owned[row] for row in place[0]], [needed[column] for column in place[1]], False, place)
+            for place in places
         ),
     )
 
@@ -94,17 +94,17 @@ def made(divisions: Divisions, owned: Sequence[int], sources: Sequence[int]) -> 
     for rows in _places([partial_cuts(goal) for goal in goals]).values():
         inside = [settled(divisions.tiling(source), goals[rows[0]]) for source in sources]
         columns = [column for column, source in enumerate(inside) if source is not None]
-        others = divisions.numbers([source for source in inside if source is not None])
-        blocks.append(Block(divisions, [owned[row] for row in rows], others, True, (rows, columns)))
+        inner_sources = divisions.numbers([source for source in inside if source is not None])
+        blocks.append(Block(divisions, [owned[row] for row in rows], inner_sources, True, (rows, columns)))
     return Movements(shape, tuple(blocks))
 
 
 def _places(values: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], list[int]]:
     """Where each value is."""
-    found: dict[tuple[int, ...], list[int]] = {}
+    places: dict[tuple[int, ...], list[int]] = {}
     for place, value in enumerate(values):
-        found.setdefault(value, []).append(place)
-    return found
+        places.setdefault(value, []).append(place)
+    return places
 
 
 def counted(tables: Sequence[Movements]) -> list[Ints]:
@@ -117,29 +117,29 @@ def _put_together(table: Movements, counted_blocks: Iterator[Ints]) -> Ints:
     """A table, of whose blocks the counted ones come next."""
     if len(table.blocks) == 1 and table.blocks[0].place is None:
         return next(counted_blocks)
-    found: Ints = np.full(table.shape, IMPOSSIBLE, dtype=np.int64)
+    elements: Ints = np.full(table.shape, IMPOSSIBLE, dtype=np.int64)
     for block in table.blocks:
         assert block.place is not None, "several blocks have places"
-        found[np.ix_(*block.place)] = next(counted_blocks)
-    return found
+        elements[np.ix_(*block.place)] = next(counted_blocks)
+    return elements
 
 
 def _counted(blocks: Sequence[Block]) -> list[Ints]:
-    found: dict[int, Ints] = {}
+    tables: dict[int, Ints] = {}
     together: dict[Counts, list[int]] = {}
     for number, block in enumerate(blocks):
-        if len(block.owned) * len(block.others) > _TOGETHER:
-            found[number] = _large(block)
+        if len(block.owned) * len(block.columns) > _TOGETHER:
+            tables[number] = _large(block)
         else:
             together.setdefault(block.divisions.counts, []).append(number)
     for numbers in together.values():
-        found.update(zip(numbers, _alike([blocks[number] for number in numbers]), strict=True))
-    return [found[number] for number in range(len(blocks))]
+        tables.update(zip(numbers, _alike([blocks[number] for number in numbers]), strict=True))
+    return [tables[number] for number in range(len(blocks))]
 
 
 def _large(block: Block) -> Ints:
     """A large table, by itself: rows against columns where nothing is reduced on the way."""
-    counts, columns = block.divisions.counts, np.array(block.others, dtype=np.int64)
+    counts, columns = block.divisions.counts, np.array(block.columns, dtype=np.int64)
     rows = np.array(block.owned, dtype=np.int64)
     counts.take_in()
     is_partial = counts.contributions(columns) > 0 if block.is_made else np.zeros(len(columns), dtype=np.bool_)
@@ -149,7 +149,7 @@ def _large(block: Block) -> Ints:
         common = counts.table(rows, direct)
         table[:, ~is_partial] = counts.elements(rows[:, None] if block.is_made else direct) - common
     if is_partial.any():
-        [table[:, is_partial]] = _alike([block._replace(others=columns[is_partial].tolist())])
+        [table[:, is_partial]] = _alike([block._replace(columns=columns[is_partial].tolist())])
     return table
 
 
@@ -157,21 +157,21 @@ def _alike(blocks: Sequence[Block]) -> list[Ints]:
     """Tables of the same cuts, entry by entry."""
     counts = blocks[0].divisions.counts
     heights = np.array([len(block.owned) for block in blocks], dtype=np.int64)
-    widths = np.array([len(block.others) for block in blocks], dtype=np.int64)
+    widths = np.array([len(block.columns) for block in blocks], dtype=np.int64)
     sizes = heights * widths
     stops = sizes.cumsum()
     of = np.repeat(np.arange(len(blocks)), sizes)
     place = np.arange(len(of)) - (stops - sizes)[of]
     down, along = np.divmod(place, widths[of])
     owned = _flat(block.owned for block in blocks)[(heights.cumsum() - heights)[of] + down]
-    others = _flat(block.others for block in blocks)[(widths.cumsum() - widths)[of] + along]
+    columns = _flat(block.columns for block in blocks)[(widths.cumsum() - widths)[of] + along]
     is_made = np.array([block.is_made for block in blocks], dtype=np.bool_)[of]
     counts.take_in()
-    goal, source = np.where(is_made, owned, others), np.where(is_made, others, owned)
-    contributions = np.where(is_made, counts.contributions(others), 0)
+    goal, source = np.where(is_made, owned, columns), np.where(is_made, columns, owned)
+    contributions = np.where(is_made, counts.contributions(columns), 0)
     # Where partial results are reduced, the goal is the middle first, and then where the tensor is owned.
     reduced = np.flatnonzero(contributions)
-    last, made_as = owned[reduced], others[reduced]
+    last, made_as = owned[reduced], columns[reduced]
     middle = goal[reduced] = _middles(blocks, of[reduced], made_as, last)
     counts.take_in()
     counts.count(np.concatenate([goal, last]), np.concatenate([source, middle]))
@@ -184,10 +184,10 @@ def _alike(blocks: Sequence[Block]) -> list[Ints]:
 
 def _middles(blocks: Sequence[Block], of: Ints, made_as: Ints, owned: Ints) -> Ints:
     """The divisions in which partial results are reduced, of entries of these blocks."""
-    _, first, which = np.unique(made_as << 32 | owned, return_index=True, return_inverse=True)
+    _, first, inverse = np.unique(made_as << 32 | owned, return_index=True, return_inverse=True)
     pairs = zip(of[first].tolist(), made_as[first].tolist(), owned[first].tolist(), strict=True)
     middles = [blocks[number].divisions.middle(source, goal) for number, source, goal in pairs]
-    return np.array(middles, dtype=np.int64)[which]
+    return np.array(middles, dtype=np.int64)[inverse]
 
 
 def _flat(numbers: Iterable[Sequence[int]]) -> Ints:

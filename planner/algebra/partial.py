@@ -37,18 +37,18 @@ def partial_cuts(tiling: Tiling) -> Cuts:
 
 
 @lru_cache(maxsize=65536)
-def settled(made: Tiling, owned: Tiling) -> Tiling | None:
+def settled(source: Tiling, owned: Tiling) -> Tiling | None:
     """How a tensor is made, seen from inside the groups of the cuts at which it stays partial: as if replicated there.
 
     None if it is owned as contributions that are not made.
     """
-    kept = partial_cuts(owned)
-    if not kept:
-        return made
-    if any(made.placements[cut] != owned.placements[cut] for cut in kept):
+    cuts = partial_cuts(owned)
+    if not cuts:
+        return source
+    if any(source.placements[cut] != owned.placements[cut] for cut in cuts):
         return None
-    placements = (Replicate() if cut in kept else placement for cut, placement in enumerate(made.placements))
-    return Tiling(tuple(placements), made.ways)
+    placements = (Replicate() if cut in cuts else placement for cut, placement in enumerate(source.placements))
+    return Tiling(tuple(placements), source.ways)
 
 
 @lru_cache(maxsize=4096)
@@ -58,14 +58,14 @@ def holders(held: Tiling) -> Mask:
     All do if the tensor is not partial.
     """
     groups, apart = coordinates(held.ways), list(partial_cuts(held))
-    same: Mask = (groups[:, None, apart] == groups[None, :, apart]).all(axis=2)
-    same.flags.writeable = False
-    return same
+    mask: Mask = (groups[:, None, apart] == groups[None, :, apart]).all(axis=2)
+    mask.flags.writeable = False
+    return mask
 
 
 def impossible_reads(owned: Sequence[Tiling], strategies: Sequence[Tiling]) -> Mask | None:
     """Where an op cannot read a tensor as it is owned, shape [owned, strategies]; None if it can everywhere."""
-    return _differing([partial_cuts(one) for one in owned], [partial_cuts(one) for one in strategies])
+    return _differing([partial_cuts(tiling) for tiling in owned], [partial_cuts(strategy) for strategy in strategies])
 
 
 def _differing(rows: Sequence[Cuts], columns: Sequence[Cuts]) -> Mask | None:

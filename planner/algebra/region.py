@@ -92,46 +92,46 @@ class Region:
             return "all"
         return "[" + ", ".join(":" if (lo, hi) == (0, size) else f"{lo}:{hi}" for lo, hi, size in ends) + "]"
 
-    def intersect(self, other: Region) -> Region:
+    def intersect(self, region: Region) -> Region:
         """The box common to both; empty (never inside out) where there is none."""
-        assert len(self.lo) == len(other.lo), "regions of one index space have one rank"
-        lo = tuple(map(max, self.lo, other.lo))
-        return Region(lo, tuple(map(max, lo, map(min, self.hi, other.hi))))
+        assert len(self.lo) == len(region.lo), "regions of one index space have one rank"
+        lo = tuple(map(max, self.lo, region.lo))
+        return Region(lo, tuple(map(max, lo, map(min, self.hi, region.hi))))
 
-    def contains(self, other: Region) -> bool:
-        """True if every point of ``other`` is in this region."""
-        assert len(self.lo) == len(other.lo), "regions of one index space have one rank"
-        return other.is_empty or (all(map(le, self.lo, other.lo)) and all(map(ge, self.hi, other.hi)))
+    def contains(self, region: Region) -> bool:
+        """True if every point of ``region`` is in this one."""
+        assert len(self.lo) == len(region.lo), "regions of one index space have one rank"
+        return region.is_empty or (all(map(le, self.lo, region.lo)) and all(map(ge, self.hi, region.hi)))
 
-    def hull(self, other: Region) -> Region:
+    def hull(self, region: Region) -> Region:
         """The smallest box that holds both; an empty region adds nothing."""
         if self.is_empty:
-            return other
-        if other.is_empty:
+            return region
+        if region.is_empty:
             return self
         return Region(
-            tuple(min(a, b) for a, b in zip(self.lo, other.lo, strict=True)),
-            tuple(max(a, b) for a, b in zip(self.hi, other.hi, strict=True)),
+            tuple(min(a, b) for a, b in zip(self.lo, region.lo, strict=True)),
+            tuple(max(a, b) for a, b in zip(self.hi, region.hi, strict=True)),
         )
 
     def moved(self, by: Sequence[int]) -> Region:
         """The box so much further along each dim."""
         return Region(tuple(map(add, self.lo, by)), tuple(map(add, self.hi, by)))
 
-    def subtract(self, other: Region) -> tuple[Region, ...]:
-        """What is left of this region without ``other``, as disjoint boxes in a fixed order."""
-        common = self.intersect(other)
+    def subtract(self, region: Region) -> tuple[Region, ...]:
+        """What is left of this one without ``region``, as disjoint boxes in a fixed order."""
+        common = self.intersect(region)
         if common.is_empty:
             return () if self.is_empty else (self,)
-        rest: list[Region] = []
+        boxes: list[Region] = []
         lo, hi = list(self.lo), list(self.hi)
         for dim in range(self.rank):
             if lo[dim] < common.lo[dim]:
-                rest.append(Region(tuple(lo), (*hi[:dim], common.lo[dim], *hi[dim + 1 :])))
+                boxes.append(Region(tuple(lo), (*hi[:dim], common.lo[dim], *hi[dim + 1 :])))
             if common.hi[dim] < hi[dim]:
-                rest.append(Region((*lo[:dim], common.hi[dim], *lo[dim + 1 :]), tuple(hi)))
+                boxes.append(Region((*lo[:dim], common.hi[dim], *lo[dim + 1 :]), tuple(hi)))
             lo[dim], hi[dim] = common.lo[dim], common.hi[dim]
-        return tuple(rest)
+        return tuple(boxes)
 
     def within(self, frame: Region) -> tuple[slice, ...]:
         """This region as slices of an array that holds ``frame``."""
@@ -168,21 +168,21 @@ class Boxes:
         extents: NDArray[np.int64] = np.maximum(self.hi - self.lo, 0)
         return _volume(extents, 1)
 
-    def overlap(self, other: Boxes) -> NDArray[np.int64]:
+    def overlap(self, boxes: Boxes) -> NDArray[np.int64]:
         """Elements common to each worker's two regions, shape [workers]."""
-        extents = np.minimum(self.hi, other.hi) - np.maximum(self.lo, other.lo)
+        extents = np.minimum(self.hi, boxes.hi) - np.maximum(self.lo, boxes.lo)
         return _volume(np.maximum(extents, 0), 1)
 
-    def cross_overlap(self, other: Boxes) -> NDArray[np.int64]:
+    def cross_overlap(self, boxes: Boxes) -> NDArray[np.int64]:
         """Elements common to region i of this and region j of the other, shape [workers, other workers]."""
-        extents = np.minimum(self.hi[:, None], other.hi[None]) - np.maximum(self.lo[:, None], other.lo[None])
+        extents = np.minimum(self.hi[:, None], boxes.hi[None]) - np.maximum(self.lo[:, None], boxes.lo[None])
         return _volume(np.maximum(extents, 0), 2)
 
-    def hull(self, other: Boxes) -> Boxes:
+    def hull(self, boxes: Boxes) -> Boxes:
         """Worker by worker the smallest box that holds both; an empty region adds nothing."""
-        mine, theirs = self.elements[:, None] == 0, other.elements[:, None] == 0
-        lo = np.where(mine, other.lo, np.where(theirs, self.lo, np.minimum(self.lo, other.lo)))
-        hi = np.where(mine, other.hi, np.where(theirs, self.hi, np.maximum(self.hi, other.hi)))
+        mine, theirs = self.elements[:, None] == 0, boxes.elements[:, None] == 0
+        lo = np.where(mine, boxes.lo, np.where(theirs, self.lo, np.minimum(self.lo, boxes.lo)))
+        hi = np.where(mine, boxes.hi, np.where(theirs, self.hi, np.maximum(self.hi, boxes.hi)))
         return Boxes(lo, hi)
 
     def region(self, worker: int) -> Region:
@@ -194,11 +194,11 @@ class Boxes:
 
 
 @lru_cache(maxsize=1 << 16)
-def tile(parts: tuple[Region, ...], whole: Region) -> bool:
+def tile(parts: tuple[Region, ...], region: Region) -> bool:
     """Whether boxes, none of them empty, lie in a region and cover it, each of its elements once."""
-    if any(part.rank != whole.rank or part.is_empty or not whole.contains(part) for part in parts):
+    if any(part.rank != region.rank or part.is_empty or not region.contains(part) for part in parts):
         return False
-    if sum(part.elements for part in parts) != whole.elements:
+    if sum(part.elements for part in parts) != region.elements:
         return False
     boxes = Boxes(np.array([part.lo for part in parts]), np.array([part.hi for part in parts]))
-    return int(boxes.cross_overlap(boxes).sum()) == whole.elements
+    return int(boxes.cross_overlap(boxes).sum()) == region.elements

@@ -12,6 +12,6 @@ Number = TypeVar("Number", bound=np.generic)
 
 def enlarged(values: NDArray[Number], rows: int) -> NDArray[Number]:
     """Values with room for so many rows, zeros behind them: those that are never written take no memory."""
-    found = np.zeros((rows, *values.shape[1:]), dtype=values.dtype)
-    found[: len(values)] = values
-    return found
+    array = np.zeros((rows, *values.shape[1:]), dtype=values.dtype)
+    array[: len(values)] = values
+    return array

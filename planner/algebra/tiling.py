@@ -77,12 +77,12 @@ class Shard(NamedTuple):
 class Replicate:
     """Every group has all of it. It is always the same object, so that equal tilings are quickly seen to be so."""
 
-    _one: ClassVar[Replicate | None] = None
+    _instance: ClassVar[Replicate | None] = None
 
     def __new__(cls) -> Replicate:
-        if cls._one is None:
-            cls._one = object.__new__(cls)
-        return cls._one
+        if cls._instance is None:
+            cls._instance = object.__new__(cls)
+        return cls._instance
 
     def __hash__(self) -> int:
         return 1
@@ -165,18 +165,18 @@ def _checked(shares: tuple[int, ...], text: str, *, is_divided: bool) -> tuple[i
         raise UsageError(f"placement {text!r} divides nothing in shares", hint="write S(dim)/(3:1), or R/2")
     if 0 in shares:
         raise UsageError(f"placement {text!r} leaves a group without a share", hint="each group has a share above 0")
-    found = least_shares(shares)
-    if sum(found) > MOST_SHARES:
+    proportion = least_shares(shares)
+    if sum(proportion) > MOST_SHARES:
         raise UsageError(
             f"placement {text!r} has shares of more than {MOST_SHARES:,} parts", hint="round them, e.g. to (3:1)"
         )
-    return found
+    return proportion
 
 
 def least_shares(shares: Sequence[int]) -> tuple[int, ...]:
     """The same proportion without common factors; () where all groups have the same."""
-    found = tuple(share // gcd(*shares) for share in shares)
-    return () if len(set(found)) == 1 else found
+    proportion = tuple(share // gcd(*shares) for share in shares)
+    return () if len(set(proportion)) == 1 else proportion
 
 
 def split_bounds(
@@ -191,10 +191,10 @@ def split_bounds(
     blocks = -(-(hi - lo) // block)
     if isinstance(how, Shares):
         ends = np.cumsum((0, *how.of))
-        first, last = ((2 * blocks * ends[one] + ends[-1]) // (2 * ends[-1]) for one in (piece, piece + 1))
+        first, last = ((2 * blocks * ends[index] + ends[-1]) // (2 * ends[-1]) for index in (piece, piece + 1))
     else:
-        quotient, rest = blocks // ways, blocks % ways
-        first, last = (one * quotient + np.minimum(one, rest) for one in (piece, piece + 1))
+        quotient, remainder = blocks // ways, blocks % ways
+        first, last = (index * quotient + np.minimum(index, remainder) for index in (piece, piece + 1))
     return np.minimum(lo + block * first, hi), np.minimum(lo + block * last, hi)
 
 
@@ -285,7 +285,7 @@ class Tiling:
         """The workers that have a part: all but those that an ``Only`` leaves idle."""
         groups = coordinates(self.ways).tolist()
         only = [(cut, placement.group) for cut, placement in enumerate(self.placements) if isinstance(placement, Only)]
-        return tuple(worker for worker, group in enumerate(groups) if all(group[cut] == one for cut, one in only))
+        return tuple(worker for worker, group in enumerate(groups) if all(group[cut] == owner for cut, owner in only))
 
     def __str__(self) -> str:
         parts = zip(self.placements, self.ways, strict=True)
@@ -301,10 +301,10 @@ class Tiling:
         parts = [parse_placement(part) for part in text.split()]
         if len(parts) == 1 and parts[0][1] is None:
             return cls(tuple(parts[0][0] for _ in ways), ways)
-        said = tuple(cut if said is None else said for (_, said), cut in zip(parts, ways, strict=False))
+        text_ways = tuple(cut if groups is None else groups for (_, groups), cut in zip(parts, ways, strict=False))
         if len(parts) == 1 and not ways and parts[0] == (Replicate(), 1):
             return cls((), ())
-        if len(parts) != len(ways) or said != ways:
+        if len(parts) != len(ways) or text_ways != ways:
             want = " ".join(f"?/{cut}" for cut in ways)
             raise UsageError(
                 f"tiling {text!r} does not fit the cuts", hint=f"write a placement for each cut of this plan: {want}"
@@ -359,9 +359,9 @@ def coordinates(ways: tuple[int, ...]) -> NDArray[np.int64]:
 @lru_cache(maxsize=1024)
 def _coordinates(ways: tuple[int, ...]) -> NDArray[np.int64]:
     grid = np.indices(ways, dtype=np.int64).reshape(len(ways), -1)
-    found = np.ascontiguousarray(grid.T)
-    found.flags.writeable = False
-    return found
+    groups = np.ascontiguousarray(grid.T)
+    groups.flags.writeable = False
+    return groups
 
 
 Piece: TypeAlias = tuple[int, int | Shares | Only]
@@ -414,11 +414,11 @@ def distinct_pieces(extent: int, cuts: tuple[Piece, ...]) -> tuple[NDArray[np.in
 def piece_of(ways: tuple[int, ...], cuts: tuple[int, ...]) -> NDArray[np.int64]:
     """Which piece of a dim each worker has, when these of all cuts divide it in this order; shape [workers]."""
     groups = coordinates(ways)
-    found = np.zeros(len(groups), dtype=np.int64)
+    numbers = np.zeros(len(groups), dtype=np.int64)
     for cut in cuts:
-        found = found * ways[cut] + groups[:, cut]
-    found.flags.writeable = False
-    return found
+        numbers = numbers * ways[cut] + groups[:, cut]
+    numbers.flags.writeable = False
+    return numbers
 
 
 @lru_cache(maxsize=262144)
@@ -467,8 +467,8 @@ def _boxes(tiling: Tiling, shape: tuple[int, ...]) -> Boxes:
 
 def boxes_along(along: Along, ways: tuple[int, ...], shape: tuple[int, ...]) -> Boxes:
     """The region of each worker, when the cuts, of these ways, are along the dims as ``cuts_along`` says."""
-    whole = Boxes.whole(shape, prod(ways))
-    lo, hi = whole.lo, whole.hi
+    boxes = Boxes.whole(shape, prod(ways))
+    lo, hi = boxes.lo, boxes.hi
     for dim, cuts, how in along:
         piece = piece_of(ways, cuts)
         starts, ends = pieces(int(hi[0, dim]), how)

@@ -140,17 +140,17 @@ class Ways:
         """What workers have in common along a dim, with its ways in any order; shape [mine, theirs, workers]."""
         if len(mine) * len(theirs) * self.workers <= _FEW:
             return self.overlap(mine[:, None], theirs)
-        different, which = _different(mine)
-        others, other = _different(theirs)
-        along = self.overlap(different[:, None], others)
-        if len(different) in (1, len(which)):  # numbered as they come
-            return along if len(others) in (1, len(other)) else along[:, other]
-        return along[which] if len(others) in (1, len(other)) else along[which[:, None], other]
+        my_ways, my_index = _different(mine)
+        their_ways, their_index = _different(theirs)
+        along = self.overlap(my_ways[:, None], their_ways)
+        if len(my_ways) in (1, len(my_index)):  # numbered as they come
+            return along if len(their_ways) in (1, len(their_index)) else along[:, their_index]
+        return along[my_index] if len(their_ways) in (1, len(their_index)) else along[my_index[:, None], their_index]
 
     def overlap(self, mine: Ints, theirs: Ints) -> Ints:
         """The same pair by pair, as numpy broadcasts them; shape [..., workers]."""
-        one, other = self._rows_of(mine), self._rows_of(theirs)
-        return _in_both(self._all_lo, self._all_hi, one, other)
+        my_rows, their_rows = self._rows_of(mine), self._rows_of(theirs)
+        return _in_both(self._all_lo, self._all_hi, my_rows, their_rows)
 
     def overlap_at(self, mine: Ints, theirs: Ints, cuts: Ints, groups: Ints) -> Ints:
         """The same of combinations of groups of those cuts on which a pair's parts depend, shape [pairs, combinations].
@@ -161,11 +161,11 @@ class Ways:
             cuts: of each pair, shape [pairs, cuts].
             groups: of each combination, shape [cuts, combinations].
         """
-        one, other = (
+        my_parts, their_parts = (
             self._first[numbers][:, None] + np.take_along_axis(self._steps[numbers], cuts, axis=1) @ groups
             for numbers in (mine, theirs)
         )
-        return _in_both(self._lo, self._hi, one, other)
+        return _in_both(self._lo, self._hi, my_parts, their_parts)
 
 
 def _in_both(lo: Ints, hi: Ints, mine: Ints, theirs: Ints) -> Ints:
@@ -178,5 +178,5 @@ def _in_both(lo: Ints, hi: Ints, mine: Ints, theirs: Ints) -> Ints:
 def _different(values: Ints) -> tuple[Ints, Ints]:
     """The different ones of a few numbers, and for each of all which one it is."""
     numbers: dict[int, int] = {}
-    which = [numbers.setdefault(value, len(numbers)) for value in values.tolist()]
-    return np.array(list(numbers), dtype=np.int64), np.array(which, dtype=np.int64)
+    inverse = [numbers.setdefault(value, len(numbers)) for value in values.tolist()]
+    return np.array(list(numbers), dtype=np.int64), np.array(inverse, dtype=np.int64)

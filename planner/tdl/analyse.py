@@ -129,7 +129,7 @@ def analyse(outputs: tuple[Output, ...], present: tuple[bool, ...]) -> Analysis:
     Raises:
         DescriptionError: a reduction variable's extent is not known, or a name is bound twice.
     """
-    values = [output.value for output, there in zip(outputs, present, strict=True) if there]
+    values = [output.value for output, is_present in zip(outputs, present, strict=True) if is_present]
     reductions = [value for root in values for value in subvalues(root) if isinstance(value, Reduce)]
     opaque = {
         variable.name
@@ -154,8 +154,8 @@ def analyse(outputs: tuple[Output, ...], present: tuple[bool, ...]) -> Analysis:
     }
     blocks = _variable_blocks(values)
     variables: dict[str, Variable] = {}
-    for position, (output, there) in enumerate(zip(outputs, present, strict=True)):
-        for dim, var in enumerate(output.variables if there else ()):
+    for position, (output, is_present) in enumerate(zip(outputs, present, strict=True)):
+        for dim, var in enumerate(output.variables if is_present else ()):
             obstacle = ""
             if var.name in opaque:
                 obstacle = "an opaque function computes this dim as a whole"
@@ -176,11 +176,11 @@ def analyse(outputs: tuple[Output, ...], present: tuple[bool, ...]) -> Analysis:
     joined = _reducers(values)
     for reduction in reductions:
         for number, var in enumerate(reduction.variables):
-            known = variables.get(var.name)
-            if known is not None and known.kind is VarKind.OUTPUT:
+            binding = variables.get(var.name)
+            if binding is not None and binding.kind is VarKind.OUTPUT:
                 raise DescriptionError(f"{var.name} is an output variable and a reduction variable at once")
             extent = reduced_extent(reduction, number)
-            if known is not None and known.extent != extent:
+            if binding is not None and binding.extent != extent:
                 raise DescriptionError(f"reduction variable {var.name} has two extents")
             # A reducer that joins parts is no use where a part computes something else: a position is counted from the
             # part's beginning, and an opaque function wants the dim whole. So these two come after it, and win.
@@ -205,27 +205,27 @@ def analyse(outputs: tuple[Output, ...], present: tuple[bool, ...]) -> Analysis:
     return Analysis(
         variables=tuple(variables.values()),
         outputs=tuple(
-            tuple(order[var.name] for var in output.variables) if there else None
-            for output, there in zip(outputs, present, strict=True)
+            tuple(order[var.name] for var in output.variables) if is_present else None
+            for output, is_present in zip(outputs, present, strict=True)
         ),
         reads=tuple(dict.fromkeys(reads)),
         is_elementwise=not (reductions or opaque or positional or matched) and _is_elementwise(outputs, present),
         is_opaque=any(isinstance(value, OpaqueResult) for root in values for value in subvalues(root)),
         work=work_of(values),
         linearity=linearity(values),
-        steps=tuple(output.steps if there else () for output, there in zip(outputs, present, strict=True)),
+        steps=tuple(output.steps if is_present else () for output, is_present in zip(outputs, present, strict=True)),
         product=product_of(values),
     )
 
 
 def _variable_blocks(values: list[Value]) -> dict[str, tuple[int, ...]]:
-    found: dict[str, set[int]] = {}
+    blocks_by_name: dict[str, set[int]] = {}
     for root in values:
         for value in subvalues(root):
             for index in value.indices if isinstance(value, Access | OpaqueResult) else ():
                 for name, block in divided_blocks(index):
-                    found.setdefault(name, set()).add(block)
-    return {name: tuple(sorted(blocks)) for name, blocks in found.items()}
+                    blocks_by_name.setdefault(name, set()).add(block)
+    return {name: tuple(sorted(blocks)) for name, blocks in blocks_by_name.items()}
 
 
 def _terms(value: Value) -> list[Value]:
@@ -242,20 +242,20 @@ def _terms(value: Value) -> list[Value]:
 
 def _outer_reductions(value: Value, reducer: Reducer) -> tuple[dict[str, Reducer], Value]:
     """The variables of nested reductions at the top of a term, and what is below them."""
-    found: dict[str, Reducer] = {}
+    reducers: dict[str, Reducer] = {}
     while isinstance(value, Reduce) and value.reducer is reducer:
-        found.update({variable.name: reducer for variable in value.variables})
+        reducers.update({variable.name: reducer for variable in value.variables})
         value = value.body
         if reducer is Reducer.SUM:
             inner = _terms(value)
             if len(inner) == 1:
                 value = inner[0]
-    return found, value
+    return reducers, value
 
 
 def _reducers(values: list[Value]) -> dict[str, tuple[Reducer | None, str]]:
     """For each reduction variable that stands at the top of every output: its reducer."""
-    found: dict[str, tuple[Reducer | None, str]] = {}
+    reducers: dict[str, tuple[Reducer | None, str]] = {}
     for reducer in Reducer:
         for root in values:
             terms = _terms(root) if reducer is Reducer.SUM else [root]
@@ -264,15 +264,15 @@ def _reducers(values: list[Value]) -> dict[str, tuple[Reducer | None, str]]:
                 hidden = {v.name for value in subvalues(below) if isinstance(value, Reduce) for v in value.variables}
                 for name in outer:
                     if name in hidden:
-                        found[name] = (None, "it is reduced twice")
+                        reducers[name] = (None, "it is reduced twice")
                     else:
-                        found.setdefault(name, (reducer, ""))
-    for name, (joined_by, _) in list(found.items()):
+                        reducers.setdefault(name, (reducer, ""))
+    for name, (joined_by, _) in list(reducers.items()):
         if not all(_bound_in(root, name) for root in values):
-            found[name] = (None, "one of the outputs does not reduce over it")
+            reducers[name] = (None, "one of the outputs does not reduce over it")
         elif joined_by is not None and not all(_is_outermost(root, name, joined_by) for root in values):
-            found[name] = (None, "its reduction is not the outermost operation")
-    return found
+            reducers[name] = (None, "its reduction is not the outermost operation")
+    return reducers
 
 
 def _is_outermost(root: Value, name: str, reducer: Reducer) -> bool:
@@ -324,8 +324,8 @@ def interval_of(index: Index) -> Interval | None:
 
 
 def _is_elementwise(outputs: tuple[Output, ...], present: tuple[bool, ...]) -> bool:
-    for output, there in zip(outputs, present, strict=True):
-        for value in subvalues(output.value) if there else ():
+    for output, is_present in zip(outputs, present, strict=True):
+        for value in subvalues(output.value) if is_present else ():
             if not isinstance(value, Access):
                 continue
             aligned = output.variables[len(output.variables) - len(value.indices) :]

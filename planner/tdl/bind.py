@@ -122,15 +122,15 @@ class BoundOp:
         if len(reads) != 1 or reads[0][0].once or shape is None or 0 in self.extents:
             return None
         [(read, numbers)] = reads
-        found: list[int] = []
+        variables: list[int] = []
         for size, interval, number in zip(shape, read.dims, numbers, strict=False):  # a scalar has one dim in its space
             if interval is None or (size == 1 and interval == _ORIGIN):
-                found.append(-1)
-            elif number is None or number in found:
+                variables.append(-1)
+            elif number is None or number in variables:
                 return None
             else:
-                found.append(number)
-        return tuple(found)
+                variables.append(number)
+        return tuple(variables)
 
     def read_along(self, slot: int) -> frozenset[int]:
         """The variables, by number, on which it depends what workers that have a part read of an input."""
@@ -162,15 +162,15 @@ class BoundOp:
             ranges: the workers' parts of the iteration space.
         """
         lengths = np.maximum(ranges.hi - ranges.lo, 0)
-        found = np.zeros(ranges.workers)
-        for each, numbers, blocks in self._work:
+        operations = np.zeros(ranges.workers)
+        for point_operations, numbers, blocks in self._work:
             points = lengths[:, numbers].astype(np.float64)
             for column, block in blocks:
                 number = numbers[column]
                 points[:, column] = (ranges.hi[:, number] - 1) // block - ranges.lo[:, number] // block + 1
-            found += each * points.prod(axis=1)
-        found[(lengths == 0).any(axis=1)] = 0
-        return found
+            operations += point_operations * points.prod(axis=1)
+        operations[(lengths == 0).any(axis=1)] = 0
+        return operations
 
     @cached_property
     def _work(self) -> tuple[tuple[float, list[int], tuple[tuple[int, int], ...]], ...]:
@@ -205,26 +205,26 @@ class BoundOp:
         or lie in one, it reads by the group's number, a quotient.
         """
         divided, space = parts(strategy), index_space(self.extents)
-        some = [
+        piece_ends = [
             (distinct_pieces if variable in self._read_as_they_are else pieces)(space[variable], how)
             for variable, how in divided
         ]
-        counts = [len(starts) for starts, _ in some]
-        which = np.indices(counts).reshape(len(counts), prod(counts))
+        counts = [len(starts) for starts, _ in piece_ends]
+        places = np.indices(counts).reshape(len(counts), prod(counts))
         chosen = Boxes.whole(self.extents, prod(counts))
-        for (variable, _), (starts, ends), place in zip(divided, some, which, strict=True):
+        for (variable, _), (starts, ends), place in zip(divided, piece_ends, places, strict=True):
             chosen.lo[:, variable], chosen.hi[:, variable] = starts[place], ends[place]
         return chosen
 
     @cached_property
     def _read_as_they_are(self) -> frozenset[int]:
         """The variables, by number, that are read as indices of dims as long as they are, or not at all."""
-        found = set(range(len(self.variables)))
+        variables = set(range(len(self.variables)))
         for read, numbers in self.plain_dims:
             for interval, number in zip(read.dims, numbers, strict=False):
                 if interval is not None and number is None:
-                    found -= {self.variable_number(name) for name in interval.along}
-        return frozenset(found)
+                    variables -= {self.variable_number(name) for name in interval.along}
+        return frozenset(variables)
 
     @cached_property
     def plain_dims(self) -> tuple[tuple[Read, tuple[int | None, ...]], ...]:
@@ -253,7 +253,7 @@ class BoundOp:
             ends[Symbol(variable.name, End.FIRST)] = ranges.lo[:, number]
             ends[Symbol(variable.name, End.LAST)] = ranges.hi[:, number] - 1
         idle = ranges.elements == 0
-        found: dict[int, InputBoxes] = {}
+        inputs: dict[int, InputBoxes] = {}
         for read, plain in self.plain_dims:
             if only not in (None, read.slot):
                 continue
@@ -261,26 +261,27 @@ class BoundOp:
             assert shape is not None, "an absent input is never read"
             boxes = Boxes.whole(shape, ranges.workers)
             before, after = np.zeros_like(boxes.lo), np.zeros_like(boxes.lo)
-            for dim, (size, interval, same) in enumerate(zip(index_space(shape), read.dims, plain, strict=False)):
-                if same is not None:
-                    boxes.lo[:, dim], boxes.hi[:, dim] = ranges.lo[:, same], ranges.hi[:, same]
+            for dim, (size, interval, var) in enumerate(zip(index_space(shape), read.dims, plain, strict=False)):
+                if var is not None:
+                    boxes.lo[:, dim], boxes.hi[:, dim] = ranges.lo[:, var], ranges.hi[:, var]
                 elif interval is not None:
                     low, high = interval.integers(ends)
                     before[:, dim], after[:, dim] = np.maximum(0, -low), np.maximum(0, high - size)
                     boxes.lo[:, dim] = np.minimum(np.maximum(low, 0), size)
                     boxes.hi[:, dim] = np.minimum(np.maximum(high, 0), size)
+            # Of the workers that share a reduction, the first alone reads a term outside of it.
             skip = idle
             for name in read.once:
                 skip = skip | (ranges.lo[:, self.variable_number(name)] > 0)
             boxes.hi[skip, 0] = boxes.lo[skip, 0]
-            if read.slot in found:
-                known = found[read.slot]
-                found[read.slot] = InputBoxes(
-                    known.boxes.hull(boxes), np.maximum(known.before, before), np.maximum(known.after, after)
+            if read.slot in inputs:
+                previous = inputs[read.slot]
+                inputs[read.slot] = InputBoxes(
+                    previous.boxes.hull(boxes), np.maximum(previous.before, before), np.maximum(previous.after, after)
                 )
             else:
-                found[read.slot] = InputBoxes(boxes, before, after)
-        return found
+                inputs[read.slot] = InputBoxes(boxes, before, after)
+        return inputs
 
     def makes(self, ranges: Boxes, position: int) -> Boxes:
         """The region of an output that each worker makes, whole or as a partial result."""
@@ -294,8 +295,8 @@ class BoundOp:
             lo, hi = ranges.lo[:, list(numbers)] * steps, ranges.hi[:, list(numbers)] * steps
         else:
             # A scalar, or all of what an op makes that nobody describes.
-            whole = Boxes.whole(shape, ranges.workers)
-            lo, hi = whole.lo, whole.hi
+            boxes = Boxes.whole(shape, ranges.workers)
+            lo, hi = boxes.lo, boxes.hi
         hi = np.where(idle[:, None], lo, hi)
         return Boxes(lo, hi)
 
@@ -323,7 +324,7 @@ class BoundOp:
         ranges: Boxes,
         reads: Mapping[int, InputBoxes],
         worker: int,
-        made: Sequence[Boxes | None] | None = None,
+        outputs: Sequence[Boxes | None] | None = None,
     ) -> Part:
         """One worker's part, as local rules see it.
 
@@ -331,9 +332,9 @@ class BoundOp:
             ranges: the workers' parts of the iteration space.
             reads: what they read.
             worker: which one.
-            made: what they make, ``all_made``; None: it is found here.
+            outputs: what they make, ``all_made``; None: computed here.
         """
-        made = self.all_made(ranges) if made is None else made
+        outputs = self.all_made(ranges) if outputs is None else outputs
         names = [variable.name for variable in self.variables]
         # A scalar has an index space of one dim, and no variable for it.
         pairs = zip(ranges.lo[worker].tolist(), ranges.hi[worker].tolist(), strict=True)
@@ -353,10 +354,10 @@ class BoundOp:
             extents=dict(zip(names, self.extents, strict=True)),
             inputs=tuple(inputs),
             reach=tuple(reach),
-            outputs=tuple(None if boxes is None else boxes.region(worker) for boxes in made),
+            outputs=tuple(None if boxes is None else boxes.region(worker) for boxes in outputs),
             reduction_variables=self.analysis.reduction_variables,
             read_slots=self.read_slots,
-            empty={n: one.boxes.region(worker) for n, one in reads.items() if 0 in (self.node.input_shapes[n] or ())},
+            empty={n: read.boxes.region(worker) for n, read in reads.items() if 0 in (self.node.input_shapes[n] or ())},
         )
 
     def local_op(self, part: Part) -> LocalOp:
@@ -384,16 +385,16 @@ class BoundOp:
         # The op itself lacks nothing where every input is read, and most ops need no more than that.
         if self.description.local is None and all(read.boxes.elements[busy].all() for read in reads.values()):
             return ""
-        known, made = self.content.vetoes, self.all_made(ranges)
+        vetoes, outputs = self.content.vetoes, self.all_made(ranges)
         for worker, row in self._unlike(ranges, reads, busy):
-            if row not in known:
+            if row not in vetoes:
                 try:
-                    self.local_op(self.part(ranges, reads, worker, made))
-                    known[row] = ""
+                    self.local_op(self.part(ranges, reads, worker, outputs))
+                    vetoes[row] = ""
                 except NotLocalError as error:
-                    known[row] = str(error)
-            if known[row]:
-                return known[row]
+                    vetoes[row] = str(error)
+            if vetoes[row]:
+                return vetoes[row]
         return ""
 
     @cached_property

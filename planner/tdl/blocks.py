@@ -44,12 +44,12 @@ def dim_blocks(index: Index) -> tuple[int, ...]:
     terms = [term for term in _summands(index) if any(True for _ in index_variables(term))]
     if len(terms) < 2:
         return ()
-    found = {
+    blocks = {
         int(term.factor)
         for term in terms
         if isinstance(term, Times) and term.factor.denominator == 1 and term.factor > 1
     }
-    return tuple(sorted(found))
+    return tuple(sorted(blocks))
 
 
 def rates(index: Index) -> dict[str, Fraction]:
@@ -75,8 +75,8 @@ def _period(rate: Fraction, divisor: int) -> int:
     """The least step of a variable that moves ``rate * variable`` by a multiple of the divisor."""
     if rate == 0:
         return 1
-    whole = rate.denominator * divisor
-    return whole // gcd(abs(rate.numerator), whole)
+    modulus = rate.denominator * divisor
+    return modulus // gcd(abs(rate.numerator), modulus)
 
 
 def _summands(index: Index) -> Iterator[Index]:

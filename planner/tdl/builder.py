@@ -114,8 +114,8 @@ class Description:
                 f"{self._label(node, error)}: {error.what}", facts=error.facts, hint=error.hint
             ) from error
         except MISFITS as error:
-            what = f"{type(error).__name__}: {error}"
-            raise DescriptionError(f"{self._label(node, error)}: {what}") from error
+            message = f"{type(error).__name__}: {error}"
+            raise DescriptionError(f"{self._label(node, error)}: {message}") from error
 
     def _output(self, node: NodeView, position: int, body: Callable[..., Val | float]) -> Output:
         present = position < len(node.output_shapes) and node.output_shapes[position] is not None

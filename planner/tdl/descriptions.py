@@ -46,7 +46,7 @@ class Descriptions:
         self.repeats_unknown = repeats_unknown
         self._reasons = {("", op_type): reason for op_type, reason in (reasons or {}).items()}
         self._by_type: dict[tuple[str, str], Description] = {}
-        self._asked: dict[object, _Asked] = {}
+        self._questions: dict[object, _Questions] = {}
         self._analyses: dict[object, Analysis] = {}
         self._contents: dict[object, Content] = {}
         for description in descriptions:
@@ -101,10 +101,10 @@ class Descriptions:
         node = _view(op, tensors, present, constants, opset)
         if description.results is not None:
             try:
-                found = (*description.results(node), *(None,) * len(op.outputs))
+                implied = (*description.results(node), *(None,) * len(op.outputs))
             except MISFITS as error:
                 raise DescriptionError("its inputs or attributes are not those of the operator") from error
-            return found[: len(op.outputs)]
+            return implied[: len(op.outputs)]
         shapes = implied_shapes(description, node)
         return tuple(None if shape is None else (shape, None) for shape in shapes)
 
@@ -113,12 +113,12 @@ class Descriptions:
         """How many signatures have been analysed."""
         return len(self._analyses)
 
-    def bind_all(self, graph: Graph, known: Sequence[BoundOp] = ()) -> tuple[BoundOp, ...]:
+    def bind_all(self, graph: Graph, bound_ops: Sequence[BoundOp] = ()) -> tuple[BoundOp, ...]:
         """Applies a description to every op of the graph.
 
         Args:
             graph: whose ops are to be described.
-            known: ops with their descriptions, of nearly the same graph: those that are as they were are taken.
+            bound_ops: ops with their descriptions, of nearly the same graph: those that are as they were are taken.
 
         Raises:
             UnsupportedError: operators without a description, all of them at once.
@@ -127,9 +127,9 @@ class Descriptions:
         unknown = [op for op in graph.ops if not (self.takes(op.domain, op.op_type) or is_delivery(op))]
         if unknown:
             raise undescribed_error(unknown, self._reasons)
-        there = {one.op.name: one for one in known}
+        bound = {op.op.name: op for op in bound_ops}
         return tuple(
-            there[op.name] if op.name in there and there[op.name].op == op else self.bind(op, graph) for op in graph.ops
+            bound[op.name] if op.name in bound and bound[op.name].op == op else self.bind(op, graph) for op in graph.ops
         )
 
     def bind(self, op: Op, graph: Graph) -> BoundOp:
@@ -138,8 +138,8 @@ class Descriptions:
         Raises:
             DescriptionError: the description cannot be analysed, or does not fit the op.
         """
-        made = tuple(graph.tensors[name].shape if name else None for name in op.outputs)
-        node = _view(op, graph.tensors, made, graph.constants, graph.opset)
+        shapes = tuple(graph.tensors[name].shape if name else None for name in op.outputs)
+        node = _view(op, graph.tensors, shapes, graph.constants, graph.opset)
         description = delivered if is_delivery(op) else self._by_type.get((op.domain, op.op_type))
         if description is None:
             assert self.repeats_unknown, f"{op.op_type} has no description"
@@ -186,22 +186,23 @@ class Descriptions:
             tuple(None if shape is None else len(shape) for shape in node.input_shapes),
             tuple(None if shape is None else len(shape) for shape in node.output_shapes),
         )
-        asked = self._asked.get(family)
-        if asked is not None:
-            known = self._analyses.get((family, _answers(asked, node)))
-            if known is not None:
-                return known
+        questions = self._questions.get(family)
+        if questions is not None:
+            cached = self._analyses.get((family, _answers(questions, node)))
+            if cached is not None:
+                return cached
         outputs = description.trace(node)
         present = tuple(shape is not None for shape in node.output_shapes)
         if len(outputs) < len(present):
-            what = f"{len(present)} outputs, {len(outputs)} described"
-            raise DescriptionError(f"description of {node.op.op_type} (op {node.op.name}): {what}")
+            mismatch = f"{len(present)} outputs, {len(outputs)} described"
+            raise DescriptionError(f"description of {node.op.op_type} (op {node.op.name}): {mismatch}")
         analysis = analyse(outputs[: len(present)], present)
-        before = asked or _Asked((), ())
-        everything = _Asked(
-            tuple(sorted({*before.values, *node.asked})), tuple(dict.fromkeys((*before.derived, *node.derived)))
+        # Equal answers to the first op's questions do not make ops equal: the next one may be asked for more.
+        before = questions or _Questions((), ())
+        everything = _Questions(
+            tuple(sorted({*before.values, *node.questions})), tuple(dict.fromkeys((*before.derived, *node.derived)))
         )
-        self._asked[family] = everything
+        self._questions[family] = everything
         self._analyses[family, _answers(everything, node)] = analysis
         return analysis
 
@@ -209,14 +210,14 @@ class Descriptions:
 def _view(
     op: Op,
     tensors: Mapping[str, Tensor],
-    made: tuple[Shape | None, ...],
+    output_shapes: tuple[Shape | None, ...],
     constants: Mapping[str, np.ndarray | None],
     opset: int,
 ) -> NodeView:
     return NodeView(
         op,
         tuple(tensors[name].shape if name else None for name in op.inputs),
-        made,
+        output_shapes,
         tuple(constants.get(name) if name else None for name in op.inputs),
         input_dtypes=tuple(tensors[name].dtype if name else None for name in op.inputs),
         output_dtypes=tuple(tensors[name].dtype if name in tensors else None for name in op.outputs),
@@ -225,23 +226,23 @@ def _view(
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Questions:
     """What descriptions of a family have asked of their ops: the answers tell signatures apart."""
 
     values: tuple[tuple[str, int, int], ...]
-    """As in ``NodeView.asked``, sorted."""
+    """As in ``NodeView.questions``, sorted."""
     derived: tuple[Derivation, ...]
 
 
-def _answers(asked: _Asked, node: NodeView) -> tuple[Hashable, ...]:
-    answers: list[Hashable] = [node.answer(function) for function in asked.derived]
-    for side, position, dim in asked.values:
+def _answers(questions: _Questions, node: NodeView) -> tuple[Hashable, ...]:
+    answers: list[Hashable] = [node.answer(function) for function in questions.derived]
+    for side, position, dim in questions.values:
         if side == "constant":
             value = node.constants[position] if position < len(node.constants) else None
             answers.append(None if value is None else f"{value.dtype}{value.shape}{value.tobytes().hex()}")
         elif side == "single":
-            known = node.input_shapes[position]
-            answers.append(None if known is None else int(known[dim] == 1))
+            input_shape = node.input_shapes[position]
+            answers.append(None if input_shape is None else int(input_shape[dim] == 1))
         else:
             shape = (node.input_shapes if side == "in" else node.output_shapes)[position]
             answers.append(None if shape is None else shape[dim])

@@ -21,20 +21,20 @@ def implied_shapes(description: Description, node: NodeView) -> tuple[Shape | No
         description: of the op.
         node: the op; its ``output_shapes`` say only which outputs there are.
     """
-    most = max((len(shape) for shape in node.input_shapes if shape is not None), default=0) + 1
-    found: list[Shape | None] = []
-    for position, there in enumerate(node.output_shapes):
-        tried = [_traced(description, node, position, rank) for rank in range(most + 1) if there is not None]
+    max_rank = max((len(shape) for shape in node.input_shapes if shape is not None), default=0) + 1
+    shapes: list[Shape | None] = []
+    for position, shape in enumerate(node.output_shapes):
+        tried = [_traced(description, node, position, rank) for rank in range(max_rank + 1) if shape is not None]
         fitting = [output for output in tried if output is not None]
-        found.append(_sizes(fitting[0], node) if len(fitting) == 1 else None)
-    return tuple(found)
+        shapes.append(_sizes(fitting[0], node) if len(fitting) == 1 else None)
+    return tuple(shapes)
 
 
 def _traced(description: Description, node: NodeView, position: int, rank: int) -> Output | None:
     """What a description makes of an output if it had that rank; None if it cannot have it."""
     alone = tuple((1,) * rank if number == position else None for number in range(len(node.output_shapes)))
     try:
-        outputs = description.trace(replace(node, output_shapes=alone, asked=set(), derived={}))
+        outputs = description.trace(replace(node, output_shapes=alone, questions=set(), derived={}))
     except Exception:  # noqa: BLE001 -- it is tried on ranks that are not the op's: whatever it raises, they do not fit
         return None
     return outputs[position] if position < len(outputs) else None

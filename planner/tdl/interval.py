@@ -80,14 +80,14 @@ class Affine:
 
     @classmethod
     def of(cls, terms: Mapping[Term, Fraction], constant: Fraction) -> Affine:
-        kept = sorted(((term, value) for term, value in terms.items() if value), key=lambda item: repr(item[0]))
-        return cls(tuple(kept), constant)
+        sorted_terms = sorted(((term, value) for term, value in terms.items() if value), key=lambda item: repr(item[0]))
+        return cls(tuple(sorted_terms), constant)
 
-    def __add__(self, other: Affine) -> Affine:
+    def __add__(self, addend: Affine) -> Affine:
         terms = dict(self.terms)
-        for term, value in other.terms:
+        for term, value in addend.terms:
             terms[term] = terms.get(term, Fraction(0)) + value
-        return Affine.of(terms, self.constant + other.constant)
+        return Affine.of(terms, self.constant + addend.constant)
 
     def scale(self, factor: Fraction) -> Affine:
         return Affine.of({term: value * factor for term, value in self.terms}, self.constant * factor)
@@ -108,18 +108,18 @@ class Affine:
         """The form where these variables are 0, as those are that have no other value."""
         constant, terms = self.constant, dict[Term, Fraction]()
         for term, value in self.terms:
-            left: Term | None = term
+            origin_term: Term | None = term
             match term:
                 case Symbol(variable) if variable in variables:
-                    left = None
+                    origin_term = None
                 case Floor(of, divisor):
                     inner = of.at_origin(variables)
-                    left = Floor(inner, divisor) if inner.terms else None
-                    constant += value * (inner.constant // divisor) if left is None else 0
+                    origin_term = Floor(inner, divisor) if inner.terms else None
+                    constant += value * (inner.constant // divisor) if origin_term is None else 0
                 case Remainder(first, last, divisor, end):
-                    left = Remainder(first.at_origin(variables), last.at_origin(variables), divisor, end)
-            if left is not None:
-                terms[left] = terms.get(left, Fraction(0)) + value
+                    origin_term = Remainder(first.at_origin(variables), last.at_origin(variables), divisor, end)
+            if origin_term is not None:
+                terms[origin_term] = terms.get(origin_term, Fraction(0)) + value
         return Affine.of(terms, constant)
 
     @property
@@ -189,10 +189,10 @@ class Interval:
     @classmethod
     def variable(cls, name: str) -> Interval:
         """The range of an index variable."""
-        one = Fraction(1)
+        unit = Fraction(1)
         return cls(
-            Affine(((Symbol(name, End.FIRST), one),), Fraction(0)),
-            Affine(((Symbol(name, End.LAST), one),), Fraction(0)),
+            Affine(((Symbol(name, End.FIRST), unit),), Fraction(0)),
+            Affine(((Symbol(name, End.LAST), unit),), Fraction(0)),
         )
 
     @property
@@ -212,8 +212,8 @@ class Interval:
         """The interval where these variables are 0."""
         return Interval(self.first.at_origin(variables), self.last.at_origin(variables))
 
-    def __add__(self, other: Interval) -> Interval:
-        return Interval(self.first + other.first, self.last + other.last)
+    def __add__(self, addend: Interval) -> Interval:
+        return Interval(self.first + addend.first, self.last + addend.last)
 
     def scale(self, factor: Fraction) -> Interval:
         """Figure 4's product with a constant; a negative one swaps the ends."""
@@ -227,9 +227,9 @@ class Interval:
             DescriptionError: the divisor is not positive.
         """
         _positive(divisor)
-        one, none = Fraction(1), Fraction(0)
+        unit, none = Fraction(1), Fraction(0)
         return Interval(
-            Affine(((Floor(self.first, divisor), one),), none), Affine(((Floor(self.last, divisor), one),), none)
+            Affine(((Floor(self.first, divisor), unit),), none), Affine(((Floor(self.last, divisor), unit),), none)
         )
 
     def mod(self, divisor: int) -> Interval:
@@ -239,10 +239,10 @@ class Interval:
             DescriptionError: the divisor is not positive.
         """
         _positive(divisor)
-        one, none = Fraction(1), Fraction(0)
+        unit, none = Fraction(1), Fraction(0)
         first = Remainder(self.first, self.last, divisor, End.FIRST)
         last = Remainder(self.first, self.last, divisor, End.LAST)
-        return Interval(Affine(((first, one),), none), Affine(((last, one),), none))
+        return Interval(Affine(((first, unit),), none), Affine(((last, unit),), none))
 
     def integers(self, ends: Mapping[Symbol, Ints]) -> tuple[Ints, Ints]:
         """Half-open integer bounds for each box: (lo, hi) with lo = ceil(first), hi = floor(last) + 1."""

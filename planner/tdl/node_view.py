@@ -28,7 +28,7 @@ class NodeView:
     output_shapes: tuple[Shape | None, ...]
     constants: Constants
     """By position: the value of an input that is a constant, else None."""
-    asked: set[tuple[str, int, int]] = field(default_factory=set)
+    questions: set[tuple[str, int, int]] = field(default_factory=set)
     """What was asked for: sizes ("in" or "out", position, dim), whether a size is 1 ("single", position, dim) and
     constants ("constant", position, 0)."""
     input_dtypes: tuple[DType | None, ...] = ()
@@ -52,7 +52,7 @@ class NodeView:
 
     def answer(self, function: Derivation) -> Hashable:
         """What a function makes of the op, without a trace of what it asked."""
-        return function(replace(self, asked=set(), derived={}))
+        return function(replace(self, questions=set(), derived={}))
 
     def attribute(self, name: str, default: Attribute | None = None) -> Any:
         """The attribute's value; ONNX's default must be given by the caller."""
@@ -78,7 +78,7 @@ class NodeView:
         shape = self.input_shapes[slot]
         if shape is None:
             raise DescriptionError(f"input {slot} is absent")
-        self.asked.add(("in", slot, dim % len(shape)))
+        self.questions.add(("in", slot, dim % len(shape)))
         return shape[dim]
 
     def is_single(self, slot: int, dim: int) -> bool:
@@ -86,7 +86,7 @@ class NodeView:
         shape = self.input_shapes[slot]
         if shape is None:
             raise DescriptionError(f"input {slot} is absent")
-        self.asked.add(("single", slot, dim % len(shape)))
+        self.questions.add(("single", slot, dim % len(shape)))
         return shape[dim] == 1
 
     def output_size(self, dim: int, position: int = 0) -> int:
@@ -94,7 +94,7 @@ class NodeView:
         shape = self.output_shapes[position]
         if shape is None:
             raise DescriptionError(f"output {position} is absent")
-        self.asked.add(("out", position, dim % len(shape)))
+        self.questions.add(("out", position, dim % len(shape)))
         return shape[dim]
 
     def constant(self, slot: int) -> np.ndarray:
@@ -113,5 +113,5 @@ class NodeView:
 
     def constant_if_known(self, slot: int) -> np.ndarray | None:
         """The value of an input if it is constant, else None; which of them becomes part of the signature."""
-        self.asked.add(("constant", slot, 0))
+        self.questions.add(("constant", slot, 0))
         return self.constants[slot] if slot < len(self.constants) else None

@@ -50,7 +50,7 @@ def render(description: Description, node: NodeView) -> tuple[str, ...]:
     present = [position for position, shape in enumerate(node.output_shapes) if shape is not None]
     letters = ["Y"] if len(present) == 1 else [f"Y{position}" for position in present]
     return tuple(
-        f"{letter}{_made(outputs[position])} = {render_value(outputs[position], names)}"
+        f"{letter}{_output_elements(outputs[position])} = {render_value(outputs[position], names)}"
         for letter, position in zip(letters, present, strict=True)
     )
 
@@ -84,7 +84,7 @@ def _indexed(indices: Sequence[Index], names: Sequence[str] = ()) -> str:
     return "[" + ", ".join(_index(index, names)[0] for index in indices) + "]" if indices else ""
 
 
-def _made(output: Output) -> str:
+def _output_elements(output: Output) -> str:
     """The elements that an output's value is of: ``[b, 16*h : 16*h + 16]`` where a dim goes in steps."""
     if not output.steps:
         return _indexed(output.variables)
@@ -118,6 +118,7 @@ def _value(value: Value, names: Sequence[str]) -> _Text:
         case Apply("-", (left, right)):
             return f"{_value(left, names)[0]} - {_bracket(_value(right, names), _PRODUCT)}", _SUM
         case Apply("*" | "/" as sign, (left, right)):
+            # a / (b * c) keeps its brackets, as a - (b - c) does; a * b * c needs none.
             before = _bracket(_value(left, names), _ATOM if isinstance(left, Reduce) else _PRODUCT)
             after = _bracket(_value(right, names), _PRODUCT if sign == "*" else _ATOM)
             return f"{before} {sign} {after}", _PRODUCT

@@ -43,39 +43,39 @@ class Ix:
     def __init__(self, tree: Index) -> None:
         self.tree = tree
 
-    def __add__(self, other: Ix | int | Fraction) -> Ix:
-        return Ix(Plus(self.tree, _index(other)))
+    def __add__(self, term: Ix | int | Fraction) -> Ix:
+        return Ix(Plus(self.tree, _index(term)))
 
     __radd__ = __add__
 
     def __neg__(self) -> Ix:
         return Ix(Times(self.tree, Fraction(-1)))
 
-    def __sub__(self, other: Ix | int) -> Ix:
-        return self + (-other)
+    def __sub__(self, term: Ix | int) -> Ix:
+        return self + (-term)
 
-    def __rsub__(self, other: int) -> Ix:
-        return -self + other
+    def __rsub__(self, term: int) -> Ix:
+        return -self + term
 
-    def __mul__(self, other: int | Fraction | Ix) -> Ix:
-        if isinstance(other, Ix):
+    def __mul__(self, factor: int | Fraction | Ix) -> Ix:
+        if isinstance(factor, Ix):
             raise DescriptionError("the product of two index variables is not affine")
-        return self if other == 1 else Ix(Times(self.tree, Fraction(other)))
+        return self if factor == 1 else Ix(Times(self.tree, Fraction(factor)))
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other: int | Fraction | Ix) -> Ix:
-        if isinstance(other, Ix):
+    def __truediv__(self, divisor: int | Fraction | Ix) -> Ix:
+        if isinstance(divisor, Ix):
             raise DescriptionError("an index variable cannot be divided by another: that is not affine")
-        return Ix(Times(self.tree, 1 / Fraction(other)))
+        return Ix(Times(self.tree, 1 / Fraction(divisor)))
 
-    def __floordiv__(self, other: int) -> Ix:
-        return self if _divisor(other) == 1 else Ix(FloorDiv(self.tree, other))
+    def __floordiv__(self, divisor: int) -> Ix:
+        return self if _divisor(divisor) == 1 else Ix(FloorDiv(self.tree, divisor))
 
-    def __mod__(self, other: int) -> Ix:
-        return Ix(Mod(self.tree, _divisor(other)))
+    def __mod__(self, divisor: int) -> Ix:
+        return Ix(Mod(self.tree, _divisor(divisor)))
 
-    def _refuse(self, other: object) -> bool:
+    def _refuse(self, operand: object) -> bool:
         raise DescriptionError("index variables cannot be compared")
 
     __lt__ = __le__ = __gt__ = __ge__ = _refuse
@@ -109,26 +109,26 @@ class Val:
     def __init__(self, tree: Value) -> None:
         self.tree = tree
 
-    def __add__(self, other: Val | float) -> Val:
-        return call("+", self, other)
+    def __add__(self, operand: Val | float) -> Val:
+        return call("+", self, operand)
 
-    def __radd__(self, other: float) -> Val:
-        return call("+", other, self)
+    def __radd__(self, operand: float) -> Val:
+        return call("+", operand, self)
 
-    def __sub__(self, other: Val | float) -> Val:
-        return call("-", self, other)
+    def __sub__(self, operand: Val | float) -> Val:
+        return call("-", self, operand)
 
-    def __rsub__(self, other: float) -> Val:
-        return call("-", other, self)
+    def __rsub__(self, operand: float) -> Val:
+        return call("-", operand, self)
 
-    def __mul__(self, other: Val | float) -> Val:
-        return call("*", self, other)
+    def __mul__(self, operand: Val | float) -> Val:
+        return call("*", self, operand)
 
-    def __rmul__(self, other: float) -> Val:
-        return call("*", other, self)
+    def __rmul__(self, operand: float) -> Val:
+        return call("*", operand, self)
 
-    def __truediv__(self, other: Val | float) -> Val:
-        return call("/", self, other)
+    def __truediv__(self, operand: Val | float) -> Val:
+        return call("/", self, operand)
 
     def __neg__(self) -> Val:
         return call("-", 0.0, self)
@@ -210,8 +210,8 @@ class _ReducerFunction:
             extents: how far each variable runs, where no tensor is indexed by it alone.
             count: how many variables a starred parameter stands for.
         """
-        given = len(extents) if extents is not None else count
-        names = variable_names(body, given)
+        total = len(extents) if extents is not None else count
+        names = variable_names(body, total)
         variables = tuple(Var(name, VarKind.REDUCTION) for name in names)
         if extents is not None and len(extents) != len(names):
             raise DescriptionError(f"{len(names)} reduction variables and {len(extents)} extents")

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm, prod
+from operator import attrgetter
 from typing import TypeAlias
 
 from planner.tdl.expr import (
@@ -54,7 +55,7 @@ class Work:
 
 _Along: TypeAlias = Mapping[Var, int]
 """By variable the length of its blocks."""
-_Own: TypeAlias = Mapping[Var, Extent]
+_Reach: TypeAlias = Mapping[Var, Extent]
 """By variable that only ``takes`` binds how far it runs."""
 
 
@@ -81,41 +82,42 @@ class _Counted:
     def __init__(self) -> None:
         self.operations: dict[tuple[tuple[tuple[str, int], ...], tuple[Extent, ...]], Fraction] = {}
         """By what they are along and inside of."""
-        self._known: set[tuple[Value, frozenset[tuple[Var, Extent]]]] = set()
+        self._values: set[tuple[Value, frozenset[tuple[Var, Extent]]]] = set()
 
-    def add(self, value: Value, chosen: frozenset[Var], own: _Own | None) -> None:
+    def add(self, value: Value, chosen: frozenset[Var], reach: _Reach | None) -> None:
         """Adds what a value takes, and all inside it.
 
         Args:
             value: a value.
             chosen: variables of which the data choose one value.
-            own: variables that ``takes`` binds outside of it; None outside of ``takes``.
+            reach: of variables that ``takes`` binds outside of it; None outside of ``takes``.
         """
         along = _variables(value)
-        key = (value, frozenset((variable, extent) for variable, extent in (own or {}).items() if variable in along))
-        if key in self._known:
+        # The same value is more work where its variables reach further.
+        key = (value, frozenset((variable, extent) for variable, extent in (reach or {}).items() if variable in along))
+        if key in self._values:
             return
-        self._known.add(key)
+        self._values.add(key)
         match value:
             case Apply(_, arguments):
-                self._count(_share(value), along, chosen, own)
+                self._count(_share(value), along, chosen, reach)
                 for argument in arguments:
-                    self.add(argument, chosen, own)
+                    self.add(argument, chosen, reach)
             case Reduce(_, variables, term):
                 chosen = chosen.union(_chosen(term))
-                if own is not None:
-                    own = {**own, **{each: reduced_extent(value, number) for number, each in enumerate(variables)}}
-                self._count(_share(term), _merged((_variables(term), dict.fromkeys(variables, 1))), chosen, own)
-                self.add(term, chosen, own)
+                if reach is not None:
+                    reach = {**reach, **{var: reduced_extent(value, number) for number, var in enumerate(variables)}}
+                self._count(_share(term), _merged((_variables(term), dict.fromkeys(variables, 1))), chosen, reach)
+                self.add(term, chosen, reach)
             case OpaqueResult(_, arguments, _, ()):
                 for argument in arguments:
                     for read in subvalues(argument):
                         if isinstance(read, Access):
-                            self._count(Fraction(1), _variables(read), chosen, own, _whole_dims(read))
-                self._count(Fraction(1), along, chosen, own)
+                            self._count(Fraction(1), _variables(read), chosen, reach, _whole_dims(read))
+                self._count(Fraction(1), along, chosen, reach)
             case OpaqueResult(takes=takes):
-                for taken in takes:
-                    self.add(taken, chosen, {})
+                for inner in takes:
+                    self.add(inner, chosen, {})
             case _:
                 pass
 
@@ -124,13 +126,13 @@ class _Counted:
         operations: Fraction,
         along: _Along,
         chosen: frozenset[Var],
-        own: _Own | None,
+        reach: _Reach | None,
         inside: Iterable[Extent] = (),
     ) -> None:
-        own = own or {}
-        outer = tuple(sorted((var.name, block) for var, block in along.items() if var not in own and var not in chosen))
-        inner = sorted((*inside, *(own[var] for var in along if var in own)), key=lambda one: (one.side, one.position))
-        key = (outer, tuple(inner))
+        reach = reach or {}
+        outer = sorted((var.name, block) for var, block in along.items() if var not in reach and var not in chosen)
+        inner = sorted((*inside, *(reach[var] for var in along if var in reach)), key=attrgetter("side", "position"))
+        key = (tuple(outer), tuple(inner))
         self.operations[key] = self.operations.get(key, Fraction(0)) + operations
 
 
@@ -147,11 +149,11 @@ def _whole_dims(read: Access) -> Iterator[Extent]:
 
 def _merged(parts: Iterable[_Along]) -> dict[Var, int]:
     """What depends on all of these: of two lengths of blocks, blocks that tell both apart."""
-    found: dict[Var, int] = {}
+    blocks: dict[Var, int] = {}
     for part in parts:
         for variable, block in part.items():
-            found[variable] = gcd(found.get(variable, block), block)
-    return found
+            blocks[variable] = gcd(blocks.get(variable, block), block)
+    return blocks
 
 
 def _variables(value: Value) -> dict[Var, int]:
