@@ -41,7 +41,7 @@ from planner.tdl.bind import BoundOp
 STRATEGIES: Mapping[str, str] = MappingProxyType(
     {
         "tofu": "the best of several plans, improved over all cuts together (this program's own)",
-        **{name: method.what for name, method in METHODS.items()},
+        **{name: method.summary for name, method in METHODS.items()},
     }
 )
 """By name, what a strategy is: our search first, then those of the literature."""
@@ -104,7 +104,7 @@ def decide(
         beaten = None
         if ask.incumbent is not None and len(ops) > MANY_OPS:
             least = ask.incumbent.cost - recomputing(graph, ops, ask.tables)
-            beaten = PlanToBeat(least - 1, _kept(ask.incumbent))
+            beaten = PlanToBeat(least - 1, _plan_restriction(ask.incumbent))
         narrow = partial(_narrowed, problem, ask.rules, ask.held)
         # A method of the literature is one part of the work: where it is needed, nothing ends it.
         stop = Stop() if method is not None and ask.is_needed else ask.stop
@@ -119,35 +119,35 @@ def decide(
             first = FIRST
             if begun is not None and len(cuts) > 1:
                 is_stable = begun is ask.begun and begun.decided_apart > 0  # to see that it is takes long there
-                first = (Grow(_starting(_kept(begun)), improves=not is_stable),)
-            found = made((*first, *schedule.rest), ground, len(first))
+                first = (Grow(_starting(_plan_restriction(begun)), improves=not is_stable),)
+            solution = made((*first, *schedule.rest), ground, len(first))
             is_plain = type(ask.tables) is CostTables and not (ask.held or graph.lanes or ask.tables.shares)
             if schedule.rest and is_plain and len(ops) <= MANY_OPS and has_other_parts(problem, cuts):
-                return problem, *or_at_once(ground, found)
-            return problem, cuts, found
+                return problem, *or_at_once(ground, solution)
+            return problem, cuts, solution
         return problem, *method.search(ground)
 
     short = None
     if is_brief:
         short = ask.once("short", (graph, ops), partial(shortened, graph, ops, ask.tables.of_place))
-    answer, whole = None, None
+    answer, full_plan = None, None
     if short is not None:
         answer = searched(short.graph, short.ops, without_costs(ask.progress))
-        whole = short.expanded(*_by_name(answer[0], answer[2]))
-    if answer is None or whole is None:
+        full_plan = short.expanded(*_by_name(answer[0], answer[2]))
+    if answer is None or full_plan is None:
         # Neither the order of the file nor names decide between plans of equal cost.
         answer = searched(*ask.once("in order", (graph, ops), partial(in_order, graph, ops)), progress)
-        whole = Whole(*_by_name(answer[0], answer[2]), {})
-    decided = _decided(graph, ops, strategy, whole, *answer)
+        full_plan = Whole(*_by_name(answer[0], answer[2]), {})
+    decided = _decided(graph, ops, strategy, full_plan, *answer)
     ask.stop.plan_is_there()
     seconds = time.perf_counter() - started
     return replace(decided, search_seconds=seconds, table_entries=ask.tables.entries)
 
 
-def _by_name(problem: Problem, found: Found) -> tuple[dict[str, Tiling], dict[str, Tiling]]:
+def _by_name(problem: Problem, solution: Found) -> tuple[dict[str, Tiling], dict[str, Tiling]]:
     """The tilings of tensors and the strategies of ops."""
-    tilings = {name: found.tilings[number] for name, number in problem.variable_of_tensor.items()}
-    return tilings, {name: found.tilings[number] for name, number in problem.variable_of_op.items()}
+    tilings = {name: solution.tilings[number] for name, number in problem.variable_of_tensor.items()}
+    return tilings, {name: solution.tilings[number] for name, number in problem.variable_of_op.items()}
 
 
 def _narrowed(
@@ -175,41 +175,41 @@ def _starting(keep: Restriction) -> Starts:
     return lambda ground: [keep]
 
 
-def _kept(plan: Decision) -> Restriction:
+def _plan_restriction(plan: Decision) -> Restriction:
     """Leaves tensors and ops that a plan knows as they are there."""
 
     def keep(variable: SearchVariable, candidates: Candidates) -> Candidates:
         if variable.op is None:
-            known = plan.tilings.get(variable.tensors[0])
+            tiling = plan.tilings.get(variable.tensors[0])
         else:
             strategy = plan.strategies.get(variable.op.op.name)
-            is_same = strategy is not None and strategy.variables == tuple(one.name for one in variable.op.variables)
-            known = strategy.tiling if strategy is not None and is_same else None
-        return candidates if known is None else (known.outermost(len(candidates[0].ways)),)
+            is_same = strategy is not None and strategy.variables == tuple(var.name for var in variable.op.variables)
+            tiling = strategy.tiling if strategy is not None and is_same else None
+        return candidates if tiling is None else (tiling.outermost(len(candidates[0].ways)),)
 
     return keep
 
 
-def _gap(found: Found, again: int) -> float | None:
+def _gap(solution: Found, again: int) -> float | None:
     """By how much of the bound the plan is above it; None where no bound is known.
 
     Args:
-        found: the plan and the bound.
+        solution: the plan and the bound.
         again: what every plan costs beside that.
     """
-    if found.lower is None or (found.lower + again <= 0 < found.cost + again):
+    if solution.lower is None or (solution.lower + again <= 0 < solution.cost + again):
         return None
-    return (found.cost + again) / (found.lower + again) - 1 if found.cost + again else 0.0
+    return (solution.cost + again) / (solution.lower + again) - 1 if solution.cost + again else 0.0
 
 
 def _decided(
     graph: Graph,
     ops: tuple[BoundOp, ...],
     strategy: str,
-    whole: Whole,
+    full_plan: Whole,
     problem: Problem,
     cuts: tuple[int, ...],
-    found: Found,
+    solution: Found,
 ) -> Decided:
     """What is decided for a graph.
 
@@ -217,36 +217,36 @@ def _decided(
         graph: that is planned.
         ops: of the graph.
         strategy: how it was found.
-        whole: tilings and strategies of the whole graph.
+        full_plan: tilings and strategies of the whole graph.
         problem: that was solved, of the graph or of a short one.
         cuts: the ways of each cut.
-        found: the solution.
+        solution: of the problem.
     """
     strategies = {}
-    known: dict[tuple[int, int], OpStrategy] = {}
+    op_strategies: dict[tuple[int, int], OpStrategy] = {}
     for bound in ops:
-        tiling = whole.strategies[bound.op.name]
+        tiling = full_plan.strategies[bound.op.name]
         key = (id(bound.analysis), id(tiling))
-        if key not in known:
-            known[key] = OpStrategy(tiling, tuple(variable.name for variable in bound.variables))
-        strategies[bound.op.name] = known[key]
-    tilings = {name: whole.tilings[name] for name in graph.tensors if name in whole.tilings}
-    stuck = unsplit(problem, found.tilings)
-    standing = [whole.stands.get(bound.op.name, bound.op.name) for bound in ops]
-    by_tensor = _bytes_by_tensor(ops, problem, found, whole.stands, tilings)
+        if key not in op_strategies:
+            op_strategies[key] = OpStrategy(tiling, tuple(variable.name for variable in bound.variables))
+        strategies[bound.op.name] = op_strategies[key]
+    tilings = {name: full_plan.tilings[name] for name in graph.tensors if name in full_plan.tilings}
+    stuck = unsplit(problem, solution.tilings)
+    standing = [full_plan.stands.get(bound.op.name, bound.op.name) for bound in ops]
+    by_tensor = _bytes_by_tensor(ops, problem, solution, full_plan.stands, tilings)
     moved = sum(by_tensor.values())
     again = recomputing(graph, ops, problem.tables)
     # Cost and bound of a short graph, one of whose blocks stands for many, are not those of the whole graph. What
     # moves in the whole is summed op by op, from the tables of the ops that stand for them.
-    gap = None if whole.stands else _gap(found, again)
-    charges = zip(problem.charges, problem.op_charges(found.tilings), strict=True)
+    gap = None if full_plan.stands else _gap(solution, again)
+    charges = zip(problem.charges, problem.op_charges(solution.tilings), strict=True)
     charged = {link.op_name: amount for link, amount in charges}
-    excess = sum(charged[other] for other in standing)
-    assert whole.stands or moved + excess == found.cost, "the plan's cost is the sum over its tensors and ops"
+    excess = sum(charged[name] for name in standing)
+    assert full_plan.stands or moved + excess == solution.cost, "the plan's cost is the sum over its tensors and ops"
     repeated = sum(
-        problem.tables.repeated(bound, whole.strategies[bound.op.name])
-        for bound, other in zip(ops, standing, strict=True)
-        if charged[other]
+        problem.tables.repeated(bound, full_plan.strategies[bound.op.name])
+        for bound, name in zip(ops, standing, strict=True)
+        if charged[name]
     )
     return Decided(
         graph=graph,
@@ -263,21 +263,21 @@ def _decided(
         certified_gap=gap,
         strategy=strategy,
         unsplit=tuple(
-            bound.op.name for bound, other in zip(ops, standing, strict=True) if problem.variable_of_op[other] in stuck
+            bound.op.name for bound, name in zip(ops, standing, strict=True) if problem.variable_of_op[name] in stuck
         ),
         decided_apart=problem.decided_apart if gap != 0 else 0,
-        bound_seconds=found.bound_seconds,
-        largest_table=found.largest_table,
+        bound_seconds=solution.bound_seconds,
+        largest_table=solution.largest_table,
         eliminated_entries=problem.eliminated_entries,
     )
 
 
 def _bytes_by_tensor(
-    ops: Sequence[BoundOp], problem: Problem, found: Found, stands: Mapping[str, str], tensors: Iterable[str]
+    ops: Sequence[BoundOp], problem: Problem, solution: Found, stands: Mapping[str, str], tensors: Iterable[str]
 ) -> dict[str, int]:
     """What moves because of each tensor: what its links move, or those that stand for them."""
     by_op: dict[str, list[tuple[bool, int, int]]] = {}
-    for link, amount in zip(problem.links, problem.link_bytes(found.tilings), strict=True):
+    for link, amount in zip(problem.links, problem.link_bytes(solution.tilings), strict=True):
         if amount:
             by_op.setdefault(link.op_name, []).append((link.is_input, link.position, amount))
     moved = dict.fromkeys(tensors, 0)

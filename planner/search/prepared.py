@@ -12,19 +12,19 @@ class Prepared:
     """What was worked out of graphs and ops, told apart by identity: whoever wants it again brings the same objects."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[object, ...], tuple[object, object]] = {}
+        self._objects: dict[tuple[object, ...], tuple[object, object]] = {}
 
-    def once(self, what: str, of: tuple[object, ...], flags: tuple[bool, ...], make: Callable[[], Made]) -> Made:
+    def once(self, name: str, of: tuple[object, ...], flags: tuple[bool, ...], make: Callable[[], Made]) -> Made:
         """What was made of these objects under this name, made if it is asked for the first time.
 
         Args:
-            what: the name.
+            name: of what is made.
             of: objects that it is made of; they are kept with it, since an identity means something only while its
                 object lives.
             flags: how it is made.
             make: makes it.
         """
-        key = (what, *map(id, of), *flags)
-        if key not in self._made:
-            self._made[key] = make(), of
-        return cast("Made", self._made[key][0])
+        key = (name, *map(id, of), *flags)
+        if key not in self._objects:
+            self._objects[key] = make(), of
+        return cast("Made", self._objects[key][0])

@@ -54,6 +54,6 @@ class SearchRequest:
     is_needed: bool = True
     """A plan is made in any case; else the search may end before it has one, since there is another plan."""
 
-    def once(self, what: str, of: tuple[object, ...], make: Callable[[], Made], flags: tuple[bool, ...] = ()) -> Made:
+    def once(self, name: str, of: tuple[object, ...], make: Callable[[], Made], flags: tuple[bool, ...] = ()) -> Made:
         """What is made of these objects: that of an earlier search, where there is one (``Prepared.once``)."""
-        return make() if self.prepared is None else self.prepared.once(what, of, flags, make)
+        return make() if self.prepared is None else self.prepared.once(name, of, flags, make)

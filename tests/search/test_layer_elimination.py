@@ -45,7 +45,7 @@ def test_what_cannot_be_eliminated_is_enumerated() -> None:
     pairs = itertools.combinations(range(4), 2)
     edges: dict[tuple[int, int], Costs] = {pair: np.ones((2, 2), dtype=np.int64) for pair in pairs}
     best = least([np.array([3, 1])] * 4, edges)
-    assert (best.left, best.total, best.configurations) == (4, 4 * 1 + 6, (1, 1, 1, 1))
+    assert (best.core_layers, best.total, best.configurations) == (4, 4 * 1 + 6, (1, 1, 1, 1))
 
 
 def test_too_many_strategies_are_refused() -> None:

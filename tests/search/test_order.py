@@ -25,7 +25,7 @@ def check(order: Order, count: int, scopes: Scopes) -> None:
         for row, variable in enumerate(steps.variables.tolist()):
             assert variable not in gone
             gone.add(variable)
-            bucket, rest = steps.factors[row].tolist(), steps.rest[row].tolist()
+            bucket, rest = steps.factors[row].tolist(), steps.neighbours[row].tolist()
             assert bucket == [number for number, scope in sorted(left.items()) if variable in scope]
             assert set(rest) == set().union(*(left[number] for number in bucket)) - {variable}
             for axes, number in zip(steps.pattern, bucket, strict=True):
@@ -49,7 +49,7 @@ def test_every_variable_is_eliminated_once(graph: tuple[int, Scopes], data: st.D
     check(order, count, scopes)
     assert order.core == ()
     for steps in order.rounds:
-        assert not set(steps.variables.tolist()) & set(steps.rest.ravel().tolist())
+        assert not set(steps.variables.tolist()) & set(steps.neighbours.ravel().tolist())
 
 
 @given(graphs(), st.integers(0, 3), st.integers(1, 60))
@@ -59,8 +59,8 @@ def test_what_is_too_large_is_left(graph: tuple[int, Scopes], most_neighbours: i
     check(order, count, scopes)
     assert order.rounds or order.core
     for steps in order.rounds:
-        assert steps.rest.shape[1] <= most_neighbours
-        assert 3 ** (1 + steps.rest.shape[1]) <= most_entries
+        assert steps.neighbours.shape[1] <= most_neighbours
+        assert 3 ** (1 + steps.neighbours.shape[1]) <= most_entries
 
 
 @given(graphs(), st.randoms())
@@ -80,7 +80,10 @@ def test_batches_are_the_same_eliminations(graph: tuple[int, Scopes], data: st.D
     sizes = data.draw(st.lists(st.integers(1, 9), min_size=count, max_size=count))
     order = find_order(sizes, scopes, [0] * count)
     singly = [
-        (steps.pattern, *(part[row].tolist() for part in (steps.variables, steps.rest, steps.factors, steps.produced)))
+        (
+            steps.pattern,
+            *(part[row].tolist() for part in (steps.variables, steps.neighbours, steps.factors, steps.produced)),
+        )
         for steps in order.rounds
         for row in range(len(steps.variables))
     ]
@@ -90,7 +93,7 @@ def test_batches_are_the_same_eliminations(graph: tuple[int, Scopes], data: st.D
         for row, pattern in enumerate(batch.pattern.tolist()):
             factors = [factor for factor in batch.factors[row].tolist() if factor >= 0]
             places = max((axis for axes in batch.patterns[pattern] for axis in axes), default=0)
-            rest = batch.rest[row, :places].tolist()
+            rest = batch.neighbours[row, :places].tolist()
             numbers = batch.variables[row].tolist(), rest, factors, batch.produced[row].tolist()
             batched.append((batch.patterns[pattern], *numbers))
     assert batched == singly

@@ -114,8 +114,8 @@ def certify(
         """The bound that is known, also where the search is to end."""
         if stop.is_due():
             stop.leaves_out("more rounds of the bound")
-        known = core.constant + _rounded_up(dual.lower) if np.isfinite(dual.lower) else 0
-        return min(max(lower, known), incumbent.best.cost)
+        bound = core.constant + _rounded_up(dual.lower) if np.isfinite(dual.lower) else 0
+        return min(max(lower, bound), incumbent.best.cost)
 
     exact = core.solve(EXACT_AT_ONCE)
     if exact is not None:
@@ -125,13 +125,13 @@ def certify(
         progress("a bound that leaves the order of cuts open", cost=incumbent.best.cost)
         groups, cap = core.without_order(), incumbent.best.cost - core.constant
         chosen = begin_coarsely(dual, groups, cap, limits.coarse_rounds, limits.least_gain, stop)
-        kept = [np.flatnonzero(group == number) for group, number in zip(groups, chosen, strict=True)]
-        ordered = dual.among(kept)
+        group_values = [np.flatnonzero(group == number) for group, number in zip(groups, chosen, strict=True)]
+        ordered = dual.among(group_values)
         guesses: list[list[int]] = []
         for _ in range(BOUND_PASSES):
             if stop.is_due():
                 return so_far()
-            guesses.append([int(own[value]) for own, value in zip(kept, ordered.forward(), strict=True)])
+            guesses.append([int(values[value]) for values, value in zip(group_values, ordered.forward(), strict=True)])
             ordered.backward()
         incumbent.join(core.tilings(core.original(min(guesses, key=dual.cost))))
     for number in range(limits.rounds if entries <= limits.large_entries else limits.large_rounds):
@@ -171,48 +171,48 @@ def _rounded_up(value: float) -> int:
 
 
 def every_tiling(
-    problem: Problem, cuts: tuple[int, ...], restrict: Restriction, found: Found, limits: BoundLimits
+    problem: Problem, cuts: tuple[int, ...], restrict: Restriction, best: Found, limits: BoundLimits
 ) -> Choices | None:
     """Every tiling of every variable, the found plan's among them; None if there are far too many.
 
     A strategy that is charged more than all of the found plan costs is left out.
     """
-    known: dict[object, Candidates] = {}
+    candidates: dict[object, Candidates] = {}
     choices: list[Candidates] = []
     total = 0
     for variable in problem.variables:
-        own = found.tilings[variable.number]
+        tiling = best.tilings[variable.number]
         key: object = problem.content[variable.number] if restrict is no_restriction else variable.number
-        if key not in known:
-            most = isqrt(limits.table_entries * (len(known) + 1) * 16) - total
-            extended = _extended(problem, variable, cuts, restrict, most)
+        if key not in candidates:
+            limit = isqrt(limits.table_entries * (len(candidates) + 1) * 16) - total
+            extended = _extended(problem, variable, cuts, restrict, limit)
             if extended is None:
                 return None
-            extended += _nested(problem, variable, cuts, restrict, most)
-            known[key] = problem.affordable(variable, tuple(extended), found.cost)
-            total += len(known[key])
-        values = known[key]
-        choices.append(values if own in values else problem.intern((*values, own)))
+            extended += _nested(problem, variable, cuts, restrict, limit)
+            candidates[key] = problem.affordable(variable, tuple(extended), best.cost)
+            total += len(candidates[key])
+        values = candidates[key]
+        choices.append(values if tiling in values else problem.intern((*values, tiling)))
     return Choices.of(choices)
 
 
 def _nested(
-    problem: Problem, variable: SearchVariable, cuts: tuple[int, ...], restrict: Restriction, most: int
+    problem: Problem, variable: SearchVariable, cuts: tuple[int, ...], restrict: Restriction, limit: int
 ) -> list[Tiling]:
     """Tilings of a variable whose cuts nest in other orders."""
-    offered = problem.spaces[variable.number].nests(cuts, most)
+    offered = problem.spaces[variable.number].nests(cuts, limit)
     if restrict is no_restriction:
         return list(offered)
-    return [one for one in offered if problem.lets_through(restrict, variable, one)]
+    return [tiling for tiling in offered if problem.lets_through(restrict, variable, tiling)]
 
 
 def _extended(
-    problem: Problem, variable: SearchVariable, cuts: tuple[int, ...], restrict: Restriction, most: int
+    problem: Problem, variable: SearchVariable, cuts: tuple[int, ...], restrict: Restriction, limit: int
 ) -> list[Tiling] | None:
-    """Every tiling of a variable; None if there are more than ``most``."""
-    found = [UNCUT]
+    """Every tiling of a variable; None if there are more than ``limit``."""
+    tilings = [UNCUT]
     for ways in cuts:
-        found = [longer for prefix in found for longer in restrict(variable, problem.proposals(variable, prefix, ways))]
-        if len(found) > most:
+        tilings = [longer for base in tilings for longer in restrict(variable, problem.proposals(variable, base, ways))]
+        if len(tilings) > limit:
             return None
-    return found
+    return tilings

@@ -61,14 +61,14 @@ def begin_coarsely(
 
 
 def _merged_pairs(dual: Dual, groups: Sequence[Groups]) -> list[tuple[int, int, Floats]]:
-    known: dict[tuple[int, int, int], Floats] = {}
+    tables: dict[tuple[int, int, int], Floats] = {}
     pairs = []
     for pair in dual.pairs:
         first, second = groups[pair.first], groups[pair.second]
         key = (id(pair.table), id(first), id(second))
-        if key not in known:
-            known[key] = _merged(_merged(pair.table, first, 0), second, 1)
-        pairs.append((pair.first, pair.second, known[key]))
+        if key not in tables:
+            tables[key] = _merged(_merged(pair.table, first, 0), second, 1)
+        pairs.append((pair.first, pair.second, tables[key]))
     return pairs
 
 

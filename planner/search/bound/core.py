@@ -59,27 +59,28 @@ class Core:
         """
         self._choices = choices
         sizes = choices.sizes.tolist()
-        known = KnownTables()
-        tables, which = problem.joint_tables(choices, check)
-        self._reduced = Reduced(order, known, *known.interned(tables, which), check)
+        known_tables = KnownTables()
+        tables, table_of = problem.joint_tables(choices, check)
+        self._reduced = Reduced(order, known_tables, *known_tables.interned(tables, table_of), check)
         self.constant = self._reduced.constant
         self.eliminated_entries = self._reduced.entries
         self._core = sorted(order.core, key=problem.times.__getitem__)
         number = {variable: position for position, variable in enumerate(self._core)}
-        self._kept: list[NDArray[np.int64]] = [np.arange(sizes[variable]) for variable in self._core]
-        self._own: list[Table] = [np.zeros(sizes[variable], dtype=np.int64) for variable in self._core]
+        self._value_lists: list[NDArray[np.int64]] = [np.arange(sizes[variable]) for variable in self._core]
+        self._unary: list[Table] = [np.zeros(sizes[variable], dtype=np.int64) for variable in self._core]
         self._pairs: dict[tuple[int, int], Table] = {}
         shared: dict[tuple[tuple[int, bool], ...], Table] = {}
         between: dict[tuple[int, int], list[tuple[int, bool]]] = {}
         for factor, scope in order.open:
             places = tuple(number[variable] for variable in scope)
             if len(places) == 1:
-                self._own[places[0]] = self._own[places[0]] + self._reduced.table(factor)
+                self._unary[places[0]] = self._unary[places[0]] + self._reduced.table(factor)
             else:
                 turned = places[0] > places[1]
                 between.setdefault((min(places), max(places)), []).append((factor, turned))
         for pair, factors in between.items():
             key = tuple(sorted((id(self._reduced.table(factor)), turned) for factor, turned in factors))
+            # Equal sums, of repeated layers, stay one table: then ``dual`` makes one array of them all.
             if key not in shared:
                 parts = [self._reduced.table(factor) for factor, _ in factors]
                 turned_parts = [part.T if turned else part for part, (_, turned) in zip(parts, factors, strict=True)]
@@ -93,27 +94,27 @@ class Core:
             (first, second, floats.setdefault(id(table), table.astype(np.float64)))
             for (first, second), table in self._pairs.items()
         ]
-        return Dual([costs.astype(np.float64) for costs in self._own], pairs)
+        return Dual([costs.astype(np.float64) for costs in self._unary], pairs)
 
     def without_order(self) -> list[Groups]:
         """By variable of the core, which of its values are the same but for the order of cuts."""
-        known: dict[int, Groups] = {}
+        groups: dict[int, Groups] = {}
         for variable in self._core:
             candidates = self._choices[variable]
-            if id(candidates) not in known:
+            if id(candidates) not in groups:
                 numbers: dict[object, int] = {}
-                each = (Counter(zip(one.plain.placements, one.ways, strict=True)) for one in candidates)
-                which = [numbers.setdefault(frozenset(counts.items()), len(numbers)) for counts in each]
-                known[id(candidates)] = np.array(which, dtype=np.int64)
-        return [known[id(self._choices[variable])] for variable in self._core]
+                counters = (Counter(zip(tiling.plain.placements, tiling.ways, strict=True)) for tiling in candidates)
+                group = [numbers.setdefault(frozenset(counts.items()), len(numbers)) for counts in counters]
+                groups[id(candidates)] = np.array(group, dtype=np.int64)
+        return [groups[id(self._choices[variable])] for variable in self._core]
 
     def original(self, values: Sequence[int]) -> Ints:
         """The values of all variables, when those of the core have these (positions among the kept)."""
-        found = np.zeros(len(self._choices), dtype=np.int64)
-        for variable, own, value in zip(self._core, self._kept, values, strict=True):
-            found[variable] = own[value]
-        self._reduced.complete(found)
-        return found
+        all_values = np.zeros(len(self._choices), dtype=np.int64)
+        for variable, value_list, value in zip(self._core, self._value_lists, values, strict=True):
+            all_values[variable] = value_list[value]
+        self._reduced.complete(all_values)
+        return all_values
 
     def tilings(self, values: Ints) -> tuple[Tiling, ...]:
         """The candidates that values stand for."""
@@ -121,11 +122,11 @@ class Core:
 
     def values(self, best: Found) -> list[int]:
         """The values of the core's variables in the best plan known (positions among the kept, where it always is)."""
-        found = []
-        for variable, kept in zip(self._core, self._kept, strict=True):
+        positions = []
+        for variable, value_list in zip(self._core, self._value_lists, strict=True):
             value = self._choices[variable].index(best.tilings[variable])
-            found.append(int(np.searchsorted(kept, value)))
-        return found
+            positions.append(int(np.searchsorted(value_list, value)))
+        return positions
 
     def take_out(self, dual: Dual, best: Found) -> bool:
         """Takes out values with which nothing can be better than the best plan known, but for that plan's own.
@@ -139,15 +140,15 @@ class Core:
         """
         costs = dual.at_least()
         limit = best.cost - self.constant - 1 + rounding_error(dual.lower)
-        if any(float(own.min()) > limit for own in costs):
+        if any(float(bounds.min()) > limit for bounds in costs):
             return False
         keep = []
-        for own, value in zip(costs, self.values(best), strict=True):
-            is_kept = own <= limit
+        for bounds, value in zip(costs, self.values(best), strict=True):
+            is_kept = bounds <= limit
             is_kept[value] = True
             keep.append(np.flatnonzero(is_kept))
         dual.keep(keep)
-        self._kept = [kept[values] for kept, values in zip(self._kept, keep, strict=True)]
+        self._value_lists = [value_list[places] for value_list, places in zip(self._value_lists, keep, strict=True)]
         return True
 
     def solve(self, most_entries: int, check: Callable[[], None] = go_on) -> tuple[int, Ints] | None:
@@ -157,16 +158,16 @@ class Core:
             most_entries: of a bucket; None is returned where one would be larger.
             check: called between parts of the work; what it raises ends it.
         """
-        kept = self._kept
-        sizes = [len(values) for values in kept]
+        value_lists = self._value_lists
+        sizes = [len(values) for values in value_lists]
         pairs = list(self._pairs)
         scopes = [(place,) for place in range(len(sizes))] + pairs
         free = [tuple(place for place in scope if sizes[place] > 1) for scope in scopes]
         order = find_order(sizes, free, sizes, most_entries=most_entries)
         if order.core:
             return None
-        tables = [costs[values] for costs, values in zip(self._own, kept, strict=True)]
-        tables += [self._pairs[pair][np.ix_(kept[pair[0]], kept[pair[1]])] for pair in pairs]
+        tables = [costs[values] for costs, values in zip(self._unary, value_lists, strict=True)]
+        tables += [self._pairs[pair][np.ix_(value_lists[pair[0]], value_lists[pair[1]])] for pair in pairs]
         squeezed = [table.reshape([sizes[place] for place in scope]) for table, scope in zip(tables, free, strict=True)]
         solution = eliminate(order, squeezed, np.arange(len(squeezed), dtype=np.int64), check)
         return self.constant + solution.total, self.original(solution.values.tolist())

@@ -35,8 +35,8 @@ class Pair:
 
     def rest(self) -> Floats:
         """What is left of the table."""
-        rest: Floats = self.table - self.to_first[:, None] - self.to_second
-        return rest
+        reduced: Floats = self.table - self.to_first[:, None] - self.to_second
+        return reduced
 
     def rest_for_second(self) -> Floats:
         """The least of what is left of the table, by value of the second variable."""
@@ -56,14 +56,14 @@ class Dual:
         lower: the best bound so far.
     """
 
-    def __init__(self, own: Sequence[Floats], pairs: Sequence[tuple[int, int, Floats]]) -> None:
+    def __init__(self, costs: Sequence[Floats], pairs: Sequence[tuple[int, int, Floats]]) -> None:
         """Begins with nothing given.
 
         Args:
-            own: each variable's own cost by value.
+            costs: each variable's own, by value.
             pairs: tables between two variables, the earlier one first; at most one for any two.
         """
-        self.own = list(own)
+        self.own = list(costs)
         self.pairs = [
             Pair(first, second, table, np.zeros(table.shape[0]), np.zeros(table.shape[1]))
             for first, second, table in pairs
@@ -85,9 +85,9 @@ class Dual:
         joined = before.keys() | after.keys()
         self._alone = float(sum(costs.min() for variable, costs in enumerate(self.own) if variable not in joined))
 
-    def reprice(self, own: Sequence[Floats]) -> None:
+    def reprice(self, costs: Sequence[Floats]) -> None:
         """Goes on with other costs of the same values: what is given stays, and the bound is that of the next pass."""
-        self.own = list(own)
+        self.own = list(costs)
         self.lower = -np.inf
         self._order()
 
@@ -136,11 +136,11 @@ class Dual:
 
     def with_given(self) -> list[Floats]:
         """By variable and value its own cost and what its pairs have given to it."""
-        found = [costs.copy() for costs in self.own]
+        totals = [costs.copy() for costs in self.own]
         for pair in self.pairs:
-            found[pair.first] += pair.to_first
-            found[pair.second] += pair.to_second
-        return found
+            totals[pair.first] += pair.to_first
+            totals[pair.second] += pair.to_second
+        return totals
 
     def bound(self) -> float:
         """What every assignment costs at least, by what is given now; after a pass backward ``lower`` is as high."""
@@ -150,19 +150,19 @@ class Dual:
 
     def at_least(self) -> list[Floats]:
         """For every variable and value what an assignment with that value costs at least."""
-        found = self.with_given()
+        totals = self.with_given()
         rests = [(pair, pair.rest_for_first(), pair.rest_for_second()) for pair in self.pairs]
-        bound = sum(float(costs.min()) for costs in found) + sum(float(rest.min()) for _, rest, _ in rests)
-        for costs in found:
+        bound = sum(float(costs.min()) for costs in totals) + sum(float(reduced.min()) for _, reduced, _ in rests)
+        for costs in totals:
             costs += bound - costs.min()
         for pair, for_first, for_second in rests:
-            found[pair.first] += for_first - for_first.min()
-            found[pair.second] += for_second - for_second.min()
-        return found
+            totals[pair.first] += for_first - for_first.min()
+            totals[pair.second] += for_second - for_second.min()
+        return totals
 
     def keep(self, values: Sequence[NDArray[np.int64]]) -> None:
         """Goes on with these values of each variable only; a pair of a variable with one value is a pair no more."""
-        self.own = [costs[kept] for costs, kept in zip(self.own, values, strict=True)]
+        self.own = [costs[places] for costs, places in zip(self.own, values, strict=True)]
         pairs = []
         for pair in self.pairs:
             first, second = values[pair.first], values[pair.second]
@@ -180,22 +180,22 @@ class Dual:
 
     def among(self, values: Sequence[NDArray[np.int64]]) -> Dual:
         """The sum of these values of each variable only, what is given as it is; this one stays what it is."""
-        other = Dual([costs[kept] for costs, kept in zip(self.own, values, strict=True)], [])
+        dual = Dual([costs[places] for costs, places in zip(self.own, values, strict=True)], [])
         for pair in self.pairs:
             first, second = values[pair.first], values[pair.second]
             table = pair.table[np.ix_(first, second)]
-            other.pairs.append(Pair(pair.first, pair.second, table, pair.to_first[first], pair.to_second[second]))
-        other._order()
-        return other
+            dual.pairs.append(Pair(pair.first, pair.second, table, pair.to_first[first], pair.to_second[second]))
+        dual._order()
+        return dual
 
     def where(self, variable: int, values: NDArray[np.int64]) -> Dual:
         """The sum of these values of one variable only, what is given as it is; this one stays what it is."""
-        other = Dual(self.own, [])
-        other.pairs = [
+        dual = Dual(self.own, [])
+        dual.pairs = [
             replace(pair, to_first=pair.to_first.copy(), to_second=pair.to_second.copy()) for pair in self.pairs
         ]
-        other.keep([values if one == variable else np.arange(len(costs)) for one, costs in enumerate(self.own)])
-        return other
+        dual.keep([values if number == variable else np.arange(len(costs)) for number, costs in enumerate(self.own)])
+        return dual
 
     def pairs_within(self, members: Collection[int]) -> list[Pair]:
         """The pairs both of whose variables are among these."""
@@ -210,13 +210,13 @@ class Dual:
         Args:
             members: their numbers; theirs are these places in the part, in ascending order.
         """
-        given = self.with_given()
+        costs = self.with_given()
         number = {variable: place for place, variable in enumerate(sorted(members))}
         inside = self.pairs_within(members)
         for pair in inside:
-            given[pair.first] = given[pair.first] - pair.to_first
-            given[pair.second] = given[pair.second] - pair.to_second
-        part = Dual([given[variable] for variable in number], [])
+            costs[pair.first] = costs[pair.first] - pair.to_first
+            costs[pair.second] = costs[pair.second] - pair.to_second
+        part = Dual([costs[variable] for variable in number], [])
         part.pairs = [
             Pair(number[pair.first], number[pair.second], pair.table, pair.to_first.copy(), pair.to_second.copy())
             for pair in inside
@@ -226,5 +226,5 @@ class Dual:
 
     def cost(self, values: Sequence[int]) -> float:
         """What an assignment costs."""
-        own = sum(float(costs[value]) for costs, value in zip(self.own, values, strict=True))
-        return own + sum(float(pair.table[values[pair.first], values[pair.second]]) for pair in self.pairs)
+        unary = sum(float(costs[value]) for costs, value in zip(self.own, values, strict=True))
+        return unary + sum(float(pair.table[values[pair.first], values[pair.second]]) for pair in self.pairs)

@@ -72,13 +72,13 @@ def neighbours(dual: Dual) -> Neighbours:
 
 def _above(dual: Dual, values: Sequence[int]) -> Floats:
     """By variable how much more than the bound its values cost there; of a pair half at each of both."""
-    found: Floats = np.array(
+    above: Floats = np.array(
         [costs[value] - costs.min() for costs, value in zip(dual.with_given(), values, strict=True)]
     )
     for pair in dual.pairs:
-        rest = pair.rest()
-        found[[pair.first, pair.second]] += (rest[values[pair.first], values[pair.second]] - rest.min()) / 2
-    return found
+        reduced = pair.rest()
+        above[[pair.first, pair.second]] += (reduced[values[pair.first], values[pair.second]] - reduced.min()) / 2
+    return above
 
 
 def _pass_over(dual: Dual, members: Collection[int], entries: int, stop: Stop) -> None:
@@ -95,10 +95,10 @@ def _pass_over(dual: Dual, members: Collection[int], entries: int, stop: Stop) -
 
 def _grown(members: Iterable[int], near: Neighbours, reach: int) -> list[int]:
     """Variables so many pairs away at most; ascending."""
-    found = set(members)
+    grown = set(members)
     for _ in range(reach):
-        found |= {other for one in found for other in near[one]}
-    return sorted(found)
+        grown |= {neighbour for variable in grown for neighbour in near[variable]}
+    return sorted(grown)
 
 
 def regions(above: Floats, heavy: Sequence[int], near: Neighbours) -> list[list[int]]:
@@ -120,69 +120,69 @@ def regions(above: Floats, heavy: Sequence[int], near: Neighbours) -> list[list[
                 edge = set(_grown(edge, near, REGION_LOOK)).intersection(heavy) - place
                 place |= edge
             together.append(place)
-    found: list[list[int]] = []
-    free = [set(others) for others in near]
-    for place in sorted(together, key=lambda one: (-float(above[sorted(one)].sum()), min(one))):
+    disjoint_regions: list[list[int]] = []
+    free = [set(peers) for peers in near]
+    for place in sorted(together, key=lambda members: (-float(above[sorted(members)].sum()), min(members))):
         around = [_region(middle, free) for middle in _middles(place, near)]
         smallest = min(filter(None, around), key=len, default=[])
         if smallest:
-            found.append(smallest)
-            free = [set() if one in smallest else others.difference(smallest) for one, others in enumerate(free)]
-    return found
+            disjoint_regions.append(smallest)
+            free = [set() if number in smallest else peers.difference(smallest) for number, peers in enumerate(free)]
+    return disjoint_regions
 
 
 def _middles(place: Collection[int], near: Neighbours) -> list[int]:
     """The variables from which the farthest of some others is the nearest; these hang together."""
-    reached = [{one} for one in place]
+    reached = [{variable} for variable in place]
     while not (middles := set.intersection(*reached)):
-        reached = [set(_grown(some, near, 1)) for some in reached]
+        reached = [set(_grown(variables, near, 1)) for variables in reached]
     return sorted(middles)
 
 
 def _region(middle: int, near: Neighbours) -> list[int]:
     """What is near a variable and in a loop there; empty if nothing is."""
     region = set(_grown([middle], near, REGION_REACH))
-    while hanging := {one for one in region if len(near[one] & region) < 2}:
+    while hanging := {variable for variable in region if len(near[variable] & region) < 2}:
         region -= hanging
     return sorted(region)
 
 
-def narrowed_down(part: Dual, most: float, entries: int, stop: Stop) -> float:
+def narrowed_down(part: Dual, limit: float, entries: int, stop: Stop) -> float:
     """How much more than its bound a sum costs at least.
 
     Args:
         part: the sum.
-        most: what costs more by this much is not looked at.
+        limit: what costs more by this much is not looked at.
         entries: of tables to be read, about.
         stop: asked between passes whether the search is to end.
 
     Returns:
-        ``most`` at most.
+        ``limit`` at most.
     """
     before = part.bound()
     number = 0
     open_parts: list[tuple[float, int, Dual]] = [(0.0, number, part)]
-    while open_parts and entries > 0 and open_parts[0][0] < most and not stop.is_due():
+    while open_parts and entries > 0 and open_parts[0][0] < limit and not stop.is_due():
         least, own_number, part = heapq.heappop(open_parts)
         costs = part.at_least()
-        kept = [np.flatnonzero(own < before + most) for own in costs]
-        if not all(map(len, kept)):
+        value_lists = [np.flatnonzero(bounds < before + limit) for bounds in costs]
+        if not all(map(len, value_lists)):
             continue
-        part.keep(kept)
-        costs = [own[values] for own, values in zip(costs, kept, strict=True)]
+        part.keep(value_lists)
+        costs = [bounds[value_list] for bounds, value_list in zip(costs, value_lists, strict=True)]
         if not part.pairs:
             heapq.heappush(open_parts, (least, own_number, part))
             break
-        for variable, chosen in _branches(costs, part.bound() + most * SHARE_NEAR):
+        for variable, chosen in _branches(costs, part.bound() + limit * SHARE_NEAR):
             number += 1
             branch = part.where(variable, chosen)
             for _ in range(REGION_PASSES if entries > 0 and not stop.is_due() else 0):
                 branch.forward()
                 branch.backward()
                 entries -= _work(branch)
-            more = max(least, branch.lower - before, float(costs[variable][chosen].min()) - before)
-            heapq.heappush(open_parts, (more, number, branch))
-    return max(0.0, min(most, open_parts[0][0] if open_parts else most))
+            rise = max(least, branch.lower - before, float(costs[variable][chosen].min()) - before)
+            heapq.heappush(open_parts, (rise, number, branch))
+    return max(0.0, min(limit, open_parts[0][0] if open_parts else limit))
 
 
 def _work(part: Dual) -> int:
@@ -192,10 +192,10 @@ def _work(part: Dual) -> int:
 
 def _branches(costs: Sequence[Floats], good: float) -> list[tuple[int, NDArray[np.int64]]]:
     """A variable of which few values look good, each of these by itself, and all others together."""
-    numbers = [int((own <= good).sum()) for own in costs]
-    undecided = [variable for variable, own in enumerate(costs) if len(own) > 1]
-    variable = min(undecided, key=lambda one: (numbers[one] < 2, numbers[one], -len(costs[one])))
+    numbers = [int((bounds <= good).sum()) for bounds in costs]
+    undecided = [variable for variable, bounds in enumerate(costs) if len(bounds) > 1]
+    variable = min(undecided, key=lambda number: (numbers[number] < 2, numbers[number], -len(costs[number])))
     looks_good = costs[variable] <= good
-    others = np.flatnonzero(~looks_good)
-    each = [(variable, np.array([value])) for value in np.flatnonzero(looks_good).tolist()]
-    return [*each, (variable, others)] if len(others) else each
+    bad_values = np.flatnonzero(~looks_good)
+    singles = [(variable, np.array([value])) for value in np.flatnonzero(looks_good).tolist()]
+    return [*singles, (variable, bad_values)] if len(bad_values) else singles

@@ -92,7 +92,7 @@ class KnownTables:
         """The tables of up to ``BUCKET_BATCH`` entries."""
         self._tables: dict[int, Table] = {}
         """The tables of more entries, and small tables that a caller has asked for."""
-        self._most: dict[int, int] = {}
+        self._largest: dict[int, int] = {}
         """By number of a table its largest entry, as far as a caller has asked for that."""
         self._by_content: dict[tuple[Shape, bytes], int] = {}
         self._patterns: dict[Pattern, int] = {}
@@ -113,47 +113,47 @@ class KnownTables:
         """The best values of all buckets that keep them."""
         return self._best.values
 
-    def interned(self, tables: Sequence[Table], which: Ints) -> tuple[Ints, int]:
-        """The number of each factor's table, and the sum of what was taken out; ``which`` says which table that is."""
+    def interned(self, tables: Sequence[Table], table_of: Ints) -> tuple[Ints, int]:
+        """The number of each factor's table, ``tables[table_of]``, and the sum of what was taken out."""
         pairs = np.array(self.intern(tables), dtype=np.int64).reshape(-1, 2)
-        return pairs[which, 0], int(pairs[which, 1].sum())
+        return pairs[table_of, 0], int(pairs[table_of, 1].sum())
 
     def intern(self, tables: Sequence[Table]) -> list[tuple[int, int]]:
         """The numbers of tables less their minima, and the minima."""
         small = [place for place, table in enumerate(tables) if table.size <= BUCKET_BATCH]
-        found: dict[int, tuple[int, int]] = {}
+        pairs: dict[int, tuple[int, int]] = {}
         if small:
             sizes = np.array([tables[place].size for place in small], dtype=np.int64)
             flat = np.concatenate([tables[place].ravel() for place in small])
             least = np.minimum.reduceat(flat, sizes.cumsum() - sizes)
             numbers = self._numbers_of(flat - np.repeat(least, sizes), [tables[place].shape for place in small])
-            found.update(zip(small, zip(numbers, least.tolist(), strict=True), strict=True))
-        return [found[place] if place in found else self._intern_large(table) for place, table in enumerate(tables)]
+            pairs.update(zip(small, zip(numbers, least.tolist(), strict=True), strict=True))
+        return [pairs[place] if place in pairs else self._intern_large(table) for place, table in enumerate(tables)]
 
     def _numbers_of(self, flat: Ints, shapes: Sequence[Shape]) -> list[int]:
         """The numbers of small tables of these shapes, whose entries lie one after the other."""
         content, stop = flat.tobytes(), 0
-        found = []
+        numbers = []
         for shape in shapes:
             start, stop = stop, stop + prod(shape)
             key = (shape, content[start * _BYTES : stop * _BYTES])
             number = self._by_content.get(key)
             if number is None:
                 number = self._by_content[key] = self._add(shape, self._small.add(flat[start:stop]))
-            found.append(number)
-        return found
+            numbers.append(number)
+        return numbers
 
     def _intern_large(self, table: Table) -> tuple[int, int]:
         least = int(table.min())
-        rest = np.ascontiguousarray(table - least if least else table)
-        key = (rest.shape, _mark(rest))
+        reduced = np.ascontiguousarray(table - least if least else table)
+        key = (reduced.shape, _mark(reduced))
         number = self._by_content.get(key)
-        while number is not None and not np.array_equal(self._tables[number], rest):
-            key = (rest.shape, key[1] + b"'")  # another one with the same mark
+        while number is not None and not np.array_equal(self._tables[number], reduced):
+            key = (reduced.shape, key[1] + b"'")  # another one with the same mark
             number = self._by_content.get(key)
         if number is None:
-            number = self._by_content[key] = self._add(rest.shape, -1)
-            self._tables[number] = rest
+            number = self._by_content[key] = self._add(reduced.shape, -1)
+            self._tables[number] = reduced
         return number, least
 
     def _add(self, shape: Shape, start: int) -> int:
@@ -165,11 +165,11 @@ class KnownTables:
 
     def table(self, number: int) -> Table:
         """A table by its number: always the same object."""
-        found = self._tables.get(number)
-        if found is None:
+        table = self._tables.get(number)
+        if table is None:
             start, shape = self._starts[number], self._shapes[number]
-            found = self._tables[number] = self._small.values[start : start + prod(shape)].reshape(shape)
-        return found
+            table = self._tables[number] = self._small.values[start : start + prod(shape)].reshape(shape)
+        return table
 
     def pattern(self, pattern: Pattern) -> int:
         """The number of a pattern."""
@@ -204,26 +204,26 @@ class KnownTables:
 
     def _layout(self, key: Key) -> _Layout:
         shapes = tuple([self._shapes[number] for number in key[1:]])
-        found = self._layouts.get((key[0], shapes))
-        if found is None:
+        layout = self._layouts.get((key[0], shapes))
+        if layout is None:
             pattern = self._by_number[key[0]]
-            whole = [1] * (1 + max((axis for axes in pattern for axis in axes), default=0))
+            sizes = [1] * (1 + max((axis for axes in pattern for axis in axes), default=0))
             for axes, shape in zip(pattern, shapes, strict=True):
                 for axis, size in zip(axes, shape, strict=True):
-                    whole[axis] = size
-            entries = prod(whole)
+                    sizes[axis] = size
+            entries = prod(sizes)
             cells = np.zeros((len(shapes), 0), dtype=np.int64)
             form = None
             if entries > BUCKET_BATCH:
-                form = SumForm(pattern, shapes, tuple(whole))
+                form = SumForm(pattern, shapes, tuple(sizes))
             else:
                 # The cell of an entry is as far on for each axis as the table's entries are apart along it.
-                apart = np.zeros((len(shapes), len(whole)), dtype=np.int64)
+                apart = np.zeros((len(shapes), len(sizes)), dtype=np.int64)
                 for table, (axes, shape) in enumerate(zip(pattern, shapes, strict=True)):
                     apart[table, axes] = _strides(shape)
-                cells = apart @ self._entries_of(tuple(whole))
-            found = self._layouts[key[0], shapes] = _Layout(tuple(whole), entries, cells, form, _strides(whole[1:]))
-        return found
+                cells = apart @ self._entries_of(tuple(sizes))
+            layout = self._layouts[key[0], shapes] = _Layout(tuple(sizes), entries, cells, form, _strides(sizes[1:]))
+        return layout
 
     def _entries_of(self, shape: Shape) -> Ints:
         """The place of each entry along each axis, axis 0 varying fastest; shape [axes, entries]."""
@@ -233,10 +233,10 @@ class KnownTables:
             places = self._places[shape] = np.concatenate([turned[-1:], turned[:-1]])
         return places
 
-    def _solve(self, new: Sequence[tuple[Key, _Layout]]) -> None:
+    def _solve(self, pairs: Sequence[tuple[Key, _Layout]]) -> None:
         """Solves small buckets of as many tables each, all together."""
-        layouts = [layout for _, layout in new]
-        starts = np.array([[self._starts[number] for number in key[1:]] for key, _ in new], dtype=np.int64)
+        layouts = [layout for _, layout in pairs]
+        starts = np.array([[self._starts[number] for number in key[1:]] for key, _ in pairs], dtype=np.int64)
         entries = np.array([layout.entries for layout in layouts], dtype=np.int64)
         cells = np.concatenate([layout.cells for layout in layouts], axis=1) + np.repeat(starts.T, entries, axis=1)
         total = self._small.values[cells].sum(axis=0)
@@ -251,52 +251,52 @@ class KnownTables:
         first = self._best.add(best)
         stops = width.cumsum()
         lowest = np.minimum.reduceat(least, stops - width)
-        rest = least - np.repeat(lowest, width)
-        results = self._numbers_of(rest, [layout.shape[1:] for layout in layouts])
+        reduced = least - np.repeat(lowest, width)
+        results = self._numbers_of(reduced, [layout.shape[1:] for layout in layouts])
         begin = [first, *(first + stops).tolist()]
-        for (key, layout), result, low, at in zip(new, results, lowest.tolist(), begin, strict=False):
+        for (key, layout), result, low, at in zip(pairs, results, lowest.tolist(), begin, strict=False):
             self._buckets[key] = Bucket(key, result, low, layout.entries, at, layout.strides)
 
-    def _solve_large(self, new: Sequence[tuple[Key, _Layout]], check: Callable[[], None]) -> None:
+    def _solve_large(self, pairs: Sequence[tuple[Key, _Layout]], check: Callable[[], None]) -> None:
         """Solves large buckets, each by itself."""
-        found: list[tuple[Table, Ints | None]] = []
-        for key, layout in new:
+        minima: list[tuple[Table, Ints | None]] = []
+        for key, layout in pairs:
             check()
             assert layout.form is not None, "a large bucket has a form"
             tables = [self.table(number) for number in key[1:]]
-            found.append(layout.form.least(tables, sum(map(self._most_of, key[1:]))))
-        interned = self.intern([least for least, _ in found])
-        for (key, layout), (_, best), (result, lowest) in zip(new, found, interned, strict=True):
+            minima.append(layout.form.least(tables, sum(map(self._largest_of, key[1:]))))
+        interned = self.intern([least for least, _ in minima])
+        for (key, layout), (_, best), (result, lowest) in zip(pairs, minima, interned, strict=True):
             self._buckets[key] = Bucket(key, result, lowest, layout.entries, best, layout.strides)
 
-    def _most_of(self, number: int) -> int:
+    def _largest_of(self, number: int) -> int:
         """The largest entry of a table."""
-        most = self._most.get(number)
-        if most is None:
-            most = self._most[number] = int(self.table(number).max())
-        return most
+        largest = self._largest.get(number)
+        if largest is None:
+            largest = self._largest[number] = int(self.table(number).max())
+        return largest
 
-    def values(self, bucket: Bucket, rest: Ints) -> Ints:
+    def values(self, bucket: Bucket, neighbours: Ints) -> Ints:
         """The values of a variable when its neighbours have theirs.
 
         Args:
             bucket: what the elimination made.
-            rest: the neighbours' values, shape [eliminations, neighbours].
+            neighbours: the neighbours' values, shape [eliminations, neighbours].
 
         Returns:
             Shape [eliminations].
         """
         if bucket.best is not None:
             best, first = (self.best, bucket.best) if isinstance(bucket.best, int) else (bucket.best, 0)
-            found: Ints = best[first + rest @ np.array(bucket.strides, dtype=np.int64)]
-            return found
+            chosen: Ints = best[first + neighbours @ np.array(bucket.strides, dtype=np.int64)]
+            return chosen
         total: Ints | int = 0
         for axes, number in zip(self._by_number[bucket.key[0]], bucket.key[1:], strict=True):
             table = self.table(number)
             strides = dict(zip(axes, _strides(table.shape), strict=True))
             places = np.arange(table.shape[axes.index(0)])[:, None] * strides.pop(0)
             for axis, stride in strides.items():
-                places = places + rest[:, axis - 1] * stride
+                places = places + neighbours[:, axis - 1] * stride
             total = total + table.ravel()[places]
         values: Ints = np.argmin(total, axis=0)
         return values

@@ -19,7 +19,7 @@ class Choices:
 
     lists: tuple[Candidates, ...]
     """The different lists; each is there once."""
-    which: Ints
+    list_of: Ints
     """The number of each variable's list, shape [variables]."""
 
     @classmethod
@@ -36,27 +36,27 @@ class Choices:
             group: of each variable, shape [variables].
         """
         numbers: dict[int, int] = {}
-        which = np.array([numbers.setdefault(id(values), len(numbers)) for values in candidates], dtype=np.int64)
+        list_of = np.array([numbers.setdefault(id(values), len(numbers)) for values in candidates], dtype=np.int64)
         different = {id(values): values for values in candidates}
-        return cls(tuple(different[identity] for identity in numbers), which[group])
+        return cls(tuple(different[identity] for identity in numbers), list_of[group])
 
     def __len__(self) -> int:
-        return len(self.which)
+        return len(self.list_of)
 
     def __getitem__(self, variable: int) -> Candidates:
-        return self.lists[self.which[variable]]
+        return self.lists[self.list_of[variable]]
 
     def replaced(self, variable: int, candidates: Candidates) -> Choices:
         """The same with other candidates for one variable."""
-        lists = self.lists if any(one is candidates for one in self.lists) else (*self.lists, candidates)
-        which = self.which.copy()
-        which[variable] = next(number for number, one in enumerate(lists) if one is candidates)
-        return Choices(lists, which)
+        lists = self.lists if any(values is candidates for values in self.lists) else (*self.lists, candidates)
+        list_of = self.list_of.copy()
+        list_of[variable] = next(number for number, values in enumerate(lists) if values is candidates)
+        return Choices(lists, list_of)
 
     @property
     def sizes(self) -> Ints:
         """How many candidates each variable has."""
-        return np.array([len(values) for values in self.lists], dtype=np.int64)[self.which]
+        return np.array([len(values) for values in self.lists], dtype=np.int64)[self.list_of]
 
     def chosen(self, values: Ints) -> tuple[Tiling, ...]:
         """The candidates that the variables' values stand for."""
@@ -72,5 +72,5 @@ class Choices:
 
     def _places(self, values: Ints) -> Ints:
         """Where the values stand for, in all lists one after the other."""
-        places: Ints = np.cumsum([0, *map(len, self.lists[:-1])])[self.which] + values
+        places: Ints = np.cumsum([0, *map(len, self.lists[:-1])])[self.list_of] + values
         return places

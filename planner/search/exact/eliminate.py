@@ -76,17 +76,17 @@ def minimise(
         if id(factor.table) not in numbers:
             numbers[id(factor.table)] = len(tables)
             tables.append(factor.table)
-    which = np.array([numbers[id(factor.table)] for factor in squeezed], dtype=np.int64)
+    table_of = np.array([numbers[id(factor.table)] for factor in squeezed], dtype=np.int64)
     refuse_larger(order.largest_bucket(np.array(sizes)), max_table_entries)
-    return eliminate(order, tables, which)
+    return eliminate(order, tables, table_of)
 
 
 def _without_decided(factor: Factor) -> Factor:
     """The factor without the variables that have one value: they are decided, and a table has at most 64 axes."""
     if 1 not in factor.table.shape:
         return factor
-    kept = tuple(name for name, size in zip(factor.variables, factor.table.shape, strict=True) if size > 1)
-    return Factor(kept, factor.table.reshape([size for size in factor.table.shape if size > 1]))
+    variables = tuple(name for name, size in zip(factor.variables, factor.table.shape, strict=True) if size > 1)
+    return Factor(variables, factor.table.reshape([size for size in factor.table.shape if size > 1]))
 
 
 def refuse_larger(entries: float, max_table_entries: int) -> None:
@@ -102,32 +102,32 @@ def refuse_larger(entries: float, max_table_entries: int) -> None:
         )
 
 
-def eliminate(order: Order, tables: Sequence[Table], which: Ints, check: Callable[[], None] = go_on) -> Solution:
+def eliminate(order: Order, tables: Sequence[Table], table_of: Ints, check: Callable[[], None] = go_on) -> Solution:
     """Finds the least sum of factors over all assignments; of equal values the first wins.
 
     Args:
         order: over the factors' scopes.
         tables: the different tables.
-        which: the number of each factor's table, shape [factors].
+        table_of: the number of each factor's table, shape [factors].
         check: called between parts of the work; what it raises ends it.
     """
-    known = KnownTables()
-    return eliminate_known(order, known, *known.interned(tables, which), check)
+    known_tables = KnownTables()
+    return eliminate_known(order, known_tables, *known_tables.interned(tables, table_of), check)
 
 
 def eliminate_known(
-    order: Order, known: KnownTables, numbers: Ints, constant: int, check: Callable[[], None] = go_on
+    order: Order, known_tables: KnownTables, numbers: Ints, constant: int, check: Callable[[], None] = go_on
 ) -> Solution:
     """The same, for tables that are known by number.
 
     Args:
         order: over the factors' scopes.
-        known: the tables, and what was found out about them before.
+        known_tables: the tables, and what was found out about them before.
         numbers: of each factor's table, shape [factors].
         constant: what was taken out of the tables.
         check: called between parts of the work; what it raises ends it.
     """
-    reduced = Reduced(order, known, numbers, constant, check)
+    reduced = Reduced(order, known_tables, numbers, constant, check)
     values = np.zeros(order.variables, dtype=np.int64)
     reduced.complete(values)
     return Solution(values, reduced.constant, reduced.largest_table, reduced.entries)
@@ -143,20 +143,20 @@ class Reduced:
     """
 
     def __init__(
-        self, order: Order, known: KnownTables, numbers: Ints, constant: int, check: Callable[[], None] = go_on
+        self, order: Order, known_tables: KnownTables, numbers: Ints, constant: int, check: Callable[[], None] = go_on
     ) -> None:
         """Eliminates.
 
         Args:
             order: over the factors' scopes; it may leave variables, its core.
-            known: the tables, and what was found out about them before.
+            known_tables: the tables, and what was found out about them before.
             numbers: of each factor's table, shape [factors].
             constant: what was taken out of the tables.
             check: called between batches; what it raises ends the work.
         """
-        before = known.entries
+        before = known_tables.entries
         self._order = order
-        self._known = known
+        self._tables = known_tables
         # The last one stands for no factor.
         self._table_of = table_of = np.full(order.scopes + order.variables + 1, -1, dtype=np.int64)
         table_of[: order.scopes] = numbers
@@ -165,33 +165,33 @@ class Reduced:
         self._done: list[tuple[list[Bucket], Ints]] = []
         for batch in order.batches:
             check()
-            pattern = np.array([known.pattern(pattern) for pattern in batch.patterns], dtype=np.int64)
+            pattern = np.array([known_tables.pattern(pattern) for pattern in batch.patterns], dtype=np.int64)
             rows = np.concatenate([pattern[batch.pattern][:, None], table_of[batch.factors]], axis=1)
-            distinct, group = _distinct(rows, max(known.count, len(pattern)))
-            buckets = known.buckets([tuple([number for number in row if number >= 0]) for row in distinct], check)
-            found = np.array([(bucket.result, bucket.least) for bucket in buckets], dtype=np.int64)[group]
-            table_of[batch.produced] = found[:, 0]
-            self.constant += int(found[:, 1].sum())
+            distinct, group = _distinct(rows, max(known_tables.count, len(pattern)))
+            buckets = known_tables.buckets([tuple([table for table in row if table >= 0]) for row in distinct], check)
+            results = np.array([(bucket.result, bucket.least) for bucket in buckets], dtype=np.int64)[group]
+            table_of[batch.produced] = results[:, 0]
+            self.constant += int(results[:, 1].sum())
             self.largest_table = max(self.largest_table, *[bucket.entries for bucket in buckets])
             self._done.append((buckets, group))
-        self.entries = known.entries - before
+        self.entries = known_tables.entries - before
 
     def table(self, factor: int) -> Table:
         """The table of a factor that is left, less its minimum (which is in ``constant``)."""
-        return self._known.table(int(self._table_of[factor]))
+        return self._tables.table(int(self._table_of[factor]))
 
     def complete(self, values: Ints) -> None:
         """Gives the eliminated variables their best values, when the core has its own; in place."""
         for batch, (buckets, group) in zip(reversed(self._order.batches), reversed(self._done), strict=True):
-            rest = values[batch.rest]
-            width = batch.rest.shape[1]
+            neighbours = values[batch.neighbours]
+            width = batch.neighbours.shape[1]
             places = np.array([_place(bucket, width) for bucket in buckets])[group]
-            values[batch.variables] = self._known.best[places[:, 0] + (rest * places[:, 1:]).sum(axis=1)]
+            values[batch.variables] = self._tables.best[places[:, 0] + (neighbours * places[:, 1:]).sum(axis=1)]
             for number, bucket in enumerate(buckets):
                 if not isinstance(bucket.best, int):
                     members = np.flatnonzero(group == number)
-                    near = rest[members, : len(bucket.strides)]
-                    values[batch.variables[members]] = self._known.values(bucket, near)
+                    near = neighbours[members, : len(bucket.strides)]
+                    values[batch.variables[members]] = self._tables.values(bucket, near)
 
 
 def _place(bucket: Bucket, width: int) -> tuple[int, ...]:
@@ -207,5 +207,5 @@ def _distinct(rows: Ints, count: int) -> tuple[list[list[int]], Ints]:
         numbers: dict[tuple[int, ...], int] = {}
         group = [numbers.setdefault(row, len(numbers)) for row in map(tuple, rows.tolist())]
         return [list(row) for row in numbers], np.array(group, dtype=np.int64)
-    first, which = distinct_rows(rows + 1, count + 1)
-    return rows[first].tolist(), which
+    first, inverse = distinct_rows(rows + 1, count + 1)
+    return rows[first].tolist(), inverse

@@ -46,8 +46,8 @@ class Neighbours:
         names: of each variable, by which number it is known outside.
         alive: of each variable, whether it is left.
         pairs: every neighbourhood twice, as variable * count + neighbour, sorted.
-        one: of each pair the variable.
-        other: of each pair the neighbour.
+        variable: of each pair the variable.
+        neighbour: of each pair the neighbour.
     """
 
     def __init__(self, variables: int, rows: Ints) -> None:
@@ -61,14 +61,14 @@ class Neighbours:
         self.names = np.arange(variables)
         self.alive = np.ones(variables, dtype=bool)
         widest = rows.shape[1]
-        found = [rows[:, [one, other]] for one in range(widest) for other in range(widest) if one != other]
-        both = np.concatenate(found) if found else np.zeros((0, 2), dtype=np.int64)
-        both = both[(both >= 0).all(axis=1)]
-        self._take_pairs(np.unique(both[:, 0] * variables + both[:, 1]))
+        columns = [rows[:, [first, second]] for first in range(widest) for second in range(widest) if first != second]
+        pairs = np.concatenate(columns) if columns else np.zeros((0, 2), dtype=np.int64)
+        pairs = pairs[(pairs >= 0).all(axis=1)]
+        self._take_pairs(np.unique(pairs[:, 0] * variables + pairs[:, 1]))
 
     def _take_pairs(self, pairs: Ints) -> None:
         self.pairs: Ints = pairs
-        self.one, self.other = np.divmod(pairs, max(1, self.count))
+        self.variable, self.neighbour = np.divmod(pairs, max(1, self.count))
 
     def compact(self) -> Ints | None:
         """Numbers the variables anew if most have gone, so that a round takes as long as there are variables left.
@@ -76,61 +76,61 @@ class Neighbours:
         Returns:
             By old number the new one, -1 for those that have gone and last for no variable; None if all stay as it was.
         """
-        left = np.flatnonzero(self.alive)
-        if 2 * len(left) > self.count:
+        survivors = np.flatnonzero(self.alive)
+        if 2 * len(survivors) > self.count:
             return None
-        new = np.full(self.count + 1, -1)
-        new[left] = np.arange(len(left))
-        self.one, self.other = new[self.one], new[self.other]
-        self.pairs = self.one * len(left) + self.other
-        self.names, self.count = self.names[left], len(left)
-        self.alive = np.ones(len(left), dtype=bool)
-        return new
+        numbers = np.full(self.count + 1, -1)
+        numbers[survivors] = np.arange(len(survivors))
+        self.variable, self.neighbour = numbers[self.variable], numbers[self.neighbour]
+        self.pairs = self.variable * len(survivors) + self.neighbour
+        self.names, self.count = self.names[survivors], len(survivors)
+        self.alive = np.ones(len(survivors), dtype=bool)
+        return numbers
 
     def degrees(self) -> Ints:
         """How many neighbours each variable has."""
-        return np.bincount(self.one, minlength=self.count)
+        return np.bincount(self.variable, minlength=self.count)
 
-    def independent(self, bits: NDArray[np.float64], kind: Ints, most: Limits) -> Ints:
+    def independent(self, bits: NDArray[np.float64], kind: Ints, limits: Limits) -> Ints:
         """Variables for a round: no two are neighbours, and their buckets are about the smallest; ascending."""
-        size = (bits + np.bincount(self.one, weights=bits[self.other], minlength=self.count)).round(6)
-        able = self.alive & (size <= most.bits) & (self.degrees() <= most.neighbours)
+        size = (bits + np.bincount(self.variable, weights=bits[self.neighbour], minlength=self.count)).round(6)
+        able = self.alive & (size <= limits.bits) & (self.degrees() <= limits.neighbours)
         if not able.any():
             return np.zeros(0, dtype=np.int64)
         able &= size <= max(float(size[able].min()) + ORDER_SLACK_BITS, SMALL_BUCKET_BITS)
-        taken = np.zeros(self.count, dtype=bool)
-        ones = np.flatnonzero(able)
-        self._take(able, taken, ones[np.lexsort((kind[ones], size[ones]))])
+        chosen = np.zeros(self.count, dtype=bool)
+        candidates = np.flatnonzero(able)
+        self._take(able, chosen, candidates[np.lexsort((kind[candidates], size[candidates]))])
         # Where many in a row are equal, each waits for the one before it; what is left is taken in a mixed order.
-        ones = np.flatnonzero(able)
-        if len(ones):
-            self._take(able, taken, ones[np.argsort(ones * HASH_FACTOR % (1 << 32))])
-        return np.flatnonzero(taken)
+        candidates = np.flatnonzero(able)
+        if len(candidates):
+            self._take(able, chosen, candidates[np.argsort(candidates * HASH_FACTOR % (1 << 32))])
+        return np.flatnonzero(chosen)
 
-    def _take(self, able: NDArray[np.bool_], taken: NDArray[np.bool_], order: Ints) -> None:
+    def _take(self, able: NDArray[np.bool_], chosen: NDArray[np.bool_], order: Ints) -> None:
         """Takes able variables that come before all their able neighbours, again and again; both masks change.
 
         Args:
             able: those that may be taken; neighbours of what is taken may be no more.
-            taken: those that are.
+            chosen: those that are taken.
             order: the able ones, those to be taken first in front.
         """
         if len(order) == 1:
-            taken[order], able[order] = True, False
+            chosen[order], able[order] = True, False
             return
         rank = np.full(self.count, self.count)
         rank[order] = np.arange(len(order))
-        starts = np.flatnonzero(np.diff(self.one, prepend=-1))
+        starts = np.flatnonzero(np.diff(self.variable, prepend=-1))
         for _ in range(ORDER_PASSES):
             least = np.full(self.count, self.count)
             if len(starts):
-                least[self.one[starts]] = np.minimum.reduceat(rank[self.other], starts)
+                least[self.variable[starts]] = np.minimum.reduceat(rank[self.neighbour], starts)
             first = able & (rank < least)
             if not first.any():
                 break
-            taken |= first
+            chosen |= first
             able &= ~first
-            able[self.other[first[self.one]]] = False
+            able[self.neighbour[first[self.variable]]] = False
             rank[~able] = self.count
 
     def settle(self, variable: int) -> None:
@@ -145,16 +145,16 @@ class Neighbours:
             cliques: rows of variables; those of one row become neighbours.
         """
         self.alive[gone] = False
-        near = self.pairs[self.alive[self.one] & self.alive[self.other]]
-        new = [
-            (rest[:, :, None] * self.count + rest[:, None, :])[:, ~np.eye(rest.shape[1], dtype=np.bool_)].ravel()
-            for rest in cliques
-            if rest.shape[1] > 1
+        near = self.pairs[self.alive[self.variable] & self.alive[self.neighbour]]
+        edges = [
+            (clique[:, :, None] * self.count + clique[:, None, :])[:, ~np.eye(clique.shape[1], dtype=np.bool_)].ravel()
+            for clique in cliques
+            if clique.shape[1] > 1
         ]
-        if new:
-            more = np.unique(np.concatenate(new))
+        if edges:
+            added = np.unique(np.concatenate(edges))
             if len(near):
-                more = more[near[np.minimum(np.searchsorted(near, more), len(near) - 1)] != more]
+                added = added[near[np.minimum(np.searchsorted(near, added), len(near) - 1)] != added]
             # Two sorted runs: a stable sort merges them.
-            near = np.sort(np.concatenate([near, more]), kind="stable")
+            near = np.sort(np.concatenate([near, added]), kind="stable")
         self._take_pairs(near)

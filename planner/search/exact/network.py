@@ -63,7 +63,7 @@ class MetTables:
 
     def forget(self) -> None:
         """Begins anew."""
-        self.known = KnownTables()
+        self.tables = KnownTables()
         self.numbers: dict[tuple[object, ...], tuple[int, int, Candidates, Candidates]] = {}
 
 
@@ -104,7 +104,7 @@ class Network:
         tensors, ops = [link.tensor for link in links], [link.op for link in links]
         self._tensors, self._ops = np.array(tensors, dtype=np.int64), np.array(ops, dtype=np.int64)
         self.scopes = [
-            tuple(one for one in dict.fromkeys((tensor, op)) if has_axis[one])
+            tuple(variable for variable in dict.fromkeys((tensor, op)) if has_axis[variable])
             for tensor, op in zip(tensors, ops, strict=True)
         ]
         self._order = order
@@ -127,26 +127,26 @@ class Network:
         if self._order is None:
             self._order = find_order(self._sizes, self.scopes, self._variable_kinds)
         refuse_larger(self._order.largest_bucket(choices.sizes), max_table_entries)
-        if self.met.known.held > HELD_ENTRIES:
+        if self.met.tables.held > HELD_ENTRIES:
             self.met.forget()
-        first, which = self._different(choices)
-        pairs = self._known_as(first, choices, make, check)
+        first, table_of = self._different(choices)
+        pairs = self._table_numbers(first, choices, make, check)
         numbers = np.array([number for number, _ in pairs], dtype=np.int64)
         constant = np.array([least for _, least in pairs], dtype=np.int64)
-        return eliminate_known(self._order, self.met.known, numbers[which], int(constant[which].sum()), check)
+        return eliminate_known(self._order, self.met.tables, numbers[table_of], int(constant[table_of].sum()), check)
 
-    def _known_as(
+    def _table_numbers(
         self, links: Sequence[int], choices: Choices, make: MakeTables, check: Callable[[], None]
     ) -> list[tuple[int, int]]:
         """The number of each link's table, and the minimum that was taken out of it."""
         kinds = [self._kind_names[kind] for kind in self._kinds[links].tolist()]
         lists = [(choices[self._links[link].tensor], choices[self._links[link].op]) for link in links]
         keys = [(kind, id(tilings), id(strategies)) for kind, (tilings, strategies) in zip(kinds, lists, strict=True)]
-        new = [place for place, key in enumerate(keys) if key not in self.met.numbers]
-        tables = self._tables([links[place] for place in new], choices, make, check)
-        for place, known in zip(new, self.met.known.intern(tables), strict=True):
+        missing = [place for place, key in enumerate(keys) if key not in self.met.numbers]
+        tables = self._tables([links[place] for place in missing], choices, make, check)
+        for place, interned in zip(missing, self.met.tables.intern(tables), strict=True):
             # The lists are kept with the number: an identity means something only while its object lives.
-            self.met.numbers[keys[place]] = (*known, *lists[place])
+            self.met.numbers[keys[place]] = (*interned, *lists[place])
         return [self.met.numbers[key][:2] for key in keys]
 
     def tables(self, choices: Choices, make: MakeTables, check: Callable[[], None] = go_on) -> tuple[list[Table], Ints]:
@@ -159,19 +159,19 @@ class Network:
             make: makes tables.
             check: called between parts of the work; what it raises ends it.
         """
-        first, which = self._different(choices)
-        return self._tables(first, choices, make, check), which
+        first, table_of = self._different(choices)
+        return self._tables(first, choices, make, check), table_of
 
     def _tables(
         self, links: Sequence[int], choices: Choices, make: MakeTables, check: Callable[[], None]
     ) -> list[Table]:
-        made: list[Table] = []
-        for together in self._parts(links, choices):
+        tables: list[Table] = []
+        for part in self._parts(links, choices):
             check()
-            asked = [(link, choices[link.tensor], choices[link.op]) for link in map(self._links.__getitem__, together)]
-            made.extend(make(asked))
+            requests = [(link, choices[link.tensor], choices[link.op]) for link in map(self._links.__getitem__, part)]
+            tables.extend(make(requests))
         shapes = [[len(choices[name]) for name in self.scopes[link]] for link in links]
-        return [table.reshape(shape) for table, shape in zip(made, shapes, strict=True)]
+        return [table.reshape(shape) for table, shape in zip(tables, shapes, strict=True)]
 
     def _parts(self, links: Sequence[int], choices: Choices) -> Iterator[list[int]]:
         """The links in parts whose tables have about ``TABLES_AT_ONCE`` entries together."""
@@ -194,8 +194,8 @@ class Network:
 
     def _different(self, choices: Choices) -> tuple[list[int], Ints]:
         """The first link with each table, and for every link the number of its table."""
-        of, lists = choices.which, len(choices.lists)
+        of, lists = choices.list_of, len(choices.lists)
         # One after the other: there are far fewer pairs than there could be, and few numbers are told apart quickly.
         first, pair = distinct(self._kinds * lists + of[self._tensors], len(self._kind_names) * lists)
-        first, which = distinct(pair * lists + of[self._ops], len(first) * lists)
-        return first.tolist(), which
+        first, table_of = distinct(pair * lists + of[self._ops], len(first) * lists)
+        return first.tolist(), table_of

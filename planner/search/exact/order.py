@@ -32,7 +32,7 @@ class Steps:
     pattern: Pattern
     variables: Ints
     """Shape [m]."""
-    rest: Ints
+    neighbours: Ints
     """The neighbours, over which the result is a table; shape [m, r]."""
     factors: Ints
     """The factors of each bucket; shape [m, f]."""
@@ -49,7 +49,7 @@ class Batch:
     """By variable its bucket's among the patterns; shape [m]."""
     variables: Ints
     """Shape [m]."""
-    rest: Ints
+    neighbours: Ints
     """The neighbours; rows are filled up with variable 0. Shape [m, most neighbours]."""
     factors: Ints
     """The factors of each bucket; rows are filled up with -1. Shape [m, most factors]."""
@@ -61,13 +61,13 @@ class Batch:
         """Makes one of several steps."""
         numbers: dict[Pattern, int] = {}
         number = [numbers.setdefault(steps.pattern, len(numbers)) for steps in together]
-        most = max(steps.rest.shape[1] for steps in together)
+        most_neighbours = max(steps.neighbours.shape[1] for steps in together)
         widest = max(steps.factors.shape[1] for steps in together)
         return cls(
             tuple(numbers),
             np.repeat(number, [len(steps.variables) for steps in together]),
             np.concatenate([steps.variables for steps in together]),
-            np.concatenate([_filled_up(steps.rest, most, 0) for steps in together]),
+            np.concatenate([_filled_up(steps.neighbours, most_neighbours, 0) for steps in together]),
             np.concatenate([_filled_up(steps.factors, widest, -1) for steps in together]),
             np.concatenate([steps.produced for steps in together]),
         )
@@ -92,20 +92,19 @@ class Order:
         together: list[list[Steps]] = []
         first = 0
         for steps in self.rounds:
-            own = int(steps.produced.min())
+            produced = int(steps.produced.min())
             if not together or steps.factors.max(initial=-1) >= first:
                 together.append([])
-                first = own
+                first = produced
             together[-1].append(steps)
-            first = min(first, own)
+            first = min(first, produced)
         return tuple(map(Batch.of, together))
 
     def largest_bucket(self, sizes: NDArray[np.int64]) -> float:
         """Entries of the largest bucket, when the variables have so many values each."""
         bits = np.log2(sizes.astype(np.float64))
-        largest = max(
-            (float((bits[steps.variables] + bits[steps.rest].sum(axis=1)).max()) for steps in self.rounds), default=0.0
-        )
+        powers = (float((bits[steps.variables] + bits[steps.neighbours].sum(axis=1)).max()) for steps in self.rounds)
+        largest = max(powers, default=0.0)
         return float(round(2**largest)) if largest < 62 else 2.0**largest
 
 
@@ -126,15 +125,15 @@ def find_order(
         most_neighbours: leave variables with more than this many neighbours; None: eliminate all.
         most_entries: leave variables whose bucket is larger.
     """
-    left = _Left(len(sizes), scopes)
+    residual = _Residual(len(sizes), scopes)
     bits = np.log2(np.maximum(1, np.array(sizes, dtype=np.float64)))
-    most = Limits(log2(most_entries), len(sizes) if most_neighbours is None else most_neighbours)
+    limits = Limits(log2(most_entries), len(sizes) if most_neighbours is None else most_neighbours)
     kind = np.array(kinds, dtype=np.int64)
     rounds: list[Steps] = []
-    while (taken := left.near.independent(bits[left.near.names], kind[left.near.names], most)).size:
-        rounds.extend(left.eliminate(taken))
-        left.compact()
-    return Order(len(sizes), len(scopes), tuple(rounds), left.core(), left.open())
+    while (independent := residual.near.independent(bits[residual.near.names], kind[residual.near.names], limits)).size:
+        rounds.extend(residual.eliminate(independent))
+        residual.compact()
+    return Order(len(sizes), len(scopes), tuple(rounds), residual.core(), residual.open())
 
 
 class Settled(NamedTuple):
@@ -165,40 +164,40 @@ def find_order_settling(
         stayed: how often each variable had to stay before.
         most_entries: of a bucket.
     """
-    left = _Left(len(sizes), scopes)
+    residual = _Residual(len(sizes), scopes)
     bits = np.log2(np.maximum(1, np.array(sizes, dtype=np.float64)))
     kind, before = np.array(kinds, dtype=np.int64), np.array(stayed, dtype=np.int64)
-    most = Limits(log2(most_entries), len(sizes))
+    limits = Limits(log2(most_entries), len(sizes))
     rounds: list[Steps] = []
     settled = np.zeros(len(sizes), dtype=np.bool_)
-    while (near := left.near).alive.any():
+    while (near := residual.near).alive.any():
         names = near.names
-        if (taken := near.independent(bits[names], kind[names], most)).size:
-            rounds.extend(left.eliminate(taken))
+        if (independent := near.independent(bits[names], kind[names], limits)).size:
+            rounds.extend(residual.eliminate(independent))
         else:
             least_often = near.alive & (before[names] == before[names][near.alive].min())
             chosen = int(np.where(least_often, bits[names] * near.degrees(), -1.0).argmax())
             settled[names[chosen]] = True
-            left.settle(chosen)
-        left.compact()
+            residual.settle(chosen)
+        residual.compact()
     staying = tuple(np.flatnonzero(settled).tolist())
-    done = [those for steps in rounds for those in _without(steps, settled)]
+    done = [part for steps in rounds for part in _without(steps, settled)]
     return Settled(frozenset(staying), Order(len(sizes), len(scopes), tuple(done), staying))
 
 
 def _without(steps: Steps, settled: NDArray[np.bool_]) -> Iterator[Steps]:
     """The same eliminations where some variables, settled only later, are over no table: those that are alike then."""
-    gone = settled[steps.rest]
+    gone = settled[steps.neighbours]
     if not gone.any():
         yield steps
         return
     different, group = distinct_rows(gone.astype(np.int64), 2)
     for number, example in enumerate(different.tolist()):
-        rows, kept = np.flatnonzero(group == number), np.flatnonzero(~gone[example])
-        axis = {0: 0, **{old + 1: new for new, old in enumerate(kept.tolist(), start=1)}}
-        pattern = tuple(tuple([axis[one] for one in axes if one in axis]) for axes in steps.pattern)
-        rest = steps.rest[rows][:, kept]
-        yield Steps(pattern, steps.variables[rows], rest, steps.factors[rows], steps.produced[rows])
+        rows, columns = np.flatnonzero(group == number), np.flatnonzero(~gone[example])
+        axis = {0: 0, **{old + 1: place for place, old in enumerate(columns.tolist(), start=1)}}
+        pattern = tuple(tuple([axis[old] for old in axes if old in axis]) for axes in steps.pattern)
+        neighbours = steps.neighbours[rows][:, columns]
+        yield Steps(pattern, steps.variables[rows], neighbours, steps.factors[rows], steps.produced[rows])
 
 
 def order_of(sequence: Sequence[int], variables: int, scopes: Sequence[tuple[int, ...]]) -> Order:
@@ -209,12 +208,12 @@ def order_of(sequence: Sequence[int], variables: int, scopes: Sequence[tuple[int
         variables: how many there are.
         scopes: the variables of each factor; none twice in one.
     """
-    left = _Left(variables, scopes)
-    rounds = [steps for variable in sequence for steps in left.eliminate(np.array([variable]))]
+    residual = _Residual(variables, scopes)
+    rounds = [steps for variable in sequence for steps in residual.eliminate(np.array([variable]))]
     return Order(variables, len(scopes), tuple(rounds))
 
 
-class _Left:
+class _Residual:
     """What is left of a sum: factors, and which variables are neighbours.
 
     Attributes:
@@ -224,14 +223,14 @@ class _Left:
     def __init__(self, variables: int, scopes: Sequence[tuple[int, ...]]) -> None:
         self._factors = np.arange(len(scopes))
         self._scopes = rows_of(scopes)
-        self._made = len(scopes)
+        self._count = len(scopes)
         self.near = Neighbours(variables, self._scopes)
 
     def open(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
         """The factors that are left, with their variables."""
         names = np.append(self.near.names, -1)
-        found = zip(self._factors.tolist(), names[self._scopes].tolist(), strict=True)
-        scopes = ((number, tuple(variable for variable in scope if variable >= 0)) for number, scope in found)
+        factors = zip(self._factors.tolist(), names[self._scopes].tolist(), strict=True)
+        scopes = ((number, tuple(variable for variable in scope if variable >= 0)) for number, scope in factors)
         return tuple((number, scope) for number, scope in scopes if scope)
 
     def core(self) -> tuple[int, ...]:
@@ -240,27 +239,27 @@ class _Left:
 
     def compact(self) -> None:
         """Numbers the variables anew if most have gone."""
-        new = self.near.compact()
-        if new is not None:
-            self._scopes = new[self._scopes]
+        numbers = self.near.compact()
+        if numbers is not None:
+            self._scopes = numbers[self._scopes]
 
     def settle(self, variable: int) -> None:
         """Takes out a variable that is given a value: no factor is over it any more."""
         self._scopes[self._scopes == variable] = -1
         self.near.settle(variable)
 
-    def eliminate(self, taken: Ints) -> list[Steps]:
+    def eliminate(self, independent: Ints) -> list[Steps]:
         """Takes out variables of which no two are neighbours, and puts a factor over each one's neighbours there.
 
         Args:
-            taken: ascending.
+            independent: ascending.
         """
         near = self.near
         gone = np.zeros(near.count + 1, dtype=bool)
-        gone[taken] = True
-        here = gone[near.one]
-        pairs, neighbours = near.pairs[here], near.other[here]
-        degree = near.degrees()[taken]
+        gone[independent] = True
+        mask = gone[near.variable]
+        pairs, neighbours = near.pairs[mask], near.neighbour[mask]
+        degree = near.degrees()[independent]
         start = np.cumsum(degree) - degree
         # The factors of each bucket, together and ascending.
         scopes = self._scopes
@@ -270,43 +269,43 @@ class _Left:
         by_variable = np.argsort(variable, kind="stable")
         variable = variable[by_variable]
         factors, scopes = self._factors[touched][by_variable], scopes[touched][by_variable]
-        count = np.bincount(variable, minlength=near.count)[taken]
+        count = np.bincount(variable, minlength=near.count)[independent]
         first = np.cumsum(count) - count
         # Axis 0 is the variable that goes, i the i-th of its neighbours; -1 where a scope has ended.
         place = np.searchsorted(pairs, variable[:, None] * near.count + scopes)
-        own = np.repeat(np.arange(len(taken)), count)
-        axes = np.where(scopes == variable[:, None], 0, place - start[own][:, None] + 1)
+        bucket_of = np.repeat(np.arange(len(independent)), count)
+        axes = np.where(scopes == variable[:, None], 0, place - start[bucket_of][:, None] + 1)
         axes[scopes < 0] = -1
         widest = int(degree.max(initial=0)) + 2
         form_first, form = distinct_rows(axes + 1, widest)
         forms = [tuple([axis for axis in row if axis >= 0]) for row in axes[form_first].tolist()]
         steps: list[Steps] = []
-        new: list[Ints] = []
+        cliques: list[Ints] = []
         shapes = degree * (int(count.max(initial=0)) + 1) + count
         for shape in np.unique(shapes).tolist():
             members = np.flatnonzero(shapes == shape)
             depth, width = int(count[members[0]]), int(degree[members[0]])
             bucket = first[members][:, None] + np.arange(depth)
-            rest = neighbours[start[members][:, None] + np.arange(width)]
+            clique = neighbours[start[members][:, None] + np.arange(width)]
             patterns, group = distinct_rows(form[bucket], max(1, len(forms)))
             for number, representative in enumerate(patterns.tolist()):
                 rows = np.flatnonzero(group == number)
-                produced = self._made + np.arange(len(rows))
-                self._made += len(rows)
-                pattern = tuple(forms[one] for one in form[bucket[representative]].tolist())
-                variables = near.names[taken[members[rows]]]
-                steps.append(Steps(pattern, variables, near.names[rest[rows]], factors[bucket[rows]], produced))
-                new.append(rest[rows])
-        width = max(self._scopes.shape[1], *(rest.shape[1] for rest in new))
-        self._scopes = np.concatenate([_filled_up(rows, width, -1) for rows in (self._scopes[~touched], *new)])
-        added = sum(map(len, new))
-        self._factors = np.concatenate([self._factors[~touched], np.arange(self._made - added, self._made)])
-        near.join(taken, new)
+                produced = self._count + np.arange(len(rows))
+                self._count += len(rows)
+                pattern = tuple(forms[form_number] for form_number in form[bucket[representative]].tolist())
+                variables = near.names[independent[members[rows]]]
+                steps.append(Steps(pattern, variables, near.names[clique[rows]], factors[bucket[rows]], produced))
+                cliques.append(clique[rows])
+        width = max(self._scopes.shape[1], *(clique.shape[1] for clique in cliques))
+        self._scopes = np.concatenate([_filled_up(rows, width, -1) for rows in (self._scopes[~touched], *cliques)])
+        added = sum(map(len, cliques))
+        self._factors = np.concatenate([self._factors[~touched], np.arange(self._count - added, self._count)])
+        near.join(independent, cliques)
         return steps
 
 
 def _filled_up(rows: Ints, width: int, value: int) -> Ints:
     """Rows of this width, filled up with a value."""
-    found = np.full((len(rows), width), value)
-    found[:, : rows.shape[1]] = rows
-    return found
+    filled = np.full((len(rows), width), value)
+    filled[:, : rows.shape[1]] = rows
+    return filled

@@ -21,9 +21,9 @@ def distinct(numbers: Ints, below: int) -> tuple[Ints, Ints]:
         return first, group.astype(np.int64, copy=False)
     places = np.full(below, -1)
     places[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)  # of equal indices the last one counts
-    there = np.flatnonzero(places >= 0)
-    first = places[there]
-    places[there] = np.arange(len(there))
+    present = np.flatnonzero(places >= 0)
+    first = places[present]
+    places[present] = np.arange(len(present))
     return first, places[numbers]
 
 

@@ -62,46 +62,46 @@ class SumForm:
         for table in sorted(range(len(shapes)), key=lambda table: -prod(shapes[table])):
             for group in self._groups:
                 pairs = zip(self._views[table].shape, self._views[group[0]].shape, strict=True)
-                if all(own in (1, theirs) for own, theirs in pairs):
+                if all(size in (1, theirs) for size, theirs in pairs):
                     group.append(table)
                     break
             else:
                 self._groups.append([table])
-        one = self._views[self._groups[0][0]].shape
-        others = [self._views[group[0]].shape for group in self._groups[1:]]
-        other = tuple(map(max, *others)) if len(others) > 1 else others[0] if others else (1,) * len(shape)
+        first = self._views[self._groups[0][0]].shape
+        smaller = [self._views[group[0]].shape for group in self._groups[1:]]
+        second = tuple(map(max, *smaller)) if len(smaller) > 1 else smaller[0] if smaller else (1,) * len(shape)
         axes = range(1, len(shape))
-        both = [axis for axis in axes if one[axis] == other[axis]]
-        mine = [axis for axis in axes if one[axis] > other[axis]]
-        theirs = [axis for axis in axes if one[axis] < other[axis]]
-        common, left, right = (prod([shape[axis] for axis in some]) for some in (both, mine, theirs))
-        inner, outer = (mine, theirs) if left >= right else (theirs, mine)
-        self._axes = (0, *both, *outer, *inner)
-        self._one = (shape[0], common, 1, left) if left >= right else (shape[0], common, left, 1)
-        self._other = (shape[0], common, right, 1) if left >= right else (shape[0], common, 1, right)
+        shared = [axis for axis in axes if first[axis] == second[axis]]
+        mine = [axis for axis in axes if first[axis] > second[axis]]
+        theirs = [axis for axis in axes if first[axis] < second[axis]]
+        common, rows, columns = (prod([shape[axis] for axis in group]) for group in (shared, mine, theirs))
+        inner, outer = (mine, theirs) if rows >= columns else (theirs, mine)
+        self._axes = (0, *shared, *outer, *inner)
+        self._first = (shape[0], common, 1, rows) if rows >= columns else (shape[0], common, rows, 1)
+        self._second = (shape[0], common, columns, 1) if rows >= columns else (shape[0], common, 1, columns)
         order = [axis - 1 for axis in self._axes[1:]]
         self._sizes = tuple(shape[1:][axis] for axis in order)
         self._back = tuple(sorted(range(len(order)), key=order.__getitem__))
         self._values = np.arange(shape[0]).reshape(-1, 1, 1, 1)
 
-    def least(self, tables: Sequence[Table], most: int) -> tuple[Table, Ints | None]:
+    def least(self, tables: Sequence[Table], largest: int) -> tuple[Table, Ints | None]:
         """The minimum over the first axis, by the others, and where it is, flat; None if that is not kept.
 
         Args:
             tables: of the form's shapes.
-            most: no sum is more.
+            largest: no sum is larger.
         """
-        keeps_best = self.keeps_best and most < SUM_LIMIT >> self._bits
-        one = self._joined(tables, 0).transpose(self._axes).reshape(self._one)
+        keeps_best = self.keeps_best and largest < SUM_LIMIT >> self._bits
+        first = self._joined(tables, 0).transpose(self._axes).reshape(self._first)
         if keeps_best:
-            one = one << self._bits
-            one += self._values  # in place: a large table is not made once more
+            first = first << self._bits
+            first += self._values  # in place: a large table is not made once more
         if len(self._groups) == 1:
-            least = one.min(axis=0)
+            least = first.min(axis=0)
         else:
-            others = [self._joined(tables, group) for group in range(1, len(self._groups))]
-            other = reduce(np.add, others).transpose(self._axes).reshape(self._other)
-            least = self._least(one, other << self._bits if keeps_best else other)
+            joined = [self._joined(tables, group) for group in range(1, len(self._groups))]
+            second = reduce(np.add, joined).transpose(self._axes).reshape(self._second)
+            least = self._least(first, second << self._bits if keeps_best else second)
         least = np.ascontiguousarray(least.reshape(self._sizes).transpose(self._back))
         if not keeps_best:
             return least, None
@@ -115,13 +115,13 @@ class SumForm:
         joined: Table = reduce(np.add, within, first)
         return joined
 
-    def _least(self, one: Table, other: Table) -> Table:
+    def _least(self, first: Table, second: Table) -> Table:
         if prod(self.shape) <= CACHED_ENTRIES:
-            found: Table = (one + other).min(axis=0)
-            return found
-        least: Table = one[0] + other[0]
+            minimum: Table = (first + second).min(axis=0)
+            return minimum
+        least: Table = first[0] + second[0]
         total = np.empty_like(least)
-        for mine, theirs in zip(one[1:], other[1:], strict=True):
+        for mine, theirs in zip(first[1:], second[1:], strict=True):
             np.minimum(least, np.add(mine, theirs, out=total), out=least)
         return least
 

@@ -38,20 +38,20 @@ def context_parallel(problem: Problem) -> Restriction:
         UnsupportedError: there is no attention with positions that could be divided.
     """
     graph, directions = problem.graph, problem.directions
-    found = directions.reachable(place for name in _scores(graph) for place in _positions(graph, name))
-    if not found:
+    places = directions.reachable(place for name in _scores(graph) for place in _positions(graph, name))
+    if not places:
         raise UnsupportedError(
             "there is no attention of several positions, so none can be divided",
             hint="context parallelism is for transformers, whose scores have dims for queries and for keys",
         )
-    placed = {(kind, name) for kind, name, _ in found}
+    placed = {(kind, name) for kind, name, _ in places}
     rows = {place for place in batch(problem) if place[:2] not in placed}
 
     def keep(variable: SearchVariable, placement: Placement) -> bool:
         if not isinstance(placement, Shard):
             return False
         place = place_of(variable, placement)
-        return place in found or place in rows
+        return place in places or place in rows
 
     return keeping(keep)
 

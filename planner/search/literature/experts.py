@@ -61,9 +61,9 @@ def _experts(graph: Graph) -> Iterator[tuple[str, Place]]:
         product = product_of(op, graph.tensors)
         if product is None or len(product.operands) != 2:
             continue
-        for name, own, other in zip(product.operands, product.labels, reversed(product.labels), strict=True):
-            for dim, label in enumerate(own):
-                if label in other and label in product.result and _is_weight(graph, name):
+        for name, labels, peer_labels in zip(product.operands, product.labels, reversed(product.labels), strict=True):
+            for dim, label in enumerate(labels):
+                if label in peer_labels and label in product.result and _is_weight(graph, name):
                     yield op.name, ("tensor", name, dim)
 
 

@@ -31,16 +31,16 @@ def processor_grids(problem: Problem, cuts: tuple[int, ...], room_bytes: int | N
     Raises:
         InfeasibleError: no op sums products of two inputs.
     """
-    known: dict[object, Grid | None] = {}
+    grid_of: dict[object, Grid | None] = {}
     by_op: dict[str, tuple[int, ...]] = {}
     for op in problem.ops:
         if contraction_of(op) is not None:
-            if op.content not in known:
-                known[op.content] = _best(op, cuts, room_bytes)
-            grid = known[op.content]
+            if op.content not in grid_of:
+                grid_of[op.content] = _best(op, cuts, room_bytes)
+            grid = grid_of[op.content]
             if grid is not None:
                 by_op[op.op.name] = grid.ways
-    if not known:
+    if not grid_of:
         raise InfeasibleError(
             f"--strategy distcnn: no op of {problem.graph.name} sums products of two inputs: there is no grid",
             hint="plan with --strategy tofu, which needs none",
@@ -50,13 +50,14 @@ def processor_grids(problem: Problem, cuts: tuple[int, ...], room_bytes: int | N
         ways = None if variable.op is None else by_op.get(variable.op.op.name)
         if ways is None:
             return candidates
-        kept = tuple(
-            one
-            for one in candidates
-            if all(isinstance(placement, Shard) for placement in one.placements)
-            and all(ways[dim] % used == 0 for dim, used in _used(one.dims, one.ways).items())
+        matching = tuple(
+            candidate
+            for candidate in candidates
+            if all(isinstance(placement, Shard) for placement in candidate.placements)
+            and all(ways[dim] % used == 0 for dim, used in _used(candidate.dims, candidate.ways).items())
         )
-        return kept or candidates
+        # Where no candidate fits the grid, this cut of the op is free.
+        return matching or candidates
 
     return restrict
 
@@ -67,25 +68,25 @@ def _best(op: BoundOp, cuts: tuple[int, ...], room_bytes: int | None) -> Grid | 
     def lacking(grid: Grid) -> int:
         return 0 if room_bytes is None else max(0, stepped_bytes(op, grid, prod(cuts)) - room_bytes)
 
-    made = (grid for grid in grids(op, prod(cuts)) if _is_made_of(grid.ways, cuts))
-    return min(made, key=lambda grid: (lacking(grid), grid.moved_bytes, grid.held_bytes, grid.ways), default=None)
+    candidates = (grid for grid in grids(op, prod(cuts)) if _is_made_of(grid.ways, cuts))
+    return min(candidates, key=lambda grid: (lacking(grid), grid.moved_bytes, grid.held_bytes, grid.ways), default=None)
 
 
 def _used(dims: tuple[int, ...], ways: tuple[int, ...]) -> Counter[int]:
     """By variable, the ways of its cuts together."""
-    found: Counter[int] = Counter()
+    products: Counter[int] = Counter()
     for dim, count in zip(dims, ways, strict=True):
-        found[dim] = max(1, found[dim]) * count
-    return found
+        products[dim] = max(1, products[dim]) * count
+    return products
 
 
 def _is_made_of(ways: tuple[int, ...], cuts: tuple[int, ...]) -> bool:
     """Whether the ways are products of cuts, each used once."""
     if not cuts:
-        return all(one == 1 for one in ways)
-    first, rest = cuts[0], cuts[1:]
+        return all(count == 1 for count in ways)
+    first, inner = cuts[0], cuts[1:]
     return any(
-        _is_made_of((*ways[:place], one // first, *ways[place + 1 :]), rest)
-        for place, one in enumerate(ways)
-        if one % first == 0 and (place == 0 or one not in ways[:place])
+        _is_made_of((*ways[:place], count // first, *ways[place + 1 :]), inner)
+        for place, count in enumerate(ways)
+        if count % first == 0 and (place == 0 or count not in ways[:place])
     )

@@ -32,7 +32,7 @@ class Best:
     configurations: tuple[int, ...]
     """By layer."""
     total: int
-    left: int
+    core_layers: int
     """Layers that neither elimination could remove: K in the paper's Table 2."""
 
 
@@ -51,16 +51,16 @@ def least(layers: Sequence[Costs], edges: Mapping[tuple[int, int], Costs]) -> Be
         graph.add_edge(first, second, costs)
     graph.eliminate()
     chosen, total = graph.enumerated()
-    left = len(chosen)
+    core_layers = len(chosen)
     graph.undo(chosen)
-    return Best(tuple(chosen[layer] for layer in range(len(layers))), total, left)
+    return Best(tuple(chosen[layer] for layer in range(len(layers))), total, core_layers)
 
 
 @dataclass(slots=True)
 class _Graph:
     """What is left of the graph, and what was eliminated."""
 
-    own: list[Costs]
+    costs: list[Costs]
     edges: list[dict[int, Costs]] = field(init=False)
     """By layer and neighbour, [configurations of the layer, of the neighbour]; each edge from both its ends."""
     gone: list[tuple[int, tuple[int, ...], NDArray[np.intp]]] = field(default_factory=list)
@@ -68,13 +68,13 @@ class _Graph:
     constant: int = 0
 
     def __post_init__(self) -> None:
-        self.edges = [{} for _ in self.own]
+        self.edges = [{} for _ in self.costs]
 
     def add_edge(self, first: int, second: int, costs: Costs) -> None:
         """Adds an edge; an edge that is there already is eliminated with it (equation 3)."""
         assert first != second, "an edge joins two layers"
-        known = self.edges[first].get(second)
-        self.edges[first][second] = costs if known is None else known + costs
+        existing = self.edges[first].get(second)
+        self.edges[first][second] = costs if existing is None else existing + costs
         self.edges[second][first] = self.edges[first][second].T
 
     def eliminate(self) -> None:
@@ -88,24 +88,24 @@ class _Graph:
             done.add(layer)
             near = tuple(sorted(self.edges[layer]))
             self._eliminate_node(layer, near)
-            ready.extend(other for other in near if len(self.edges[other]) <= 2)
+            ready.extend(neighbour for neighbour in near if len(self.edges[neighbour]) <= 2)
 
     def _eliminate_node(self, layer: int, near: tuple[int, ...]) -> None:
-        own, edges = self.own[layer], self.edges[layer]
-        for other in near:
-            del self.edges[other][layer]
+        layer_costs, edges = self.costs[layer], self.edges[layer]
+        for neighbour in near:
+            del self.edges[neighbour][layer]
         if not near:
-            self.gone.append((layer, near, np.array(own.argmin())))
-            self.constant += int(own.min())
+            self.gone.append((layer, near, np.array(layer_costs.argmin())))
+            self.constant += int(layer_costs.min())
         elif len(near) == 1:
-            costs = own[:, None] + edges[near[0]]
+            costs = layer_costs[:, None] + edges[near[0]]
             self.gone.append((layer, near, costs.argmin(axis=0)))
-            self.own[near[0]] = self.own[near[0]] + costs.min(axis=0)
+            self.costs[near[0]] = self.costs[near[0]] + costs.min(axis=0)
         else:
-            first, second = edges[near[0]] + own[:, None], edges[near[1]]
+            first, second = edges[near[0]] + layer_costs[:, None], edges[near[1]]
             shape = first.shape[1], second.shape[1]
             best, where = np.full(shape, np.iinfo(np.int64).max), np.zeros(shape, dtype=np.intp)
-            for value in range(len(own)):
+            for value in range(len(layer_costs)):
                 costs = first[value][:, None] + second[value][None]
                 better = costs < best
                 best[better], where[better] = costs[better], value
@@ -115,29 +115,29 @@ class _Graph:
     def enumerated(self) -> tuple[dict[int, int], int]:
         """The best configurations of the layers that are left, by enumeration; and what all layers cost then."""
         gone = {layer for layer, _, _ in self.gone}
-        left = [layer for layer in range(len(self.own)) if layer not in gone]
-        if not left:
+        core = [layer for layer in range(len(self.costs)) if layer not in gone]
+        if not core:
             return {}, self.constant
-        strategies = sum(log10(len(self.own[layer])) for layer in left)
+        strategies = sum(log10(len(self.costs[layer])) for layer in core)
         if strategies > log10(LAYER_STRATEGIES):
             raise InfeasibleError(
-                f"node and edge elimination leaves {len(left)} layers with 10^{strategies:.0f} strategies to enumerate",
+                f"node and edge elimination leaves {len(core)} layers with 10^{strategies:.0f} strategies to enumerate",
                 hint="ICML'18's search is for networks that are nearly a chain, as convolutional ones are",
             )
-        axis = {layer: number for number, layer in enumerate(left)}
-        total = np.zeros([len(self.own[layer]) for layer in left], dtype=np.int64)
-        for layer in left:
-            total += _along(self.own[layer], (axis[layer],), len(left))
-            for other, costs in self.edges[layer].items():
-                if other > layer:
-                    total += _along(costs, (axis[layer], axis[other]), len(left))
+        axis = {layer: number for number, layer in enumerate(core)}
+        total = np.zeros([len(self.costs[layer]) for layer in core], dtype=np.int64)
+        for layer in core:
+            total += _along(self.costs[layer], (axis[layer],), len(core))
+            for neighbour, costs in self.edges[layer].items():
+                if neighbour > layer:
+                    total += _along(costs, (axis[layer], axis[neighbour]), len(core))
         best = np.unravel_index(int(total.argmin()), total.shape)
-        return {layer: int(value) for layer, value in zip(left, best, strict=True)}, self.constant + int(total.min())
+        return {layer: int(value) for layer, value in zip(core, best, strict=True)}, self.constant + int(total.min())
 
     def undo(self, chosen: dict[int, int]) -> None:
         """Gives the eliminated layers their best configurations, in reverse (Algorithm 1, lines 15 to 23)."""
         for layer, near, best in reversed(self.gone):
-            chosen[layer] = int(best[tuple(chosen[other] for other in near)])
+            chosen[layer] = int(best[tuple(chosen[neighbour] for neighbour in near)])
 
 
 def _along(costs: Costs, axes: tuple[int, ...], rank: int) -> Costs:

@@ -78,13 +78,14 @@ def search_layers(ground: Ground) -> tuple[tuple[int, ...], Found]:
             return candidates
         return timed.intern((*candidates, before.extend(_IDLE, cuts[depth - 1])))
 
-    found = search_recursively(timed, cuts, ground.narrow(restrict, cuts), ground.progress, ground.stop)
-    return cuts, replace(found, cost=problem.cost(found.tilings))
+    plan = search_recursively(timed, cuts, ground.narrow(restrict, cuts), ground.progress, ground.stop)
+    return cuts, replace(plan, cost=problem.cost(plan.tilings))
 
 
 def _idle_cuts(tiling: Tiling) -> int:
     """How many of the outermost cuts leave all but one group of devices idle."""
-    return next((cut for cut, one in enumerate(tiling.placements) if not isinstance(one, Only)), len(tiling.ways))
+    placements = enumerate(tiling.placements)
+    return next((cut for cut, placement in placements if not isinstance(placement, Only)), len(tiling.ways))
 
 
 def _like_the_nearest(problem: Problem, idle: dict[int, int], cuts: tuple[int, ...]) -> dict[int, int]:
@@ -94,19 +95,19 @@ def _like_the_nearest(problem: Problem, idle: dict[int, int], cuts: tuple[int, .
     """
     beside: dict[int, list[int]] = {}
     for op in problem.ops:
-        here = problem.variable_of_op[op.op.name]
+        variable = problem.variable_of_op[op.op.name]
         for name in (*op.op.inputs, *op.op.outputs):
             if name in problem.variable_of_tensor:
                 tensor = problem.variable_of_tensor[name]
-                beside.setdefault(here, []).append(tensor)
-                beside.setdefault(tensor, []).append(here)
-    found, reached = dict(idle), list(idle)
+                beside.setdefault(variable, []).append(tensor)
+                beside.setdefault(tensor, []).append(variable)
+    idle_cuts, reached = dict(idle), list(idle)
     for number in reached:  # which grows
-        for other in beside.get(number, ()):
-            if other not in found and _may_be_idle(problem, problem.variables[other], cuts, found[number]):
-                found[other] = found[number]
-                reached.append(other)
-    return found
+        for peer in beside.get(number, ()):
+            if peer not in idle_cuts and _may_be_idle(problem, problem.variables[peer], cuts, idle_cuts[number]):
+                idle_cuts[peer] = idle_cuts[number]
+                reached.append(peer)
+    return idle_cuts
 
 
 def _may_be_idle(problem: Problem, variable: SearchVariable, cuts: tuple[int, ...], idle: int) -> bool:
@@ -123,7 +124,7 @@ def machine_of_the_paper(workers: int) -> Machine:
     if workers <= machine.device_count:
         return part(machine, workers)
     interconnect = Interconnect(machine)
-    near, far = (interconnect.route(0, other) for other in (1, machine.device_count - 1))
+    near, far = (interconnect.route(0, device) for device in (1, machine.device_count - 1))
     levels = (
         Level("nodes", -(-workers // _A_NODE), *_over(interconnect, far), shared_by=_A_NODE),
         Level("devices of a node", _A_NODE, *_over(interconnect, near)),
@@ -146,25 +147,25 @@ class Forward:
         self._ops = _forward_ops(problem)
         self.layers = list(dict.fromkeys(problem.variable_of_op[op.op.name] for op in self._ops))
         self._number = {variable: number for number, variable in enumerate(self.layers)}
-        known: dict[int, Candidates] = {}
+        by_content: dict[int, Candidates] = {}
         self._configurations: list[Candidates] = []
         for variable in self.layers:
             content = problem.content[variable]
-            if content not in known:
-                known[content] = problem.intern(configurations(problem, problem.variables[variable], cuts))
-            self._configurations.append(known[content])
+            if content not in by_content:
+                by_content[content] = problem.intern(configurations(problem, problem.variables[variable], cuts))
+            self._configurations.append(by_content[content])
 
     def layer_costs(self) -> list[Costs]:
         """t_C and t_S of each layer, in picoseconds, by configuration."""
-        known: dict[tuple[object, ...], Costs] = {}
+        cost_of: dict[tuple[object, ...], Costs] = {}
         costs: list[Costs] = [np.zeros(len(values), dtype=np.int64) for values in self._configurations]
         for op in self._ops:
             number = self._of(op)
             states = tuple(slot for slot in op.delivered_slots if self._is_state(op.op.inputs[slot]))
             key = (op.content, states, id(self._configurations[number]))
-            if key not in known:
-                known[key] = self._layer(op, states, self._configurations[number])
-            costs[number] = costs[number] + known[key]
+            if key not in cost_of:
+                cost_of[key] = self._layer(op, states, self._configurations[number])
+            costs[number] = costs[number] + cost_of[key]
         for (first, second), transfers in self._transfers().items():
             if first == second:
                 costs[first] = costs[first] + np.diagonal(transfers)
@@ -177,8 +178,8 @@ class Forward:
     def _transfers(self) -> dict[tuple[int, int], Costs]:
         problem, graph = self._problem, self._problem.graph
         maker = {name: op for op in self._ops for name in op.op.outputs if name}
-        found: dict[tuple[int, int], Costs] = {}
-        known: dict[tuple[object, ...], Costs] = {}
+        transfers: dict[tuple[int, int], Costs] = {}
+        table_of: dict[tuple[object, ...], Costs] = {}
         for op in self._ops:
             for slot, first in op.delivered_slots.items():
                 name = op.op.inputs[slot]
@@ -189,16 +190,16 @@ class Forward:
                 ends = self._of(source), self._of(op)
                 lists = self._configurations[ends[0]], self._configurations[ends[1]]
                 key = (source.content, position, op.content, slot, id(lists[0]), id(lists[1]))
-                if key not in known:
-                    made = [_kept(source, position, tiling) for tiling in lists[0]]
-                    different = list(dict.fromkeys(made))
+                if key not in table_of:
+                    output_tilings = [_joined_tiling(source, position, tiling) for tiling in lists[0]]
+                    different = list(dict.fromkeys(output_tilings))
                     tilings = problem.intern(tuple(different))
                     coming = self._times.input_table(op, slot, graph.tensors[name], tilings, lists[1])
-                    rows = [different.index(tiling) for tiling in made]
-                    known[key] = 2 * coming[rows]
-                pair, costs = (ends, known[key]) if ends[0] <= ends[1] else (ends[::-1], known[key].T)
-                found[pair] = found[pair] + costs if pair in found else costs
-        return found
+                    rows = [different.index(tiling) for tiling in output_tilings]
+                    table_of[key] = 2 * coming[rows]
+                pair, costs = (ends, table_of[key]) if ends[0] <= ends[1] else (ends[::-1], table_of[key].T)
+                transfers[pair] = transfers[pair] + costs if pair in transfers else costs
+        return transfers
 
     def _layer(self, op: BoundOp, states: Sequence[int], configurations: Candidates) -> Costs:
         """t_C and t_S of one op."""
@@ -220,31 +221,31 @@ class Forward:
         problem, joining = self._problem, 0
         for position, name in enumerate(op.op.outputs):
             if name and is_used(problem.graph, name):
-                kept = problem.intern((_kept(op, position, strategy[0]),))
+                joined = problem.intern((_joined_tiling(op, position, strategy[0]),))
                 joining += int(
-                    self._times.output_table(op, position, problem.graph.tensors[name], kept, strategy)[0, 0]
+                    self._times.output_table(op, position, problem.graph.tensors[name], joined, strategy)[0, 0]
                 )
         return joining
 
     def fixed(self, chosen: Sequence[int]) -> dict[int, Tiling]:
         """By variable the tilings that the configurations stand for: of ops, what they make, and what they read."""
         problem = self._problem
-        found: dict[int, Tiling] = {}
+        tilings: dict[int, Tiling] = {}
         for op in self._ops:
             strategy = self._configurations[self._of(op)][chosen[self._of(op)]]
-            found[problem.variable_of_op[op.op.name]] = strategy
+            tilings[problem.variable_of_op[op.op.name]] = strategy
             for position, name in enumerate(op.op.outputs):
                 if name:
-                    found.setdefault(problem.variable_of_tensor[name], _kept(op, position, strategy))
+                    tilings.setdefault(problem.variable_of_tensor[name], _joined_tiling(op, position, strategy))
         for op in self._ops:
-            strategy = found[problem.variable_of_op[op.op.name]]
+            strategy = tilings[problem.variable_of_op[op.op.name]]
             for slot in op.delivered_slots:
                 name = op.op.inputs[slot]
                 if name in problem.variable_of_tensor and problem.graph.roles[name] in (Role.STATE, Role.DATA):
                     needed = needed_tiling(op, slot, strategy)
                     if needed.is_disjoint or not problem.is_charged(name):
-                        found.setdefault(problem.variable_of_tensor[name], needed)
-        return found
+                        tilings.setdefault(problem.variable_of_tensor[name], needed)
+        return tilings
 
     def _of(self, op: BoundOp) -> int:
         return self._number[self._problem.variable_of_op[op.op.name]]
@@ -257,12 +258,12 @@ def _forward_ops(problem: Problem) -> list[BoundOp]:
     """The ops that lead to a result."""
     graph = problem.graph
     wanted = {name for name in graph.outputs if graph.roles[name] is Role.RESULT}
-    found = []
+    ops = []
     for op in reversed(problem.ops):
         if any(name in wanted for name in op.op.outputs):
             wanted.update(op.op.inputs)
-            found.append(op)
-    return found[::-1]
+            ops.append(op)
+    return ops[::-1]
 
 
 def configurations(problem: Problem, variable: SearchVariable, cuts: tuple[int, ...]) -> Candidates:
@@ -273,15 +274,15 @@ def configurations(problem: Problem, variable: SearchVariable, cuts: tuple[int, 
         variable: an op.
         cuts: the ways of each cut, outermost first.
     """
-    found = []
+    tilings = []
     for idle in range(len(cuts) + 1):
         for working in _divisions(problem, variable, cuts[idle:]):
-            whole = Tiling((*[_IDLE] * idle, *working.placements), cuts)
-            if problem.is_local(_op(variable), whole):
-                found.append(whole)
-    if not found:  # an op that is no local op when some are idle is repeated, as what has no dim is
-        found.append(Tiling((Replicate(),) * len(cuts), cuts))
-    return tuple(found)
+            tiling = Tiling((*[_IDLE] * idle, *working.placements), cuts)
+            if problem.is_local(_op(variable), tiling):
+                tilings.append(tiling)
+    if not tilings:  # an op that is no local op when some are idle is repeated, as what has no dim is
+        tilings.append(Tiling((Replicate(),) * len(cuts), cuts))
+    return tuple(tilings)
 
 
 def _op(variable: SearchVariable) -> BoundOp:
@@ -290,15 +291,15 @@ def _op(variable: SearchVariable) -> BoundOp:
 
 
 def _divisions(problem: Problem, variable: SearchVariable, cuts: tuple[int, ...]) -> list[Tiling]:
-    found = [UNCUT]
+    tilings = [UNCUT]
     for ways in cuts:
-        found = [
+        tilings = [
             longer
-            for prefix in found
+            for prefix in tilings
             for longer in problem.proposals(variable, prefix, ways)
             if _continues(problem, _op(variable), prefix, longer.placements[-1])
         ]
-    return found
+    return tilings
 
 
 def _continues(problem: Problem, op: BoundOp, prefix: Tiling, placement: Placement) -> bool:
@@ -312,13 +313,13 @@ def _continues(problem: Problem, op: BoundOp, prefix: Tiling, placement: Placeme
     return not isinstance(last, Shard) or last == placement or last.dim < placement.dim
 
 
-def _kept(op: BoundOp, position: int, strategy: Tiling) -> Tiling:
+def _joined_tiling(op: BoundOp, position: int, strategy: Tiling) -> Tiling:
     """The tiling in which an output is made; partial results are joined everywhere."""
     dims = op.analysis.outputs[position]
     assert dims is not None, "an absent output is never made"
-    made = made_tiling(strategy, dims, op.reducers(strategy), op.analysis.steps_of(position))
-    placements = tuple(Replicate() if isinstance(one, Partial) else one for one in made.placements)
-    return Tiling(placements, made.ways)
+    tiling = made_tiling(strategy, dims, op.reducers(strategy), op.analysis.steps_of(position))
+    placements = tuple(Replicate() if isinstance(placement, Partial) else placement for placement in tiling.placements)
+    return Tiling(placements, tiling.ways)
 
 
 def _divided(copies: Tiling, shape: Sequence[int]) -> Tiling:
@@ -326,7 +327,8 @@ def _divided(copies: Tiling, shape: Sequence[int]) -> Tiling:
     if not shape:
         return copies
     longest = Shard(int(np.argmax(shape)))
-    return Tiling(tuple(longest if isinstance(one, Replicate) else one for one in copies.placements), copies.ways)
+    placements = tuple(longest if isinstance(placement, Replicate) else placement for placement in copies.placements)
+    return Tiling(placements, copies.ways)
 
 
 def needed_tiling(op: BoundOp, slot: int, strategy: Tiling) -> Tiling:

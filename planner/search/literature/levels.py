@@ -45,6 +45,7 @@ def search_by_levels(ground: Ground) -> tuple[tuple[int, ...], Found]:
         sizes = [len(values) for values in options]
         factors = problem.factors(options)
         levels = levels_of(sizes, factors)
+        # An elimination takes time in proportion to the variables that are left, so all of them to the square.
         if len(levels.sequence) ** 2 > LEVEL_STEPS:
             raise InfeasibleError(
                 f"SoyBean's dynamic programme has {len(levels.sequence):,} tensors and ops to eliminate one by one, "
@@ -90,7 +91,7 @@ def levels_of(sizes: Sequence[int], factors: Sequence[Factor]) -> Levels:
     near: dict[int, dict[int, None]] = {variable: {} for variable in order.core}
     for _, scope in order.open:
         for variable in scope:
-            near[variable].update(dict.fromkeys(other for other in scope if other != variable))
+            near[variable].update(dict.fromkeys(peer for peer in scope if peer != variable))
     return Levels(before, tuple(_breadth_first(near)))
 
 
@@ -103,7 +104,7 @@ def _breadth_first(near: Mapping[int, Mapping[int, None]]) -> list[tuple[int, ..
         while level:
             seen.update(level)
             levels.append(level)
-            level = tuple(dict.fromkeys(other for one in level for other in near[one] if other not in seen))
+            level = tuple(dict.fromkeys(peer for variable in level for peer in near[variable] if peer not in seen))
     return levels
 
 

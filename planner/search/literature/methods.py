@@ -40,7 +40,7 @@ class Method:
     """A way to find a plan."""
 
     name: str
-    what: str
+    summary: str
     """In a few words, with the source."""
     search: Search
     with_partial_sums: bool = False
@@ -59,10 +59,10 @@ class Method:
 def _recursive(make: Callable[[Problem], Restriction], *, improved: bool = False) -> Search:
     def search(ground: Ground) -> tuple[tuple[int, ...], Found]:
         restrict = ground.narrow(make(ground.problem), ground.cuts)
-        found = search_recursively(ground.problem, ground.cuts, restrict, ground.progress, ground.stop)
+        plan = search_recursively(ground.problem, ground.cuts, restrict, ground.progress, ground.stop)
         if improved:
-            found = improve(ground.problem, ground.cuts, restrict, found, ground.progress, ground.stop)
-        return ground.cuts, found
+            plan = improve(ground.problem, ground.cuts, restrict, plan, ground.progress, ground.stop)
+        return ground.cuts, plan
 
     return search
 
@@ -72,7 +72,7 @@ def _best_of(make: Callable[[Problem, int], list[Restriction]]) -> Search:
 
     def search(ground: Ground) -> tuple[tuple[int, ...], Found]:
         plans = [_under(ground, ground.cuts, start) for start in make(ground.problem, len(ground.cuts))]
-        return ground.cuts, min(plans, key=lambda found: found.cost)
+        return ground.cuts, min(plans, key=lambda plan: plan.cost)
 
     return search
 
@@ -85,8 +85,8 @@ def _under(ground: Ground, cuts: tuple[int, ...], restriction: Restriction) -> F
 def _distcnn(ground: Ground) -> tuple[tuple[int, ...], Found]:
     """Each product and convolution on its best processor grid, tensors where that moves least."""
     restrict = ground.narrow(processor_grids(ground.problem, ground.cuts, ground.room_bytes), ground.cuts)
-    found = search_recursively(ground.problem, ground.cuts, restrict, ground.progress, ground.stop)
-    return ground.cuts, improve(ground.problem, ground.cuts, restrict, found, ground.progress, ground.stop)
+    plan = search_recursively(ground.problem, ground.cuts, restrict, ground.progress, ground.stop)
+    return ground.cuts, improve(ground.problem, ground.cuts, restrict, plan, ground.progress, ground.stop)
 
 
 def _hybrid(problem: Problem, cuts: int) -> list[Restriction]:
@@ -151,9 +151,9 @@ def _spartan(ground: Ground) -> tuple[tuple[int, ...], Found]:
                 total += table
                 continue
             tensor, op = factors[number].variables
-            other = op if variable == tensor else tensor
+            neighbour = op if variable == tensor else tensor
             along = table if variable == tensor else table.T
-            total += along[:, chosen[other]] if other in chosen else along.min(axis=1)
+            total += along[:, chosen[neighbour]] if neighbour in chosen else along.min(axis=1)
         chosen[variable] = int(total.argmin())
 
     tensors = [variable for variable in problem.variables if variable.op is None]
@@ -163,9 +163,9 @@ def _spartan(ground: Ground) -> tuple[tuple[int, ...], Found]:
             op = factors[number].variables[-1]
             if op not in chosen:
                 choose(op)
-    for left in problem.variables:
-        if left.number not in chosen:
-            choose(left.number)
+    for search_variable in problem.variables:
+        if search_variable.number not in chosen:
+            choose(search_variable.number)
     fixed = [options[variable.number][chosen[variable.number]] for variable in problem.variables]
 
     # With one candidate left to each variable the search only counts: by the tables by which other plans are counted.

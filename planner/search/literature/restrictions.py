@@ -108,7 +108,7 @@ def general_graphs(problem: Problem) -> Restriction:
             return False
         together = [set(index_variables(index)) for operand in analysis.product for index in operand.indices]
         name = variable.op.variables[placement.dim].name
-        return not any(len(found) > 1 and name in {one.name for one in found} for found in together)
+        return not any(len(index_vars) > 1 and name in {var.name for var in index_vars} for index_vars in together)
 
     return keeping(keep)
 

@@ -94,8 +94,8 @@ def _hunt(
     tried: list[Measured[P]], plan_for: Planner[P], workers: int, highest_price: Fraction, most_trials: int
 ) -> Prices:
     """Adds plans to those that were tried, aim by aim; the last prices of an aim at which a plan fits."""
-    known: list[Prices] = []
-    kept: Prices = {}
+    tried_prices: list[Prices] = []
+    fitting_prices: Prices = {}
 
     def aim_of(plan: Measured[P]) -> int:
         """Residence of a plan like this one that would just fit."""
@@ -106,19 +106,20 @@ def _hunt(
     while True:
         while len(tried) <= most_trials:
             prices = _prices(tried, aim, highest_price)
-            if prices in known:
+            if prices in tried_prices:
                 break
-            known.append(prices)
+            tried_prices.append(prices)
             tried.append(plan_for(prices))
-        there = [one for one in tried if one.most_bytes <= aim]
-        best = min(there, key=lambda one: (one.objective, one.excess_bytes), default=None)
+        candidates = [plan for plan in tried if plan.most_bytes <= aim]
+        best = min(candidates, key=lambda plan: (plan.objective, plan.excess_bytes), default=None)
+        # The program judges, not the residence: the cheapest plan at the aim may still take too much.
         if best is not None and not best.is_fitting:
             high = min(high, aim)
         else:
             low = max(low, aim)
-            kept = prices if best is not None else kept
+            fitting_prices = prices if best is not None else fitting_prices
         if len(tried) > most_trials or high - low <= 1 + high * EQUAL_AIMS:
-            return kept or prices
+            return fitting_prices or prices
         following = aim_of(best) if best is not None else 0
         aim = following if low < following < high else (low + high) // 2
 
@@ -127,5 +128,5 @@ def _prices(tried: Sequence[Measured[P]], aim: int, highest_price: Fraction) -> 
     """Prices at the moments at which known plans are fullest, at which the cheapest mixture of plans is at the aim."""
     moments = sorted({plan.fullest for plan in tried})
     excesses = [(plan.residence[moments] - aim).tolist() for plan in tried]
-    _, found = cheapest_mixture([plan.objective for plan in tried], excesses, highest_price)
-    return {moment: price for moment, price in zip(moments, found, strict=True) if price}
+    _, prices = cheapest_mixture([plan.objective for plan in tried], excesses, highest_price)
+    return {moment: price for moment, price in zip(moments, prices, strict=True) if price}

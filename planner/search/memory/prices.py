@@ -41,13 +41,14 @@ def cheapest_mixture(
         row[plans + moment], row[plans + moments + moment] = Fraction(-1), Fraction(1)
         sign = -1 if over[moment] else 1
         first = row[0]
-        rows.append([sign * (value - first * one) for value, one in zip(row, share, strict=True)])
+        rows.append([sign * (value - first * amount) for value, amount in zip(row, share, strict=True)])
     price = (
         [Fraction(objective) for objective in objectives] + [highest_price] * moments + [Fraction(0)] * (moments + 1)
     )
     for variable, row in zip(basis, rows, strict=True):
         price = _less(price, row, price[variable])
     while True:
+        # Bland's rule, here and in the ratios: the first of several, so that no basis comes twice.
         entering = next((column for column in range(columns) if price[column] < 0), None)
         if entering is None:
             return -price[-1], tuple(price[plans + moments : columns])
@@ -57,11 +58,11 @@ def cheapest_mixture(
         assert ratios, "shares add up to 1 and memory has a price: the programme is bounded"
         number = min(ratios)[2]
         pivot = [value / rows[number][entering] for value in rows[number]]
-        rows = [pivot if other == number else _less(row, pivot, row[entering]) for other, row in enumerate(rows)]
+        rows = [pivot if place == number else _less(row, pivot, row[entering]) for place, row in enumerate(rows)]
         price = _less(price, pivot, price[entering])
         basis[number] = entering
 
 
-def _less(row: list[Fraction], other: list[Fraction], times: Fraction) -> list[Fraction]:
+def _less(row: list[Fraction], pivot: list[Fraction], times: Fraction) -> list[Fraction]:
     """A row less so many times another."""
-    return row if not times else [value - times * amount for value, amount in zip(row, other, strict=True)]
+    return row if not times else [value - times * amount for value, amount in zip(row, pivot, strict=True)]

@@ -48,16 +48,16 @@ class Directions:
     ) -> dict[tuple[str, str], tuple[tuple[int, ...], ...]]:
         """By kind and name, the blocks of each dim or variable; without those that have none."""
         cut = np.flatnonzero(np.isin(self._number, list(blocks)))
-        found = {}
+        by_name = {}
         for kind, names in self._places.start.items():
             starts, order = np.array(list(names.values()), dtype=np.int64), list(names)
-            here = cut[(cut >= starts[0]) & (cut < self._places.end[kind])] if order else cut[:0]
-            for number in np.unique(np.searchsorted(starts, here, side="right") - 1).tolist():
+            places = cut[(cut >= starts[0]) & (cut < self._places.end[kind])] if order else cut[:0]
+            for number in np.unique(np.searchsorted(starts, places, side="right") - 1).tolist():
                 name = order[number]
                 start, count = names[name], self._places.count[kind][name]
-                own = self._number[start : start + count].tolist()
-                found[kind, name] = tuple(blocks.get(direction, ()) for direction in own)
-        return found
+                directions = self._number[start : start + count].tolist()
+                by_name[kind, name] = tuple(blocks.get(direction, ()) for direction in directions)
+        return by_name
 
     def blocks_of(self, kind: str, name: str) -> tuple[tuple[int, ...], ...]:
         """Blocks worth trying when a tensor ("tensor") or an op ("op") is cut, by dim or variable; () for none."""
@@ -67,7 +67,7 @@ class Directions:
     def group(self) -> Mapping[Place, int]:
         """The number of each place's direction."""
         numbers = self._number.tolist()
-        return {place: numbers[at] for place, at in self._places.all() if numbers[at] >= 0}
+        return {place: numbers[at] for place, at in self._places.items() if numbers[at] >= 0}
 
     def reachable(self, start: Iterable[Place]) -> frozenset[Place]:
         """All places that go with the given ones, through equal and aligned directions."""
@@ -76,14 +76,14 @@ class Directions:
             if first >= 0 and second >= 0:
                 linked.setdefault(first, set()).add(second)
                 linked.setdefault(second, set()).add(first)
-        found: set[int] = set()
+        reached: set[int] = set()
         stack = [self.group[place] for place in start if place in self.group]
         while stack:
             number = stack.pop()
-            if number not in found:
-                found.add(number)
+            if number not in reached:
+                reached.add(number)
                 stack.extend(linked.get(number, ()))
-        return frozenset(place for place, number in self.group.items() if number in found)
+        return frozenset(place for place, number in self.group.items() if number in reached)
 
 
 class _Places:
@@ -102,7 +102,7 @@ class _Places:
             self.start[kind] = dict(zip(counts, ends, strict=False))
             self.total = self.end[kind] = ends[-1]
 
-    def all(self) -> Iterator[tuple[Place, int]]:
+    def items(self) -> Iterator[tuple[Place, int]]:
         """Every place and its number."""
         for kind, counts in self.count.items():
             for name, count in counts.items():
@@ -121,17 +121,18 @@ def find_directions(graph: Graph, ops: Sequence[BoundOp]) -> Directions:
     alike: dict[int, list[int]] = {}
     for number, bound in enumerate(ops):
         alike.setdefault(id(bound.analysis), []).append(number)
+    # Ops of one analysis have one layout: it is made once, and moved to the numbers of each.
     for members in alike.values():
         layout = _Layout.of(ops[members[0]].analysis)
-        own, nodes = starts[members], [ops[number].op for number in members]
-        made = {slot: np.array([start[node.outputs[slot]] for node in nodes]) for slot in layout.outputs}
+        bases, nodes = starts[members], [ops[number].op for number in members]
+        output_starts = {slot: np.array([start[node.outputs[slot]] for node in nodes]) for slot in layout.outputs}
         read = {slot: np.array([start[node.inputs[slot]] for node in nodes]) for slot in layout.inputs}
-        joined += [np.array((made[slot] + dim, own + number)) for slot, dim, number in layout.made]
-        joined += [np.array((read[slot] + dim, own + number)) for slot, dim, number in layout.read]
-        aligned += [np.array((read[slot] + dim, own + number)) for slot, dim, number in layout.aligned]
-        aligned += [np.array((made[slot] + dim, own + number)) for slot, dim, number, _ in layout.stepped]
-        proposals += [(made[slot] + dim, step) for slot, dim, _, step in layout.stepped]
-        proposals += [(own + number, block) for number, block in layout.own_blocks]
+        joined += [np.array((output_starts[slot] + dim, bases + number)) for slot, dim, number in layout.output_dims]
+        joined += [np.array((read[slot] + dim, bases + number)) for slot, dim, number in layout.read]
+        aligned += [np.array((read[slot] + dim, bases + number)) for slot, dim, number in layout.aligned]
+        aligned += [np.array((output_starts[slot] + dim, bases + number)) for slot, dim, number, _ in layout.stepped]
+        proposals += [(output_starts[slot] + dim, step) for slot, dim, _, step in layout.stepped]
+        proposals += [(bases + number, block) for number, block in layout.own_blocks]
         proposals += [(read[slot] + dim, block) for slot, dim, block in layout.read_blocks]
     for first, second in graph_ties(graph):
         along = np.arange(len(graph.tensors[first].shape))
@@ -145,7 +146,7 @@ def find_directions(graph: Graph, ops: Sequence[BoundOp]) -> Directions:
     for proposed, block in proposals:
         for number in set(direction[proposed][~alone[proposed]].tolist()):
             blocks.setdefault(number, set()).add(block)
-    sorted_blocks = {number: tuple(sorted(found)) for number, found in blocks.items()}
+    sorted_blocks = {number: tuple(sorted(proposed)) for number, proposed in blocks.items()}
     pairs = np.concatenate([np.zeros((2, 0), dtype=np.int64), *aligned], axis=1)
     return Directions(places, direction, sorted_blocks, pairs)
 
@@ -168,7 +169,7 @@ def _components(count: int, pairs: Ints) -> Ints:
 class _Layout:
     """How ops with one analysis lay their variables along the dims of what they read and make."""
 
-    made: tuple[tuple[int, int, int], ...]
+    output_dims: tuple[tuple[int, int, int], ...]
     """Output, dim and variable, of dims that go by one."""
     stepped: tuple[tuple[int, int, int, int], ...]
     """Output, dim, variable and step, of dims that go in steps."""
@@ -184,7 +185,7 @@ class _Layout:
     @property
     def outputs(self) -> set[int]:
         """The outputs that are laid out."""
-        return {position for position, *_ in (*self.made, *self.stepped)}
+        return {position for position, *_ in (*self.output_dims, *self.stepped)}
 
     @property
     def inputs(self) -> set[int]:
@@ -195,7 +196,7 @@ class _Layout:
     def of(cls, analysis: Analysis) -> _Layout:
         """The layout of an analysis."""
         indices = tuple(_indices(analysis))
-        made = [
+        output_dims = [
             (position, dim, number, (analysis.steps_of(position) or (1,) * len(dims))[dim])
             for position, dims in enumerate(analysis.outputs)
             if dims is not None
@@ -203,8 +204,8 @@ class _Layout:
         ]
         joined = [index for index in indices if index.major is not None]
         return cls(
-            tuple((position, dim, number) for position, dim, number, step in made if step == 1),
-            tuple((position, dim, number, step) for position, dim, number, step in made if step > 1),
+            tuple((position, dim, number) for position, dim, number, step in output_dims if step == 1),
+            tuple((position, dim, number, step) for position, dim, number, step in output_dims if step > 1),
             tuple((index.slot, index.dim, index.major or 0) for index in joined if index.is_alone),
             tuple((index.slot, index.dim, index.major or 0) for index in joined if not index.is_alone),
             tuple(

@@ -43,29 +43,29 @@ def find_nests(graph: Graph, ops: Sequence[BoundOp]) -> Nests:
         ops: its ops with their descriptions.
     """
     elementwise: dict[str, list[BoundOp]] = {}
-    found: dict[str, None] = {}
+    nesting: dict[str, None] = {}
     for op in ops:
         tensors = _tensors(graph, op)
         if op.analysis.is_elementwise:
             for name in tensors:
                 elementwise.setdefault(name, []).append(op)
         elif contraction_of(op) is not None:
-            found.update(dict.fromkeys(tensors))
+            nesting.update(dict.fromkeys(tensors))
     following = {pair.current: pair.following for pair in graph.state}
     tied = following | {after: before for before, after in following.items()}
     dividing: dict[str, None] = {}
-    stack = list(found)
+    stack = list(nesting)
     while stack:
         name = stack.pop()
-        more = [tied[name]] if name in tied else []
+        names = [tied[name]] if name in tied else []
         for op in elementwise.get(name, ()):
             if op.op.name not in dividing and op.extents == graph.tensors[name].shape:
                 dividing[op.op.name] = None
-                more += [one for one in _tensors(graph, op) if graph.tensors[one].shape == op.extents]
-        new = [one for one in more if one not in found]
-        found.update(dict.fromkeys(new))
-        stack += new
-    return Nests(frozenset(found), frozenset(dividing))
+                names += [tensor for tensor in _tensors(graph, op) if graph.tensors[tensor].shape == op.extents]
+        added = [tensor for tensor in names if tensor not in nesting]
+        nesting.update(dict.fromkeys(added))
+        stack += added
+    return Nests(frozenset(nesting), frozenset(dividing))
 
 
 def _tensors(graph: Graph, op: BoundOp) -> list[str]:
@@ -81,31 +81,33 @@ def nests_near(tiling: Tiling, shape: tuple[int, ...], fixed: tuple[bool, ...]) 
         shape: of the tensor, or the extents.
         fixed: which dims cannot be cut; () if all can.
     """
-    if any(not isinstance(one, Shard | Replicate) for one in tiling.placements):
+    if any(not isinstance(placement, Shard | Replicate) for placement in tiling.placements):
         return ()
     plain = tiling.plain
-    options = [(one, _SPREAD) if isinstance(one, Shard) else (_SPREAD,) for one in plain.placements]
-    found = dict.fromkeys(spread for one in product(*options) if (spread := _spread(one, tiling.ways, shape, fixed)))
+    options = [(placement, _SPREAD) if isinstance(placement, Shard) else (_SPREAD,) for placement in plain.placements]
+    tilings = dict.fromkeys(
+        filter(None, (_spread(pattern, tiling.ways, shape, fixed) for pattern in product(*options)))
+    )
     if plain != tiling:
-        found[plain] = None
-    found.pop(tiling, None)
-    return tuple(found)
+        tilings[plain] = None
+    tilings.pop(tiling, None)
+    return tuple(tilings)
 
 
 @lru_cache(maxsize=4096)
-def all_nests(shape: tuple[int, ...], ways: tuple[int, ...], fixed: tuple[bool, ...], most: int) -> tuple[Tiling, ...]:
+def all_nests(shape: tuple[int, ...], ways: tuple[int, ...], fixed: tuple[bool, ...], limit: int) -> tuple[Tiling, ...]:
     """Every tiling of this kind that a strategy of some op asks for; of too many patterns, none.
 
     Args:
         shape: of the tensor, or the extents of an op.
         ways: of the cuts.
         fixed: see ``nests_near``.
-        most: patterns that are looked at.
+        limit: patterns that are looked at.
     """
     free = [dim for dim in range(len(shape)) if not (fixed and fixed[dim])]
     even = [{dim for dim in free if shape[dim] % count == 0} for count in ways]
     dims = sorted(set().union(*even))
-    if min(map(len, even)) >= len(ways) or (len(dims) + 1) ** len(ways) > most:
+    if min(map(len, even)) >= len(ways) or (len(dims) + 1) ** len(ways) > limit:
         return ()  # a cut lies inside of others only where these divide each dim that it could divide evenly
     options: list[Placement | None] = [*(Shard(dim) for dim in dims), _SPREAD]
     return tuple(dict.fromkeys(_of_patterns(product(options, repeat=len(ways)), ways, shape, fixed)))
@@ -127,26 +129,26 @@ def _spread(pattern: _Pattern, ways: tuple[int, ...], shape: tuple[int, ...], fi
     """The tiling that spreads where the pattern says so; None if that is one of cuts that nest in their own order, or
     if parts would not be even.
     """
-    left = list(shape)
+    sizes = list(shape)
     last = [-1] * len(shape)
-    for cut, one in enumerate(pattern):
-        if one is not None:
-            assert isinstance(one, Shard), "a pattern divides or spreads"
-            if one.block > 1 or one.shares or left[one.dim] % ways[cut]:
+    for cut, placement in enumerate(pattern):
+        if placement is not None:
+            assert isinstance(placement, Shard), "a pattern divides or spreads"
+            if placement.block > 1 or placement.shares or sizes[placement.dim] % ways[cut]:
                 return None
-            left[one.dim] //= ways[cut]
-            last[one.dim] = cut
+            sizes[placement.dim] //= ways[cut]
+            last[placement.dim] = cut
     placements: list[Placement] = []
-    for cut, one in enumerate(pattern):
-        if one is not None:
-            placements.append(one)
+    for cut, placement in enumerate(pattern):
+        if placement is not None:
+            placements.append(placement)
             continue
-        even = [dim for dim, size in enumerate(left) if size % ways[cut] == 0 and not (fixed and fixed[dim])]
+        even = [dim for dim, size in enumerate(sizes) if size % ways[cut] == 0 and not (fixed and fixed[dim])]
         if not even:
             return None
         after = [dim for dim in even if last[dim] < cut]
-        dim = max(after or even, key=left.__getitem__)
+        dim = max(after or even, key=sizes.__getitem__)
         placements.append(Shard(dim, 1, 0 if after else _INSIDE))
-        left[dim] //= ways[cut]
-    found = Tiling(tuple(placements), ways).settled
-    return found if found.is_nested else None
+        sizes[dim] //= ways[cut]
+    tiling = Tiling(tuple(placements), ways).settled
+    return tiling if tiling.is_nested else None

@@ -48,11 +48,11 @@ def find_partial_sums(graph: Graph, ops: Sequence[BoundOp]) -> PartialSums:
         graph: the training graph.
         ops: its ops with their descriptions, in the same order.
     """
-    found = _Candidates(graph, ops)
-    found.settle()
-    while found.without_gain():
-        found.settle()
-    return PartialSums(frozenset(found.tensors), frozenset(found.ops))
+    candidates = _Candidates(graph, ops)
+    candidates.settle()
+    while candidates.without_gain():
+        candidates.settle()
+    return PartialSums(frozenset(candidates.tensors), frozenset(candidates.ops))
 
 
 def obstacle(graph: Graph, ops: Iterable[BoundOp], name: str) -> str:
@@ -69,11 +69,11 @@ def obstacle(graph: Graph, ops: Iterable[BoundOp], name: str) -> str:
     if not graph.tensors[name].dtype.is_float:
         return f"it is of {graph.tensors[name].dtype.value}"
     for op in ops:
-        what = f"{op.op.name} ({op.op.op_type})"
+        label = f"{op.op.name} ({op.op.op_type})"
         if name in op.op.outputs and not _contributes(op) and not _is_linear(graph, op):
-            return f"{what}, which makes it, has no partial sums"
+            return f"{label}, which makes it, has no partial sums"
         if name in op.op.inputs and not _is_linear(graph, op):
-            return f"{what}, which reads it, is no sum of what it reads"
+            return f"{label}, which reads it, is no sum of what it reads"
     return "what is added to it cannot be partial as well, or no sum has less to join for it"
 
 
@@ -90,7 +90,7 @@ def parted(copies: Copies, sums: PartialSums) -> Copies:
 
 def _parted(first_of: Mapping[str, str], names: frozenset[str]) -> dict[str, str]:
     first: dict[tuple[str, bool], str] = {}
-    return {name: first.setdefault((one, name in names), name) for name, one in first_of.items()}
+    return {name: first.setdefault((original, name in names), name) for name, original in first_of.items()}
 
 
 def impossible_entry(
@@ -128,8 +128,8 @@ def is_possible(op: BoundOp, link: Link, tiling: Tiling, strategy: Tiling) -> bo
         return partial_cuts(tiling) == partial_cuts(strategy)
     dims = op.analysis.outputs[link.position]
     assert dims is not None, "an absent output has no link"
-    made = made_tiling(strategy, dims, op.reducers(strategy), op.analysis.steps_of(link.position))
-    return settled(made, tiling) is not None
+    source = made_tiling(strategy, dims, op.reducers(strategy), op.analysis.steps_of(link.position))
+    return settled(source, tiling) is not None
 
 
 class _Candidates:
@@ -187,12 +187,12 @@ class _Candidates:
         return len(self.tensors) < count
 
     def _gains(self, op: BoundOp, gaining: set[str]) -> bool:
-        made = [name for name in op.op.outputs if name and is_used(self._graph, name)]
+        outputs = [name for name in op.op.outputs if name and is_used(self._graph, name)]
         if op.analysis.linearity is Linearity.ADDS:
             read = {op.op.inputs[slot] for slot in op.read_slots}
-            if self._elements(read) > self._elements(made):
+            if self._elements(read) > self._elements(outputs):
                 return True
-        return not gaining.isdisjoint(made)
+        return not gaining.isdisjoint(outputs)
 
     def _elements(self, names: Iterable[str]) -> int:
         return sum(self._graph.tensors[name].elements for name in names)

@@ -34,8 +34,8 @@ def ports_of(
         ports = [(True, slot, name) for slot, name in _brought(op, of_tensor)]
         ports += [(False, position, name) for position, name in enumerate(op.op.outputs) if name and name in used]
         for is_input, position, name in ports:
-            what = tables.kind(op, is_input, position, tensors[name].dtype)
-            kind = kinds.setdefault(what, len(kinds))
+            table_kind = tables.kind(op, is_input, position, tensors[name].dtype)
+            kind = kinds.setdefault(table_kind, len(kinds))
             links.append(Link(of_tensor[name], number, is_input, position, kind, name, op.op.name))
         kind = kinds.setdefault(("charge", *tables.charge_kind(op)), len(kinds))
         charges.append(Link(number, number, False, -1, kind, "", op.op.name))

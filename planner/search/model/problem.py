@@ -93,6 +93,7 @@ class Problem:
         self.variable_of_tensor: dict[str, int] = {}
         self.variable_of_op: dict[str, int] = {}
         sums = find_partial_sums(self.graph, self.ops) if self.with_partial_sums else PartialSums()
+        # The variables come first: names below become their numbers.
         self._add_variables(parted(find_copies(self.graph, self.ops), sums))
         self._partial = {self.variable_of_tensor[name] for name in sums.tensors}
         self._partial |= {self.variable_of_op[name] for name in sums.ops}
@@ -141,11 +142,11 @@ class Problem:
             variables: that are settled.
             order: in which the others are eliminated; None: it is found when it is needed.
         """
-        other = copy(self)
-        other.eliminated_entries = 0
+        problem = copy(self)
+        problem.eliminated_entries = 0
         directions = [0 if number in variables else count for number, count in enumerate(self._directions_of_spaces())]
-        other._network = self._network_of(directions, self._network.met, order)
-        return other
+        problem._network = self._network_of(directions, self._network.met, order)
+        return problem
 
     def settling(self, sizes: Ints, stayed: Ints, most_entries: int) -> tuple[frozenset[int], Problem]:
         """Variables that have to stay what they are, and the problem of all others.
@@ -156,15 +157,15 @@ class Problem:
             most_entries: how large a bucket of the others may be.
         """
         key = (sizes.tobytes(), stayed.tobytes(), most_entries)
-        found = self._settled.pop(key, None)
-        if found is None:
-            scopes = [tuple([one for one in scope if sizes[one] > 1]) for scope in self.scopes]
+        settled = self._settled.pop(key, None)
+        if settled is None:
+            scopes = [tuple([variable for variable in scope if sizes[variable] > 1]) for scope in self.scopes]
             staying, order = find_order_settling(sizes.tolist(), scopes, self.content, stayed.tolist(), most_entries)
-            found = staying, self.with_settled(staying.union(np.flatnonzero(sizes == 1).tolist()), order)
-        self._settled[key] = found
+            settled = staying, self.with_settled(staying.union(np.flatnonzero(sizes == 1).tolist()), order)
+        self._settled[key] = settled
         while len(self._settled) > SETTLED_PROBLEMS:
             del self._settled[next(iter(self._settled))]
-        return found
+        return settled
 
     def _network_of(self, directions: Sequence[int], met: MetTables, order: Order | None = None) -> Network:
         return Network(directions, [*merged(self.links), *merged(self.charges)], self.content, met, order)
@@ -173,8 +174,8 @@ class Problem:
         """Settles how each variable can be divided, and which variables are alike."""
         self.spaces = [self._space_of(variable) for variable in self.variables]
         self._numbered: dict[object, int] = {}
-        whats = zip((None if one.op is None else one.op.content for one in self.variables), self.spaces, strict=True)
-        self.content = [self._numbered.setdefault(what, len(self._numbered)) for what in whats]
+        contents = zip((None if op is None else op.content for _, _, op in self.variables), self.spaces, strict=True)
+        self.content = [self._numbered.setdefault(content, len(self._numbered)) for content in contents]
         """Equal for the variables of repeated layers, so that what is found out about one of them serves all."""
         self._contents = np.array(self.content, dtype=np.int64)
         self._with_vetoes: set[int] = set()
@@ -182,8 +183,8 @@ class Problem:
 
     def _directions_of_spaces(self) -> list[int]:
         """Along how many directions each variable can be divided."""
-        known = {space: space.directions for space in dict.fromkeys(self.spaces)}
-        return [known[space] for space in self.spaces]
+        directions = {space: space.directions for space in dict.fromkeys(self.spaces)}
+        return [directions[space] for space in self.spaces]
 
     def _add_variables(self, copies: Copies) -> None:
         """One variable for each tensor and op, its copies and its next state included."""
@@ -226,8 +227,8 @@ class Problem:
 
     def _lane_of(self, variable: SearchVariable) -> Lane | None:
         """Which of equal tensors beside each other a variable's are; None where they are none, or several of them."""
-        found = {self._lanes.get(name) for name in variable.tensors}
-        return found.pop() if len(found) == 1 else None
+        lanes = {self._lanes.get(name) for name in variable.tensors}
+        return lanes.pop() if len(lanes) == 1 else None
 
     def _most_charged(self) -> int:
         """What the charges of a plan come to at most: where all workers execute whole ops."""
@@ -264,10 +265,10 @@ class Problem:
         """The extensions, some of which may turn out to be no local ops (see ``solve``)."""
         space = self.spaces[variable.number]
         key = (space, prefix, ways)
-        known = self._proposals.get(key)
-        if known is None:
-            known = self._proposals[key] = self.intern(space.proposals(prefix, ways))
-        return known
+        candidates = self._proposals.get(key)
+        if candidates is None:
+            candidates = self._proposals[key] = self.intern(space.proposals(prefix, ways))
+        return candidates
 
     def lets_through(self, restrict: Restriction, variable: SearchVariable, tiling: Tiling) -> bool:
         """Whether a restriction lets a tiling through at every cut.
@@ -283,15 +284,15 @@ class Problem:
             is_settled = is_settled and len(allowed) == 1
         return not is_settled
 
-    def affordable(self, variable: SearchVariable, candidates: Candidates, most: int) -> Candidates:
+    def affordable(self, variable: SearchVariable, candidates: Candidates, limit: int) -> Candidates:
         """The candidates, interned, without strategies of which the charge alone is more than this."""
         candidates = self.intern(candidates)
         if variable.op is None:
             return candidates
-        cheap = self.tables.charges(variable.op, candidates) <= most
+        cheap = self.tables.charges(variable.op, candidates) <= limit
         if cheap.all():
             return candidates
-        return self.intern(tuple(one for one, is_kept in zip(candidates, cheap.tolist(), strict=True) if is_kept))
+        return self.intern(tuple(tiling for tiling, is_kept in zip(candidates, cheap.tolist(), strict=True) if is_kept))
 
     def intern(self, candidates: Candidates) -> Candidates:
         """The one list with these candidates, so that tables know it by identity."""
@@ -302,15 +303,15 @@ class Problem:
         if op.is_always_local:
             return True
         key = (op.content, parts(strategy))
-        known = self._local.get(key)
-        if known is None:
-            known = self._local[key] = op.is_local(strategy)
-        return known
+        verdict = self._local.get(key)
+        if verdict is None:
+            verdict = self._local[key] = op.is_local(strategy)
+        return verdict
 
     def factors(self, candidates: Sequence[Candidates]) -> list[Factor]:
         """The tables of all links, for these candidates of each variable."""
         links = [*self.links, *self.charges]
-        tables = self.made([(link, candidates[link.tensor], candidates[link.op]) for link in links])
+        tables = self.link_tables([(link, candidates[link.tensor], candidates[link.op]) for link in links])
         scopes = [(link.op,) if link.is_charge else (link.tensor, link.op) for link in links]
         return [Factor(scope, table) for scope, table in zip(scopes, tables, strict=True)]
 
@@ -364,7 +365,7 @@ class Problem:
         """
         allowed = self._without_vetoed(choices)
         while True:
-            solution = self._network.solve(allowed, self.made, max_table_entries, check)
+            solution = self._network.solve(allowed, self.link_tables, max_table_entries, check)
             self.eliminated_entries += solution.entries
             chosen = allowed.chosen(solution.values)
             self._group(chosen, allowed.numbers(solution.values))
@@ -391,9 +392,9 @@ class Problem:
             choices: each variable's candidates.
             check: called between parts of the work; what it raises ends it.
         """
-        found = self._network.tables(choices, self.made, check)
+        tables = self._network.tables(choices, self.link_tables, check)
         self.tables.forget_pairs()
-        return found
+        return tables
 
     @cached_property
     def times(self) -> list[int]:
@@ -427,26 +428,26 @@ class Problem:
         """The candidates without those that were found to be no local ops."""
         if not self._with_vetoes:
             return choices
-        keys = self._contents * len(choices.lists) + choices.which
+        keys = self._contents * len(choices.lists) + choices.list_of
         firsts, group = distinct(keys, len(self._numbered) * len(choices.lists))
-        kept = [
+        lists = [
             self._local_only(self.variables[first], choices[first])
             if self.content[first] in self._with_vetoes
             else choices[first]
             for first in firsts.tolist()
         ]
-        return Choices.of_groups(kept, group)
+        return Choices.of_groups(lists, group)
 
     def _local_only(self, variable: SearchVariable, candidates: Candidates) -> Candidates:
         """Those that are local ops; replication at the last cut, which always is, where none is."""
         op = variable.op
         if op is None:
             return candidates
-        found = tuple(candidate for candidate in candidates if self.is_local(op, candidate))
-        if not found:
+        strategies = tuple(candidate for candidate in candidates if self.is_local(op, candidate))
+        if not strategies:
             first = candidates[0]
-            found = (Tiling((*first.placements[:-1], Replicate()), first.ways),)
-        return self.intern(found)
+            strategies = (Tiling((*first.placements[:-1], Replicate()), first.ways),)
+        return self.intern(strategies)
 
     def cost(self, tilings: Sequence[Tiling]) -> int:
         """What a plan costs, by the tables, when the variables have these values: what moves, and all charges."""
@@ -465,17 +466,17 @@ class Problem:
         keys = [(link.kind, groups[link.tensor], groups[link.op]) for link in links]
         first = dict(zip(reversed(keys), reversed(links), strict=True))
         alone = {number: self.intern((tilings[number],)) for link in first.values() for number in link[:2]}
-        tables = self.made([(link, alone[link.tensor], alone[link.op]) for link in first.values()])
-        known = {key: int(table.flat[0]) for key, table in zip(first, tables, strict=True)}
-        return [known[key] for key in keys]
+        tables = self.link_tables([(link, alone[link.tensor], alone[link.op]) for link in first.values()])
+        entries = {key: int(table.flat[0]) for key, table in zip(first, tables, strict=True)}
+        return [entries[key] for key in keys]
 
-    def made(self, asked: Sequence[tuple[Link, Candidates, Candidates]]) -> list[Table]:
+    def link_tables(self, links: Sequence[tuple[Link, Candidates, Candidates]]) -> list[Table]:
         """The tables of some links, for these candidates of their tensors and ops; the lists are interned."""
         requests = [
             Request(
                 self._by_name[link.op_name], link.is_input, link.position, self.graph.tensors[link.name], first, second
             )
-            for link, first, second in asked
+            for link, first, second in links
             if not link.is_charge
         ]
         moved = iter(self.tables.bytes_of(requests))
@@ -483,7 +484,7 @@ class Problem:
             self._of_all(
                 link, self.tables.charges(self._by_name[link.op_name], second) if link.is_charge else next(moved)
             )
-            for link, _, second in asked
+            for link, _, second in links
         ]
 
     def _of_all(self, link: Link, table: Table) -> Table:

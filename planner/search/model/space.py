@@ -48,21 +48,21 @@ class Space:
         Replication comes after that, so that ties go to splitting; it is offered where nothing can be split, too.
         """
         along = {dim: how for dim, _, how in cuts_along(without_owners(prefix))}
-        found = [
+        tilings = [
             prefix.extend(_shard(dim, how), ways)
             for dim, extent in enumerate(self.shape)
             if not self._is_fixed(dim)
             for how in _ways_to_cut(extent, along.get(dim, ()), ways, self._blocks_of(dim), self._shares_at(prefix))
         ]
-        if not found or self.may_repeat:
-            found.append(prefix.extend(Replicate(), ways))
+        if not tilings or self.may_repeat:
+            tilings.append(prefix.extend(Replicate(), ways))
         if self.may_add_partial_sums:
-            found.append(prefix.extend(PARTIAL, ways))
+            tilings.append(prefix.extend(PARTIAL, ways))
         if self.lane is not None:
             owner = self.lane.owned(prefix.extend(Only(0), ways))
             if owner is not None:
-                found.append(owner)
-        return tuple(found)
+                tilings.append(owner)
+        return tuple(tilings)
 
     def settled(self, tiling: Tiling) -> Tiling:
         """The tiling, whoever has this lane in it being the one who has to."""
@@ -95,11 +95,11 @@ class Space:
         return all(self._may_repeat_at(tiling.outermost(cut), ways) for cut, ways in repeats)
 
     def _may_repeat_at(self, prefix: Tiling, ways: int) -> bool:
-        known = self._repeats.get((prefix, ways))
-        if known is None:
+        may_repeat = self._repeats.get((prefix, ways))
+        if may_repeat is None:
             options = [option.placements[-1] for option in self.proposals(prefix, ways)]
-            known = self._repeats[prefix, ways] = any(isinstance(option, Replicate) for option in options)
-        return known
+            may_repeat = self._repeats[prefix, ways] = any(isinstance(option, Replicate) for option in options)
+        return may_repeat
 
     def _is_fixed(self, dim: int) -> bool:
         return bool(self.fixed) and self.fixed[dim]
@@ -127,15 +127,15 @@ def _ways_to_cut(
     least = int((hi - lo).min())
     if least < ways:
         return ()
-    found: dict[bytes, int | Shares] = {}
+    by_pieces: dict[bytes, int | Shares] = {}
     for block in (1, *blocks):
         if -(-least // block) >= ways:
-            in_shares: list[int | Shares] = [Shares(block, one) for one in shares]
+            in_shares: list[int | Shares] = [Shares(block, share) for share in shares]
             for how in (block, *in_shares):
                 lo, hi = pieces(extent, (*before, (ways, how)))
                 if (hi - lo).min() > 0:  # a small share of few elements may be none
-                    found.setdefault(lo.tobytes() + hi.tobytes(), how)
-    return tuple(found.values())
+                    by_pieces.setdefault(lo.tobytes() + hi.tobytes(), how)
+    return tuple(by_pieces.values())
 
 
 @lru_cache(maxsize=65536)

@@ -36,6 +36,6 @@ def unsplit(problem: Problem, tilings: Sequence[Tiling]) -> frozenset[int]:
 def _is_stuck(problem: Problem, variable: SearchVariable, tiling: Tiling) -> bool:
     return variable.op is not None and any(
         isinstance(placement, Replicate)
-        and not any(isinstance(one.placements[-1], Shard) for one in problem.extensions(variable, prefix, ways))
+        and not any(isinstance(longer.placements[-1], Shard) for longer in problem.extensions(variable, prefix, ways))
         for prefix, placement, ways in tiling.cut_by_cut()
     )

@@ -26,23 +26,23 @@ def has_other_parts(problem: Problem, cuts: tuple[int, ...]) -> bool:
     ways = prod(cuts)
     spaces = () if len(cuts) < 2 or problem.decided_apart else dict.fromkeys(problem.spaces)
     is_uneven = any(size > ways and size % ways for space in spaces for size in space.shape)
-    return is_uneven or any(not one.may_repeat and max(one.shape, default=0) < ways for one in spaces)
+    return is_uneven or any(not space.may_repeat and max(space.shape, default=0) < ways for space in spaces)
 
 
-def or_at_once(ground: Ground, found: Found) -> tuple[tuple[int, ...], Found]:
+def or_at_once(ground: Ground, plan: Found) -> tuple[tuple[int, ...], Found]:
     """The plan, or one of a single cut that costs less; its bound is of both kinds.
 
     Args:
         ground: what the plan was found on.
-        found: the plan.
+        plan: of several cuts.
 
     Returns:
         The cuts of the plan, and the plan.
     """
     problem, ways = ground.problem, (prod(ground.cuts),)
     with contextlib.suppress(UsageError, InfeasibleError, StoppedError):  # a pin may be of several cuts
-        other = search_recursively(problem, ways, ground.narrow(no_restriction, ways), ground.progress, ground.stop)
-        if other.cost < found.cost and not problem.decided_apart:
-            lower = None if found.lower is None else min(found.lower, other.cost)
-            return ways, replace(other, lower=lower, bound_seconds=found.bound_seconds)
-    return ground.cuts, found
+        rival = search_recursively(problem, ways, ground.narrow(no_restriction, ways), ground.progress, ground.stop)
+        if rival.cost < plan.cost and not problem.decided_apart:
+            lower = None if plan.lower is None else min(plan.lower, rival.cost)
+            return ways, replace(rival, lower=lower, bound_seconds=plan.bound_seconds)
+    return ground.cuts, plan

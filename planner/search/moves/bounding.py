@@ -45,13 +45,13 @@ class LowerBound:
 
     limits: BoundLimits
 
-    def __call__(self, ground: Ground, known: Known) -> Known:
+    def __call__(self, ground: Ground, outcome: Known) -> Known:
         """The bound, where the best plan is not too dear to stand."""
-        best = known.best
+        best = outcome.best
         if ground.to_beat is not None and best.cost > ground.to_beat.most_cost:
-            return known
+            return outcome
         if ground.stop.leaves_out(BOUND):
-            return known
+            return outcome
         started = time.perf_counter()
         incumbent = Proposals(ground.problem, best, ground.stop)
         with part("bound"):
@@ -59,7 +59,7 @@ class LowerBound:
                 ground.problem, ground.cuts, ground.free, incumbent, self.limits, ground.progress, ground.stop
             )
         seconds = time.perf_counter() - started
-        found = incumbent.best
-        if found is not best and found.cost != lower:
-            found = improve(ground.problem, ground.cuts, ground.free, found, ground.progress, ground.stop)
-        return replace(known.with_best(found), lower=lower, bound_seconds=seconds)
+        plan = incumbent.best
+        if plan is not best and plan.cost != lower:
+            plan = improve(ground.problem, ground.cuts, ground.free, plan, ground.progress, ground.stop)
+        return replace(outcome.with_best(plan), lower=lower, bound_seconds=seconds)

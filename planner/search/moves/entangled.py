@@ -86,17 +86,17 @@ def solved_in_parts(
     stayed = np.zeros(len(choices), dtype=np.int64)
     apart = 0
     for _ in range(ENTANGLED_ROUNDS):
-        staying, others = problem.settling(choices.sizes, stayed, most_entries)
+        staying, subproblem = problem.settling(choices.sizes, stayed, most_entries)
         apart = apart or len(staying)
         lists = [choices[number] for number in range(len(choices))]
         for number in staying:
             lists[number] = problem.intern((tilings[number],))
-        better, other = others.solve(Choices.of(lists), MAX_TABLE_ENTRIES, check)
-        problem.eliminated_entries += other.entries
-        if other.total >= cost or not problem.is_possible(better):
+        better, attempt = subproblem.solve(Choices.of(lists), MAX_TABLE_ENTRIES, check)
+        problem.eliminated_entries += attempt.entries
+        if attempt.total >= cost or not problem.is_possible(better):
             break
-        gain = cost - other.total
-        tilings, solution, cost, apart = better, other, other.total, len(staying)
+        gain = cost - attempt.total
+        tilings, solution, cost, apart = better, attempt, attempt.total, len(staying)
         if gain <= ENTANGLED_GAIN * cost:
             break
         stayed[[*staying]] += 1
@@ -125,5 +125,5 @@ def _starts(
 
 def _first(preference: Restriction, variable: SearchVariable, candidates: Candidates) -> Tiling:
     """The preferred candidate, and no partial sum if there is another: what reads one must be partial as well."""
-    kept = preference(variable, candidates)
-    return next((one for one in kept if not isinstance(one.placements[-1], Partial)), kept[0])
+    options = preference(variable, candidates)
+    return next((option for option in options if not isinstance(option.placements[-1], Partial)), options[0])

@@ -34,7 +34,7 @@ def improve(
     problem: Problem,
     cuts: tuple[int, ...],
     restrict: Restriction,
-    found: Found,
+    plan: Found,
     progress: Progress = silent,
     stop: Stop | None = None,
 ) -> Found:
@@ -44,7 +44,7 @@ def improve(
         problem: the graph's variables and tables.
         cuts: the ways of each cut, outermost first.
         restrict: narrows the candidates of a variable.
-        found: the plan to start from.
+        plan: the plan to start from.
         progress: told what is being done.
         stop: asked between rounds whether the search is to end; None: it is not.
 
@@ -52,10 +52,10 @@ def improve(
         A plan that costs no more.
     """
     if len(cuts) < 2:
-        return found
+        return plan
     near = Neighbourhood(problem, cuts, restrict)
     # Cuts that nest in another order come last: so they never lead to a plan that costs more than one without them.
-    plain = _stable(problem, near, near.kinds, found, progress, stop)
+    plain = _stable(problem, near, near.kinds, plan, progress, stop)
     if not near.can_nest(plain):
         return plain
     nested = _stable(problem, near, (near.nesting,), plain, progress, stop)
@@ -66,11 +66,11 @@ def improve(
 
 
 def _stable(
-    problem: Problem, near: Neighbourhood, kinds: tuple[int, ...], found: Found, progress: Progress, stop: Stop | None
+    problem: Problem, near: Neighbourhood, kinds: tuple[int, ...], plan: Found, progress: Progress, stop: Stop | None
 ) -> Found:
     """Improves a plan by changes of these kinds until none makes it better."""
     # A graph whose cuts can be solved exactly gains little in parts, for a third of the time.
-    best, gains = found, problem.decided_apart > 0
+    best, gains = plan, problem.decided_apart > 0
     for _ in range(FUSION_ROUNDS):
         if _ends(stop):
             break
@@ -91,43 +91,43 @@ def _stable(
     return best
 
 
-def joined(problem: Problem, found: Found, tilings: Sequence[Tiling], stop: Stop | None) -> Found:
+def joined(problem: Problem, plan: Found, tilings: Sequence[Tiling], stop: Stop | None) -> Found:
     """The best plan in which each variable is what it is in one of two; the same object if that is the first.
 
     Args:
         problem: the graph's variables and tables.
-        found: the plan.
+        plan: the plan.
         tilings: the other one, which need be no plan.
         stop: asked between parts of the work whether the search is to end; None: it is not.
     """
-    both = zip(found.tilings, tilings, strict=True)
-    choices = Choices.of([problem.intern((own,) if own == other else (own, other)) for own, other in both])
+    pairs = zip(plan.tilings, tilings, strict=True)
+    choices = Choices.of([problem.intern((first,) if first == second else (first, second)) for first, second in pairs])
     try:
-        return _solved(problem, choices, found, stop)
+        return _solved(problem, choices, plan, stop)
     except StoppedError:
-        return found
+        return plan
     except InfeasibleError:
-        return in_parts(problem, choices, found, stop)
+        return in_parts(problem, choices, plan, stop)
 
 
-def in_parts(problem: Problem, choices: Choices, found: Found, stop: Stop | None) -> Found:
-    """A better plan of the choices, where they are too entangled; the same object as ``found`` if none is found.
+def in_parts(problem: Problem, choices: Choices, plan: Found, stop: Stop | None) -> Found:
+    """A better plan of the choices, where they are too entangled; the same object as ``plan`` if there is none.
 
     Args:
         problem: the graph's variables and tables.
         choices: each variable's candidates, those of the plan among them.
-        found: the plan.
+        plan: the plan.
         stop: asked between parts of the work whether the search is to end; None: it is not.
     """
     entries = min(MOVE_ENTRIES, PART_ENTRIES)
     try:
-        tilings, solution, _ = solved_in_parts(problem, choices, found.tilings, found.cost, entries, _check(stop))
+        tilings, solution, _ = solved_in_parts(problem, choices, plan.tilings, plan.cost, entries, _check(stop))
     except StoppedError:
-        return found
+        return plan
     if solution is None:
-        return found
-    largest = max(found.largest_table, solution.largest_table)
-    return replace(found, tilings=tilings, cost=solution.total, largest_table=largest)
+        return plan
+    largest = max(plan.largest_table, solution.largest_table)
+    return replace(plan, tilings=tilings, cost=solution.total, largest_table=largest)
 
 
 def _ends(stop: Stop | None) -> bool:
@@ -145,13 +145,13 @@ def _check(stop: Stop | None) -> Callable[[], None]:
 
 
 def _one_by_one(
-    problem: Problem, near: Neighbourhood, kinds: tuple[int, ...], found: Found, progress: Progress, stop: Stop | None
+    problem: Problem, near: Neighbourhood, kinds: tuple[int, ...], plan: Found, progress: Progress, stop: Stop | None
 ) -> Found:
     """One kind of change after the other, until none makes the plan better.
 
     What a kind of change leads to it cannot make better, and need not be asked again before another has.
     """
-    best = found
+    best = plan
     settled = 0
     for kind in itertools.islice(itertools.cycle(kinds), FUSION_ROUNDS * len(kinds)):
         if _ends(stop):
@@ -171,28 +171,24 @@ def _one_by_one(
     return best
 
 
-def _better(problem: Problem, near: Neighbourhood, kind: int, found: Found, stop: Stop | None) -> Found:
+def _better(problem: Problem, near: Neighbourhood, kind: int, plan: Found, stop: Stop | None) -> Found:
     """The best plan with changes of one kind; the same object if none is better, or if they are too entangled."""
     with contextlib.suppress(InfeasibleError):
-        return _solved(problem, near.of(found, (kind,)), found, stop)
-    return found
+        return _solved(problem, near.of(plan, (kind,)), plan, stop)
+    return plan
 
 
-def _solved(problem: Problem, choices: Choices, found: Found, stop: Stop | None) -> Found:
-    """The best plan of the choices; the same object as ``found`` if none is better.
+def _solved(problem: Problem, choices: Choices, plan: Found, stop: Stop | None) -> Found:
+    """The best plan of the choices; the same object as ``plan`` if none is better.
 
     Raises:
         StoppedError: the search is to end, and what is left out is noted.
     """
     tilings, solution = problem.solve(choices, MOVE_ENTRIES, _check(stop))
-    if solution.total >= found.cost:
-        return found
-    return replace(
-        found,
-        tilings=tilings,
-        cost=solution.total,
-        largest_table=max(found.largest_table, solution.largest_table),
-    )
+    if solution.total >= plan.cost:
+        return plan
+    largest = max(plan.largest_table, solution.largest_table)
+    return replace(plan, tilings=tilings, cost=solution.total, largest_table=largest)
 
 
 def _all_orders(placements: tuple[Placement, ...]) -> Iterator[tuple[Placement, ...]]:
@@ -201,8 +197,8 @@ def _all_orders(placements: tuple[Placement, ...]) -> Iterator[tuple[Placement, 
         yield ()
     for first in dict.fromkeys(placements):
         place = placements.index(first)
-        for rest in _all_orders((*placements[:place], *placements[place + 1 :])):
-            yield (first, *rest)
+        for tail in _all_orders((*placements[:place], *placements[place + 1 :])):
+            yield (first, *tail)
 
 
 def _near_orders(placements: tuple[Placement, ...]) -> Iterator[tuple[Placement, ...]]:
@@ -225,22 +221,22 @@ class Neighbourhood:
         self._restrict = restrict
         self.kinds = tuple(range(len(cuts) + 1))
         self.nesting = len(cuts) + 1
-        self._known: dict[tuple[Space, Tiling, int], Candidates] = {}
+        self._offers: dict[tuple[Space, Tiling, int], Candidates] = {}
         self._joined: dict[tuple[Space, Tiling, tuple[int, ...]], Candidates] = {}
         self._let_through: dict[tuple[int, Tiling], bool] = {}
 
-    def can_nest(self, found: Found) -> bool:
+    def can_nest(self, plan: Found) -> bool:
         """True if some variable is offered its placements nested in another order."""
-        spaces = dict.fromkeys(zip(self._problem.spaces, found.tilings, strict=True))
+        spaces = dict.fromkeys(zip(self._problem.spaces, plan.tilings, strict=True))
         return any(space.nests_near(tiling) for space, tiling in spaces)
 
     def is_closed(self, kind: int) -> bool:
         """True if changes of this kind lead from each plan to all that they lead to one after the other."""
         return 0 < kind < self.nesting or (kind == 0 and factorial(len(self._cuts)) <= FUSION_ORDERS)
 
-    def of(self, found: Found, kinds: tuple[int, ...]) -> Choices:
+    def of(self, plan: Found, kinds: tuple[int, ...]) -> Choices:
         """The candidates of every variable."""
-        choices = self._problem.choices(found.tilings, partial(self._offered, kinds=kinds))
+        choices = self._problem.choices(plan.tilings, partial(self._offered, kinds=kinds))
         if self._restrict is no_restriction:
             return choices
         return Choices.of(
@@ -266,14 +262,14 @@ class Neighbourhood:
     def _changes(self, variable: SearchVariable, tiling: Tiling, kind: int) -> Candidates:
         space = self._problem.spaces[variable.number]
         key = (space, tiling, kind)
-        known = self._known.get(key)
-        if known is None:
+        offer = self._offers.get(key)
+        if offer is None:
             if kind == self.nesting:
                 make: Iterable[Tiling] = space.nests_near(tiling)
             else:
                 make = self._orders(tiling) if kind == 0 else self._other_placements(variable, tiling, kind - 1)
-            known = self._known[key] = tuple([option for option in map(space.settled, make) if space.can_be(option)])
-        return known
+            offer = self._offers[key] = tuple([option for option in map(space.settled, make) if space.can_be(option)])
+        return offer
 
     def _orders(self, tiling: Tiling) -> list[Tiling]:
         placements = tiling.placements
@@ -297,7 +293,7 @@ class Neighbourhood:
     def _is_allowed(self, variable: SearchVariable, tiling: Tiling) -> bool:
         """True if the restriction lets the tiling through at every cut."""
         key = (variable.number, tiling)
-        known = self._let_through.get(key)
-        if known is None:
-            known = self._let_through[key] = self._problem.lets_through(self._restrict, variable, tiling)
-        return known
+        verdict = self._let_through.get(key)
+        if verdict is None:
+            verdict = self._let_through[key] = self._problem.lets_through(self._restrict, variable, tiling)
+        return verdict

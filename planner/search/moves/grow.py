@@ -26,25 +26,25 @@ class Grow:
     improves: bool = True
     """False: the plan is one that is stable."""
 
-    def __call__(self, ground: Ground, known: Known) -> Known:
+    def __call__(self, ground: Ground, outcome: Known) -> Known:
         """Finds the plans; a start under which the user's rules leave none adds none, but the first must."""
-        found: list[Found] = []
+        plans: list[Found] = []
         problem, cuts, stop = ground.problem, ground.cuts, ground.stop
         starts = self.starts(ground)
         for number, start in enumerate(starts, start=1):
-            if known.plans and stop.leaves_out(FURTHER_PLANS):
+            if outcome.plans and stop.leaves_out(FURTHER_PLANS):
                 break
-            told = in_part(ground.progress, f"start {number} of {len(starts)}") if len(starts) > 1 else ground.progress
+            log = in_part(ground.progress, f"start {number} of {len(starts)}") if len(starts) > 1 else ground.progress
             try:
-                plan = search_recursively(problem, cuts, ground.narrow(start, cuts), told, stop)
-                if known.plans and problem.decided_apart and plan.cost > HOPELESS_START * known.best.cost:
+                plan = search_recursively(problem, cuts, ground.narrow(start, cuts), log, stop)
+                if outcome.plans and problem.decided_apart and plan.cost > HOPELESS_START * outcome.best.cost:
                     continue
-                found.append(improve(problem, cuts, ground.free, plan, told, stop) if self.improves else plan)
+                plans.append(improve(problem, cuts, ground.free, plan, log, stop) if self.improves else plan)
             except (InfeasibleError, StoppedError) as error:
-                if not known.plans:
+                if not outcome.plans:
                     raise
                 if isinstance(error, StoppedError):
                     stop.leaves_out(FURTHER_PLANS)
         # One cut is solved exactly, where nothing is restricted.
-        is_exact = self.starts is freely and len(cuts) < 2 and not problem.decided_apart and not known.plans
-        return replace(known, plans=(*known.plans, *found), lower=found[0].cost if is_exact else known.lower)
+        is_exact = self.starts is freely and len(cuts) < 2 and not problem.decided_apart and not outcome.plans
+        return replace(outcome, plans=(*outcome.plans, *plans), lower=plans[0].cost if is_exact else outcome.lower)

@@ -46,13 +46,13 @@ def _inner(problem: Problem) -> frozenset[Place]:
     for dim in _heads(problem):
         if dim not in samples:
             between = problem.directions.reachable([dim])
-            sides = [(side in between, other) for pair in weights for side, other in (pair, pair[::-1])]
-            residual.update(problem.directions.group[other] for is_inner, other in sides if is_inner)
+            sides = [(side in between, opposite) for pair in weights for side, opposite in (pair, pair[::-1])]
+            residual.update(problem.directions.group[opposite] for is_inner, opposite in sides if is_inner)
     across = [
-        other
+        opposite
         for pair in weights
-        for side, other in (pair, pair[::-1])
-        if problem.directions.group[side] in residual and problem.directions.group[other] not in residual
+        for side, opposite in (pair, pair[::-1])
+        if problem.directions.group[side] in residual and problem.directions.group[opposite] not in residual
     ]
     # Where the exporter has made equal biases one, the heads and the width of the network are one direction.
     if not (inner := problem.directions.reachable(across) - samples):

@@ -67,7 +67,7 @@ class Known:
     @property
     def best(self) -> Found:
         """The plan of the least cost, the first of several."""
-        return min(self.plans, key=lambda found: found.cost)
+        return min(self.plans, key=lambda plan: plan.cost)
 
     @property
     def is_proven(self) -> bool:
@@ -77,7 +77,7 @@ class Known:
     def with_best(self, best: Found) -> Known:
         """The same with a plan in the place of the best one."""
         old = self.best
-        return replace(self, plans=tuple(best if one is old else one for one in self.plans))
+        return replace(self, plans=tuple(best if plan is old else plan for plan in self.plans))
 
 
 Move: TypeAlias = Callable[[Ground, Known], Known]
@@ -98,16 +98,16 @@ def made(moves: Sequence[Move], ground: Ground, first: int = 1) -> Found:
     Raises:
         StoppedError: the search is to end, has no plan yet, and need not have one.
     """
-    known = Known()
+    outcome = Known()
     for number, move in enumerate(moves):
-        told = ground
-        if known.plans:
-            told = replace(ground, progress=with_best(ground.progress, known.best.cost, known.lower))
+        move_ground = ground
+        if outcome.plans:
+            move_ground = replace(ground, progress=with_best(ground.progress, outcome.best.cost, outcome.lower))
         if number < first and ground.is_needed:
-            told = replace(told, stop=Stop())
-        known = move(told, known)
+            move_ground = replace(move_ground, stop=Stop())
+        outcome = move(move_ground, outcome)
         if number + 1 == first:
             ground.stop.plan_is_there()
-        if known.is_proven:
+        if outcome.is_proven:
             break
-    return replace(known.best, lower=known.lower, bound_seconds=known.bound_seconds)
+    return replace(outcome.best, lower=outcome.lower, bound_seconds=outcome.bound_seconds)

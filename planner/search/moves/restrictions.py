@@ -24,11 +24,11 @@ def keeping(keep: Keep) -> Restriction:
     """
 
     def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
-        kept = tuple(candidate for candidate in candidates if keep(variable, candidate.placements[-1]))
-        whole = _replicated(candidates)
-        if kept or not (variable.op is not None or whole in candidates):
-            return kept or candidates
-        return (whole, *(one for one in candidates if isinstance(one.placements[-1], Partial)))
+        matching = tuple(candidate for candidate in candidates if keep(variable, candidate.placements[-1]))
+        replicated = _replicated(candidates)
+        if matching or not (variable.op is not None or replicated in candidates):
+            return matching or candidates
+        return (replicated, *(candidate for candidate in candidates if isinstance(candidate.placements[-1], Partial)))
 
     return restrict
 
@@ -46,8 +46,8 @@ def preferring(restriction: Restriction) -> Restriction:
     """
 
     def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
-        kept = tuple(candidate for candidate in restriction(variable, candidates) if candidate in candidates)
-        return kept if any(not isinstance(one.placements[-1], Partial) for one in kept) else candidates
+        offered = tuple(candidate for candidate in restriction(variable, candidates) if candidate in candidates)
+        return offered if any(not isinstance(tiling.placements[-1], Partial) for tiling in offered) else candidates
 
     return restrict
 
@@ -100,8 +100,8 @@ def batch(problem: Problem) -> frozenset[Place]:
     for name in graph.inputs:
         if name in read and graph.roles[name] is Role.DATA and (shape := graph.tensors[name].shape):
             dims = range(min(len(shape), 2 if shape[0] > 1 else 1))
-            first, *others = (reachable([("tensor", name, dim)]) for dim in dims)
-            for second in others:
+            first, *second_dims = (reachable([("tensor", name, dim)]) for dim in dims)
+            for second in second_dims:
                 is_rather = _staying(graph, second, shape[1]) > _staying(graph, first, shape[0])
                 if is_rather and 2 * len(second) >= len(first):
                     return second

@@ -38,8 +38,8 @@ def likely(ground: Ground) -> list[Restriction]:
     """
     if ground.to_beat is not None:
         return [ground.to_beat.keep]
-    if (found := of_transformers(ground)) or len(ground.problem.ops) > MANY_OPS or len(ground.cuts) < 2:
-        return found
+    if (starts := of_transformers(ground)) or len(ground.problem.ops) > MANY_OPS or len(ground.cuts) < 2:
+        return starts
     with contextlib.suppress(ModelError):  # a model without a batch has no such plan
         return hybrids(ground.problem, len(ground.cuts))[:1]
     return []

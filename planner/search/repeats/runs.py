@@ -61,8 +61,8 @@ class _Seed(NamedTuple):
     """The distance between the two ops of such a pair, in levels."""
     level: int
     form: tuple[tuple[int, ...], str]
-    one: int
-    other: int
+    op: int
+    next_op: int
 
 
 class Wiring:
@@ -103,6 +103,7 @@ class Wiring:
             for name in outputs:
                 self.producer[name] = number
                 level_of[name] = level + 1
+        # Absent outputs all have the empty name.
         self.producer.pop("", None)
         following = {pair.current: pair.following for pair in graph.state}
         for number, name in enumerate(graph.inputs, start=len(ops)):
@@ -133,14 +134,14 @@ def find_runs(wiring: Wiring, *, is_in_order: bool = False) -> list[Run] | None:
     if seeds is None:
         return None
     runs: list[Run] = []
-    taken: set[int] = set()
-    for one, next_one in seeds:
-        if one in taken or next_one in taken:
+    run_ops: set[int] = set()
+    for op, next_op in seeds:
+        if op in run_ops or next_op in run_ops:
             continue
-        run = _run(wiring, one, next_one)
-        if run is not None and taken.isdisjoint(number for chain in run.chains for number in chain):
+        run = _run(wiring, op, next_op)
+        if run is not None and run_ops.isdisjoint(number for chain in run.chains for number in chain):
             runs.append(run)
-            taken.update(number for chain in run.chains for number in chain)
+            run_ops.update(number for chain in run.chains for number in chain)
     return runs
 
 
@@ -153,13 +154,13 @@ def _seeds(wiring: Wiring, *, is_in_order: bool) -> list[tuple[int, int]] | None
     for number, kind in enumerate(wiring.kinds[: wiring.ops]):
         members.setdefault(kind, []).append(number)
     levels = wiring.levels
-    found: list[_Seed] = []
+    seeds: list[_Seed] = []
     for alike in members.values():
         if len(alike) < BLOCKS_OF_A_RUN:
             continue
         alike.sort(key=levels.__getitem__)
         start, longest = 0, (0, 0, 0)
-        for depth, equal in itertools.groupby(levels[other] - levels[one] for one, other in itertools.pairwise(alike)):
+        for depth, equal in itertools.groupby(levels[later] - levels[op] for op, later in itertools.pairwise(alike)):
             count = len(list(equal))
             if depth and count > longest[0]:
                 longest = (count, start, depth)
@@ -167,16 +168,16 @@ def _seeds(wiring: Wiring, *, is_in_order: bool) -> list[tuple[int, int]] | None
         count, start, depth = longest
         if count + 1 >= BLOCKS_OF_A_RUN:
             middle = start + count // 2  # within equal steps, so that no other op like it is at its level
-            one, other = alike[middle : middle + 2]
-            found.append(_Seed(-count, depth, levels[one], _form(wiring.described[one]), one, other))
-    found.sort(key=lambda seed: seed[:4])
+            op, next_op = alike[middle : middle + 2]
+            seeds.append(_Seed(-count, depth, levels[op], _form(wiring.described[op]), op, next_op))
+    seeds.sort(key=lambda seed: seed[:4])
     first_of: list[_Seed] = []
-    for _, equal_steps in itertools.islice(itertools.groupby(found, key=lambda seed: seed[:2]), RUN_SEEDS):
-        first, *others = equal_steps
-        if others and others[0][:4] == first[:4] and not is_in_order:
+    for _, equal_steps in itertools.islice(itertools.groupby(seeds, key=lambda seed: seed[:2]), RUN_SEEDS):
+        first, *rivals = equal_steps
+        if rivals and rivals[0][:4] == first[:4] and not is_in_order:
             return None
         first_of.append(first)
-    return [(seed.one, seed.other) for seed in first_of]
+    return [(seed.op, seed.next_op) for seed in first_of]
 
 
 def _form(op: BoundOp) -> tuple[tuple[int, ...], str]:
@@ -184,16 +185,16 @@ def _form(op: BoundOp) -> tuple[tuple[int, ...], str]:
 
     Of an attribute that is a graph, whose names say nothing, no more is looked at than that it is one.
     """
-    its, node = op.op, op.node
-    shapes = zip(its.outputs, node.output_shapes, strict=True)
+    raw, node = op.op, op.node
+    shapes = zip(raw.outputs, node.output_shapes, strict=True)
     first = next(shape for name, shape in shapes if name and shape is not None)
-    stated = [(name, value if isinstance(value, _PLAIN) else type(value).__name__) for name, value in its.attributes]
-    return first, repr((its.domain, its.op_type, stated, node.input_shapes, node.output_shapes, node.input_dtypes))
+    stated = [(name, value if isinstance(value, _PLAIN) else type(value).__name__) for name, value in raw.attributes]
+    return first, repr((raw.domain, raw.op_type, stated, node.input_shapes, node.output_shapes, node.input_dtypes))
 
 
-def _run(wiring: Wiring, one: int, next_one: int) -> Run | None:
+def _run(wiring: Wiring, op: int, next_op: int) -> Run | None:
     """The run in which these are the same op of two neighbouring blocks; None if there is none to speak of."""
-    following = _shifted(wiring, one, next_one)
+    following = _shifted(wiring, op, next_op)
     if following is None or len(following) < OPS_OF_A_BLOCK * (BLOCKS_OF_A_RUN - 1):
         return None
     images = set(following.values())
@@ -208,73 +209,75 @@ def _run(wiring: Wiring, one: int, next_one: int) -> Run | None:
         if len(chain) >= BLOCKS_OF_A_RUN:
             chain_of.update({number: (len(chains), place) for place, number in enumerate(chain)})
             chains.append(tuple(chain))
-    if one not in chain_of:
+    # Blocks are counted from the seed's own chain.
+    if op not in chain_of:
         return None
-    starts = _starts(wiring, chains, chain_of, one)
-    kept = [number for number in range(len(chains)) if number in starts]
-    place = {number: position for position, number in enumerate(kept)}
+    starts = _starts(wiring, chains, chain_of, op)
+    numbers = [number for number in range(len(chains)) if number in starts]
+    place = {number: position for position, number in enumerate(numbers)}
     inside = {number: (place[chain], starts[chain] + at) for number, (chain, at) in chain_of.items() if chain in place}
-    chains = [chains[number] for number in kept]
-    begin = [starts[number] for number in kept]
+    chains = [chains[number] for number in numbers]
+    begin = [starts[number] for number in numbers]
     first = max(begin)
     last = min(start + len(chain) for start, chain in zip(begin, chains, strict=True)) - 1
-    first, last, reach = _checked(wiring, chains, inside, first, last, inside[one][1])
+    first, last, reach = _checked(wiring, chains, inside, first, last, inside[op][1])
     run = Run(tuple(chains), tuple(begin), first, last, reach)
     return run if run.blocks >= BLOCKS_OF_A_RUN else None
 
 
-def _shifted(wiring: Wiring, one: int, next_one: int) -> dict[int, int] | None:
+def _shifted(wiring: Wiring, op: int, next_op: int) -> dict[int, int] | None:
     """By op the same one of the next block; None if that contradicts itself."""
     kinds, producer, readers = wiring.kinds, wiring.producer, wiring.readers
-    following, waiting = {one: next_one}, [(one, next_one)]
-    preceding = {next_one: one}
+    following, waiting = {op: next_op}, [(op, next_op)]
+    preceding = {next_op: op}
     while waiting:
-        here, there = waiting.pop()
+        member, image = waiting.pop()
         near: list[tuple[int, int]] = []
-        for left, right in zip(wiring.inputs[here], wiring.inputs[there], strict=False):
-            if left != right and left in producer and right in producer:
-                near.append((producer[left], producer[right]))
-        for left, right in zip(wiring.outputs[here], wiring.outputs[there], strict=False):
-            mine, theirs = readers.get(left, ()), readers.get(right, ())
+        for name, next_name in zip(wiring.inputs[member], wiring.inputs[image], strict=False):
+            if name != next_name and name in producer and next_name in producer:
+                near.append((producer[name], producer[next_name]))
+        for name, next_name in zip(wiring.outputs[member], wiring.outputs[image], strict=False):
+            mine, theirs = readers.get(name, ()), readers.get(next_name, ())
             if len(mine) == len(theirs) == 1:
                 near.append((mine[0][0], theirs[0][0]))
             elif mine and theirs:
-                others = _alone([((kinds[number], slot), number) for number, slot in theirs])
+                lone_readers = _alone([((kinds[number], slot), number) for number, slot in theirs])
                 for how, number in _alone([((kinds[number], slot), number) for number, slot in mine]).items():
-                    if how in others:
-                        near.append((number, others[how]))
+                    if how in lone_readers:
+                        near.append((number, lone_readers[how]))
         for pair in near:
             first, second = pair
             if first == second or kinds[first] != kinds[second]:
                 continue
-            known = following.get(first)
-            if known is None and second not in preceding:
+            # The map is one to one: a second image of an op, or a second origin, contradicts it.
+            partner = following.get(first)
+            if partner is None and second not in preceding:
                 following[first], preceding[second] = second, first
                 waiting.append(pair)
-            elif known != second:
+            elif partner != second:
                 return None
     return following
 
 
 def _alone(pairs: Sequence[tuple[tuple[int, int], int]]) -> dict[tuple[int, int], int]:
     """Those whose key no other has."""
-    found: dict[tuple[int, int], int] = {}
+    number_of: dict[tuple[int, int], int] = {}
     several: set[tuple[int, int]] = set()
     for key, number in pairs:
-        if key in found:
+        if key in number_of:
             several.add(key)
-        found[key] = number
-    return {key: number for key, number in found.items() if key not in several}
+        number_of[key] = number
+    return {key: number for key, number in number_of.items() if key not in several}
 
 
 def _starts(
-    wiring: Wiring, chains: Sequence[tuple[int, ...]], chain_of: dict[int, tuple[int, int]], one: int
+    wiring: Wiring, chains: Sequence[tuple[int, ...]], chain_of: dict[int, tuple[int, int]], op: int
 ) -> dict[int, int]:
     """By chain the block of its first op: what is read is in the same block as far as can be; those that are joined.
 
     Where chains that are equally far away say different blocks, it is the first of these.
     """
-    starts = {chain_of[one][0]: -chain_of[one][1]}
+    starts = {chain_of[op][0]: -chain_of[op][1]}
     layer = list(starts)
     while layer:
         further: dict[int, int] = {}
@@ -283,9 +286,9 @@ def _starts(
             number = chains[chain][middle]
             near = [wiring.producer[name] for name in wiring.inputs[number] if name in wiring.producer]
             near += [reader for name in wiring.outputs[number] for reader, _ in wiring.readers.get(name, ())]
-            for other in near:
-                if other in chain_of and chain_of[other][0] not in starts:
-                    place, at = chain_of[other]
+            for neighbour in near:
+                if neighbour in chain_of and chain_of[neighbour][0] not in starts:
+                    place, at = chain_of[neighbour]
                     block = starts[chain] + middle - at
                     further[place] = min(block, further.get(place, block))
         starts.update(further)
@@ -312,24 +315,24 @@ def _checked(
     wrong: set[int] = set()
     odd: set[int] = set()
     for chain in chains:
-        for here, there in itertools.pairwise(chain):
-            at = inside[here][1]
-            for left, right in zip(wiring.inputs[here], wiring.inputs[there], strict=False):
-                if left not in producer and right not in producer:
+        for member, image in itertools.pairwise(chain):
+            at = inside[member][1]
+            for name, next_name in zip(wiring.inputs[member], wiring.inputs[image], strict=False):
+                if name not in producer and next_name not in producer:
                     continue  # constants
-                mine, theirs = inside.get(producer.get(left, -1)), inside.get(producer.get(right, -1))
+                mine, theirs = inside.get(producer.get(name, -1)), inside.get(producer.get(next_name, -1))
                 if mine is not None and theirs == (mine[0], mine[1] + 1):
                     apart[at] = max(apart.get(at, 0), abs(at - mine[1]))
-                elif left != right or mine is not None:  # neither the next block's nor shared by all
+                elif name != next_name or mine is not None:  # neither the next block's nor shared by all
                     wrong.add(at)
-                    odd.update((here, there))
+                    odd.update((member, image))
     alike = inside.keys() - odd
     for chain in chains:
-        for here in chain:
-            names = wiring.outputs[here]
+        for member in chain:
+            names = wiring.outputs[member]
             readers = {reader for name in names for reader, _ in wiring.readers.get(name, ())}
             if not readers <= alike or not results.isdisjoint(names):
-                wrong.add(inside[here][1])
+                wrong.add(inside[member][1])
     # A block of which this is not so is none of them; nor is the one after it, since a pair is noted at the first.
     first = max([first, *(at + 1 for at in wrong if at < block)])
     last = min([last, *(at for at in wrong if at >= block)])

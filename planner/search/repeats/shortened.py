@@ -29,13 +29,13 @@ class _Cut:
     after: int
     count: int
 
-    def whole(self, block: int) -> int:
+    def full_number(self, block: int) -> int:
         """The number in the whole network of a block of the short one, which has numbers without a gap."""
         return block + (self.count if block > self.after else 0)
 
     def op(self, chain: int, block: int) -> int:
         """A chain's op in a block of the short network."""
-        return self.run.chains[chain][self.whole(block) - self.run.starts[chain]]
+        return self.run.chains[chain][self.full_number(block) - self.run.starts[chain]]
 
     def stands_for(self, block: int) -> dict[int, list[int]]:
         """By block of the whole network, those without a plan of their own that take its plan.
@@ -45,19 +45,19 @@ class _Cut:
         Args:
             block: of the short network, that stands for all that were taken out.
         """
-        found: dict[int, list[int]] = {}
+        copies: dict[int, list[int]] = {}
         for at in range(self.run.first, self.run.last + 1):
-            other = self.whole(at if at <= block else max(block, at - self.count))
-            if other != at:
-                found.setdefault(other, []).append(at)
-        return found
+            source = self.full_number(at if at <= block else max(block, at - self.count))
+            if source != at:
+                copies.setdefault(source, []).append(at)
+        return copies
 
     def copies(self, block: int) -> Iterator[tuple[int, list[int]]]:
         """Ops and inputs that others take their plans from, each with these; the block as of ``stands_for``."""
         stands_for = list(self.stands_for(block).items())
         for chain, start in zip(self.run.chains, self.run.starts, strict=True):
-            for other, blocks in stands_for:
-                yield chain[other - start], [chain[at - start] for at in blocks]
+            for source, blocks in stands_for:
+                yield chain[source - start], [chain[at - start] for at in blocks]
 
     def ends(self) -> tuple[int, int]:
         """The first and the last block of the short network that are equal."""
@@ -86,13 +86,13 @@ class Shortened:
     """
 
     def __init__(self, graph: Graph, ops: Sequence[BoundOp], wiring: Wiring, runs: Sequence[Run]) -> None:
-        self._whole = tuple(ops)
+        self._all_ops = tuple(ops)
         self._wiring = wiring
         self._cuts: list[_Cut] = []
         for run in runs:
-            left = run.reach + 1  # on either side of the gap
-            if run.blocks > 2 * left:
-                self._cuts.append(_Cut(run, run.first + left - 1, run.blocks - 2 * left))
+            margin = run.reach + 1  # on either side of the gap
+            if run.blocks > 2 * margin:
+                self._cuts.append(_Cut(run, run.first + margin - 1, run.blocks - 2 * margin))
         removed: set[int] = set()
         inputs: dict[int, tuple[str, ...]] = {}
         for cut in self._cuts:
@@ -107,12 +107,12 @@ class Shortened:
                 if number not in removed
             ]
         )
-        kept = {
+        short_inputs = {
             name: changed.get(number, wiring.inputs[number])
             for number, name in enumerate(graph.inputs, start=len(ops))
             if number not in removed
         }
-        self.graph, self.ops = in_order(_restricted(graph, self.ops, kept), self.ops)
+        self.graph, self.ops = in_order(_restricted(graph, self.ops, short_inputs), self.ops)
 
     def _rewired(self, cut: _Cut) -> dict[int, tuple[str, ...]]:
         """By op of the blocks next to the gap what it reads across it."""
@@ -122,20 +122,20 @@ class Shortened:
             for chain, members in enumerate(run.chains)
             for at, number in enumerate(members)
         }
-        found = {}
+        rewired = {}
         for chain in range(len(run.chains)):
             for block in range(cut.after + 1 - run.reach, cut.after + 1 + run.reach):
                 number = cut.op(chain, block)
-                whole = cut.whole(block)
+                full_block = cut.full_number(block)
                 names = list(wiring.inputs[number])
                 for slot, name in enumerate(names):
-                    made = place.get(wiring.producer.get(name, -1))
-                    if made is not None:
-                        maker = cut.op(made[0], block - (whole - made[1]))
+                    origin = place.get(wiring.producer.get(name, -1))
+                    if origin is not None:
+                        maker = cut.op(origin[0], block - (full_block - origin[1]))
                         position = wiring.outputs[wiring.producer[name]].index(name)
                         names[slot] = wiring.outputs[maker][position]
-                found[number] = tuple(names)
-        return found
+                rewired[number] = tuple(names)
+        return rewired
 
     def expanded(self, tilings: Mapping[str, Tiling], strategies: Mapping[str, Tiling]) -> Whole | None:
         """The plan of the whole graph; None if no block can stand for those taken out.
@@ -145,7 +145,7 @@ class Shortened:
             strategies: the same, by op.
         """
         all_tilings, all_strategies, names = dict(tilings), dict(strategies), dict[str, str]()
-        outputs, ops = self._wiring.outputs, self._whole
+        outputs, ops = self._wiring.outputs, self._all_ops
         for cut in self._cuts:
             block = self._steady(cut, tilings, strategies)
             if block is None:
@@ -155,10 +155,10 @@ class Shortened:
                 for position, tiling in planned:
                     all_tilings.update([(outputs[number][position], tiling) for number in members])
                 if source < len(ops):
-                    its = ops[source].op.name
-                    own = [ops[number].op.name for number in members]
-                    all_strategies.update(dict.fromkeys(own, strategies[its]))
-                    names.update(dict.fromkeys(own, its))
+                    source_name = ops[source].op.name
+                    copy_names = [ops[number].op.name for number in members]
+                    all_strategies.update(dict.fromkeys(copy_names, strategies[source_name]))
+                    names.update(dict.fromkeys(copy_names, source_name))
         return Whole(all_tilings, all_strategies, names)
 
     def _steady(self, cut: _Cut, tilings: Mapping[str, Tiling], strategies: Mapping[str, Tiling]) -> int | None:
@@ -168,10 +168,10 @@ class Shortened:
             block: [self._plan(cut.op(chain, block), tilings, strategies) for chain in range(len(cut.run.chains))]
             for block in range(first, last + 1)
         }
-        for block in sorted(range(first + reach, last - reach + 1), key=lambda one: (abs(one - cut.after), one)):
+        for block in sorted(range(first + reach, last - reach + 1), key=lambda at: (abs(at - cut.after), at)):
             # What stands for a copy reads from the blocks before and behind, and the copy from copies.
             around = range(block - reach, block + reach + 1)
-            if all(plans[other] == plans[block] for other in around):
+            if all(plans[near] == plans[block] for near in around):
                 return block
         return None
 
@@ -179,10 +179,10 @@ class Shortened:
         self, number: int, tilings: Mapping[str, Tiling], strategies: Mapping[str, Tiling]
     ) -> tuple[Tiling | None, ...]:
         """What is planned for an op and for what it makes, or for an input."""
-        found = [tilings.get(name) for name in self._wiring.outputs[number]]
-        if number < len(self._whole):
-            found.append(strategies[self._whole[number].op.name])
-        return tuple(found)
+        plan = [tilings.get(name) for name in self._wiring.outputs[number]]
+        if number < len(self._all_ops):
+            plan.append(strategies[self._all_ops[number].op.name])
+        return tuple(plan)
 
 
 def shortened(graph: Graph, ops: Sequence[BoundOp], of_place: OfPlace = nothing) -> Shortened | None:
@@ -196,8 +196,8 @@ def shortened(graph: Graph, ops: Sequence[BoundOp], of_place: OfPlace = nothing)
     wiring, runs = runs_of(graph, ops, of_place)
     if not runs:
         return None
-    found = Shortened(wiring.graph, wiring.described, wiring, runs)
-    return found if len(found.ops) <= (1 - LEAST_SHORTENED) * len(ops) else None
+    short_graph = Shortened(wiring.graph, wiring.described, wiring, runs)
+    return short_graph if len(short_graph.ops) <= (1 - LEAST_SHORTENED) * len(ops) else None
 
 
 def runs_of(graph: Graph, ops: Sequence[BoundOp], of_place: OfPlace = nothing) -> tuple[Wiring, Sequence[Run]]:
@@ -221,7 +221,7 @@ def runs_of(graph: Graph, ops: Sequence[BoundOp], of_place: OfPlace = nothing) -
 def in_order(graph: Graph, ops: Sequence[BoundOp]) -> tuple[Graph, tuple[BoundOp, ...]]:
     """A graph and its ops in an order of places, not of the file or of names, but for ops in the same place."""
     ordered = in_order_of_places(graph)
-    by_name = {one.op.name: one for one in ops}
+    by_name = {op.op.name: op for op in ops}
     return ordered, tuple(by_name[op.name] for op in ordered.ops)
 
 
@@ -234,20 +234,20 @@ def _executable(ops: Sequence[BoundOp]) -> tuple[BoundOp, ...]:
     """The ops such that each comes after those that it reads from: where blocks meet it may not."""
     missing = {name for op in ops for name in op.op.outputs if name}
     waiting: dict[str, list[BoundOp]] = {}
-    found: list[BoundOp] = []
+    ordered: list[BoundOp] = []
     for op in ops:
         ready = [op]
         while ready:
-            one = ready.pop()
-            if missing.isdisjoint(one.op.inputs):
-                found.append(one)
-                missing.difference_update(one.op.outputs)
+            next_op = ready.pop()
+            if missing.isdisjoint(next_op.op.inputs):
+                ordered.append(next_op)
+                missing.difference_update(next_op.op.outputs)
                 if waiting:
-                    ready += [other for name in one.op.outputs for other in waiting.pop(name, ())]
+                    ready += [reader for name in next_op.op.outputs for reader in waiting.pop(name, ())]
             else:
-                waiting.setdefault(next(name for name in one.op.inputs if name in missing), []).append(one)
+                waiting.setdefault(next(name for name in next_op.op.inputs if name in missing), []).append(next_op)
     assert not waiting, "blocks that are taken out leave no cycle"
-    return tuple(found)
+    return tuple(ordered)
 
 
 def _restricted(graph: Graph, ops: Sequence[BoundOp], inputs: Mapping[str, tuple[str, ...]]) -> Graph:
@@ -258,17 +258,17 @@ def _restricted(graph: Graph, ops: Sequence[BoundOp], inputs: Mapping[str, tuple
         ops: those that are kept.
         inputs: those that are kept, and of a state what replaces it.
     """
-    made = {name for op in ops for name in op.op.outputs if name}
+    outputs = {name for op in ops for name in op.op.outputs if name}
     read = {name for op in ops for name in op.op.inputs if name}
-    kept = made | read | inputs.keys()
+    names = outputs | read | inputs.keys()
     return replace(
         graph,
         ops=tuple(op.op for op in ops),
-        tensors={name: tensor for name, tensor in graph.tensors.items() if name in kept},
+        tensors={name: tensor for name, tensor in graph.tensors.items() if name in names},
         inputs=tuple(inputs),
-        outputs=tuple(name for name in graph.outputs if name in kept),
-        constants={name: value for name, value in graph.constants.items() if name in kept},
-        folded=graph.folded & kept,
+        outputs=tuple(name for name in graph.outputs if name in names),
+        constants={name: value for name, value in graph.constants.items() if name in names},
+        folded=graph.folded & names,
         initial={name: value for name, value in graph.initial.items() if name in inputs},
         state=tuple(StatePair(name, following[0]) for name, following in inputs.items() if following),
     )

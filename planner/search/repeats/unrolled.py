@@ -53,7 +53,7 @@ def find_copies(graph: Graph, ops: Sequence[BoundOp]) -> Copies:
     for place, numbers in enumerate([*batches, *seeds]):
         if not closure.are_tied(numbers):
             larger = closure.with_tied(numbers)
-            tied = [others for others in seeds if larger.are_tied(others) and not closure.are_tied(others)]
+            tied = [seed for seed in seeds if larger.are_tied(seed) and not closure.are_tied(seed)]
             if not larger.is_contradicted and (place < len(batches) or any(map(larger.are_handed_on, tied))):
                 closure = larger
     return Copies(closure.tied_tensors(), closure.tied_ops())
@@ -74,17 +74,17 @@ def _weights(graph: Graph, ops: Sequence[BoundOp]) -> dict[str, str]:
     is made of these alone (a transposed one, one gate's part), or one of these as it is delivered. A scalar is none.
     """
     tensors, constants = graph.tensors, graph.constants
-    found = {pair.current: pair.current for pair in graph.state if tensors[pair.current].shape}
-    found.update({name: name for name in constants if len(tensors[name].shape) > 1 and tensors[name].dtype.is_float})
+    weights = {pair.current: pair.current for pair in graph.state if tensors[pair.current].shape}
+    weights.update({name: name for name in constants if len(tensors[name].shape) > 1 and tensors[name].dtype.is_float})
     first: dict[object, str] = {}
     for op in ops:
-        read = [name for name in op.op.inputs if name and (name in found or name not in constants)]
-        if read and found.keys() >= set(read):
-            made = (_kind(op), *[found.get(name) for name in op.op.inputs])
+        read = [name for name in op.op.inputs if name and (name in weights or name not in constants)]
+        if read and weights.keys() >= set(read):
+            key = (_kind(op), *[weights.get(name) for name in op.op.inputs])
             for position, name in enumerate(op.op.outputs):
                 if name and tensors[name].shape:
-                    found[name] = found[read[0]] if is_delivery(op.op) else first.setdefault((made, position), name)
-    return found
+                    weights[name] = weights[read[0]] if is_delivery(op.op) else first.setdefault((key, position), name)
+    return weights
 
 
 def _seeds(graph: Graph, ops: Sequence[BoundOp], weights: Mapping[str, str]) -> list[list[int]]:
@@ -103,10 +103,10 @@ def _seeds(graph: Graph, ops: Sequence[BoundOp], weights: Mapping[str, str]) -> 
 
 def _batches(graph: Graph, ops: Sequence[BoundOp]) -> list[list[int]]:
     """The ops, by number, that are the same of several micro-batches."""
-    found: dict[tuple[str, Hashable], list[int]] = {}
+    batches: dict[tuple[str, Hashable], list[int]] = {}
     for number, op in enumerate(ops if MICRO_BATCHES in graph.notes else ()):
-        found.setdefault((without_micro_batch(op.op.name), _kind(op)), []).append(number)
-    return [numbers for numbers in found.values() if len(numbers) > 1]
+        batches.setdefault((without_micro_batch(op.op.name), _kind(op)), []).append(number)
+    return [numbers for numbers in batches.values() if len(numbers) > 1]
 
 
 def _kind(op: BoundOp) -> Hashable:
@@ -152,25 +152,25 @@ class _Closure:
 
     def with_tied(self, numbers: Sequence[int]) -> _Closure:
         """This closure with these ops tied, too, and all that follows; not to the end where it is contradicted."""
-        other = copy(self)
-        other._op_root, other._tensor_root = [*self._op_root], [*self._tensor_root]
-        other._op_members = [[*members] for members in self._op_members]
-        other._tensor_members = [[*members] for members in self._tensor_members]
-        other._todo = {}
+        closure = copy(self)
+        closure._op_root, closure._tensor_root = [*self._op_root], [*self._tensor_root]
+        closure._op_members = [[*members] for members in self._op_members]
+        closure._tensor_members = [[*members] for members in self._tensor_members]
+        closure._todo = {}
         for number in numbers[1:]:
-            other._tie_ops(numbers[0], number)
-        other._run()
-        return other
+            closure._tie_ops(numbers[0], number)
+        closure._run()
+        return closure
 
     def are_tied(self, numbers: Sequence[int]) -> bool:
         """True if these ops are copies of one another."""
         return len({self._op_root[number] for number in numbers}) == 1
 
-    def _have_own_weights(self, one: int, other: int) -> bool:
+    def _have_own_weights(self, op: int, peer: int) -> bool:
         """True if two ops read weights, in the same place, that are not the same."""
         constants = self._graph.constants
-        for left, right in zip(self._inputs[one], self._inputs[other], strict=False):
-            first, second = self._weight.get(left), self._weight.get(right)
+        for tensor, peer_tensor in zip(self._inputs[op], self._inputs[peer], strict=False):
+            first, second = self._weight.get(tensor), self._weight.get(peer_tensor)
             if first is None or second is None or first == second:
                 continue
             values = constants.get(first), constants.get(second)
@@ -191,13 +191,13 @@ class _Closure:
                     waiting.append(maker)
         return False
 
-    def _tie_ops(self, one: int, other: int) -> None:
+    def _tie_ops(self, op: int, peer: int) -> None:
         """Ties two ops, and their inputs and outputs position by position."""
-        first, second = self._op_root[one], self._op_root[other]
-        if first == second or self._kinds[one] != self._kinds[other]:
+        first, second = self._op_root[op], self._op_root[peer]
+        if first == second or self._kinds[op] != self._kinds[peer]:
             return
-        if self._have_own_weights(one, other):
-            self.is_contradicted |= self.are_handed_on((one, other))
+        if self._have_own_weights(op, peer):
+            self.is_contradicted |= self.are_handed_on((op, peer))
             return
         if first > second:
             first, second = second, first
@@ -205,14 +205,14 @@ class _Closure:
             self._op_root[member] = first
         self._op_members[first] += self._op_members[second]
         roots, count = self._tensor_root, len(self._names)
-        for here, there in ((self._inputs[one], self._inputs[other]), (self._outputs[one], self._outputs[other])):
-            for left, right in zip(here, there, strict=False):
-                if roots[left] != roots[right] and left < count and right < count:
-                    self._tie_tensors(left, right)
+        for ports, peer_ports in ((self._inputs[op], self._inputs[peer]), (self._outputs[op], self._outputs[peer])):
+            for tensor, peer_tensor in zip(ports, peer_ports, strict=False):
+                if roots[tensor] != roots[peer_tensor] and tensor < count and peer_tensor < count:
+                    self._tie_tensors(tensor, peer_tensor)
 
-    def _tie_tensors(self, one: int, other: int) -> None:
-        first, second = self._tensor_root[one], self._tensor_root[other]
-        if first == second or not self._may_be_copies(self._names[one], self._names[other]):
+    def _tie_tensors(self, tensor: int, peer: int) -> None:
+        first, second = self._tensor_root[tensor], self._tensor_root[peer]
+        if first == second or not self._may_be_copies(self._names[tensor], self._names[peer]):
             return
         if first > second:
             first, second = second, first
@@ -221,10 +221,10 @@ class _Closure:
         self._tensor_members[first] += self._tensor_members[second]
         self._todo[first] = None
 
-    def _may_be_copies(self, one: str, other: str) -> bool:
-        left, right = self._graph.tensors[one], self._graph.tensors[other]
-        role = self._roles[one]
-        return role is self._roles[other] and role in (Role.DATA, Role.ACTIVATION) and left.kind == right.kind
+    def _may_be_copies(self, name: str, peer: str) -> bool:
+        tensor, peer_tensor = self._graph.tensors[name], self._graph.tensors[peer]
+        role = self._roles[name]
+        return role is self._roles[peer] and role in (Role.DATA, Role.ACTIVATION) and tensor.kind == peer_tensor.kind
 
     def _run(self) -> None:
         """Goes on until nothing more follows."""
@@ -243,32 +243,32 @@ class _Closure:
         for member in members:
             if member in self._producer:
                 number, position = self._producer[member]
-                other = first.setdefault((self._kinds[number], position), number)
-                if roots[other] != roots[number]:
-                    self._tie_ops(other, number)
+                peer = first.setdefault((self._kinds[number], position), number)
+                if roots[peer] != roots[number]:
+                    self._tie_ops(peer, number)
 
     def _tie_readers(self, members: Sequence[int]) -> None:
         """Ties readers that are the only one of their kind at each member, and readers whose other inputs are tied."""
         alone: dict[tuple[int, int], int] = {}
         several: set[tuple[int, int]] = set()
-        same: dict[tuple[int, ...], int] = {}
+        by_signature: dict[tuple[int, ...], int] = {}
         kinds, roots, tensor_roots = self._kinds, self._op_root, self._tensor_root
         readers = [[(number, (kinds[number], slot)) for number, slot in self._readers[member]] for member in members]
-        for here in readers:
-            hows = [how for _, how in here]
+        for group in readers:
+            hows = [how for _, how in group]
             if len(set(hows)) < len(hows):
                 several.update(how for how, times in Counter(hows).items() if times > 1)
-        for here in readers:
-            for number, how in here:
+        for group in readers:
+            for number, how in group:
                 if how not in several:
-                    other = alone.setdefault(how, number)
-                    if roots[other] != roots[number]:
-                        self._tie_ops(other, number)
+                    peer = alone.setdefault(how, number)
+                    if roots[peer] != roots[number]:
+                        self._tie_ops(peer, number)
                 # Ops of one kind whose inputs are, position by position, the same or copies.
                 signature = (kinds[number], *[tensor_roots[tensor] for tensor in self._inputs[number]])
-                other = same.setdefault(signature, number)
-                if roots[other] != roots[number]:
-                    self._tie_ops(other, number)
+                peer = by_signature.setdefault(signature, number)
+                if roots[peer] != roots[number]:
+                    self._tie_ops(peer, number)
 
     def tied_tensors(self) -> dict[str, str]:
         """By tensor its first copy, where it has others."""

@@ -38,7 +38,7 @@ def ruled(problem: Problem, rules: Rules, cuts: tuple[int, ...], inner: Restrict
     read = _Reader(problem, rules, cuts)
     limits = read.limits()
     if read.faults:
-        kinds = [kind for kind, given in (("pin", rules.pins), ("prohibition", rules.forbidden)) if given]
+        kinds = [kind for kind, entries in (("pin", rules.pins), ("prohibition", rules.forbidden)) if entries]
         raise UsageError(f"a {' or '.join(kinds)} cannot be kept", facts=tuple(read.faults), hint=_PAGE)
     tilings = read.tilings
 
@@ -51,9 +51,9 @@ def ruled(problem: Problem, rules: Rules, cuts: tuple[int, ...], inner: Restrict
         chosen = inner(variable, candidates)
         if limit is None:
             return chosen
-        kept = tuple(filter(limit.allows, chosen)) or tuple(filter(limit.allows, candidates))
-        assert kept, "what the rules allow can be extended to the next cut"
-        return kept
+        allowed = tuple(filter(limit.allows, chosen)) or tuple(filter(limit.allows, candidates))
+        assert allowed, "what the rules allow can be extended to the next cut"
+        return allowed
 
     return restrict
 
@@ -93,11 +93,11 @@ class _Reader:
     def _named(self, pattern: str) -> tuple[str, ...]:
         """The tensors that a rule is for; a fault where there are none."""
         tensors = self.problem.variable_of_tensor
-        found = matching(pattern, tensors, self.rules.names)
-        if not found:
+        names = matching(pattern, tensors, self.rules.names)
+        if not names:
             near = [name for name in tensors if self.rules.names is None or name in self.rules.names]
             self.faults.append(unmatched(pattern, near, self.problem.graph.constants))
-        return found
+        return names
 
     def _pin(self, pattern: str, name: str, tiling: Tiling) -> None:
         """Notes a pin of one tensor."""
@@ -108,16 +108,16 @@ class _Reader:
         if fault:
             self.faults.append(f"{where}: {fault}")
         number = self.problem.variable_of_tensor[name]
-        other = self.pinned_by.setdefault(number, pattern)
+        earlier = self.pinned_by.setdefault(number, pattern)
         if self.tilings.setdefault(number, tiling) != tiling:
             tied = "a state and its next value have one tiling, and the other is pinned differently"
-            same = f"{other}={self.rules.pins[other]} pins it differently"
-            self.faults.append(f"{where}: {same if is_pattern(other) or is_pattern(pattern) else tied}")
+            clash = f"{earlier}={self.rules.pins[earlier]} pins it differently"
+            self.faults.append(f"{where}: {clash if is_pattern(earlier) or is_pattern(pattern) else tied}")
 
     def _forbid(self, pattern: str, text: str) -> None:
         """Notes a prohibition."""
         where = f"{pattern}={text}"
-        found = self._named(pattern)
+        names = self._named(pattern)
         try:
             placement, ways = parse_placement(text)
         except UsageError as error:
@@ -131,22 +131,22 @@ class _Reader:
             return
         graph = self.problem.graph
         having = [
-            name for name in found if not isinstance(placement, Shard) or placement.dim < len(graph.tensors[name].shape)
+            name for name in names if not isinstance(placement, Shard) or placement.dim < len(graph.tensors[name].shape)
         ]
         if placement == PARTIAL:  # what is never partial keeps to this anyway
-            having = list(filter(self.problem.may_be_partial, found))
-        elif found and not having:
+            having = list(filter(self.problem.may_be_partial, names))
+        elif names and not having:
             assert isinstance(placement, Shard), "every tensor may be replicated or not"
-            one = _no_dim(placement.dim, graph.tensors[found[0]].shape)
+            fault = _no_dim(placement.dim, graph.tensors[names[0]].shape)
             self.faults.append(
-                f"{where}: {one if len(found) == 1 else f'none of its tensors has a dim {placement.dim}'}"
+                f"{where}: {fault if len(names) == 1 else f'none of its tensors has a dim {placement.dim}'}"
             )
         for name in having:
             self.forbidden.setdefault(self.problem.variable_of_tensor[name], {})[placement] = None
 
     def limits(self) -> Mapping[int, Limits]:
         """By variable what the rules leave it; notes what they leave nothing, or what is pinned to what they forbid."""
-        found: dict[int, Limits] = {}
+        limits: dict[int, Limits] = {}
         for variable in self.problem.variables:
             forbidden = self.forbidden.get(variable.number, {})
             may_replicate = self._may_replicate(variable)
@@ -165,8 +165,8 @@ class _Reader:
                 tiles = ", and data arrives in disjoint tiles (--inputs partitioned)" if is_charged else ""
                 self.faults.append(f"{name}: without {listed}, {shape} cannot be cut {self._ways()} ways{tiles}")
             else:
-                found[variable.number] = limit
-        return found
+                limits[variable.number] = limit
+        return limits
 
     def _ways(self) -> str:
         return " x ".join(map(str, self.cuts)) or "1"

@@ -62,22 +62,22 @@ def prices(
         progress: told which plan is being made.
         stop: asked before and after each plan whether the search is to end; None: it is not.
     """
-    kept: list[tuple[type[PinPrice | ForbidPrice], str, Rules]] = [
+    relaxations: list[tuple[type[PinPrice | ForbidPrice], str, Rules]] = [
         (PinPrice, f"{name}={text}", rules.without_pin(name)) for name, text in rules.pins.items()
     ]
-    kept += [
+    relaxations += [
         (ForbidPrice, f"{name}={text}", rules.without_prohibition(number))
         for number, (name, text) in enumerate(rules.forbidden)
     ]
-    found = []
-    for number, (price_of, rule, others) in enumerate(kept, start=1):
-        what = f"the price of --{price_of.kind} {rule}"
-        if stop is not None and stop.leaves_out(what):
-            found.append(price_of(rule, None, is_found=False))
+    rule_prices = []
+    for number, (price_of, rule, relaxed) in enumerate(relaxations, start=1):
+        label = f"the price of --{price_of.kind} {rule}"
+        if stop is not None and stop.leaves_out(label):
+            rule_prices.append(price_of(rule, None, is_found=False))
             continue
-        progress(f"price {number} of {len(kept)}: planning without --{price_of.kind} {rule}", cost=cost)
+        progress(f"price {number} of {len(relaxations)}: planning without --{price_of.kind} {rule}", cost=cost)
         try:
-            price = max(0, cost - cost_under(others))
+            price = max(0, cost - cost_under(relaxed))
         except InfeasibleError:
             price = None
         except StoppedError:
@@ -85,6 +85,6 @@ def prices(
         # A plan that was not looked for to the end tells no price.
         is_found = stop is None or stop.stopped_by is None
         if stop is not None and not is_found:
-            stop.leaves_out(what)
-        found.append(price_of(rule, price if is_found else None, is_found))
-    return tuple(found)
+            stop.leaves_out(label)
+        rule_prices.append(price_of(rule, price if is_found else None, is_found))
+    return tuple(rule_prices)

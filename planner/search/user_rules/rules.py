@@ -38,7 +38,7 @@ class Rules:
 
     def without_pin(self, name: str) -> Rules:
         """All rules but one pin."""
-        return replace(self, pins={other: text for other, text in self.pins.items() if other != name})
+        return replace(self, pins={pattern: text for pattern, text in self.pins.items() if pattern != name})
 
     def without_prohibition(self, number: int) -> Rules:
         """All rules but one prohibition."""
@@ -57,10 +57,10 @@ def matching(pattern: str, tensors: Iterable[str], names: Collection[str] | None
         tensors: of the graph.
         names: those that a pattern may match; None: all.
     """
-    known = list(tensors)
-    if pattern in known:
+    graph_names = list(tensors)
+    if pattern in graph_names:
         return (pattern,)
-    return tuple(name for name in known if (names is None or name in names) and fnmatchcase(name, pattern))
+    return tuple(name for name in graph_names if (names is None or name in names) and fnmatchcase(name, pattern))
 
 
 def unmatched(pattern: str, tensors: Collection[str], constants: Collection[str]) -> str:
@@ -113,7 +113,7 @@ class Limits:
         self._is_charged = is_charged
         self._dims = tuple(dim for dim in range(len(shape)) if not self._is_forbidden(Shard(dim)))
         self._never_whole = self._is_forbidden(Replicate())
-        self._known: dict[Tiling, bool] = {}
+        self._verdicts: dict[Tiling, bool] = {}
         self._finishes: dict[tuple[int, bytes], bool] = {}
 
     def forbids(self, tiling: Tiling) -> bool:
@@ -122,10 +122,10 @@ class Limits:
 
     def allows(self, tiling: Tiling) -> bool:
         """Whether a tiling keeps to the rules, and can be extended over all cuts by ones that do."""
-        known = self._known.get(tiling)
-        if known is None:
-            known = self._known[tiling] = self._allows(tiling)
-        return known
+        verdict = self._verdicts.get(tiling)
+        if verdict is None:
+            verdict = self._verdicts[tiling] = self._allows(tiling)
+        return verdict
 
     def _allows(self, tiling: Tiling) -> bool:
         if self.forbids(tiling):
@@ -137,7 +137,7 @@ class Limits:
         return not (self._never_whole or self._is_charged) or self._can_finish(tiling)
 
     def _is_forbidden(self, placement: Placement) -> bool:
-        return any(_covers(other, placement) for other in self._forbidden)
+        return any(_covers(forbidden, placement) for forbidden in self._forbidden)
 
     def _cuttable(self, prefix: Tiling, ways: int) -> list[int]:
         """Dims that can be cut after a prefix, and may be."""
@@ -154,14 +154,14 @@ class Limits:
             return True
         sizes = sorted(map(tuple, (prefix.boxes(self._shape).hi - prefix.boxes(self._shape).lo).tolist()))
         key = (depth, repr(sizes).encode())
-        known = self._finishes.get(key)
-        if known is None:
+        verdict = self._finishes.get(key)
+        if verdict is None:
             ways, boxes = self._cuts[depth], prefix.boxes(self._shape)
             options: list[Placement] = [Shard(dim) for dim in self._cuttable(prefix, ways)]
             if not self._never_whole and not any(can_split(boxes, dim, ways) for dim in range(len(self._shape))):
                 options = [Replicate()]
-            known = self._finishes[key] = any(self._can_finish(prefix.extend(option, ways)) for option in options)
-        return known
+            verdict = self._finishes[key] = any(self._can_finish(prefix.extend(option, ways)) for option in options)
+        return verdict
 
 
 def _covers(forbidden: Placement, placement: Placement) -> bool:
