@@ -101,7 +101,7 @@ class Counts:
         span = slice(self._count - len(self._queue), self._count)
         numbers = np.array([entry[1:] for entry in self._queue], dtype=np.int64).T
         self._space[span], self._place[span], self._elements[span], self._contributions[span] = numbers
-        rank, alone = len(self._ways), (self.ways.whole(1),)
+        rank, alone = len(self._ways), (self.ways.whole_way(1),)
         self._ways[:, span] = np.array([entry.ways + alone * (rank - len(entry.ways)) for entry in self._queue]).T
         self._uncounted += [number for number, entry in enumerate(self._queue, span.start) if entry.held == UNKNOWN]
         self._queue.clear()
@@ -214,7 +214,7 @@ class Counts:
         if rank > len(self._ways):
             before = len(self._ways)
             self._ways = enlarged(self._ways, rank)
-            self._ways[before:] = self.ways.whole(1)
+            self._ways[before:] = self.ways.whole_way(1)
         if len(self._sizes) > len(self._first):
             room = max(_ROOM, 2 * len(self._sizes))
             self._first, self._width = enlarged(self._first, room), enlarged(self._width, room)

@@ -32,11 +32,11 @@ class Divisions:
             counts: of the cuts, shared with other index spaces; every division has a region for each worker.
         """
         self._shape = index_space(shape)
-        self._all = prod(self._shape)
+        self._elements = prod(self._shape)
         self.counts = counts
         self._ways = counts.ways
         self._space = counts.add_space()
-        self._whole = [self._ways.whole(extent) for extent in self._shape]
+        self._whole_ways = [self._ways.whole_way(extent) for extent in self._shape]
         self._numbers: dict[Hashable, int] = {}
         self._tilings: dict[int, Tiling] = {}
         self._partial: set[int] = set()
@@ -75,7 +75,7 @@ class Divisions:
 
     def way_of_cuts(self, dim: int, along: tuple[tuple[int, ...], tuple[Piece, ...]] | None) -> int:
         """The number of the way in which cuts divide a dim, or that of none."""
-        return self._whole[dim] if along is None else self._ways.number_of_cuts(self._shape[dim], *along)
+        return self._whole_ways[dim] if along is None else self._ways.number_of_cuts(self._shape[dim], *along)
 
     def middle(self, source: int, owned: int) -> int:
         """The number of the division in which partial results are reduced on their way, both being tilings."""
@@ -108,7 +108,7 @@ class Divisions:
 
     def _ways_of(self, along: Along) -> tuple[int, ...]:
         """The way in which each dim is divided by cuts along it."""
-        ways = list(self._whole)
+        ways = list(self._whole_ways)
         for dim, cuts, how in along:
             ways[dim] = self._ways.number_of_cuts(self._shape[dim], cuts, how)
         return tuple(ways)
@@ -116,7 +116,7 @@ class Divisions:
     def _held(self, along: Along, ways: tuple[int, ...]) -> int:
         """Elements that all workers have together: each cut divides what there is, or repeats it."""
         dividing = {cut for _, cuts, _ in along for cut in cuts}
-        return self._all * prod([count for cut, count in enumerate(ways) if cut not in dividing])
+        return self._elements * prod([count for cut, count in enumerate(ways) if cut not in dividing])
 
 
 def _partial_groups(source: Tiling) -> int:

@@ -48,7 +48,7 @@ class Ways:
         self._count = 0
         self._numbers: dict[tuple[int, tuple[int, ...] | None, bytes], int] = {}
         self._by_cuts: dict[Hashable, int] = {}
-        self._whole: dict[int, int] = {}
+        self._whole_ways: dict[int, int] = {}
         # The parts of all ways, one way after the other; where a way's begin, and how far apart they are in it for
         # neighbouring groups of each cut.
         self._lo = self._hi = np.zeros(0, dtype=np.int64)
@@ -60,12 +60,12 @@ class Ways:
         self._all_lo = self._all_hi = np.zeros((0, self.workers), dtype=np.int64)
         self._rows = 0
 
-    def whole(self, extent: int) -> int:
+    def whole_way(self, extent: int) -> int:
         """The number of the way in which every worker has all of a dim."""
-        number = self._whole.get(extent)
+        number = self._whole_ways.get(extent)
         if number is None:
             lo, hi = np.zeros(1, dtype=np.int64), np.full(1, extent, dtype=np.int64)
-            number = self._whole[extent] = self.number_of(extent, lo, hi, ())
+            number = self._whole_ways[extent] = self.number_of(extent, lo, hi, ())
             self.is_whole[number], self.lengths[number] = True, extent
         return number
 
@@ -92,7 +92,7 @@ class Ways:
                 not known, so that there is a part for each worker.
         """
         if cuts is not None and len(cuts) and not lo.any() and (hi == extent).all():
-            return self.whole(extent)
+            return self.whole_way(extent)
         number = self._numbers.setdefault((extent, cuts, lo.tobytes() + hi.tobytes()), self._count)
         if number == self._count:
             if self._count == len(self._first):

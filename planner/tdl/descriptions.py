@@ -143,7 +143,7 @@ class Descriptions:
         description = delivered if is_delivery(op) else self._by_type.get((op.domain, op.op_type))
         if description is None:
             assert self.repeats_unknown, f"{op.op_type} has no description"
-            analysis = self._whole(node)
+            analysis = self._whole_analysis(node)
             content = self._content(node, analysis, ())
             return BoundOp(node, whole_description(op.domain, op.op_type), analysis, (), content)
         analysis = self._analyse(description, node)
@@ -170,7 +170,7 @@ class Descriptions:
         )
         return self._contents.setdefault(key, Content())
 
-    def _whole(self, node: NodeView) -> Analysis:
+    def _whole_analysis(self, node: NodeView) -> Analysis:
         ranks = tuple(
             tuple(None if shape is None else len(shape) for shape in shapes)
             for shapes in (node.input_shapes, node.output_shapes)

@@ -25,7 +25,7 @@ def _few_are_many() -> object:
 
 def numbers(ways: Ways, shape: tuple[int, ...], tilings: list[Tiling]) -> Ints:
     """The ways of tilings, shape [dims, tilings]."""
-    found = np.array([[ways.whole(extent)] * len(tilings) for extent in shape], dtype=np.int64)
+    found = np.array([[ways.whole_way(extent)] * len(tilings) for extent in shape], dtype=np.int64)
     for number, tiling in enumerate(tilings):
         for dim, cuts, how in cuts_along(tiling):
             found[dim, number] = ways.number_of_cuts(shape[dim], cuts, how)
@@ -94,6 +94,6 @@ def test_all_of_a_dim_is_known_by_no_cuts_whatever_was_said_before() -> None:
     """A part that does not depend on the cuts on which it might."""
     ways = Ways((2, 2))
     all_of_it = ways.number_of(4, np.zeros(4, dtype=np.int64), np.full(4, 4, dtype=np.int64), (0, 1))
-    assert ways.whole(4) == all_of_it
+    assert ways.whole_way(4) == all_of_it
     half = numbers(ways, (4,), [Tiling((Replicate(), Shard(0)), (2, 2))])
     assert elements_in_common(ways, np.array([[all_of_it]]), half).tolist() == [8]

@@ -255,9 +255,9 @@ class _Closure:
         kinds, roots, tensor_roots = self._kinds, self._op_root, self._tensor_root
         readers = [[(number, (kinds[number], slot)) for number, slot in self._readers[member]] for member in members]
         for group in readers:
-            hows = [how for _, how in group]
-            if len(set(hows)) < len(hows):
-                several.update(how for how, times in Counter(hows).items() if times > 1)
+            keys = [how for _, how in group]
+            if len(set(keys)) < len(keys):
+                several.update(how for how, times in Counter(keys).items() if times > 1)
         for group in readers:
             for number, how in group:
                 if how not in several:
