@@ -39,7 +39,7 @@ class _Division(NamedTuple):
 
 
 class Counts:
-    """Of divisions of index spaces, all by the same cuts.
+    """Counts of divisions of index spaces, all by the same cuts.
 
     A division is kept dim by dim, as the number of the *way* in which the dim is divided: the ends of every worker's
     piece. There are far fewer ways than divisions.
@@ -158,7 +158,7 @@ class Counts:
         return alone
 
     def _places(self, firsts: Ints, seconds: Ints) -> Ints:
-        """Where pairs are."""
+        """The places of pairs in ``_common``."""
         space = self._space[firsts]
         places: Ints = self._first[space] + self._place[firsts] * self._width[space] + self._place[seconds]
         return places
@@ -182,7 +182,7 @@ class Counts:
             square[row_places[:, None], column_places], square[column_places[:, None], row_places] = common, common.T
 
     def _count_by_pair(self, square: Ints, rows: Ints, columns: Ints) -> None:
-        """The same pair by pair, for some rows after the others."""
+        """Counts the same pair by pair, for some rows after the others."""
         batch = max(1, _PAIRS // len(columns))
         for start in range(0, len(rows), batch):
             part = rows[start : start + batch]

@@ -92,7 +92,7 @@ def shared_out(base: Tiling, cuts: tuple[int, ...], shape: tuple[int, ...]) -> B
 
 
 def shared_along(base: Tiling, cuts: tuple[int, ...], shape: tuple[int, ...]) -> Along:
-    """By dim how the tiles of ``shared_out`` divide it, as ``cuts_along`` says it of a tiling."""
+    """The division of each dim by the tiles of ``shared_out``, as ``cuts_along`` gives that of a tiling."""
     along = {dim: (mine, how) for dim, mine, how in cuts_along(base)}
     space = index_space(shape)
     shortest = [shortest_piece(extent, along[dim][1] if dim in along else ()) for dim, extent in enumerate(space)]

@@ -100,7 +100,7 @@ def made(divisions: Divisions, owned: Sequence[int], sources: Sequence[int]) -> 
 
 
 def _places(values: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], list[int]]:
-    """Where each value is."""
+    """The places of each value."""
     places: dict[tuple[int, ...], list[int]] = {}
     for place, value in enumerate(values):
         places.setdefault(value, []).append(place)

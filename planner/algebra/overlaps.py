@@ -77,9 +77,9 @@ def _by_groups(ways: Ways, firsts: Ints, seconds: Ints) -> Ints:
     counts = tried.sum(axis=1)
     for count in np.unique(counts).tolist():
         alike = np.flatnonzero(counts == count)
-        span = max(1, _IN_CACHE // groups**count)
-        for start in range(0, len(alike), span):
-            part = alike[start : start + span]
+        cap = max(1, _IN_CACHE // groups**count)
+        for start in range(0, len(alike), cap):
+            part = alike[start : start + cap]
             along = np.nonzero(tried[part])[1].reshape(len(part), count)
             total, decided = _tried(ways, firsts[:, part], seconds[:, part], unequal[:, part], joined[part], along)
             common[part] = total * groups ** (free_cuts[part] - decided)

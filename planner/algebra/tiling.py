@@ -174,7 +174,7 @@ def _checked(shares: tuple[int, ...], text: str, *, is_divided: bool) -> tuple[i
 
 
 def least_shares(shares: Sequence[int]) -> tuple[int, ...]:
-    """The same proportion without common factors; () where all groups have the same."""
+    """The proportion without common factors; () where all groups have the same."""
     proportion = tuple(share // gcd(*shares) for share in shares)
     return () if len(set(proportion)) == 1 else proportion
 

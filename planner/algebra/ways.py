@@ -121,7 +121,7 @@ class Ways:
         self.cuts[self._count :] = self._row[self._count :] = -1
 
     def _rows_of(self, numbers: Ints) -> Ints:
-        """Where the parts of ways are worker by worker."""
+        """The rows in which the parts of ways are, worker by worker."""
         rows: Ints = self._row[numbers]
         if (rows < 0).any():
             for number in np.unique(numbers[rows < 0]).tolist():
@@ -148,12 +148,12 @@ class Ways:
         return along[my_index] if len(their_ways) in (1, len(their_index)) else along[my_index[:, None], their_index]
 
     def overlap(self, mine: Ints, theirs: Ints) -> Ints:
-        """The same pair by pair, as numpy broadcasts them; shape [..., workers]."""
+        """Elements in common along a dim, pair by pair, as numpy broadcasts them; shape [..., workers]."""
         my_rows, their_rows = self._rows_of(mine), self._rows_of(theirs)
         return _in_both(self._all_lo, self._all_hi, my_rows, their_rows)
 
     def overlap_at(self, mine: Ints, theirs: Ints, cuts: Ints, groups: Ints) -> Ints:
-        """The same of combinations of groups of those cuts on which a pair's parts depend, shape [pairs, combinations].
+        """Elements in common by combination of groups of the cuts that divide the parts, shape [pairs, combinations].
 
         Args:
             mine: ways, shape [pairs].

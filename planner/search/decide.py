@@ -191,7 +191,7 @@ def _plan_restriction(plan: Decision) -> Restriction:
 
 
 def _gap(solution: Found, again: int) -> float | None:
-    """By how much of the bound the plan is above it; None where no bound is known.
+    """The optimality gap: the plan's cost above the bound, as a share of it; None where no bound is known.
 
     Args:
         solution: the plan and the bound.

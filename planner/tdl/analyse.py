@@ -254,7 +254,7 @@ def _outer_reductions(value: Value, reducer: Reducer) -> tuple[dict[str, Reducer
 
 
 def _reducers(values: list[Value]) -> dict[str, tuple[Reducer | None, str]]:
-    """For each reduction variable that stands at the top of every output: its reducer."""
+    """The reducer of each reduction variable that stands at the top of every output."""
     reducers: dict[str, tuple[Reducer | None, str]] = {}
     for reducer in Reducer:
         for root in values:

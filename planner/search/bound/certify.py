@@ -104,7 +104,7 @@ def certify(
         incumbent.look_at(core.tilings(values))
 
     def closed(total: int, values: Ints, lower: int) -> int:
-        """Where the exact solution is known. Its plan may need a strategy that no local op has."""
+        """The bound where the exact solution is known; its plan may need a strategy that no local op has."""
         look_at(values)
         return max(lower, min(total, incumbent.best.cost))
 

@@ -97,7 +97,7 @@ class Core:
         return Dual([costs.astype(np.float64) for costs in self._unary], pairs)
 
     def without_order(self) -> list[Groups]:
-        """By variable of the core, which of its values are the same but for the order of cuts."""
+        """The group of each value of the core's variables: values that differ only in the order of cuts have one."""
         groups: dict[int, Groups] = {}
         for variable in self._core:
             candidates = self._choices[variable]

@@ -135,7 +135,7 @@ class Dual:
         self.lower = max(self.lower, lower)
 
     def with_given(self) -> list[Floats]:
-        """By variable and value its own cost and what its pairs have given to it."""
+        """Each variable's own cost by value, with what its pairs have given to it."""
         totals = [costs.copy() for costs in self.own]
         for pair in self.pairs:
             totals[pair.first] += pair.to_first
@@ -149,7 +149,7 @@ class Dual:
         )
 
     def at_least(self) -> list[Floats]:
-        """For every variable and value what an assignment with that value costs at least."""
+        """A lower bound for every variable and value: no assignment with that value costs less."""
         totals = self.with_given()
         rests = [(pair, pair.rest_for_first(), pair.rest_for_second()) for pair in self.pairs]
         bound = sum(float(costs.min()) for costs in totals) + sum(float(reduced.min()) for _, reduced, _ in rests)

@@ -62,7 +62,7 @@ def raise_in_regions(dual: Dual, values: Sequence[int], missing: float, limits: 
 
 
 def neighbours(dual: Dual) -> Neighbours:
-    """By variable those that it has a pair with."""
+    """The neighbours of each variable: those that share a pair with it."""
     near: Neighbours = [set() for _ in dual.own]
     for pair in dual.pairs:
         near[pair.first].add(pair.second)
@@ -71,7 +71,7 @@ def neighbours(dual: Dual) -> Neighbours:
 
 
 def _above(dual: Dual, values: Sequence[int]) -> Floats:
-    """By variable how much more than the bound its values cost there; of a pair half at each of both."""
+    """The cost of each variable above the bound at these values; a pair counts half at each of its two."""
     above: Floats = np.array(
         [costs[value] - costs.min() for costs, value in zip(dual.with_given(), values, strict=True)]
     )

@@ -47,7 +47,7 @@ class Choices:
         return self.lists[self.list_of[variable]]
 
     def replaced(self, variable: int, candidates: Candidates) -> Choices:
-        """The same with other candidates for one variable."""
+        """The choices with other candidates for one variable."""
         lists = self.lists if any(values is candidates for values in self.lists) else (*self.lists, candidates)
         list_of = self.list_of.copy()
         list_of[variable] = next(number for number, values in enumerate(lists) if values is candidates)
@@ -71,6 +71,6 @@ class Choices:
         return np.array(offered, dtype=np.int64)[self._places(values)]
 
     def _places(self, values: Ints) -> Ints:
-        """Where the values stand for, in all lists one after the other."""
+        """The place of each variable's value in all lists, one after the other."""
         places: Ints = np.cumsum([0, *map(len, self.lists[:-1])])[self.list_of] + values
         return places

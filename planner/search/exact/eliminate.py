@@ -118,7 +118,7 @@ def eliminate(order: Order, tables: Sequence[Table], table_of: Ints, check: Call
 def eliminate_known(
     order: Order, known_tables: KnownTables, numbers: Ints, constant: int, check: Callable[[], None] = go_on
 ) -> Solution:
-    """The same, for tables that are known by number.
+    """The least sum of factors, as ``eliminate`` finds it, for tables that are known by number.
 
     Args:
         order: over the factors' scopes.

@@ -88,7 +88,7 @@ class Order:
 
     @cached_property
     def batches(self) -> tuple[Batch, ...]:
-        """The same eliminations, as many together as there can be without another order."""
+        """The eliminations, as many together as there can be without another order."""
         together: list[list[Steps]] = []
         first = 0
         for steps in self.rounds:
@@ -186,7 +186,7 @@ def find_order_settling(
 
 
 def _without(steps: Steps, settled: NDArray[np.bool_]) -> Iterator[Steps]:
-    """The same eliminations where some variables, settled only later, are over no table: those that are alike then."""
+    """The eliminations, by what is alike once some variables, settled only later, are over no table."""
     gone = settled[steps.neighbours]
     if not gone.any():
         yield steps

@@ -73,7 +73,7 @@ def _best(op: BoundOp, cuts: tuple[int, ...], room_bytes: int | None) -> Grid | 
 
 
 def _used(dims: tuple[int, ...], ways: tuple[int, ...]) -> Counter[int]:
-    """By variable, the ways of its cuts together."""
+    """The product of the ways of each variable's cuts."""
     products: Counter[int] = Counter()
     for dim, count in zip(dims, ways, strict=True):
         products[dim] = max(1, products[dim]) * count

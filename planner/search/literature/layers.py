@@ -89,7 +89,7 @@ def _idle_cuts(tiling: Tiling) -> int:
 
 
 def _like_the_nearest(problem: Problem, idle: dict[int, int], cuts: tuple[int, ...]) -> dict[int, int]:
-    """By variable how many cuts leave devices idle: what is not given is as the nearest layer along the graph.
+    """The number of cuts that leave devices idle, by variable; one without a layer follows the nearest layer.
 
     A layer's backward pass and its update read what its forward pass does, and run on its devices.
     """
@@ -228,7 +228,7 @@ class Forward:
         return joining
 
     def fixed(self, chosen: Sequence[int]) -> dict[int, Tiling]:
-        """By variable the tilings that the configurations stand for: of ops, what they make, and what they read."""
+        """The tilings that the configurations stand for, by variable: of ops, what they make, and what they read."""
         problem = self._problem
         tilings: dict[int, Tiling] = {}
         for op in self._ops:

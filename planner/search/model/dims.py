@@ -46,7 +46,7 @@ class Directions:
     def _blocks_by_name(
         self, blocks: Mapping[int, tuple[int, ...]]
     ) -> dict[tuple[str, str], tuple[tuple[int, ...], ...]]:
-        """By kind and name, the blocks of each dim or variable; without those that have none."""
+        """The blocks of each dim or variable, by kind and name; without those that have none."""
         cut = np.flatnonzero(np.isin(self._number, list(blocks)))
         by_name = {}
         for kind, names in self._places.start.items():

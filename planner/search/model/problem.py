@@ -439,7 +439,7 @@ class Problem:
         return Choices.of_groups(lists, group)
 
     def _local_only(self, variable: SearchVariable, candidates: Candidates) -> Candidates:
-        """Those that are local ops; replication at the last cut, which always is, where none is."""
+        """The candidates that are local ops; replication at the last cut, which always is, where none is."""
         op = variable.op
         if op is None:
             return candidates

@@ -192,7 +192,7 @@ def _solved(problem: Problem, choices: Choices, plan: Found, stop: Stop | None) 
 
 
 def _all_orders(placements: tuple[Placement, ...]) -> Iterator[tuple[Placement, ...]]:
-    """Each different order once."""
+    """The different orders of placements, each once."""
     if not placements:
         yield ()
     for first in dict.fromkeys(placements):

@@ -75,7 +75,7 @@ class Known:
         return bool(self.plans) and self.lower == self.best.cost
 
     def with_best(self, best: Found) -> Known:
-        """The same with a plan in the place of the best one."""
+        """The outcome with a plan in the place of the best one."""
         old = self.best
         return replace(self, plans=tuple(best if plan is old else plan for plan in self.plans))
 

@@ -112,7 +112,7 @@ def batch(problem: Problem) -> frozenset[Place]:
 
 
 def _staying(graph: Graph, places: frozenset[Place], size: int) -> int:
-    """In how many tensors what may be samples are so many; 0 where they meet each other, or state."""
+    """The number of tensors in which samples keep their count; 0 where they meet each other, or state."""
     dims = {name: graph.tensors[name].shape[dim] for kind, name, dim in places if kind == "tensor"}
     is_met = len(dims) < sum(kind == "tensor" for kind, *_ in places)
     return 0 if is_met or any(graph.roles[name] is Role.STATE for name in dims) else [*dims.values()].count(size)

@@ -226,7 +226,7 @@ def _run(wiring: Wiring, op: int, next_op: int) -> Run | None:
 
 
 def _shifted(wiring: Wiring, op: int, next_op: int) -> dict[int, int] | None:
-    """By op the same one of the next block; None if that contradicts itself."""
+    """The image of each op in the next block; None if the map contradicts itself."""
     kinds, producer, readers = wiring.kinds, wiring.producer, wiring.readers
     following, waiting = {op: next_op}, [(op, next_op)]
     preceding = {next_op: op}
@@ -260,7 +260,7 @@ def _shifted(wiring: Wiring, op: int, next_op: int) -> dict[int, int] | None:
 
 
 def _alone(pairs: Sequence[tuple[tuple[int, int], int]]) -> dict[tuple[int, int], int]:
-    """Those whose key no other has."""
+    """The pairs whose key no other pair has."""
     number_of: dict[tuple[int, int], int] = {}
     several: set[tuple[int, int]] = set()
     for key, number in pairs:
@@ -273,7 +273,7 @@ def _alone(pairs: Sequence[tuple[tuple[int, int], int]]) -> dict[tuple[int, int]
 def _starts(
     wiring: Wiring, chains: Sequence[tuple[int, ...]], chain_of: dict[int, tuple[int, int]], op: int
 ) -> dict[int, int]:
-    """By chain the block of its first op: what is read is in the same block as far as can be; those that are joined.
+    """The block of each joined chain's first op: what is read is in the same block as far as can be.
 
     Where chains that are equally far away say different blocks, it is the first of these.
     """

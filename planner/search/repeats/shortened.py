@@ -38,7 +38,7 @@ class _Cut:
         return self.run.chains[chain][self.full_number(block) - self.run.starts[chain]]
 
     def stands_for(self, block: int) -> dict[int, list[int]]:
-        """By block of the whole network, those without a plan of their own that take its plan.
+        """The blocks without a plan of their own, by the block of the whole network whose plan they take.
 
         All are equal blocks: every chain has an op in each.
 
@@ -115,7 +115,7 @@ class Shortened:
         self.graph, self.ops = in_order(_restricted(graph, self.ops, short_inputs), self.ops)
 
     def _rewired(self, cut: _Cut) -> dict[int, tuple[str, ...]]:
-        """By op of the blocks next to the gap what it reads across it."""
+        """The inputs of the ops beside the gap, by op, once they read across it."""
         wiring, run = self._wiring, cut.run
         place = {
             number: (chain, run.starts[chain] + at)

@@ -70,7 +70,7 @@ def is_unrolled(graph: Graph, ops: Sequence[BoundOp]) -> bool:
 
 
 def _weights(graph: Graph, ops: Sequence[BoundOp]) -> dict[str, str]:
-    """By tensor the weight that it is, by the first tensor that is the same: a state, a constant matrix of floats, what
+    """The weight that each tensor is, named by the first tensor equal to it: a state, a constant matrix of floats, what
     is made of these alone (a transposed one, one gate's part), or one of these as it is delivered. A scalar is none.
     """
     tensors, constants = graph.tensors, graph.constants
@@ -271,7 +271,7 @@ class _Closure:
                     self._tie_ops(peer, number)
 
     def tied_tensors(self) -> dict[str, str]:
-        """By tensor its first copy, where it has others."""
+        """The first copy of each tensor that has others."""
         return {
             name: self._names[root]
             for name, root in zip(self._names, self._tensor_root, strict=False)
@@ -279,7 +279,7 @@ class _Closure:
         }
 
     def tied_ops(self) -> dict[str, str]:
-        """By op its first copy, where it has others."""
+        """The first copy of each op that has others."""
         return {
             op.op.name: self._ops[root].op.name
             for op, root in zip(self._ops, self._op_root, strict=True)

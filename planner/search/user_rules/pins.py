@@ -145,7 +145,7 @@ class _Reader:
             self.forbidden.setdefault(self.problem.variable_of_tensor[name], {})[placement] = None
 
     def limits(self) -> Mapping[int, Limits]:
-        """By variable what the rules leave it; notes what they leave nothing, or what is pinned to what they forbid."""
+        """The limits of each variable; notes where the rules leave it nothing, or forbid what it is pinned to."""
         limits: dict[int, Limits] = {}
         for variable in self.problem.variables:
             forbidden = self.forbidden.get(variable.number, {})
