@@ -136,18 +136,17 @@ def fitted_by_others(
     """
     leanest: Trial | None = None
 
-    def ways(plain: Trial, bound: float) -> Iterator[Trial | None]:
+    def ways(plain: Trial, most_lacking: float) -> Iterator[Trial | None]:
         # No program takes less than what lies there op by op; nor, in steps, than tiles of inputs.
-        if plain.lacking_on_average(sum(limits)) <= bound:
+        if plain.lacking_on_average(sum(limits)) <= most_lacking:
             yield replace(plain, is_lean=True, limit_bytes=min(limits))
-        if may_step and (inputs_held(plain.decided) - sum(limits)) // len(limits) <= bound:
+        if may_step and (inputs_held(plain.decided) - sum(limits)) // len(limits) <= most_lacking:
             yield fitted_by_steps(plain, limits, ask.stop)
 
     different = {(*trial.decided.tilings.values(), *trial.decided.strategies.values()): trial for trial in trials}
     for plain in sorted(different.values(), key=goal.of):
         for trial in ways(plain, inf if leanest is None else leanest.lacking_by_program(limits)):
-            candidates = (candidate for candidate in (leanest, trial) if candidate is not None)
-            leanest = min(candidates, key=lambda candidate: candidate.lacking_by_program(limits))
+            leanest = min(filter(None, (leanest, trial)), key=lambda judged: judged.lacking_by_program(limits))
             if leanest.lacking_by_program(limits) <= 0:
                 return leanest
     assert leanest is not None, "there is a plan"

@@ -158,16 +158,16 @@ def _reshaped(site: Site, position: int, target: Shape) -> Track:
     track = site.track(position)
     assert track is not None
     distance = track.inner * math.prod(site.shape(position)[track.dim + 1 :])
-    candidates: list[Track] = []
+    places: list[Track] = []
     for dim, size in enumerate(target):
         step = math.prod(target[dim + 1 :])
         inner = distance // step if step else 0
         if inner and distance % step == 0 and size % (site.old * inner) == 0:
-            candidates.append(Track(dim, size // (site.old * inner), inner))
-    if not candidates:
+            places.append(Track(dim, size // (site.old * inner), inner))
+    if not places:
         raise site.refuse(f"it tears the batch apart: {list(site.shape(position))} to {list(target)}")
     # A batch of 1 fits in several places; where it is a dim of its own nothing needs to be merged.
-    return min(candidates, key=lambda candidate: (candidate.outer * candidate.inner, candidate.dim))
+    return min(places, key=lambda place: (place.outer * place.inner, place.dim))
 
 
 def _transpose(site: Site) -> Sequence[Track]:

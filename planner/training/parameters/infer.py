@@ -206,7 +206,7 @@ class _Wishes:
             facts.append(f"{option} {pattern!r} fits {_what_else(forward, matches)}")
             hints.append(did_you_mean(pattern, names))
         if facts:
-            hint = " ".join(dict.fromkeys(filter(None, hints))) or _candidate_hint(names)
+            hint = " ".join(dict.fromkeys(filter(None, hints))) or _parameter_hint(names)
             raise UsageError("patterns that fit no constant that could be trained", facts=tuple(facts), hint=hint)
         for name in names:
             self.of(name)
@@ -245,7 +245,7 @@ def _is_statistic(forward: Graph, name: str) -> bool:
     )
 
 
-def _candidate_hint(names: Sequence[str]) -> str:
+def _parameter_hint(names: Sequence[str]) -> str:
     """A hint that names constants."""
     return f"constants that could be: {some([*map(printable, names)], _SHOWN)}" if names else ""
 
