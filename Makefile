@@ -78,13 +78,14 @@ test-pytorch: $(STAMP) ## run docs/from-pytorch.md and docs/language-models.md b
 schemas: $(STAMP) ## write the JSON schemas anew, of the records that JSON is made of
 	@$(BIN)/python tests/tools/schemas.py
 
-lint: $(STAMP) ## check style, format, types and import contracts
+lint: $(STAMP) ## check style, format, types, import contracts, and what the code weighs (.ci/budget.toml)
 	@failed=; \
 	echo "ruff check"; $(BIN)/ruff check || failed="$$failed ruff-check"; \
 	echo "ruff format --check"; $(BIN)/ruff format --check || failed="$$failed ruff-format"; \
 	echo "mypy"; $(BIN)/mypy $(TYPED) || failed="$$failed mypy"; \
 	echo "lint-imports"; $(BIN)/lint-imports --no-cache > $(VENV)/lint-imports.log 2>&1 \
 	    && tail -n 1 $(VENV)/lint-imports.log || { cat $(VENV)/lint-imports.log; failed="$$failed lint-imports"; }; \
+	echo "budget"; $(BIN)/python tests/tools/budget.py || failed="$$failed budget"; \
 	if [ -n "$$failed" ]; then echo "lint: failed:$$failed" >&2; exit 1; fi; \
 	echo "lint: all passed"
 
