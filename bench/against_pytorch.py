@@ -27,6 +27,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
@@ -309,10 +310,11 @@ def of_plan(directory: Path, inputs: Path, device: str) -> Iterator[tuple[Callab
         load_tiles(engine, starting_values(plan.graph, inputs))
         loss = loss_of(plan.graph)
 
+        steps = count()
+
         def step() -> float:
-            engine.iterate()
+            engine.iterate(advances=next(steps) > 0, wanted=(loss,))
             found = gather_tiles(engine, (loss,), {loss: plan.graph.tensors[loss].shape})[loss]
-            engine.advance()
             return float(found.reshape(()))
 
         yield step, [os.getpid(), *engine.process_ids]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -40,11 +39,13 @@ class Iterations:
         self._loss, self._first, self._feed = start.loss, start.first, start.feed
         self._values, self._engine, self._accuracy = run.values, run.engine, run.accuracy
         self._verification = run.verification
+        logits = () if run.accuracy is None else (run.accuracy.logits,)
+        self._each = (*((start.loss,) * bool(start.loss)), *logits)
+        """The outputs that are read after every step."""
         self._evaluator: Evaluator | None = None
         if run.held_out is not None:
-            outputs = partial(self._outputs, everything=False)
             self._evaluator = Evaluator(
-                run.held_out, plan.graph, run.engine, outputs, start.loss, run.accuracy, options.doing
+                run.held_out, plan.graph, run.engine, self._held_out_step, start.loss, run.accuracy, options.doing
             )
         self._shapes = {name: plan.graph.tensors[name].shape for name in plan.program.outputs}
         self._checkpoint: Path | None = None
@@ -81,13 +82,14 @@ class Iterations:
         if options.stop is not None:
             options.stop.can_end = True
         outputs: dict[str, np.ndarray] = {}
-        step, is_interrupted = first, False
+        step, is_interrupted, advances = first, False, False
         for step in range(first, options.steps + 1):
             self._load(step)
-            self._iterate()
+            self._iterate(advances=advances)
             is_interrupted = self._is_interrupted() and step < options.steps
             is_last = is_interrupted or step == options.steps
-            outputs = self._outputs(everything=options.verify or (is_last and options.wants_results))
+            is_everything = options.verify or (is_last and options.wants_results)
+            outputs = self._outputs(self._plan.program.outputs if is_everything else self._each)
             if self._loss and reports:
                 self._losses.append(float(outputs[self._loss].reshape(())))
             if self._accuracy is not None and self._labels is not None and reports:
@@ -107,11 +109,10 @@ class Iterations:
                 raise self._diverged(f"the held-out loss is not finite after step {step}", unsound, "held-out data")
             if is_last:
                 break
-            # After an evaluation the workers hold the next state already: it was put back from what was kept.
             if options.verify:
                 self._hand_out_right_state()
-            elif self._kept is None:
-                self._engine.advance()
+            # After an evaluation the workers hold the next state already: it was put back from what was kept.
+            advances = not options.verify and self._kept is None
         return self._result(step, outputs, is_interrupted=is_interrupted)
 
     def close(self) -> None:
@@ -139,9 +140,9 @@ class Iterations:
         after = f" after step {number - 1}" if loss or accuracy else ""
         options.doing(f"step {number} of {options.steps}{epoch}{loss}{accuracy}{after}")
 
-    def _iterate(self) -> None:
+    def _iterate(self, *, advances: bool) -> None:
         start = time.perf_counter()
-        iteration = self._engine.iterate(timed=self._options.profile)
+        iteration = self._engine.iterate(timed=self._options.profile, advances=advances, wanted=self._each)
         self._seconds.append(time.perf_counter() - start)
         if self._options.profile:
             self._iterations.append(iteration)
@@ -155,13 +156,16 @@ class Iterations:
         is_asked = stop is not None and stop.is_interrupted
         return bool(self._engine.spread(is_asked, "to end a step", is_patient=True))
 
-    def _outputs(self, *, everything: bool) -> dict[str, np.ndarray]:
-        """Whole outputs after a step, where the engine reports: all, or those that every step is asked for."""
-        each = ((self._loss,) * bool(self._loss)) + (() if self._accuracy is None else (self._accuracy.logits,))
-        wanted = self._plan.program.outputs if everything else each
+    def _outputs(self, wanted: Sequence[str]) -> dict[str, np.ndarray]:
+        """Whole outputs after a step, where the engine reports."""
         there = tuple(name for name in wanted if self._plan.graph.tensors[name].elements)
         outputs = gather_tiles(self._engine, there, self._shapes, nearly_same=self._nearly_same)
         return outputs | {name: _nothing(self._plan.graph, name) for name in wanted if name not in there}
+
+    def _held_out_step(self) -> dict[str, np.ndarray]:
+        """A step on held-out data, which the workers have been given, and what comes of it."""
+        self._engine.iterate(wanted=self._each)
+        return self._outputs(self._each)
 
     def _ends_epoch(self, number: int) -> bool:
         """Whether held-out data are due: after the last step of an epoch, and of the run."""

@@ -240,6 +240,21 @@ def training() -> Case:
 
 
 @pytest.fixture
+def owned(training: Case) -> Case:
+    """The same, where worker 0 alone owns the state and the others fetch it."""
+    case = training
+    everything = box((0, 3), (0, 2))
+    for number in (1, 2):
+        program = case.program.workers[number]
+        fetch = Fetch("fetch W", "W", (Piece(everything, (Source(0, "W"),)),), None, 24)
+        steps, loaded = (fetch, *program.steps[:-1]), ("X",)
+        collected = tuple(name for name in program.collected if name != "W_next")
+        buffers = {name: buffer for name, buffer in program.buffers.items() if name != "W_next"}
+        case = case.with_worker(number, steps=steps, loaded=loaded, collected=collected, buffers=buffers)
+    return case
+
+
+@pytest.fixture
 def halo() -> Case:
     """A convolution of 3 over 8 elements, cut 5 and 3 along them: each worker fetches its neighbour's border."""
     graph = Graph(

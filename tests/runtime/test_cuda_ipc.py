@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -21,12 +21,16 @@ from planner.features.zoo.models import mlp
 from planner.runtime.engine.core.exchange import Exchange, as_seen_by
 from planner.runtime.engine.core.executor import Executor, Iteration, orders_of
 from planner.runtime.engine.core.interface import Engine
+from planner.runtime.engine.core.peers import NOT_BEGUN
 from planner.runtime.engine.gpu.cuda import CudaBackend
 from planner.runtime.engine.gpu.cuda_ipc import Apart, Lent
+from planner.runtime.engine.process.child_process import ChildProcess
 from planner.runtime.engine.process.shared_peers import SharedPeers
 from planner.runtime.engine.process.supervisor import SupervisedEngine
 from planner.runtime.plan_files import load_plan
 from planner.runtime.run import run_plan
+from planner.runtime.values.state import starting_values
+from planner.runtime.values.tiles import gather_tiles, load_tiles
 
 pytestmark = pytest.mark.gpu_emulation
 
@@ -75,14 +79,11 @@ class ApartEngine(Engine):
     def pull(self, names: Collection[str]) -> None:
         self._all(lambda one: one.pull(names))
 
-    def iterate(self, *, timed: bool = False) -> Iteration:
-        self._exchange.counts[:] = 0
-        found = self._all(lambda one: one.iterate(timed=timed))
+    def iterate(self, *, timed: bool = False, advances: bool = False, wanted: Sequence[str] = ()) -> Iteration:
+        self._exchange.counts[:] = NOT_BEGUN
+        found = self._all(lambda one: one.iterate(timed=timed, advances=advances))
         moved = tuple(row for one in found for row in one.moved_bytes)
         return Iteration(moved, max(one.seconds for one in found))
-
-    def advance(self) -> None:
-        self._all(lambda one: one.advance())
 
     def close(self) -> None:
         self._all(lambda one: one.close())
@@ -124,15 +125,14 @@ def test_events_of_others_are_waited_for(
     assert not are_right(plan, ApartEngine(plan, (0, 1, 0, 1), FakeCupy(blind)), wanted)
 
 
-@pytest.mark.parametrize("device_map", [(0, 1, 0), ()], ids=["mapped", "in turn"])
-def test_processes_open_what_the_others_lend(training: Any, device_map: tuple[int, ...], tmp_path: Path) -> None:
-    """The engine's own processes, over files in place of device memory."""
-    training.write(tmp_path / "plan")
+def engine_over_files(case: Any, device_map: tuple[int, ...], tmp_path: Path) -> tuple[Any, SupervisedEngine]:
+    """A plan, and the engine's own processes, over files in place of device memory."""
+    case.write(tmp_path / "plan")
     plan = load_plan(tmp_path / "plan")
     lent = tmp_path / "lent"
     lent.mkdir()
     tool = Path(__file__).parents[1] / "tools" / "cuda_ipc_child.py"
-    engine = SupervisedEngine(
+    return plan, SupervisedEngine(
         plan.paths,
         plan.program.workers,
         plan.program.state,
@@ -140,6 +140,36 @@ def test_processes_open_what_the_others_lend(training: Any, device_map: tuple[in
         device_map=device_map,
         command=(sys.executable, str(tool), str(lent)),
     )
+
+
+def test_a_step_on_devices_is_one_message(training: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """New inputs go down with it, and what is read comes up with the answer."""
+    plan, engine = engine_over_files(training, (), tmp_path)
+    requests: list[Mapping[str, Any]] = []
+    send = ChildProcess.send
+    monkeypatch.setattr(ChildProcess, "send", lambda child, request: (requests.append(request), send(child, request)))
+    values, losses = starting_values(plan.graph, seed=4), []
+    with engine:
+        load_tiles(engine, values)
+        requests.clear()
+        for step in range(3):
+            load_tiles(engine, {"X": values["X"] * (step + 1)}, ["X"])
+            engine.iterate(advances=step > 0, wanted=["loss"])
+            losses.append(float(gather_tiles(engine, ["loss"], {"loss": ()})["loss"]))
+    assert len(requests) == 3 * len(engine.process_ids)
+    assert requests[3] == {"push": ["X"], "iterate": {"timed": False, "advances": True}, "pull": ["loss"]}
+    state = values
+    for step, loss in enumerate(losses):
+        fresh = {**state, "X": values["X"] * (step + 1)}
+        right = run_plan(plan, inputs=fresh)
+        np.testing.assert_allclose(loss, right.losses[0], rtol=1e-6)
+        state = {**state, "W": right.results["W_next"]}
+
+
+@pytest.mark.parametrize("device_map", [(0, 1, 0), ()], ids=["mapped", "in turn"])
+def test_processes_open_what_the_others_lend(training: Any, device_map: tuple[int, ...], tmp_path: Path) -> None:
+    plan, engine = engine_over_files(training, device_map, tmp_path)
+    lent = tmp_path / "lent"
     assert len(engine.process_ids) == len(list(lent.iterdir())) == 3
     assert engine.on_gpus is not None
     assert [device for device, _ in engine.on_gpus.beside_bytes] == [0, 1]

@@ -100,10 +100,9 @@ def test_fetches_wait_for_what_they_read(training: Any) -> None:
     for transport in (None, Slow()):
         with InProcessEngine(training.models, training.program.state, transport=transport) as engine:
             load_tiles(engine, values)
-            for _ in range(5):
-                engine.iterate()
-                engine.advance()
-            results.append([engine.array(worker, "W").tobytes() for worker in range(3)])
+            for step in range(5):
+                engine.iterate(advances=step > 0)
+            results.append([engine.array(worker, "W_next").tobytes() for worker in range(3)])
     assert results[0] == results[1]
     assert len(set(results[0])) == 1
 

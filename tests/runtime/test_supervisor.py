@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,12 @@ import pytest
 from harmed_child import HARM, is_gone
 from planner.artifacts.program import Arena
 from planner.errors import InfeasibleError, ModelError, WorkerError
+from planner.runtime.engine.process.child_process import ChildProcess
+from planner.runtime.engine.process.patience import PatientLines
 from planner.runtime.engine.process.supervisor import SupervisedEngine
 from planner.runtime.plan_files import load_plan
+from planner.runtime.run import run_with
+from planner.runtime.run_options import RunOptions
 from planner.runtime.values.state import starting_values
 from planner.runtime.values.tiles import load_tiles
 
@@ -48,9 +53,80 @@ def test_the_child_serves_and_ends(training: Any, tmp_path: Path) -> None:
         before = engine.array(0, "W").copy()
         iteration = engine.iterate()
         assert sum(map(sum, iteration.moved_bytes)) == training.program.predicted_bytes
-        engine.advance()
+        engine.iterate(advances=True)
         assert not np.array_equal(engine.array(0, "W"), before)
     assert is_gone(engine.process_ids[0])
+
+
+@pytest.mark.parametrize(("engine", "processes"), [("local", 1), ("processes", 3)])
+def test_a_step_is_one_message_and_one_answer(
+    engine: str, processes: int, training: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each process, whatever the step reads, learns and is asked for."""
+    loaded = load_plan(training.write(tmp_path / "plan"))
+    (tmp_path / "data").mkdir()
+    for number in range(2):
+        np.savez(tmp_path / "data" / f"{number}.npz", X=np.full((6, 3), 0.1 + number, np.float32))
+    passed: Counter[str] = Counter()
+    send, line = ChildProcess.send, PatientLines.line
+
+    def sent(self: ChildProcess, request: Mapping[str, Any]) -> None:
+        passed["down"] += 1
+        send(self, request)
+
+    def answered(self: PatientLines, sign: Any) -> tuple[int, bytes]:
+        passed["up"] += 1
+        return line(self, sign)
+
+    monkeypatch.setattr(ChildProcess, "send", sent)
+    monkeypatch.setattr(PatientLines, "line", answered)
+    counts = []
+    for steps in (2, 7):
+        passed.clear()
+        result = run_with(
+            loaded, RunOptions(steps=steps, inputs=tmp_path / "data", engine=engine, profile=True, wants_results=False)
+        )
+        assert len(set(result.losses)) == steps
+        counts.append(dict(passed))
+    assert {way: counts[1][way] - counts[0][way] for way in passed} == {"down": 5 * processes, "up": 5 * processes}
+
+
+SLOW_COPIES = """
+import time
+from planner.runtime.engine.core.backend import CpuBackend
+from planner.runtime.engine.process import child
+
+copy = CpuBackend.copy
+
+def later(self, target, source):
+    time.sleep(0.05)
+    copy(self, target, source)
+
+CpuBackend.copy = later
+child.main()
+"""
+
+
+@pytest.mark.parametrize("is_apart", [False, True])
+def test_a_state_is_fetched_when_its_owner_has_the_next_one(
+    is_apart: bool, training: Any, owned: Any, tmp_path: Path
+) -> None:
+    """The owner is slow to copy it, and begins a step in the same moment as those who fetch it."""
+    results = []
+    for case in (training, owned):
+        loaded = load_plan(case.write(tmp_path / str(len(results))))
+        with SupervisedEngine(
+            loaded.paths,
+            loaded.program.workers,
+            loaded.program.state,
+            is_apart=is_apart,
+            command=(sys.executable, "-P", "-c", SLOW_COPIES),
+        ) as engine:
+            load_tiles(engine, starting_values(loaded.graph))
+            for step in range(3):
+                engine.iterate(advances=step > 0)
+            results.append([engine.array(0, name).tobytes() for name in ("loss", "W_next")])
+    assert results[0] == results[1]
 
 
 @pytest.mark.parametrize(
@@ -109,8 +185,8 @@ def test_a_refused_program_leaves_no_process(training: Any, tmp_path: Path) -> N
 
 def test_a_bug_in_the_child_is_a_bug_here(training: Any, tmp_path: Path) -> None:
     engine = engine_of(training, tmp_path)
-    with engine, pytest.raises(AssertionError, match="unknown command 'dance'"):
-        engine._ask({"do": "dance"})
+    with engine, pytest.raises(AssertionError, match="unexpected keyword argument 'dance'"):
+        engine._ask({"dance": True})
 
 
 def test_the_child_goes_when_its_supervisor_is_killed(training: Any, tmp_path: Path) -> None:

@@ -85,12 +85,11 @@ def steady(folder: str, gpus: str) -> Mapping[str, Any]:
 
     with InProcessEngine(plan.models, plan.program.state, make_backend=backend) as engine:
         engine.push()
-        for _ in range(3):
-            engine.iterate()
-            engine.advance()
+        for step in range(3):
+            engine.iterate(advances=step > 0)
         warm = cuda_stand_in.calls()
         cuda_stand_in.forget()
-        engine.iterate()
+        engine.iterate(advances=True)
         found = cuda_stand_in.calls()
     return {
         "workers": workers,
@@ -128,8 +127,7 @@ def supervised(folder: str) -> Mapping[str, Any]:
         command=(sys.executable, "-c", _TRUSTING),
     ) as engine:
         engine.push()
-        iterations = [engine.iterate() for _ in range(2)]
-        engine.advance()
+        iterations = [engine.iterate(advances=step > 0) for step in range(2)]
         engine.pull(plan.program.outputs)
         assert engine.on_gpus is not None
         return {

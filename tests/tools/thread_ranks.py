@@ -76,9 +76,7 @@ def stepped(engine: Any, values: Values, shapes: dict[str, tuple[int, ...]]) -> 
     """The bits of all results after some steps, and the bytes that the last one moved."""
     engine.fill(values.tile)
     for step in range(STEPS):
-        iteration = engine.iterate()
-        if step < STEPS - 1:
-            engine.advance()
+        iteration = engine.iterate(advances=step > 0)
     return {
         name: value.tobytes() for name, value in gather_tiles(engine, list(shapes), shapes).items()
     }, iteration.moved_bytes

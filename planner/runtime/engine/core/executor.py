@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from planner.artifacts.on_gpus import OnGpus
-from planner.artifacts.program import Segment, WorkerProgram
+from planner.artifacts.program import Fetch, Segment, Source, WorkerProgram
 from planner.artifacts.waits import Waits, awaited_counts
 from planner.artifacts.worker_model import WorkerModel
 from planner.errors import WorkerError
@@ -27,7 +27,7 @@ from planner.runtime.engine.core.check import check_programs
 from planner.runtime.engine.core.exchange import Exchange
 from planner.runtime.engine.core.peers import Peers, StoppedError, ThreadCounts, ThreadPeers
 from planner.runtime.engine.core.transport import Transport
-from planner.runtime.engine.core.worker_executor import Timing, WorkerExecutor, failure
+from planner.runtime.engine.core.worker_executor import Timing, WorkerExecutor, failure, state_buffers
 
 _PATIENCE_SECONDS: Final = 1.0
 """How long the others may take to stop after one has failed."""
@@ -53,6 +53,8 @@ class Orders:
     waits: tuple[Waits, ...]
     awaited: tuple[frozenset[int], ...]
     """Of each worker the counts of its steps for which another one waits."""
+    owners: tuple[frozenset[int], ...]
+    """Of each worker those that own states that it fetches, and copy their next values there between iterations."""
 
 
 def orders_of(programs: Sequence[WorkerProgram], state: Sequence[StatePair]) -> Orders:
@@ -62,7 +64,14 @@ def orders_of(programs: Sequence[WorkerProgram], state: Sequence[StatePair]) -> 
         ModelError: they do not fit together.
     """
     waits = check_programs(programs, state)
-    return Orders(tuple(programs), waits, awaited_counts(waits))
+    return Orders(tuple(programs), waits, awaited_counts(waits), _owners_of_states(programs, state))
+
+
+def _owners_of_states(programs: Sequence[WorkerProgram], state: Sequence[StatePair]) -> tuple[frozenset[int], ...]:
+    """See ``Orders.owners``."""
+    copied = {Source(program.worker, name) for program in programs for name, _ in state_buffers(program, state)}
+    fetched = ({source for step in one.steps if isinstance(step, Fetch) for source in step.sources} for one in programs)
+    return tuple(frozenset(source.worker for source in copied & sources) for sources in fetched)
 
 
 class Executor:
@@ -121,6 +130,7 @@ class Executor:
                     state,
                     self._backend,
                     mine,
+                    owners=orders.owners[worker],
                 )
             )
         self._failure: WorkerError | None = None
@@ -153,11 +163,12 @@ class Executor:
         """The thread of each worker of this process, as ``threading.get_ident`` gives it."""
         return tuple(thread.ident or 0 for thread in self._threads)
 
-    def iterate(self, *, timed: bool = False) -> Iteration:
+    def iterate(self, *, timed: bool = False, advances: bool = False) -> Iteration:
         """One iteration of all workers of this process, from what is in the loaded buffers now.
 
         Args:
             timed: also measure every step.
+            advances: the next state of the iteration before becomes the state first.
 
         Raises:
             WorkerError: a worker failed; the first one that did is named, and the others have been stopped.
@@ -168,18 +179,14 @@ class Executor:
 
         def run(index: int) -> None:
             if timed:
-                moved[index], timings[index] = self._workers[index].iterate_timed()
+                moved[index], timings[index] = self._workers[index].iterate_timed(advances=advances)
             else:
-                moved[index] = self._workers[index].iterate()
+                moved[index] = self._workers[index].iterate(advances=advances)
 
         start = time.perf_counter()
         self._all(run)
         seconds = time.perf_counter() - start
         return Iteration(tuple(moved), seconds, tuple(timings) if timed else ())
-
-    def advance(self) -> None:
-        """The next state becomes the state: each worker copies its own tiles."""
-        self._all(lambda index: self._workers[index].advance())
 
     def push(self, names: Collection[str] | None = None) -> None:
         """Takes what was written to the exchange for the loaded buffers of some tensors; None: of all."""

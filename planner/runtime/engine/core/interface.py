@@ -107,19 +107,18 @@ class Engine(ABC):
         return [what]
 
     @abstractmethod
-    def iterate(self, *, timed: bool = False) -> Iteration:
+    def iterate(self, *, timed: bool = False, advances: bool = False, wanted: Sequence[str] = ()) -> Iteration:
         """One iteration of all workers.
 
         Args:
             timed: also measure every step.
+            advances: the next state of the iteration before becomes the state first: on each worker tile by tile,
+                without communication.
+            wanted: tensors that will be collected, so that an engine can bring them with its answer.
 
         Raises:
             WorkerError: a worker failed; the engine can only be closed then.
         """
-
-    @abstractmethod
-    def advance(self) -> None:
-        """The next state becomes the state: on each worker tile by tile, without communication."""
 
     @abstractmethod
     def close(self) -> None:
@@ -176,13 +175,9 @@ class InProcessEngine(Engine):
         """See ``Engine.pull``."""
         self.executor.pull(names)
 
-    def iterate(self, *, timed: bool = False) -> Iteration:
+    def iterate(self, *, timed: bool = False, advances: bool = False, wanted: Sequence[str] = ()) -> Iteration:
         """See ``Engine.iterate``."""
-        return self.executor.iterate(timed=timed)
-
-    def advance(self) -> None:
-        """See ``Engine.advance``."""
-        self.executor.advance()
+        return self.executor.iterate(timed=timed, advances=advances)
 
     def close(self) -> None:
         """See ``Engine.close``."""

@@ -3,12 +3,18 @@
 Each worker counts the steps that it has done in this iteration, and a step knows which count of which worker it needs
 (``planner.artifacts.waits``). What a count is made of depends on where the workers are: here they are threads of one
 process; ``shared_peers.py`` has processes that share memory, ``messages`` have machines that share none.
+
+A worker that has copied the next state over its state has done 0 of them, and before that it has not begun.
 """
 
 from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from typing import Final
+
+NOT_BEGUN: Final = -1
+"""The count of a worker before its iteration."""
 
 
 class StoppedError(Exception):
@@ -53,14 +59,14 @@ class ThreadCounts:
     """
 
     def __init__(self, workers: int) -> None:
-        self.done = [0] * workers
+        self.done = [NOT_BEGUN] * workers
         self.waiting: tuple[list[tuple[int, threading.Lock]], ...] = tuple([] for _ in range(workers))
         """By the worker that is waited for: the count, and the lock that holds the one who waits."""
         self.is_stopped = False
 
     def reset(self) -> None:
         """Before an iteration, when no worker runs."""
-        self.done[:] = [0] * len(self.done)
+        self.done[:] = [NOT_BEGUN] * len(self.done)
 
     def stop(self) -> None:
         """Ends every wait, those to come included."""

@@ -56,6 +56,7 @@ class WorkerExecutor:
         backend: where the worker computes.
         peers: the other workers.
         locate: finds what the worker's fetches read on others; None: in the backend's memory.
+        owners: workers whose states it fetches from memory into which they copy the next ones (``Orders.owners``).
 
     Raises:
         ModelError: a segment writes over what it reads.
@@ -73,6 +74,7 @@ class WorkerExecutor:
         backend: Backend,
         peers: Peers,
         locate: Locate | None = None,
+        owners: Collection[int] = (),
     ) -> None:
         check_overwriting(model.program, model.bodies)
         self.worker = model.program.worker
@@ -84,20 +86,24 @@ class WorkerExecutor:
         self._actions = tuple(
             self._prepare(model, steps, waits, awaited) for steps in launches(self.program, waits, together=together)
         )
-        self._pairs = state_buffers(self.program, state)
+        self._copied = state_buffers(self.program, state)
+        self._owners = tuple(sorted(owners))
 
-    def iterate(self) -> tuple[int, ...]:
+    def iterate(self, *, advances: bool = False) -> tuple[int, ...]:
         """All steps once.
+
+        Args:
+            advances: the next state of the iteration before becomes the state first.
 
         Returns:
             For each fetch in order: the bytes that it took from other workers.
         """
-        return tuple(chain.from_iterable(self._run(lambda: None)))
+        return tuple(chain.from_iterable(self._run(lambda: None, advances=advances)))
 
-    def iterate_timed(self) -> tuple[tuple[int, ...], tuple[Timing, ...]]:
+    def iterate_timed(self, *, advances: bool = False) -> tuple[tuple[int, ...], tuple[Timing, ...]]:
         """All steps once, each measured; fetches that are launched together share their time by what they move."""
         backend, worker, marks = self._backend, self.worker, list[Any]()
-        moved = self._run(lambda: marks.append(backend.mark(worker)))
+        moved = self._run(lambda: marks.append(backend.mark(worker)), advances=advances)
         times = iter(backend.seconds(worker, marks))
         timings: list[Timing] = []
         for taken in moved:
@@ -105,17 +111,20 @@ class WorkerExecutor:
             timings += _shared(ready - start, end - ready, taken)
         return tuple(chain.from_iterable(moved)), tuple(timings)
 
-    def _run(self, mark: Callable[[], None]) -> list[tuple[int, ...]]:
+    def _run(self, mark: Callable[[], None], *, advances: bool) -> list[tuple[int, ...]]:
         """All steps once.
 
         Args:
             mark: called before each action waits, before it runs, and after it.
+            advances: see ``iterate``.
 
         Returns:
             By action, the bytes that each of its fetches took from other workers.
         """
         whereabouts, peers, backend, worker = self._exchange.whereabouts, self._peers, self._backend, self.worker
         moved: list[tuple[int, ...]] = []
+        if advances:
+            self._advance()
         peers.begin()
         for action in self._actions:
             whereabouts[worker] = action.first
@@ -134,11 +143,15 @@ class WorkerExecutor:
         whereabouts[worker] = IDLE
         return moved
 
-    def advance(self) -> None:
-        """The next state becomes the state: the worker copies its own tiles."""
-        for current, following in self._pairs:
+    def _advance(self) -> None:
+        """The next state becomes the state, here and where the worker fetches states."""
+        for current, following in self._copied:
             self._backend.copy(self._arrays[current], self._arrays[following])
-        self._backend.end(self.worker)
+        if self._copied:
+            self._backend.end(self.worker)
+        self._peers.announce(0, is_awaited=True)
+        for owner in self._owners:
+            self._peers.wait(owner, 0)
 
     def push(self, names: Collection[str] | None) -> None:
         """Takes what was written to the exchange for the loaded buffers of some tensors; None: of all."""

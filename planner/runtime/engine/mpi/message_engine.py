@@ -196,13 +196,16 @@ class MessageEngine(Engine):
         """See ``Engine.gather``."""
         return self._world.gather(what, purpose) or []
 
-    def iterate(self, *, timed: bool = False) -> Iteration:
+    def iterate(self, *, timed: bool = False, advances: bool = False, wanted: Sequence[str] = ()) -> Iteration:
         """See ``Engine.iterate``. Other ranks than 0 know of no bytes but their own worker's."""
         self._world.attend()
         start = time.perf_counter()
         try:
             with np.errstate(all="ignore"):  # what is not finite is for the judge
-                moved, timings = self._executor.iterate_timed() if timed else (self._executor.iterate(), ())
+                if timed:
+                    moved, timings = self._executor.iterate_timed(advances=advances)
+                else:
+                    moved, timings = self._executor.iterate(advances=advances), ()
         except TofuError:
             raise
         except Exception as error:
@@ -219,10 +222,6 @@ class MessageEngine(Engine):
             max(seconds for _, seconds, _ in by_worker),
             tuple(tuple((waited, took) for waited, took in steps) for _, _, steps in by_worker) if timed else (),
         )
-
-    def advance(self) -> None:
-        """See ``Engine.advance``."""
-        self._executor.advance()
 
     def close(self) -> None:
         """See ``Engine.close``: nothing but this process is this rank's."""

@@ -13,11 +13,10 @@ stdout:
         -> {"doing": what is being done}, any number of times, and then
            {"sessions": count, "threads": [ident of each worker's thread, ...],
             "staging_bytes": [of each worker, ...], "on_gpus": ``OnGpus``, or null}
-    {"do": "iterate", "timed": bool}
-        -> {"moved_bytes": [[...], ...], "seconds": s, "timings": [[[waited, took], ...], ...]}
-    {"do": "advance"}  -> {}
-    {"do": "push", "names": [...] or null}  -> {}    only on devices
-    {"do": "pull", "names": [...]}          -> {"on_gpus": ``OnGpus``}    only on devices
+    {"push": [tensor, ...], or null for all, "iterate": {"timed": bool, "advances": bool}, or null,
+     "pull": [tensor, ...]}    a step; to push and pull is for devices
+        -> {"moved_bytes": [[...], ...], "seconds": s, "timings": [[[waited, took], ...], ...]} of an iteration, and
+           {"on_gpus": ``OnGpus``} where tensors were pulled
     {"do": "stop"}     -> nothing; the process ends
 
 or with ``{"error": {"kind", "what", "facts", "hint"}}``. Arrays go through shared memory (``exchange.py``). When stdin
@@ -109,9 +108,7 @@ def main(make_backend: MakeBackend | None = None) -> NoReturn:
                     "on_gpus": _on_gpus(executor),
                 }
             else:
-                reply = _serve(executor, request)
-                if request["do"] == "pull":  # kernels have taken workspaces by then
-                    reply["on_gpus"] = _on_gpus(executor)
+                reply = _serve(executor, **request)
         except TofuError as error:
             reply = _refusal(error)
         except MemoryError as error:
@@ -196,17 +193,23 @@ def _start(
     )
 
 
-def _serve(executor: Executor, request: Mapping[str, Any]) -> dict[str, Any]:
-    command = str(request["do"])
-    if command == "iterate":
-        iteration = executor.iterate(timed=bool(request.get("timed")))
-        return {"moved_bytes": iteration.moved_bytes, "seconds": iteration.seconds, "timings": iteration.timings}
-    if command in ("push", "pull"):
-        (executor.push if command == "push" else executor.pull)(request["names"])
-        return {}
-    assert command == "advance", f"unknown command {command!r}"
-    executor.advance()
-    return {}
+def _serve(
+    executor: Executor, push: Sequence[str] | None, iterate: Mapping[str, bool] | None, pull: Sequence[str]
+) -> dict[str, Any]:
+    answer: dict[str, Any] = {}
+    if push != []:
+        executor.push(push)
+    if iterate is not None:
+        iteration = executor.iterate(**iterate)
+        answer |= {
+            "moved_bytes": iteration.moved_bytes,
+            "seconds": iteration.seconds,
+            "timings": iteration.timings,
+        }
+    if pull:
+        executor.pull(pull)
+        answer["on_gpus"] = _on_gpus(executor)  # kernels have taken workspaces by now
+    return answer
 
 
 if __name__ == "__main__":

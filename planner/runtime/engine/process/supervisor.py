@@ -25,6 +25,7 @@ from planner.progress import Progress, silent
 from planner.runtime.engine.core.exchange import Exchange, as_seen_by, check_room
 from planner.runtime.engine.core.executor import Iteration, Orders, orders_of
 from planner.runtime.engine.core.interface import Engine
+from planner.runtime.engine.core.peers import NOT_BEGUN
 from planner.runtime.engine.core.sessions import threads_of
 from planner.runtime.engine.process.child_process import COMMAND, ChildProcess
 from planner.runtime.engine.process.patience import PATIENCE_SECONDS, PatientLines, StallError, stall
@@ -79,6 +80,10 @@ class SupervisedEngine(Engine):
         self.arena_bytes = self._exchange.arena_bytes
         self._is_on_device = device_map is not None
         self._patience_seconds = patience_seconds
+        self._pushed: set[str] = set()
+        """Tensors that the next message pushes."""
+        self._pulled: set[str] = set()
+        """Tensors that have been pulled since the last iteration."""
         self._has_begun = False
         self._is_closed = False
         self._children: list[ChildProcess] = []
@@ -122,32 +127,41 @@ class SupervisedEngine(Engine):
         return self._exchange.array(worker, buffer)
 
     def push(self, names: Collection[str] | None = None) -> None:
-        """See ``Engine.push``."""
-        if self._is_on_device:
-            self._ask({"do": "push", "names": None if names is None else list(names)})
+        """See ``Engine.push``; some tensors go with the next message."""
+        if self._is_on_device and names is None:
+            self._ask({"push": None, "iterate": None, "pull": []})
+        elif self._is_on_device and names is not None:
+            self._pushed |= {*names}
 
     def pull(self, names: Collection[str]) -> None:
         """See ``Engine.pull``."""
-        if self._is_on_device:
-            self._note_gpus(self._ask({"do": "pull", "names": list(names)}))
+        missing = sorted({*names} - self._pulled)
+        if self._is_on_device and missing:
+            self._do(None, missing)
+
+    def _do(self, iterate: Mapping[str, bool] | None, pull: Collection[str]) -> list[dict[str, Any]]:
+        """The only message of a step: what was pushed goes with it, and what is pulled comes with the answer."""
+        answers = self._ask({"push": sorted(self._pushed), "iterate": iterate, "pull": list(pull)})
+        self._pushed.clear()
+        if pull:
+            self._note_gpus(answers)
+            self._pulled |= {*pull}
+        return answers
 
     def _note_gpus(self, answers: Sequence[Mapping[str, Any]]) -> None:
         if self._is_on_device:
             self.on_gpus = OnGpus.of_processes([OnGpus.from_json(answer["on_gpus"]) for answer in answers])
 
-    def iterate(self, *, timed: bool = False) -> Iteration:
+    def iterate(self, *, timed: bool = False, advances: bool = False, wanted: Sequence[str] = ()) -> Iteration:
         """See ``Engine.iterate``."""
-        self._exchange.counts[:] = 0
-        answers = self._ask({"do": "iterate", "timed": timed})
+        self._exchange.counts[:] = NOT_BEGUN
+        self._pulled.clear()
+        answers = self._do({"timed": timed, "advances": advances}, wanted if self._is_on_device else ())
         return Iteration(
             tuple(tuple(moved) for answer in answers for moved in answer["moved_bytes"]),
             max(float(answer["seconds"]) for answer in answers),
             tuple(tuple((waited, took) for waited, took in steps) for answer in answers for steps in answer["timings"]),
         )
-
-    def advance(self) -> None:
-        """See ``Engine.advance``."""
-        self._ask({"do": "advance"})
 
     def close(self) -> None:
         """Ends the children: asked first, killed if they do not listen."""
