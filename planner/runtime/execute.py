@@ -63,8 +63,10 @@ class Iterations:
         self._seconds: list[float] = []
         self._iterations: list[Iteration] = []
         """With a profile: what the engine measured in each step."""
+        self._moved_bytes: tuple[tuple[int, ...], ...] = ()
+        """Of the last step: of each worker, those of its fetches."""
         self._fetches: tuple[FetchBytes, ...] = ()
-        """The fetches of the last step."""
+        """The same as a table, which a step that moves the same does not make anew."""
 
     def go(self) -> RunResult:
         """Runs from the first step to the last one, or to the one in which somebody interrupts the run.
@@ -146,7 +148,8 @@ class Iterations:
         self._seconds.append(time.perf_counter() - start)
         if self._options.profile:
             self._iterations.append(iteration)
-        if self._engine.reports:
+        if self._engine.reports and iteration.moved_bytes != self._moved_bytes:
+            self._moved_bytes = iteration.moved_bytes
             self._fetches = fetch_table(self._plan.program, iteration.moved_bytes)
             check_bytes(self._fetches)
 
@@ -208,7 +211,7 @@ class Iterations:
             step=number,
             steps=options.steps,
             loss=self._losses[-1] if self._losses else None,
-            moved_bytes=sum(fetch.moved_bytes for fetch in self._fetches),
+            moved_bytes=sum(map(sum, self._moved_bytes)),
             seconds=self._seconds[-1],
             comparison=None if self._verification is None else self._verification.comparisons[-1],
             accuracy=self._accuracies[-1] if self._accuracies else None,
@@ -299,7 +302,7 @@ class Iterations:
             loss_name=self._loss,
             losses=tuple(self._losses),
             predicted_bytes=program.predicted_bytes,
-            moved_bytes=sum(fetch.moved_bytes for fetch in self._fetches),
+            moved_bytes=sum(map(sum, self._moved_bytes)),
             fetches=self._fetches,
             seconds=tuple(self._seconds),
             verified=None if verification is None else verification.is_right,

@@ -189,26 +189,32 @@ def test_a_bug_in_the_child_is_a_bug_here(training: Any, tmp_path: Path) -> None
         engine._ask({"dance": True})
 
 
-def test_the_child_goes_when_its_supervisor_is_killed(training: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("meanwhile", ["time.sleep(3600)", "engine.iterate()"], ids=["idle", "in a step"])
+def test_children_go_when_their_supervisor_is_killed(meanwhile: str, training: Any, tmp_path: Path) -> None:
+    """The workers of a step sleep: one in a segment, the others until it is done."""
     directory = training.write(tmp_path / "plan")
+    harm = HARM.format(place=(0, "step"), harm="time.sleep(3600)")
     script = f"""
 import sys, time
 from pathlib import Path
 from planner.runtime.plan_files import load_plan
 from planner.runtime.engine.process.supervisor import SupervisedEngine
 plan = load_plan(Path({str(directory)!r}))
-engine = SupervisedEngine(plan.paths, plan.program.workers, plan.program.state)
-print(engine.process_ids[0], flush=True)
-time.sleep(60)
+command = (sys.executable, "-P", "-c", {harm!r})
+engine = SupervisedEngine(plan.paths, plan.program.workers, plan.program.state, is_apart=True, command=command)
+print(*engine.process_ids, flush=True)
+{meanwhile}
 """
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment)
     assert parent.stdout is not None
-    child = int(parent.stdout.readline())
+    children = [int(process_id) for process_id in parent.stdout.readline().split()]
+    assert len(children) == 3
+    time.sleep(0.5)
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    while not _has_ended(child):
+    while not all(map(_has_ended, children)):
         time.sleep(0.02)
 
 

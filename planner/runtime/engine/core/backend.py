@@ -57,7 +57,7 @@ class Backend(ABC):
 
     @abstractmethod
     def enter(self, worker: int) -> None:
-        """Called once in a worker's thread, before its first step."""
+        """Called in a worker's thread, before its steps."""
 
     @abstractmethod
     def wait(self, worker: int, other: int, count: int) -> None:

@@ -1,4 +1,5 @@
-"""The workers of a process: a thread each, bound once, run many times.
+"""The workers of a process: a thread each, bound once, run many times. One that is alone has its caller's thread, since
+to wake another takes as long as many a small step.
 
 A worker runs its steps in order (``worker_executor.py``). A fetch waits until every buffer that it reads has been
 written in this iteration, and a step that writes where another buffer lay waits until nobody reads that one any more
@@ -138,7 +139,7 @@ class Executor:
         self._commands: list[queue.SimpleQueue[_Command | None]] = []
         self._outcomes: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
-        for index, one in enumerate(self._workers):
+        for index, one in enumerate(self._workers if len(self._workers) > 1 else ()):
             self._commands.append(queue.SimpleQueue())
             thread = threading.Thread(target=self._serve, args=(index,), name=f"worker {one.worker}", daemon=True)
             self._threads.append(thread)
@@ -160,8 +161,8 @@ class Executor:
 
     @property
     def thread_idents(self) -> tuple[int, ...]:
-        """The thread of each worker of this process, as ``threading.get_ident`` gives it."""
-        return tuple(thread.ident or 0 for thread in self._threads)
+        """The thread of each worker of this process, as ``threading.get_ident`` gives it to the one that iterates."""
+        return tuple(thread.ident or 0 for thread in self._threads) or (threading.get_ident(),)
 
     def iterate(self, *, timed: bool = False, advances: bool = False) -> Iteration:
         """One iteration of all workers of this process, from what is in the loaded buffers now.
@@ -207,6 +208,9 @@ class Executor:
 
     def _all(self, command: _Command) -> None:
         self._raise_failure()
+        if not self._threads:
+            self._backend.enter(self._workers[0].worker)
+            self._do(0, command)
         for commands in self._commands:
             commands.put(command)
         missing = set(range(len(self._commands)))
@@ -227,13 +231,16 @@ class Executor:
     def _serve(self, index: int) -> None:
         self._backend.enter(self._workers[index].worker)
         while (command := self._commands[index].get()) is not None:
-            try:
-                command(index)
-            except StoppedError:
-                pass
-            except Exception as error:  # noqa: BLE001 -- whatever stops a worker is told to the user with its name
-                self._fail(self._workers[index], error)
+            self._do(index, command)
             self._outcomes.put(index)
+
+    def _do(self, index: int, command: _Command) -> None:
+        try:
+            command(index)
+        except StoppedError:
+            pass
+        except Exception as error:  # noqa: BLE001 -- whatever stops a worker is told to the user with its name
+            self._fail(self._workers[index], error)
 
     def _fail(self, one: WorkerExecutor, error: Exception) -> None:
         number = int(self._exchange.whereabouts[one.worker])

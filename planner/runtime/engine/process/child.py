@@ -17,7 +17,6 @@ stdout:
      "pull": [tensor, ...]}    a step; to push and pull is for devices
         -> {"moved_bytes": [[...], ...], "seconds": s, "timings": [[[waited, took], ...], ...]} of an iteration, and
            {"on_gpus": ``OnGpus``} where tensors were pulled
-    {"do": "stop"}     -> nothing; the process ends
 
 or with ``{"error": {"kind", "what", "facts", "hint"}}``. Arrays go through shared memory (``exchange.py``). When stdin
 ends, whoever started it is gone, and so is this process, at once. What anybody prints goes to stderr.
@@ -30,7 +29,7 @@ import gc
 import json
 import os
 import pickle
-import queue
+import select
 import signal
 import sys
 import threading
@@ -39,7 +38,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, TextIO, TypeAlias
+from typing import Any, Final, NoReturn, TextIO, TypeAlias
 
 from onnx import ModelProto
 
@@ -54,6 +53,8 @@ from planner.runtime.engine.core.backend import Backend
 from planner.runtime.engine.core.exchange import Exchange
 from planner.runtime.engine.core.executor import Executor, Orders
 from planner.runtime.engine.process.shared_peers import SharedPeers
+
+_WATCH_MILLISECONDS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ MakeBackend: TypeAlias = Callable[[Crew], Backend]
 
 
 def main(make_backend: MakeBackend | None = None) -> NoReturn:
-    """Serves one supervisor until it says stop or goes away.
+    """Serves one supervisor until it closes the pipe or goes away.
 
     Args:
         make_backend: makes what the workers compute on, where the supervisor names devices; None: they have the CPUs.
@@ -91,14 +92,13 @@ def main(make_backend: MakeBackend | None = None) -> NoReturn:
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     faulthandler.enable()
-    requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(sys.stdin, requests), name="listener", daemon=True).start()
+    threading.Thread(target=_watch, name="watch", daemon=True).start()
     executor: Executor | None = None
     while True:
-        request = requests.get()
+        request = _next_request()
         try:
             if executor is None:
-                told = partial(_tell, replies), partial(_meet, replies, requests)
+                told = partial(_tell, replies), partial(_meet, replies)
                 executor = _start(request, make_backend, *told)
                 gc.freeze()  # the program is there for the life of the process
                 reply = {
@@ -128,10 +128,10 @@ def _say(replies: TextIO, message: Mapping[str, Any]) -> None:
     replies.flush()
 
 
-def _meet(replies: TextIO, requests: queue.SimpleQueue[dict[str, Any]], mine: dict[str, Any]) -> list[dict[str, Any]]:
+def _meet(replies: TextIO, mine: dict[str, Any]) -> list[dict[str, Any]]:
     """See ``Crew.meet``."""
     _say(replies, {"lends": mine})
-    return list(requests.get()["lent"])
+    return list(_next_request()["lent"])
 
 
 def _on_gpus(executor: Executor) -> dict[str, Any] | None:
@@ -145,12 +145,25 @@ def _refusal(error: TofuError) -> dict[str, Any]:
     return {"error": {"kind": kind, "what": error.what, "facts": error.facts, "hint": error.hint}}
 
 
-def _listen(lines: TextIO, requests: queue.SimpleQueue[dict[str, Any]]) -> None:
-    for line in lines:
-        request = json.loads(line)
-        if request.get("do") == "stop":
-            break
-        requests.put(request)
+def _next_request() -> dict[str, Any]:
+    """What the supervisor asks next; the process ends where there is nothing more."""
+    line = sys.stdin.readline()
+    if not line:
+        _end()
+    request: dict[str, Any] = json.loads(line)
+    return request
+
+
+def _watch() -> None:
+    """Ends the process when the supervisor has gone, whatever the workers do."""
+    supervisor, pipe = os.getppid(), select.poll()
+    pipe.register(sys.stdin, 0)  # for nothing but its end, of which a system may not tell
+    while not pipe.poll(_WATCH_MILLISECONDS) and os.getppid() == supervisor:
+        pass
+    _end()
+
+
+def _end() -> NoReturn:
     # Not sys.exit: worker threads may be deep in a kernel, and nothing is left to be saved.
     os._exit(0)
 

@@ -96,9 +96,7 @@ class ChildProcess:
     def ask_to_stop(self) -> None:
         """Tells a child that still runs to end."""
         with contextlib.suppress(OSError):
-            if self._process.poll() is None:
-                self._requests.write(b'{"do": "stop"}\n')
-                self._requests.close()
+            self._requests.close()
 
     def end(self, *, patiently: bool) -> None:
         """Takes leave of the child.
