@@ -8,7 +8,6 @@ from typing import Final
 import numpy as np
 
 from planner.algebra.region import Region, index_space
-from planner.artifacts.program import Buffer
 from planner.errors import DifferenceError
 from planner.graph.model import DType
 from planner.runtime.engine.core.interface import Engine
@@ -60,14 +59,12 @@ def gather_tiles(
     for some in engine.collect(names):
         if not engine.reports:
             continue
-        tiles: dict[str, list[tuple[int, Buffer, np.ndarray]]] = {name: [] for name in some}
-        for program in engine.programs:
-            for name in program.collected:
-                buffer = program.buffers[name]
-                if buffer.tensor in tiles:
-                    array = engine.array(program.worker, name).reshape(buffer.region.shape)
-                    tiles[buffer.tensor].append((program.worker, buffer, array))
-        wholes |= {name: _join(name, tiles[name], shapes[name], findings, nearly_same) for name in some}
+        for tensor in some:
+            tiles = [
+                (worker, engine.programs[worker].buffers[name].region, engine.array(worker, name))
+                for worker, name in engine.tiles.get(tensor, ())
+            ]
+            wholes[tensor] = _join(tensor, tiles, shapes[tensor], findings, nearly_same)
     if findings:
         raise DifferenceError("workers that hold the same elements differ", facts=tuple(findings))
     return wholes
@@ -75,7 +72,7 @@ def gather_tiles(
 
 def _join(
     name: str,
-    tiles: Sequence[tuple[int, Buffer, np.ndarray]],
+    tiles: Sequence[tuple[int, Region, np.ndarray]],
     shape: tuple[int, ...],
     findings: list[str],
     nearly_same: list[str] | None,
@@ -86,8 +83,8 @@ def _join(
     whole = np.empty(space, tiles[0][2].dtype)
     placed: list[tuple[int, Region]] = []
     covered = 0
-    for worker, buffer, array in tiles:
-        region = buffer.region
+    for worker, region, held in tiles:
+        array = held.reshape(region.shape)
         missing: tuple[Region, ...] = (region,)
         for other, before in placed:
             common = region.intersect(before)

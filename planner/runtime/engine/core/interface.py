@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -44,6 +45,15 @@ class Engine(ABC):
     """Of each worker, for one op; 0 on GPUs."""
     reports: bool = True
     """True if this process learns what the workers have done: of several processes, one."""
+
+    @cached_property
+    def tiles(self) -> Mapping[str, Sequence[tuple[int, str]]]:
+        """By tensor the collected buffers that hold a part of it: worker and name, by worker."""
+        tiles: dict[str, list[tuple[int, str]]] = {}
+        for program in self.programs:
+            for name in program.collected:
+                tiles.setdefault(program.buffers[name].tensor, []).append((program.worker, name))
+        return tiles
 
     @property
     def here(self) -> tuple[WorkerProgram, ...]:

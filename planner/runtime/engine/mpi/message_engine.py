@@ -151,18 +151,14 @@ class MessageEngine(Engine):
         for tensor in names:
             self._copies.clear()
             self.pull([tensor])
-            for program in self.programs:
-                rank = self._world.ranks[program.worker]
-                for name in program.collected:
-                    buffer = program.buffers[name]
-                    if buffer.tensor != tensor or rank == 0:
-                        continue
-                    if program.worker == self._worker:
-                        self._world.send(self._exchange.array(self._worker, name), 0, "to take its results")
-                    elif self.reports:
-                        copy = np.empty(buffer.shape, numpy_dtype(buffer.dtype))
-                        self._world.receive(copy, rank, f"for its tile of {tensor!r}", is_patient=True)
-                        self._copies[program.worker, name] = copy
+            for worker, name in self.tiles.get(tensor, ()):
+                rank, buffer = self._world.ranks[worker], self.programs[worker].buffers[name]
+                if rank and worker == self._worker:
+                    self._world.send(self._exchange.array(worker, name), 0, "to take its results")
+                elif rank and self.reports:
+                    copy = np.empty(buffer.shape, numpy_dtype(buffer.dtype))
+                    self._world.receive(copy, rank, f"for its tile of {tensor!r}", is_patient=True)
+                    self._copies[worker, name] = copy
             yield [tensor]
 
     def hand_out(self, source: Source, names: Sequence[str]) -> None:
