@@ -12,11 +12,11 @@ stdout:
     {"lent": [what each worker lends, ...]}
         -> {"doing": what is being done}, any number of times, and then
            {"sessions": count, "threads": [ident of each worker's thread, ...],
-            "staging_bytes": [of each worker, ...], "on_gpus": ``OnGpus``, or null}
+            "staging_bytes": [of each worker, ...]}
     {"push": [tensor, ...], or null for all, "iterate": {"timed": bool, "advances": bool}, or null,
      "pull": [tensor, ...]}    a step; to push and pull is for devices
-        -> {"moved_bytes": [[...], ...], "seconds": s, "timings": [[[waited, took], ...], ...]} of an iteration, and
-           {"on_gpus": ``OnGpus``} where tensors were pulled
+        -> {"moved_bytes": [[...], ...], "seconds": s, "timings": [[[waited, took], ...], ...]} of an iteration, else
+           {"on_gpus": ``OnGpus``, or null}
 
 or with ``{"error": {"kind", "what", "facts", "hint"}}``. Arrays go through shared memory (``exchange.py``). When stdin
 ends, whoever started it is gone, and so is this process, at once. What anybody prints goes to stderr.
@@ -105,7 +105,6 @@ def main(make_backend: MakeBackend | None = None) -> NoReturn:
                     "sessions": executor.session_count,
                     "threads": executor.thread_idents,
                     "staging_bytes": executor.staging_bytes,
-                    "on_gpus": _on_gpus(executor),
                 }
             else:
                 reply = _serve(executor, **request)
@@ -132,11 +131,6 @@ def _meet(replies: TextIO, mine: dict[str, Any]) -> list[dict[str, Any]]:
     """See ``Crew.meet``."""
     _say(replies, {"lends": mine})
     return list(_next_request()["lent"])
-
-
-def _on_gpus(executor: Executor) -> dict[str, Any] | None:
-    known = executor.on_gpus()
-    return None if known is None else asdict(known)
 
 
 def _refusal(error: TofuError) -> dict[str, Any]:
@@ -209,20 +203,15 @@ def _start(
 def _serve(
     executor: Executor, push: Sequence[str] | None, iterate: Mapping[str, bool] | None, pull: Sequence[str]
 ) -> dict[str, Any]:
-    answer: dict[str, Any] = {}
     if push != []:
         executor.push(push)
-    if iterate is not None:
-        iteration = executor.iterate(**iterate)
-        answer |= {
-            "moved_bytes": iteration.moved_bytes,
-            "seconds": iteration.seconds,
-            "timings": iteration.timings,
-        }
+    iteration = None if iterate is None else executor.iterate(**iterate)
     if pull:
         executor.pull(pull)
-        answer["on_gpus"] = _on_gpus(executor)  # kernels have taken workspaces by now
-    return answer
+    if iteration is None:
+        known = executor.on_gpus()
+        return {"on_gpus": None if known is None else asdict(known)}
+    return {"moved_bytes": iteration.moved_bytes, "seconds": iteration.seconds, "timings": iteration.timings}
 
 
 if __name__ == "__main__":

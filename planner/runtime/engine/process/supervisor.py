@@ -110,7 +110,6 @@ class SupervisedEngine(Engine):
             for child, answer in zip(self._children, answers, strict=True):
                 child.threads = tuple(answer["threads"])
             self._has_begun = True
-            self._note_gpus(answers)
             self.session_count = sum(int(answer["sessions"]) for answer in answers)
             self.staging_bytes = tuple(map(max, zip(*(answer["staging_bytes"] for answer in answers), strict=True)))
         except BaseException:
@@ -143,14 +142,15 @@ class SupervisedEngine(Engine):
         """The only message of a step: what was pushed goes with it, and what is pulled comes with the answer."""
         answers = self._ask({"push": sorted(self._pushed), "iterate": iterate, "pull": list(pull)})
         self._pushed.clear()
-        if pull:
-            self._note_gpus(answers)
-            self._pulled |= {*pull}
+        self._pulled |= {*pull}
         return answers
 
-    def _note_gpus(self, answers: Sequence[Mapping[str, Any]]) -> None:
-        if self._is_on_device:
-            self.on_gpus = OnGpus.of_processes([OnGpus.from_json(answer["on_gpus"]) for answer in answers])
+    @property
+    def on_gpus(self) -> OnGpus | None:  # type: ignore[override]  # read-only here
+        """See ``Engine.on_gpus``; as it is now, since kernels take workspaces when they run first."""
+        if not self._is_on_device:
+            return None
+        return OnGpus.of_processes([OnGpus.from_json(answer["on_gpus"]) for answer in self._do(None, ())])
 
     def iterate(self, *, timed: bool = False, advances: bool = False, wanted: Sequence[str] = ()) -> Iteration:
         """See ``Engine.iterate``."""
