@@ -204,7 +204,8 @@ def test_rates_of_a_plan_are_positive(rate: float) -> None:
 
 def test_equal_input_gives_equal_plans_whatever_the_hash_seed() -> None:
     code = (
-        "from planner import opdefs; from planner.features.zoo.models import mlp; from planner.search.decide import decide; "
+        "from planner import opdefs; from planner.features.zoo.models import mlp; "
+        "from planner.search.decide import decide; "
         "from planner.search.request import SearchRequest; g = mlp(3, 24, 36);"
         "found = decide(g, opdefs.standard().bind_all(g), SearchRequest(8));"
         "print(found.tilings, found.strategies, found.tensor_bytes, found.cost)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -18,12 +19,71 @@ CORE = ("build", "check", "explain", "grad", "plan", "run")
 ROOMS = ("algebra", "api", "commands", "gate", "partition", "planning", "tdl")
 
 
-def tests_of_the_core() -> list[str]:
+def core_test_files() -> list[str]:
     """Test files of the core's rooms that name no feature."""
     names = "|".join((*functions(), *(feature.name for feature in features())))
     of_features = re.compile(rf"planner\.features|all_commands|\b(?:api|planner)\.(?:{names})\b|[\"'](?:{names})\b")
     files = [file for room in ROOMS for file in sorted((ROOT / "tests" / room).rglob("test_*.py"))]
     return [str(file.relative_to(ROOT)) for file in files if not of_features.search(file.read_text(encoding="utf-8"))]
+
+
+TOY = {
+    "__init__.py": '''"""``tofu toy``: twice a number."""
+
+from planner.feature import Feature, Output
+
+_HERE = "planner.features.toy"
+FEATURE = Feature(
+    name="toy",
+    command=f"{_HERE}.command:toy",
+    functions={"toy": f"{_HERE}.run:toy"},
+    outputs=(Output("toy", "tofu toy --json", f"{_HERE}.run:ToyResult", f"{_HERE}.run:print_toy"),),
+)
+''',
+    "run.py": '''"""Twice a number."""
+
+from dataclasses import dataclass
+from typing import ClassVar, TextIO
+
+
+@dataclass(frozen=True)
+class ToyResult:
+    """A number, doubled."""
+
+    schema_version: ClassVar = 1
+    doubled: int
+
+
+def toy(number: int) -> ToyResult:
+    """Doubles a number."""
+    return ToyResult(2 * number)
+
+
+def print_toy(result: ToyResult, file: TextIO) -> None:
+    """Prints it for people."""
+    print(f"doubled  {result.doubled}", file=file)
+''',
+    "command.py": '''"""``tofu toy``."""
+
+import click
+
+from planner.commands.exit_codes import EXIT_DONE
+from planner.commands.options import JSON
+from planner.commands.show import show
+
+
+@click.command(short_help="Twice a number.")
+@click.argument("number", type=int)
+@JSON
+def toy(number: int, json_wanted: bool) -> int:
+    """Print twice NUMBER."""
+    from planner import api
+
+    show(lambda _line: api.toy(number), json_wanted)
+    return EXIT_DONE
+''',
+}
+"""A whole command, in the files of one folder."""
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +130,20 @@ def test_the_readme_commands_work(core: Path) -> None:
 
 @pytest.mark.slow
 def test_tests_of_the_core_pass(core: Path) -> None:
-    tests = tests_of_the_core()
-    assert len(tests) > 30
+    tests = core_test_files()
+    assert len(tests) >= 20
     done = answer(core, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *tests)
     assert done.returncode == 0, done.stdout[-4000:]
+
+
+@pytest.mark.slow
+def test_a_command_is_added_by_one_folder(core: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(core, tmp_path / "tofu", symlinks=True)
+    folder = copy / "planner" / "features" / "toy"
+    folder.mkdir(parents=True)
+    for name, text in TOY.items():
+        (folder / name).write_text(text)
+    assert "toy      Twice a number." in answer(copy, "-m", "planner", "--help").stdout
+    assert answer(copy, "-m", "planner", "toy", "3").stdout == "doubled  6\n"
+    assert json.loads(answer(copy, "-m", "planner", "toy", "3", "--json").stdout) == {"schema_version": 1, "doubled": 6}
+    assert answer(copy, "-c", "import planner; print(planner.toy(4).doubled)").stdout == "8\n"
