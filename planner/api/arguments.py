@@ -26,7 +26,7 @@ from planner.graph.subgraph import is_external
 from planner.options import AnyModel, AnyPath
 
 Parameters = ParamSpec("Parameters")
-Given = TypeVar("Given")
+Record = TypeVar("Record")
 Result = TypeVar("Result")
 
 _WORDS = {bool: "True or False", int: "a whole number", float: "a number", str: "a text", NoneType: "None"}
@@ -84,15 +84,15 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
 
     @wraps(function)
     def call(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
-        with _held_against(kinds(), signature, function.__name__, args, options) as given:
-            return function(*given.args, **given.kwargs)
+        with _held_against(kinds(), signature, function.__name__, args, options) as arguments:
+            return function(*arguments.args, **arguments.kwargs)
 
     return call
 
 
 def takes(
-    record: Callable[Parameters, Given], **names: Any
-) -> Callable[[Callable[[Given], Result]], Callable[Parameters, Result]]:
+    record: Callable[Parameters, Record], **names: Any
+) -> Callable[[Callable[[Record], Result]], Callable[Parameters, Result]]:
     """Gives a function of a dataclass of options its fields for parameters, each held against its type.
 
     Args:
@@ -100,15 +100,15 @@ def takes(
         names: what its types are said with beside, where importing it would be dear.
     """
     kinds = get_type_hints(record, localns=_LIGHT | names)
-    parameters = [each.replace(annotation=kinds[name]) for name, each in inspect.signature(record).parameters.items()]
+    parameters = [field.replace(annotation=kinds[name]) for name, field in inspect.signature(record).parameters.items()]
 
-    def decorate(function: Callable[[Given], Result]) -> Callable[Parameters, Result]:
+    def decorate(function: Callable[[Record], Result]) -> Callable[Parameters, Result]:
         signature = inspect.Signature(parameters, return_annotation=get_type_hints(function)["return"])
 
         @wraps(function)
         def call(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
-            with _held_against(kinds, signature, function.__name__, args, options) as given:
-                return function(record(*given.args, **given.kwargs))
+            with _held_against(kinds, signature, function.__name__, args, options) as arguments:
+                return function(record(*arguments.args, **arguments.kwargs))
 
         call.__signature__ = signature  # type: ignore[attr-defined]  # what help() and editors show
         call.__annotations__ = {**kinds, "return": signature.return_annotation}  # what get_type_hints() tells
@@ -126,14 +126,14 @@ def _held_against(
     if unknown is not None:
         hint = did_you_mean(unknown, signature.parameters) or f"help(planner.api.{function}) tells of all"
         raise UsageError(f"{function}: no such option {unknown!r}", hint=hint)
-    given = signature.bind(*args, **options)
+    bound = signature.bind(*args, **options)
     with ExitStack() as files:
-        for name, value in given.arguments.items():
+        for name, value in bound.arguments.items():
             if not _fits(value, kinds[name]):
                 raise _misfit(f"{function}: {name}", value, kinds[name])
             is_model = isinstance(value, ModelProto)
-            given.arguments[name] = files.enter_context(_written(value)) if is_model else _plain(value)
-        yield given
+            bound.arguments[name] = files.enter_context(_written(value)) if is_model else _plain(value)
+        yield bound
 
 
 @contextmanager
@@ -162,15 +162,19 @@ def _fits(value: object, kind: Any) -> bool:
     if origin is Callable:
         return callable(value)
     if origin in (Union, UnionType):
-        return any(_fits(value, one) for one in inner)
+        return any(_fits(value, member) for member in inner)
     if origin is Literal:
         return isinstance(value, str) and value in inner
     if origin is Mapping:
         return isinstance(value, Mapping) and all(
-            _fits(key, inner[0]) and _fits(one, inner[1]) for key, one in value.items()
+            _fits(key, inner[0]) and _fits(entry, inner[1]) for key, entry in value.items()
         )
     if origin is Sequence:
-        return isinstance(value, Sequence) and not isinstance(value, str) and all(_fits(one, inner[0]) for one in value)
+        return (
+            isinstance(value, Sequence)
+            and not isinstance(value, str)
+            and all(_fits(element, inner[0]) for element in value)
+        )
     if origin is tuple:
         return isinstance(value, tuple | list) and list(map(_fits, value, inner)) == [True] * len(inner)
     if kind in _KINDS:
@@ -186,11 +190,11 @@ def _plain(value: Any) -> Any:
         return int(value) if isinstance(value, Integral) else float(value)
     if isinstance(value, list | tuple):
         return tuple(map(_plain, value))
-    return {key: _plain(one) for key, one in value.items()} if isinstance(value, Mapping) else value
+    return {key: _plain(entry) for key, entry in value.items()} if isinstance(value, Mapping) else value
 
 
 def _misfit(where: str, value: object, kind: Any) -> UsageError:
-    choices = [one for part in (kind, *get_args(kind)) if get_origin(part) is Literal for one in get_args(part)]
+    choices = [choice for part in (kind, *get_args(kind)) if get_origin(part) is Literal for choice in get_args(part)]
     shown = repr(value)
     shown = f"{shown[:60]}…" if len(shown) > 60 else shown
     if choices and isinstance(value, str):

@@ -80,16 +80,16 @@ def program_of(plan: Opened, progress: Progress) -> Partitioned:
     _refuse_lacking_descriptions(plan)
     progress("making a program for each worker")
     making = folder.making
-    made = unplaced(plan.graph, plan.ops, plan.decided, making.apart, lean=making.is_lean)
-    partitioned = made.placed(limit_bytes=making.limit_bytes)
-    taken = partitioned.program.peak_bytes
-    if folder.plan.has_program and taken != folder.plan.peak_bytes:
+    program = unplaced(plan.graph, plan.ops, plan.decided, making.apart, lean=making.is_lean)
+    partitioned = program.placed(limit_bytes=making.limit_bytes)
+    peak_bytes = partitioned.program.peak_bytes
+    if folder.plan.has_program and peak_bytes != folder.plan.peak_bytes:
         raise ModelError(
             f"{folder.path}: the plan states other memory than its program takes",
             facts=tuple(
-                f"worker {worker}: {one} bytes stated, {other} taken"
-                for worker, (one, other) in enumerate(zip(folder.plan.peak_bytes, taken, strict=False))
-                if one != other
+                f"worker {worker}: {stated} bytes stated, {needed} taken"
+                for worker, (stated, needed) in enumerate(zip(folder.plan.peak_bytes, peak_bytes, strict=False))
+                if stated != needed
             ),
             hint="plan the model again with `tofu plan`: this plan is of another version",
         )

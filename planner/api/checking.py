@@ -88,12 +88,12 @@ def check(options: CheckOptions) -> CheckResult:  # noqa: D417 - those are the f
     models, gpus, update, progress = options.models, options.gpus, options.update, options.progress
     names = [str(models)] if isinstance(models, str | PathLike) else list(map(str, models))
     counts = gpus if isinstance(gpus, Sequence) else [gpus]
-    baseline, state = Path(options.baseline), path_of(options.state)
+    path, state = Path(options.baseline), path_of(options.state)
     _refuse_repeated(names, state)
     allowed = _share(options.max_increase)
-    known = _read(baseline, update)
+    baseline = _read(path, update)
     if update:
-        try_file(baseline)
+        try_file(path)
     descriptions, described_by = in_force(path_of(options.opdefs), options.unknown_ops)
     pairs, values = None if state is None else tuple(read_pairs(state)), texts_of(options.value)
     graphs = {}
@@ -105,9 +105,9 @@ def check(options: CheckOptions) -> CheckResult:  # noqa: D417 - those are the f
         else:
             graphs[name] = lower_randomness(_named(name))
     workers = sorted(set(counts))
-    checked = _look_up(graphs, workers, known, baseline, update)
+    checked = _look_up(graphs, workers, baseline, path, update)
     verdicts = []
-    written = dict(known.models)
+    written = dict(baseline.models)
     for model in checked:
         places: dict[str, list[str]] = {}
         for op in model.graph.ops:
@@ -119,13 +119,14 @@ def check(options: CheckOptions) -> CheckResult:  # noqa: D417 - those are the f
             decided = decide_with_owners(model.planned, descriptions, SearchRequest(count, progress=tell))
             costs[count] = _cost(model, decided)
             verdicts.append(judge(model.name, count, model.costs, places, costs[count], model.before, allowed))
+        # Plans on other numbers of workers stay in the file, but only as long as they are of this very model.
         old = model.before
         is_same = old is not None and old.structure == model.costs.structure and old.ops == model.costs.ops
-        kept = old.plans if old is not None and is_same else {}
-        written[model.name] = replace(model.costs, plans={**kept, **costs})
+        plans = old.plans if old is not None and is_same else {}
+        written[model.name] = replace(model.costs, plans={**plans, **costs})
     if update:
-        write_bytes(baseline, Baseline(written).to_json().encode())
-    return CheckResult(str(baseline), allowed, tuple(verdicts), update)
+        write_bytes(path, Baseline(written).to_json().encode())
+    return CheckResult(str(path), allowed, tuple(verdicts), update)
 
 
 def _named(name: str) -> Graph:
@@ -170,66 +171,66 @@ def _read(path: Path, update: bool) -> Baseline:
 
 
 def _look_up(
-    graphs: Mapping[str, Graph], workers: Sequence[int], known: Baseline, path: Path, update: bool
+    graphs: Mapping[str, Graph], workers: Sequence[int], baseline: Baseline, path: Path, update: bool
 ) -> list[_Checked]:
     """Finds every model in the baseline.
 
     Raises:
         UsageError: some are not in it, or not on as many workers; all of them at once.
     """
-    found, faults = [], []
+    models, faults = [], []
     for name, graph in graphs.items():
         costs, keys = model_costs(graph)
-        entry = _entry(name, costs, known)
+        entry = _entry(name, costs, baseline)
         if not update:
             if entry is None:
-                faults.append(f"{name}: {_unknown(name, costs, known)}")
+                faults.append(f"{name}: {_unknown(name, costs, baseline)}")
             else:
-                there = known.models[entry].plans
-                missing = [str(count) for count in workers if count not in there]
+                plans = baseline.models[entry].plans
+                missing = [str(count) for count in workers if count not in plans]
                 if missing:
-                    has = ", ".join(str(count) for count in sorted(there)) or "none"
+                    has = ", ".join(str(count) for count in sorted(plans)) or "none"
                     faults.append(f"{name}: no plan on {', '.join(missing)} workers; there are plans on {has}")
-        before = None if entry is None else known.models[entry]
-        found.append(_Checked(name, graph, canonical(graph).graph, costs, keys, before))
+        before = None if entry is None else baseline.models[entry]
+        models.append(_Checked(name, graph, canonical(graph).graph, costs, keys, before))
     if faults:
         raise UsageError(
             f"baseline {path} is not of what is checked",
             facts=tuple(faults),
             hint="if the models are as they should be, write their costs with --update",
         )
-    return found
+    return models
 
 
-def _entry(name: str, costs: ModelCosts, known: Baseline) -> str | None:
+def _entry(name: str, costs: ModelCosts, baseline: Baseline) -> str | None:
     """The baseline's name of a model: one of its structure, by name, else by its sizes, else the only one."""
-    same = sorted(other for other, model in known.models.items() if model.structure == costs.structure)
-    if name in same:
+    candidates = sorted(entry for entry, model in baseline.models.items() if model.structure == costs.structure)
+    if name in candidates:
         return name
-    of_its_sizes = [other for other in same if known.models[other].ops == costs.ops]
+    of_its_sizes = [entry for entry in candidates if baseline.models[entry].ops == costs.ops]
     if of_its_sizes:
         return of_its_sizes[0]
-    return same[0] if len(same) == 1 else None
+    return candidates[0] if len(candidates) == 1 else None
 
 
-def _unknown(name: str, costs: ModelCosts, known: Baseline) -> str:
+def _unknown(name: str, costs: ModelCosts, baseline: Baseline) -> str:
     """Why no model of the baseline is this one."""
-    same = sorted(other for other, model in known.models.items() if model.structure == costs.structure)
-    if same:
-        return f"may be any of {some(same, _SHOWN)}, which differ in sizes only; check it by one of these names"
-    if name not in known.models:
-        return f"the baseline has no model of this structure, it has {some(sorted(known.models), _SHOWN)}"
-    before, now = (Counter(op_type_at(key) for key in model.ops) for model in (known.models[name], costs))
+    candidates = sorted(entry for entry, model in baseline.models.items() if model.structure == costs.structure)
+    if candidates:
+        return f"may be any of {some(candidates, _SHOWN)}, which differ in sizes only; check it by one of these names"
+    if name not in baseline.models:
+        return f"the baseline has no model of this structure, it has {some(sorted(baseline.models), _SHOWN)}"
+    base, actual = (Counter(op_type_at(key) for key in model.ops) for model in (baseline.models[name], costs))
     kinds = [
-        f"{now[kind]} {kind} instead of {before[kind]}" for kind in sorted(before | now) if before[kind] != now[kind]
+        f"{actual[kind]} {kind} instead of {base[kind]}" for kind in sorted(base | actual) if base[kind] != actual[kind]
     ]
     return f"is another model than the baseline's: {some(kinds, _SHOWN) if kinds else 'its ops are joined otherwise'}"
 
 
 def _key(model: _Checked, op: Op) -> str:
     """The place of an op; of one of parts, that of the op of the whole."""
-    known = model.graph.producer
-    return model.keys[op.name if op.name in model.keys else known[whole_name(op.outputs[0], known)].name]
+    producer_of = model.graph.producer
+    return model.keys[op.name if op.name in model.keys else producer_of[whole_name(op.outputs[0], producer_of)].name]
 
 
 def _cost(model: _Checked, decided: Decided) -> PlanCost:

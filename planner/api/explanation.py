@@ -77,13 +77,13 @@ def explain(options: ExplainOptions) -> Explanation:  # noqa: D417 - those are t
     held = recomputable(plan.form.graph) if options.role == HELD else ()
     chosen = chosen.of_role(options.role, held).of_type(options.op).sorted_by(options.sort)
     shown = {row.name for row in chosen.ops if bounds or (is_one and row.name == subject)}
-    wanted = [one for one in plan.ops if one.op.name in shown]
+    wanted = [op for op in plan.ops if op.op.name in shown]
     tables = CostTables()
-    found = tuple(distances(plan.graph, wanted, folder.plan.strategies, folder.plan.tilings, tables))
+    gaps = tuple(distances(plan.graph, wanted, folder.plan.strategies, folder.plan.tilings, tables))
     memory = tuple(
-        op_memory(plan.graph, one, folder.plan.strategies[one.op.name], folder.plan.tilings, tables)
-        for one in wanted
-        if is_one and one.op.name == subject and found
+        op_memory(plan.graph, op, folder.plan.strategies[op.op.name], folder.plan.tilings, tables)
+        for op in wanted
+        if is_one and op.op.name == subject and gaps
     )
     is_brief = not bounds and not options.every and (subject, options.role, options.op) == (None, None, None)
     why, answers = None, None
@@ -99,7 +99,7 @@ def explain(options: ExplainOptions) -> Explanation:  # noqa: D417 - those are t
         subject if is_one else None,
         chosen.state,
         chosen.in_place,
-        found,
+        gaps,
         bounds,
         memory=memory,
         is_brief=is_brief,
@@ -136,13 +136,13 @@ def why(directory: AnyPath | None, subject: str, *, runners_up: int = 3, opdefs:
             f"{plan.folder.path}: the plan was made with descriptions of {made_with.name}",
             hint="give that file with --opdefs",
         )
-    found = _why(plan, answers_of(plan), subject, runners_up)
-    if found is None:
+    answer = _why(plan, answers_of(plan), subject, runners_up)
+    if answer is None:
         explained = explain(directory, subject=subject, opdefs=opdefs)  # refuses what is not there
         held = [row.held_by for row in explained.in_place if row.name == subject]
         where = f"{held[0]!r} is read in its place" if held else "it is planned through its body"
         raise UsageError(f"the plan decides nothing of {subject!r}: {where}")
-    return found
+    return answer
 
 
 def answers_of(plan: Opened) -> Answers:
@@ -171,11 +171,11 @@ def _apart(plan: Opened) -> tuple[Cause, ...]:
 
 def _in_place_rows(model: Graph, form: Canonical) -> Iterator[InPlaceRow]:
     """A row for every tensor of the model that its canonical form has no more."""
-    there = {op.name for op in form.graph.ops}
+    op_names = {op.name for op in form.graph.ops}
 
     def readers(name: str) -> Iterator[str]:
         for op in model.consumers[name]:
-            if op.name in there:
+            if op.name in op_names:
                 yield op.name
             else:
                 for output in filter(None, op.outputs):
@@ -184,22 +184,22 @@ def _in_place_rows(model: Graph, form: Canonical) -> Iterator[InPlaceRow]:
     for name, held_by in form.in_place.items():
         if name in model.producer:
             maker = model.producer[name].name
-            made = (maker,) if maker in there else ()
-            read_by = tuple(dict.fromkeys((*made, *readers(name))))
+            makers = (maker,) if maker in op_names else ()
+            read_by = tuple(dict.fromkeys((*makers, *readers(name))))
             yield InPlaceRow(name, model.tensors[name].shape, held_by, maker, read_by)
     for name, part in ((name, part) for name, parts in form.in_parts.items() for part in parts):
         if name in model.tensors:
-            held_by, own = form.in_place.get(part, part), model.producer.get(name)
+            held_by, source = form.in_place.get(part, part), model.producer.get(name)
             ops = (form.graph.producer.get(held_by), *form.graph.consumers.get(held_by, ()))
             read_by = tuple(op.name for op in ops if op is not None)
-            yield InPlaceRow(name, model.tensors[name].shape, held_by, "" if own is None else own.name, read_by)
+            yield InPlaceRow(name, model.tensors[name].shape, held_by, "" if source is None else source.name, read_by)
 
 
 def _tensor_rows(plan: Opened) -> Iterator[TensorRow]:
     """A row for every tensor that has a tiling, in the order of the graph."""
     graph, folder = plan.graph, plan.folder.plan
     module_of, kind_of = modules(graph), _kinds(plan)
-    delivered = {one.name: one.tensor for one in folder.deliveries}
+    delivered = {delivery.name: delivery.tensor for delivery in folder.deliveries}
     for name, tensor in graph.tensors.items():
         tiling = folder.tilings.get(name)
         if tiling is None:
@@ -234,11 +234,11 @@ _KINDS: Mapping[Purpose, TensorKind] = {
 
 def _kinds(plan: Opened) -> dict[str, TensorKind]:
     updating = synchronised(plan.graph, plan.ops)
-    found: dict[str, TensorKind] = {
+    kinds: dict[str, TensorKind] = {
         name: "state" if purpose is Purpose.GRADIENTS and name in updating else _KINDS.get(purpose, "activations")
         for name, purpose in purposes(plan.graph).items()
     }
-    return found | {pair.following: found[pair.current] for pair in plan.graph.state}
+    return kinds | {pair.following: kinds[pair.current] for pair in plan.graph.state}
 
 
 def _state_rows(model: Graph) -> tuple[StateRow, ...]:
@@ -249,9 +249,9 @@ def _state_rows(model: Graph) -> tuple[StateRow, ...]:
 
 def _op_rows(folder: PlanFolder, model: Graph, ops: Sequence[BoundOp]) -> Iterator[OpRow]:
     """A row for every op of the planned form; one that was planned through its body stands before the ops of that."""
-    unplanned = frozenset(one.name for one in model.ops if one.name not in folder.plan.strategies)
+    unplanned = frozenset(op.name for op in model.ops if op.name not in folder.plan.strategies)
     composites = expand(model, unplanned, workers=folder.plan.workers).bodies
-    owner = {one.name: body.op for body in composites for one in body.ops}
+    owner = {op.name: body.op for body in composites for op in body.ops}
     shown = set()
     for op in ops:
         composite = owner.get(op.op.name)

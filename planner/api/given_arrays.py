@@ -50,7 +50,7 @@ def inputs_of(inputs: AnyInputs | None, wanted: int | None) -> Iterator[tuple[Pa
         yield where, count if wanted is None else wanted
 
 
-def _arrays(given: object, where: str) -> dict[str, NDArray[Any]]:
-    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
-        raise UsageError(f"{where}: is a {type(given).__name__}", hint="give a mapping from names of inputs to arrays")
-    return {name: np.asarray(array) for name, array in given.items()}
+def _arrays(arrays: object, where: str) -> dict[str, NDArray[Any]]:
+    if not isinstance(arrays, Mapping) or not all(isinstance(name, str) for name in arrays):
+        raise UsageError(f"{where}: is a {type(arrays).__name__}", hint="give a mapping from names of inputs to arrays")
+    return {name: np.asarray(array) for name, array in arrays.items()}

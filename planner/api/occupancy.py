@@ -52,13 +52,13 @@ def memory(
     progress("adding up buffers")
     peaks = program.peak_bytes
     number = peaks.index(max(peaks)) if worker is None else worker
-    found, mine = occupancy(program, plan.graph, number), program.workers[number]
-    running = mine.steps[found.fullest] if found.fullest < len(mine.steps) else None
+    worker_occupancy, mine = occupancy(program, plan.graph, number), program.workers[number]
+    running = mine.steps[worker_occupancy.fullest] if worker_occupancy.fullest < len(mine.steps) else None
     limits = stated.asked.limits
     return MemoryResult(
         plan=stated,
         directory=where,
-        occupancy=found,
+        occupancy=worker_occupancy,
         peak_bytes=peaks,
         limit_bytes=limits_by_worker(peaks, limits)[number] if limits else None,
         running=() if running is None else running.ops if not isinstance(running, Fetch) else (running.name,),
@@ -71,11 +71,11 @@ def begins_of(worker: WorkerProgram, graph: Graph, backward: frozenset[str]) -> 
     if not graph.state:
         return {}
     updates = {graph.producer[pair.following].name for pair in graph.state if pair.following in graph.producer}
-    found: dict[str, int] = {}
+    first_steps: dict[str, int] = {}
     for number, step in enumerate(worker.steps):
         ops = () if isinstance(step, Fetch) else step.ops
         if not backward.isdisjoint(ops):
-            found.setdefault("backward", number)
+            first_steps.setdefault("backward", number)
         if not updates.isdisjoint(backward.intersection(ops)):
-            found.setdefault("update", number)
-    return found
+            first_steps.setdefault("update", number)
+    return first_steps

@@ -37,8 +37,8 @@ class Opened:
     @property
     def decided(self) -> Decided:
         """The plan as a search gives one."""
-        told = {one.name: getattr(self.folder.plan, one.name) for one in fields(Decision)}
-        return Decided(**told, graph=self.graph, ops=self.ops)
+        decision = {field.name: getattr(self.folder.plan, field.name) for field in fields(Decision)}
+        return Decided(**decision, graph=self.graph, ops=self.ops)
 
 
 def opened(directory: Path | None, opdefs: Path | None, *, with_models: bool = True, as_planned: bool = True) -> Opened:
@@ -62,7 +62,7 @@ def opened(directory: Path | None, opdefs: Path | None, *, with_models: bool = T
     return Opened(folder, model, planned.form, planned.graph, descriptions.bind_all(planned.graph), source)
 
 
-def _refuse_other_descriptions(folder: PlanFolder, given: DescriptionFile) -> None:
+def _refuse_other_descriptions(folder: PlanFolder, source: DescriptionFile) -> None:
     made_with = folder.plan.described_by
     if made_with is None:
         raise UsageError(f"--opdefs: the plan in {folder.path} was made without descriptions of your own")
@@ -70,7 +70,7 @@ def _refuse_other_descriptions(folder: PlanFolder, given: DescriptionFile) -> No
         f"--opdefs: the plan in {folder.path} was made with other descriptions",
         facts=(
             f"plan: {made_with.name}, sha256 {made_with.sha256}",
-            f"given: {given.name}, sha256 {given.sha256}",
+            f"given: {source.name}, sha256 {source.sha256}",
         ),
         hint="give the file that the plan was made with, or plan the model again",
     )

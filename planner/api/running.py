@@ -94,8 +94,8 @@ def run(options: RunningOptions) -> RunResult:  # noqa: D417 - those are the fie
     if options.steps is not None and options.epochs is not None:
         raise UsageError("--steps and --epochs exclude each other: both say how long to train")
     with contextlib.ExitStack() as stack:
-        files, taken = stack.enter_context(inputs_of(options.inputs, options.steps))
-        steps = taken if options.epochs is None else None
+        files, iterations = stack.enter_context(inputs_of(options.inputs, options.steps))
+        steps = iterations if options.epochs is None else None
         world = stack.enter_context(joined_ranks(engine, options.patience, notice))
         require_runtime()
         for line in runtime_notes():
@@ -152,8 +152,8 @@ def run(options: RunningOptions) -> RunResult:  # noqa: D417 - those are the fie
             write_arrays(result, outcome.results)
         if outcome.profile is not None:
             try:
-                kept = _measured(outcome.profile, engine, device).write(where)
-                notice(f"note: what was measured is kept in {kept}, for `tofu report`")
+                path = _measured(outcome.profile, engine, device).write(where)
+                notice(f"note: what was measured is kept in {path}, for `tofu report`")
             except UsageError as error:  # the run is done, and its result is worth more
                 notice(f"note: what was measured is not kept: {error.what}")
         return outcome
@@ -184,8 +184,10 @@ def _build(where: Path, opdefs: Path | None, progress: Progress, notice: Callabl
 def _measured(profile: Profile, engine: str, device: str) -> MeasuredRun:
     """What a plan's folder keeps of a profile."""
     steps: list[list[MeasuredStep]] = [[] for _ in profile.workers]
-    for one in profile.steps:
-        steps[one.worker].append(MeasuredStep(one.step, one.is_fetch, one.wait_seconds, one.seconds, one.moved_bytes))
+    for step in profile.steps:
+        steps[step.worker].append(
+            MeasuredStep(step.step, step.is_fetch, step.wait_seconds, step.seconds, step.moved_bytes)
+        )
     by_worker = tuple(tuple(mine) for mine in steps)
     return MeasuredRun(engine, device, profile.iterations, profile.iteration_seconds, by_worker)
 

@@ -37,11 +37,11 @@ class Selection:
         Raises:
             UsageError: there is none of that name.
         """
-        known = self._names
-        if subject not in known:  # an op that is there no more is told by what it made
+        names = self._names
+        if subject not in names:  # an op that is there no more is told by what it made
             subject = next((row.name for row in self.in_place if row.made_by == subject), subject)
-        if subject not in known:
-            hint = did_you_mean(subject, known) or f"a pattern finds names: '*{subject}*'"
+        if subject not in names:
+            hint = did_you_mean(subject, names) or f"a pattern finds names: '*{subject}*'"
             raise UsageError(f"no tensor or op of the plan is called {subject!r}", hint=hint)
         in_place = tuple(row for row in self.in_place if subject in (row.name, row.held_by))
         held_by = {row.held_by for row in in_place if subject == row.name}
@@ -66,18 +66,18 @@ class Selection:
         def matches(name: str) -> bool:
             return fnmatchcase(name, pattern)
 
-        found = Selection(
+        selection = Selection(
             tuple(row for row in self.tensors if matches(row.name)),
             tuple(row for row in self.ops if matches(row.name)),
             tuple(row for row in self.in_place if matches(row.name)),
             tuple(row for row in self.state if matches(row.current) or matches(row.following)),
         )
-        if not found._names:
+        if not selection._names:
             raise UsageError(
                 f"no tensor or op of the plan matches {pattern!r}",
                 hint=did_you_mean(pattern, self._names) or "* stands for any text, ? for a character",
             )
-        return found
+        return selection
 
     def of_role(self, role: str | None, held: Collection[str] = ()) -> Selection:
         """The tensors of a role, and no ops; everything where none is given.
@@ -94,12 +94,12 @@ class Selection:
         if role not in ROLES:
             raise UsageError(f"role {role!r} is not known", hint=did_you_mean(role, ROLES) or ", ".join(ROLES))
         value = role.replace("-", " ")
-        found = tuple(row for row in self.tensors if (row.name in held if role == HELD else row.role.value == value))
-        if not found:
+        tensors = tuple(row for row in self.tensors if (row.name in held if role == HELD else row.role.value == value))
+        if not tensors:
             raise UsageError(f"no tensor that is asked for is {role}")
-        names = {row.name for row in found}
+        names = {row.name for row in tensors}
         state = tuple(row for row in self.state if not names.isdisjoint((row.current, row.following)))
-        return replace(self, tensors=found, ops=(), in_place=(), state=state)
+        return replace(self, tensors=tensors, ops=(), in_place=(), state=state)
 
     def of_type(self, op: str | None) -> Selection:
         """The ops of a type, or of a pattern of types, and no tensors; everything where none is given.
@@ -109,14 +109,14 @@ class Selection:
         """
         if op is None:
             return self
-        found = tuple(row for row in self.ops if fnmatchcase(row.op_type, op))
-        if not found:
+        ops = tuple(row for row in self.ops if fnmatchcase(row.op_type, op))
+        if not ops:
             types = sorted({row.op_type for row in self.ops})
             raise UsageError(
                 f"no op that is asked for is of type {op!r}",
                 hint=did_you_mean(op, types) or f"there are {', '.join(types[:_SHOWN_TYPES])}",
             )
-        return replace(self, tensors=(), ops=found, in_place=(), state=())
+        return replace(self, tensors=(), ops=ops, in_place=(), state=())
 
     def sorted_by(self, order: SortedBy | None) -> Selection:
         """The same, tensors by what moves because of them, by their sizes, or by names; ops by names alone."""

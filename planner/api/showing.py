@@ -25,7 +25,7 @@ _PRINTED: Mapping[type, Callable[[Any, TextIO], None]] = MappingProxyType(
         MemoryResult: occupancy.print_memory,
         SimulationResult: simulated.print_simulation,
         RunResult: tables.run,
-        CheckResult: lambda found, file: gate.print_check(found, TextSheet(file)),
+        CheckResult: lambda check, file: gate.print_check(check, TextSheet(file)),
     }
 )
 

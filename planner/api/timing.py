@@ -118,26 +118,27 @@ def times_of(
         return Times(None, None, lacking, "plan it with `tofu plan --topology`, with a file or a name")
     give = "give the file that it was planned for, with --topology"
     try:
-        whole = shipped_topology(whole_name(stated.topology)) if topology is None else load_topology(topology)
+        full_machine = shipped_topology(whole_name(stated.topology)) if topology is None else load_topology(topology)
     except UsageError:
         if topology is not None:
             raise
         return Times(None, None, f"the plan is for {stated.topology!r}, which does not ship with tofu", give)
-    machine = part(whole, decided.workers) if whole.device_count >= decided.workers else whole
+    machine = part(full_machine, decided.workers) if full_machine.device_count >= decided.workers else full_machine
     if machine.name != stated.topology:
-        return Times(None, None, f"the plan is for {stated.topology!r}, and not for this {whole.name!r}", give)
+        return Times(None, None, f"the plan is for {stated.topology!r}, and not for this {full_machine.name!r}", give)
     if stated.sources is not None and profile is None:
         lacking = f"the plan's times are by a profile of {stated.sources.device}"
         return Times(machine, None, lacking, "give that profile, with --profile")
     measured = None if profile is None else load_profile(profile)
     progress("estimating the schedule")
     parts = timed(plan.graph, plan.ops, decided.strategies, decided.cuts, program, machine, measured)
-    found = summed(parts, plan.ops, decided.strategies, program, measured)
-    if not math.isclose(found.estimated_seconds, stated.estimated_seconds, rel_tol=_CLOSE):
+    # A topology or profile may have changed since the plan was written: then its schedule is not the plan's.
+    estimate = summed(parts, plan.ops, decided.strategies, program, measured)
+    if not math.isclose(estimate.estimated_seconds, stated.estimated_seconds, rel_tol=_CLOSE):
         lacking = (
-            f"with this topology the plan takes {found.estimated_seconds:.6g} s, and it states "
+            f"with this topology the plan takes {estimate.estimated_seconds:.6g} s, and it states "
             f"{stated.estimated_seconds:.6g} s"
         )
         return Times(machine, None, lacking, give + ", and the profile with --profile, if there was one")
     progress("simulating an iteration")
-    return Times(machine, scheduled(program, parts, found), profile=measured)
+    return Times(machine, scheduled(program, parts, estimate), profile=measured)

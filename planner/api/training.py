@@ -91,10 +91,10 @@ def grad(options: GradOptions) -> GradResult:  # noqa: D417 - those are the fiel
             raise difference
     progress("building the training graph")
     if options.form == "training-info":
-        made, proto = make_training_info(path, wishes)
+        training, proto = make_training_info(path, wishes)
     else:
-        made, proto = make(path, wishes), None
-    graph = made.graph
+        training, proto = make(path, wishes), None
+    graph = training.graph
     progress(f"writing {output}")
     # A note of where external data lie is relative to the file that holds it: the new file gets one of its own.
     data_folder = data_folder_of(graph, file_of(path))
@@ -103,27 +103,29 @@ def grad(options: GradOptions) -> GradResult:  # noqa: D417 - those are the fiel
     note_data_folder(proto, data_folder, output.parent)
     write_bytes(output, proto.SerializeToString(deterministic=True))
     roles = graph.roles
-    said = meanings(graph)
+    meaning_of = meanings(graph)
     inputs = tuple(name for name in graph.inputs if roles[name] is Role.DATA)
     return GradResult(
         output=output,
-        loss=made.loss,
-        optimizer=made.optimizer,
+        loss=training.loss,
+        optimizer=training.optimizer,
         inputs=inputs,
         results=tuple(name for name in graph.outputs if roles[name] is Role.RESULT),
         states=len(graph.state),
         state_elements=sum(graph.tensors[pair.current].elements for pair in graph.state),
         parameters=tuple(
-            ParameterRow(one.name, one.shape, math.prod(one.shape), one.verdict.value, one.why, one.evidence)
-            for one in made.parameters.decisions
+            ParameterRow(
+                param.name, param.shape, math.prod(param.shape), param.verdict.value, param.why, param.evidence
+            )
+            for param in training.parameters.decisions
         ),
         values=values_of(graph.notes),
         data=tuple(
-            InputRow(name, graph.tensors[name].dtype.value, graph.tensors[name].shape, said.get(name, ""))
+            InputRow(name, graph.tensors[name].dtype.value, graph.tensors[name].shape, meaning_of.get(name, ""))
             for name in inputs
         ),
-        left_out=tuple((one.name, one.why) for one in made.left_out),
+        left_out=tuple((tensor.name, tensor.why) for tensor in training.left_out),
         ops_by_type=dict(sorted(Counter(op.op_type for op in graph.ops).items())),
         door=door,
-        warnings=made.warnings,
+        warnings=training.warnings,
     )

@@ -24,7 +24,7 @@ def wishes_of(options: TrainingOptions, batch: int | None) -> Wishes:
     if options.momentum is not None and options.optimizer not in ("momentum", "nesterov"):
         raise UsageError(f"--momentum: the optimizer {options.optimizer!r} has none", hint="write --optimizer momentum")
     beta1, beta2 = options.betas or (None, None)
-    said = {
+    hyperparameters = {
         "decay_factor": options.decay_factor or None,
         "momentum": options.momentum,
         "beta1": beta1,
@@ -32,7 +32,8 @@ def wishes_of(options: TrainingOptions, batch: int | None) -> Wishes:
         "epsilon": options.epsilon,
         "weight_decay": options.weight_decay,
     }
-    numbers = {name: number for name, number in said.items() if number is not None}
+    # Every number that is not given stays out, so that the optimizer's own default holds.
+    numbers = {name: number for name, number in hyperparameters.items() if number is not None}
     exempt = tuple(options.no_decay)
     is_dynamic = options.loss_scale == "dynamic"
     scale = None if options.loss_scale is None or options.loss_scale == "dynamic" else float(options.loss_scale)
