@@ -35,11 +35,11 @@ class Annotation:
     def __str__(self) -> str:
         """The line; names come from models, and cannot end it."""
         properties = [("file", self.file)] if self.file else []
-        told = ",".join(
+        parameters = ",".join(
             f"{name}={_escaped(value, _OF_PROPERTIES)}" for name, value in (*properties, ("title", self.title))
         )
         facts = "\n".join(printable(fact) for fact in self.facts) or printable(self.title)
-        return f"::{self.level} {told}::{_escaped(facts, _OF_DATA, keep=chr(10))}"
+        return f"::{self.level} {parameters}::{_escaped(facts, _OF_DATA, keep=chr(10))}"
 
 
 def _escaped(text: str, by: dict[str, str], keep: str = "") -> str:

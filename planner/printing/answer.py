@@ -33,16 +33,19 @@ def answer(console: ReportConsole, why: Why) -> None:
     console.print_line(_head(why))
     for line in drawn(why.tiles, why.shape, why.axes, console.columns - 2):
         console.print_line("  " + line)
+    inputs = [delivery for delivery in why.deliveries if delivery.is_input]
+    outputs = [delivery for delivery in why.deliveries if not delivery.is_input]
+    # As data flow: an op makes a tensor before others read it, and reads its inputs before it makes anything.
     if why.kind == "tensor":
-        _deliveries(console, "made by", [one for one in why.deliveries if not one.is_input], "makes", why)
-        _deliveries(console, "read by", [one for one in why.deliveries if one.is_input], "needs", why)
+        _deliveries(console, "made by", outputs, "makes", why)
+        _deliveries(console, "read by", inputs, "needs", why)
     else:
-        _deliveries(console, "reads", [one for one in why.deliveries if one.is_input], "needs", why)
-        _deliveries(console, "makes", [one for one in why.deliveries if not one.is_input], "makes", why)
+        _deliveries(console, "reads", inputs, "needs", why)
+        _deliveries(console, "makes", outputs, "makes", why)
     if why.runners_up:
         console.print()
         console.print_text("runners-up, each the best plan that a quick search finds near this one with that choice:")
-        console.print_items([_runner_up_item(one) for one in why.runners_up])
+        console.print_items([_runner_up_item(runner_up) for runner_up in why.runners_up])
     if why.remark:
         console.print_text(f"({why.remark})")
 
@@ -54,7 +57,7 @@ def _extents(why: Why) -> str:
 
 
 def _head(why: Why) -> str:
-    what = "tiles" if why.kind == "tensor" else "parts"
+    unit = "tiles" if why.kind == "tensor" else "parts"
     divided = [
         axis
         for number, axis in enumerate(why.axes)
@@ -62,53 +65,52 @@ def _head(why: Why) -> str:
     ]
     name = "dim " if why.kind == "tensor" else ""
     if not divided:
-        return f"{what} by worker"
+        return f"{unit} by worker"
     if len(divided) == 1:
-        return f"{what} by worker ({name}{divided[0]} across)"
+        return f"{unit} by worker ({name}{divided[0]} across)"
     if len(divided) == 2:
-        return f"{what} by worker ({name}{divided[0]} down, {name}{divided[1]} across)"
-    return f"{what} by worker ({', '.join(name + axis for axis in divided)} are divided)"
+        return f"{unit} by worker ({name}{divided[0]} down, {name}{divided[1]} across)"
+    return f"{unit} by worker ({', '.join(name + axis for axis in divided)} are divided)"
 
 
-def _deliveries(console: ReportConsole, head: str, found: Sequence[Delivery], verb: str, why: Why) -> None:
+def _deliveries(console: ReportConsole, head: str, deliveries: Sequence[Delivery], verb: str, why: Why) -> None:
     """Prints deliveries, the dearest first."""
-    if not found:
+    if not deliveries:
         return
     console.print()
     console.print_line(head)
-    ordered = sorted(found, key=lambda one: -one.moved_bytes)
+    ordered = sorted(deliveries, key=lambda delivery: -delivery.moved_bytes)
     items = []
-    for one in ordered[:_SHOWN_DELIVERIES]:
-        other = f"{one.op} ({one.op_type}, split {one.strategy})" if why.kind == "tensor" else one.tensor
-        shape = why.shape if why.kind == "tensor" else _hull(one)
-        regions = "; ".join(f"{region} on {who}" for region, who in by_region(one.regions, shape, _SHOWN_REGIONS))
+    for delivery in ordered[:_SHOWN_DELIVERIES]:
+        op = f"{delivery.op} ({delivery.op_type}, split {delivery.strategy})"
+        peer, shape = (op, why.shape) if why.kind == "tensor" else (delivery.tensor, _hull(delivery))
+        regions = "; ".join(f"{region} on {who}" for region, who in by_region(delivery.regions, shape, _SHOWN_REGIONS))
         regions = regions.replace("and on ", "and ")
-        what = f"{verb} contributions to" if one.is_partial else verb
-        items.append(((format_bytes(one.moved_bytes),), other, f"{what} {regions}: {one.reason}"))
+        action = f"{verb} contributions to" if delivery.is_partial else verb
+        items.append(((format_bytes(delivery.moved_bytes),), peer, f"{action} {regions}: {delivery.reason}"))
     console.print_items(items)
     if len(ordered) > _SHOWN_DELIVERIES:
         console.print_text(f"and {len(ordered) - _SHOWN_DELIVERIES} more (--json)", 2)
 
 
-def _hull(one: Delivery) -> tuple[int, ...]:
+def _hull(delivery: Delivery) -> tuple[int, ...]:
     """The extents that the regions reach, where the tensor's own are not told."""
-    return tuple(max(region.hi[dim] for region in one.regions) for dim in range(one.regions[0].rank))
+    return tuple(max(region.hi[dim] for region in delivery.regions) for dim in range(delivery.regions[0].rank))
 
 
-def _runner_up_item(one: RunnerUp) -> tuple[tuple[str, ...], str, str]:
-    if one.cost_bytes is None or one.more_bytes is None:
-        return ("no plan", ""), one.choice, one.why_not
-    share = (
-        "" if one.more_share is None else f"{'+' if one.more_share >= 0 else '-'}{format_ratio(abs(one.more_share))}"
-    )
-    more = f"{'+' if one.more_bytes >= 0 else '-'}{format_bytes(abs(one.more_bytes))}"
-    said = []
-    if one.lacking_bytes is not None:
-        said.append(f"does not fit by {binary(one.lacking_bytes)}" if one.lacking_bytes else "fits")
-    if one.changed:
-        said.append(f"{counted(len(one.changed), 'other')} with it: {some(one.changed, _SHOWN_CHANGED)}")
+def _runner_up_item(runner_up: RunnerUp) -> tuple[tuple[str, ...], str, str]:
+    if runner_up.cost_bytes is None or runner_up.more_bytes is None:
+        return ("no plan", ""), runner_up.choice, runner_up.why_not
+    share = runner_up.more_share
+    share_text = "" if share is None else f"{'+' if share >= 0 else '-'}{format_ratio(abs(share))}"
+    increase = f"{'+' if runner_up.more_bytes >= 0 else '-'}{format_bytes(abs(runner_up.more_bytes))}"
+    remarks = []
+    if runner_up.lacking_bytes is not None:
+        remarks.append(f"does not fit by {binary(runner_up.lacking_bytes)}" if runner_up.lacking_bytes else "fits")
+    if runner_up.changed:
+        remarks.append(f"{counted(len(runner_up.changed), 'other')} with it: {some(runner_up.changed, _SHOWN_CHANGED)}")
     else:
-        said.append("nothing else changes")
-    if one.pin:
-        said.append(f"--pin {shlex.quote(one.pin)}")
-    return (f"at most {share}" if share else "at most", more), one.choice, "; ".join(said)
+        remarks.append("nothing else changes")
+    if runner_up.pin:
+        remarks.append(f"--pin {shlex.quote(runner_up.pin)}")
+    return (f"at most {share_text}" if share_text else "at most", increase), runner_up.choice, "; ".join(remarks)

@@ -153,8 +153,8 @@ class ReportConsole(Console):
 
 def _toned(text: str) -> Text:
     """The text in the tone of the word that it begins with."""
-    found = tone(text)
-    return Text(text, style="" if found is None else found.style)
+    colour = tone(text)
+    return Text(text, style="" if colour is None else colour.style)
 
 
 def _columns_without_terminal() -> int:

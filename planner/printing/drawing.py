@@ -28,8 +28,8 @@ def drawn(tiles: Sequence[Region], shape: Sequence[int], axes: Sequence[str], co
         axes: names of its directions.
         columns: how wide lines may be.
     """
-    whole = Region((0,) * len(shape), tuple(shape))
-    if all(tile == whole for tile in tiles):
+    space = Region((0,) * len(shape), tuple(shape))
+    if all(tile == space for tile in tiles):
         return [f"all of it: worker{'s' if len(tiles) > 1 else ''} {worker_ranges(range(len(tiles)))}"]
     divided = [
         dim for dim in range(len(shape)) if any((tile.lo[dim], tile.hi[dim]) != (0, shape[dim]) for tile in tiles)
@@ -40,17 +40,17 @@ def drawn(tiles: Sequence[Region], shape: Sequence[int], axes: Sequence[str], co
     return [f"{region}: {who}" for region, who in by_region(tiles, shape, _MOST_LISTED)]
 
 
-def by_region(tiles: Sequence[Region], shape: Sequence[int], most: int) -> list[tuple[str, str]]:
+def by_region(tiles: Sequence[Region], shape: Sequence[int], limit: int) -> list[tuple[str, str]]:
     """Different regions of a shape and who has them, ``workers 0-3``; at the end ``and`` how many more there are."""
-    known: dict[Region, list[int]] = {}
+    workers_of: dict[Region, list[int]] = {}
     for worker, tile in enumerate(tiles):
         key = Region((0,) * tile.rank, (0,) * tile.rank) if tile.is_empty else tile
-        known.setdefault(key, []).append(worker)
-    found = [
+        workers_of.setdefault(key, []).append(worker)
+    rows = [
         (region.text(shape), f"worker{'s' if len(workers) > 1 else ''} {worker_ranges(workers)}")
-        for region, workers in list(known.items())[:most]
+        for region, workers in list(workers_of.items())[:limit]
     ]
-    return found + ([("and", f"{len(known) - most} more (--json)")] if len(known) > most else [])
+    return rows + ([("and", f"{len(workers_of) - limit} more (--json)")] if len(workers_of) > limit else [])
 
 
 def worker_ranges(workers: Iterable[int]) -> str:
@@ -66,19 +66,20 @@ def _grid(tiles: Sequence[Region], divided: Sequence[int]) -> list[str]:
     columns = _pieces(tiles, across)
     if len(rows) > _MOST_CELLS or len(columns) > _MOST_CELLS:
         return []
+    # No border crosses a cell: a worker that has its first corner has all of it.
     cells = [
         [
             worker_ranges(
                 worker
                 for worker, tile in enumerate(tiles)
-                if tile.lo[across] <= left < tile.hi[across]
-                and (down is None or tile.lo[down] <= top < tile.hi[down])
+                if tile.lo[across] <= column < tile.hi[across]
+                and (down is None or tile.lo[down] <= row < tile.hi[down])
                 and not tile.is_empty
             )
             or "-"
-            for left, _ in columns
+            for column, _ in columns
         ]
-        for top, _ in rows
+        for row, _ in rows
     ]
     heads = [f"{lo}:{hi}" for lo, hi in columns]
     sides = ["" if down is None else f"{lo}:{hi}" for lo, hi in rows]
@@ -86,9 +87,9 @@ def _grid(tiles: Sequence[Region], divided: Sequence[int]) -> list[str]:
     side = max(map(len, sides))
     table = [("", heads), *zip(sides, cells, strict=True)]
     return [
-        (f"{left:>{side}}  " if side else "")
+        (f"{label:>{side}}  " if side else "")
         + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-        for left, row in table
+        for label, row in table
     ]
 
 

@@ -31,10 +31,11 @@ def estimate_facts(estimate: TimeEstimate | None) -> list[tuple[str, str]]:
         (f"  over {level.name}", f"{format_bytes(level.moved_bytes)}, links busy {format_seconds(level.busy_seconds)}")
         for level in estimate.levels
     ]
+    # Usually worker k is on device k, which goes without saying.
     if estimate.devices != tuple(range(len(estimate.devices))):
         shown = ", ".join(str(device) for device in estimate.devices[:_SHOWN_DEVICES])
-        more = ", ..." if len(estimate.devices) > _SHOWN_DEVICES else ""
-        facts.append(("  devices, by worker", shown + more))
+        suffix = ", ..." if len(estimate.devices) > _SHOWN_DEVICES else ""
+        facts.append(("  devices, by worker", shown + suffix))
     facts += [("  assumed", assumption) for assumption in estimate.assumptions]
     return facts
 
@@ -43,11 +44,11 @@ def beside_facts(beside: Beside | None) -> list[tuple[str, str]]:
     """What other numbers of devices are estimated to take; nothing where none is."""
     if beside is None:
         return []
-    found = []
+    facts = []
     if beside.others:
-        each = (f"{format_seconds(other.estimated_seconds)} on {other.workers}" for other in beside.others)
-        found.append(("other numbers of GPUs", ", ".join(each)))
-    return found
+        texts = (f"{format_seconds(count.estimated_seconds)} on {count.workers}" for count in beside.others)
+        facts.append(("other numbers of GPUs", ", ".join(texts)))
+    return facts
 
 
 def source_facts(sources: ComputeSources | None) -> list[tuple[str, str]]:
@@ -67,9 +68,9 @@ def beside_measurement(estimate: TimeEstimate | None, iteration_seconds: float) 
     """The estimate beside what was measured, and how far off it is."""
     if estimate is None:
         return []
-    found = []
+    facts = []
     for name, seconds in (("estimated", estimate.estimated_seconds), ("  if overlapped", estimate.overlapped_seconds)):
         # ICML'18, table 4, has the same error: (estimated - measured) / measured.
         error = (seconds - iteration_seconds) / iteration_seconds if iteration_seconds else 0.0
-        found.append((name, f"{format_seconds(seconds)} on {estimate.topology}, {error:+.0%}"))
-    return found
+        facts.append((name, f"{format_seconds(seconds)} on {estimate.topology}, {error:+.0%}"))
+    return facts

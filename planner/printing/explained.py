@@ -39,17 +39,17 @@ def _in_brief(console: ReportConsole, result: Explanation) -> None:
     """Totals, what moves and why, and how every tensor is tiled."""
     plan = result.plan
     guessed = sum(row.is_inferred for row in result.state)
-    known = f"{counted(len(result.state), 'tensor')}" + (f", {guessed} of them inferred (--all)" if guessed else "")
-    facts = [*plan_facts(plan), ("state", known)]
+    state = f"{counted(len(result.state), 'tensor')}" + (f", {guessed} of them inferred (--all)" if guessed else "")
+    facts = [*plan_facts(plan), ("state", state)]
     if result.kept:
-        held = binary(sum(one.held_bytes for one in result.kept))
-        copied = counted(sum(len(one.names) for one in result.kept), "tensor")
+        held = binary(sum(replica.held_bytes for replica in result.kept))
+        copied = counted(sum(len(replica.names) for replica in result.kept), "tensor")
         facts.append(("replicated", f"copies of {copied} take {held}, not all at once"))
     console.print_paragraphs(facts)
     largest(console, result.causes[:_SHOWN_CAUSES], plan.moved_bytes, plan.excess_bytes)
-    if rest := result.causes[_SHOWN_CAUSES:]:
-        share = format_ratio(sum(cause.share for cause in rest))
-        console.print_text(f"and {share} from {counted(len(rest), 'further cause')} (--json)", 2)
+    if lesser_causes := result.causes[_SHOWN_CAUSES:]:
+        share = format_ratio(sum(cause.share for cause in lesser_causes))
+        console.print_text(f"and {share} from {counted(len(lesser_causes), 'further cause')} (--json)", 2)
     if plan.moved_bytes and not result.causes:
         console.print()
         console.print_text("what moves, and why: --opdefs FILE, with the descriptions that the plan was made with")
@@ -76,6 +76,7 @@ def _rows(console: ReportConsole, result: Explanation) -> None:
         if rows:
             if not is_first:
                 console.print()
+            # Only a table with rows counts as the first: the output begins with no blank line.
             console.print_table(columns, rows, numbers)
             is_first = False
 

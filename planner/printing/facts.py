@@ -15,9 +15,9 @@ _SHOWN_UNSPLIT = 5
 _SHOWN_PATTERNS = 4
 
 
-def counted(number: int, what: str, plural: str = "s") -> str:
+def counted(number: int, noun: str, plural: str = "s") -> str:
     """``1 step``, ``2 steps``."""
-    return f"{number:,} {what}{'' if number == 1 else plural}"
+    return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 
 def cuts_text(cuts: Sequence[int]) -> str:
@@ -29,9 +29,9 @@ def slowest(plan: Plan) -> list[tuple[str, str]]:
     """What repeated and uneven work costs: in time of the slowest worker, and as bytes of a link."""
     uneven = plan.excess_bytes - plan.repeated_bytes
     parts = f"{format_bytes(plan.repeated_bytes)} of repeated work, {format_bytes(uneven)} of uneven work"
-    more = f"computes {format_ratio(plan.slowest_share - 1)} longer than an even share"
+    delay = f"computes {format_ratio(plan.slowest_share - 1)} longer than an even share"
     return [
-        ("slowest worker", f"{more}, as if {format_bytes(plan.excess_bytes)} moved ({parts})"),
+        ("slowest worker", f"{delay}, as if {format_bytes(plan.excess_bytes)} moved ({parts})"),
         *_rates(plan.rates),
     ]
 
@@ -40,22 +40,22 @@ def _rates(rates: Rates) -> list[tuple[str, str]]:
     """By which excess was counted, where the user said it."""
     if rates == Rates():
         return []
-    each = f"{rates.touched_bytes:.3g} bytes of memory and {rates.operations:.3g} operations"
-    return [("  by rates", f"{each} in the time of a byte of a link")]
+    amounts = f"{rates.touched_bytes:.3g} bytes of memory and {rates.operations:.3g} operations"
+    return [("  by rates", f"{amounts} in the time of a byte of a link")]
 
 
 def gap(plan: Plan) -> tuple[str, str]:
     """How far the plan may be above the best one, and in what."""
-    what = {"bytes": "of moved bytes and excess", "time": "of time, as the tables of the search add it up"}[plan.gap_of]
+    unit = {"bytes": "of moved bytes and excess", "time": "of time, as the tables of the search add it up"}[plan.gap_of]
     if plan.certified_gap is None:
         return "gap to the optimum", "not computed"
-    return "gap to the optimum", f"{format_ratio(plan.certified_gap)} {what}, among {gap_scope(plan)}"
+    return "gap to the optimum", f"{format_ratio(plan.certified_gap)} {unit}, among {gap_scope(plan)}"
 
 
 def gap_scope(plan: Plan) -> str:
     """The plans that the gap is to the best of."""
-    other = "other " if plan.deliveries else ""
-    return f"tilings offered for these cuts, without idle workers or {other}shared transfers"
+    qualifier = "other " if plan.deliveries else ""
+    return f"tilings offered for these cuts, without idle workers or {qualifier}shared transfers"
 
 
 def restrictions(plan: Plan) -> list[tuple[str, str]]:
@@ -68,12 +68,12 @@ def restrictions(plan: Plan) -> list[tuple[str, str]]:
         apart = f"{plan.decided_apart:,} of the tensors and ops apart from the others"
         facts.append(("search restricted", f"the graph is too entangled to be decided all at once: {apart}"))
     if plan.deliveries:
-        of = len({one.tensor for one in plan.deliveries})
+        of = len({delivery.tensor for delivery in plan.deliveries})
         facts.append(("shared deliveries", f"{len(plan.deliveries)}, of {counted(of, 'tensor')}"))
     facts += recomputed(plan)
     if plan.owned:
-        each = ", ".join(f"{count} from op {name} on" for name, count in plan.owned.items())
-        facts.append(("with owners", f"equal parts of the graph, of which each worker has some whole: {each}"))
+        blocks = ", ".join(f"{count} from op {name} on" for name, count in plan.owned.items())
+        facts.append(("with owners", f"equal parts of the graph, of which each worker has some whole: {blocks}"))
     if plan.unsplit:
         shown = ", ".join(plan.unsplit[:_SHOWN_UNSPLIT]) + (", ..." if len(plan.unsplit) > _SHOWN_UNSPLIT else "")
         facts.append(("not split", f"{counted(len(plan.unsplit), 'op')}, which could not be at some cut: {shown}"))
@@ -83,8 +83,8 @@ def restrictions(plan: Plan) -> list[tuple[str, str]]:
         moved = sum(op.moved_bytes for op in plan.undescribed)
         repeated = sum(op.repeated_elements for op in plan.undescribed)
         brought = f"{format_bytes(moved)} to bring them their inputs, {counted(repeated, 'element')} touched again"
-        whole = f"{counted(len(plan.undescribed), 'op')}, run whole by every worker"
-        facts.append(("not described", f"{whole}: {brought}"))
+        subject = f"{counted(len(plan.undescribed), 'op')}, run whole by every worker"
+        facts.append(("not described", f"{subject}: {brought}"))
     return facts
 
 
@@ -93,12 +93,12 @@ def recomputed(plan: Plan) -> list[tuple[str, str]]:
     again = plan.recomputed
     if again is None:
         return []
-    kept = _patterns(again.kept)
+    held = _patterns(again.kept)
     if not again.tensors:
-        return [("computed again", f"nothing: no blocks repeat, and all activations are kept: {kept}")]
+        return [("computed again", f"nothing: no blocks repeat, and all activations are kept: {held}")]
     saved = f"saves {binary(again.saved_bytes)} a worker" if again.saved_bytes > 0 else "saves no memory"
     costs = f"costs {format_ratio(again.work_share)} of the work"
-    return [("kept", kept or "nothing"), ("computed again", f"{_patterns(again.tensors)}; {saved}, {costs}")]
+    return [("kept", held or "nothing"), ("computed again", f"{_patterns(again.tensors)}; {saved}, {costs}")]
 
 
 def _patterns(names: Sequence[str]) -> str:
@@ -107,8 +107,8 @@ def _patterns(names: Sequence[str]) -> str:
     for name in names:
         groups.setdefault(patterns.without_numbers(name), []).append(name)
     shown = sorted(groups.values(), key=lambda group: -len(group))
-    rest = sum(map(len, shown[_SHOWN_PATTERNS:]))
-    return ", ".join(map(patterns.counted, shown[:_SHOWN_PATTERNS])) + (f" and {rest:,} more" if rest else "")
+    hidden = sum(map(len, shown[_SHOWN_PATTERNS:]))
+    return ", ".join(map(patterns.counted, shown[:_SHOWN_PATTERNS])) + (f" and {hidden:,} more" if hidden else "")
 
 
 def plan_facts(plan: Plan) -> list[tuple[str, str]]:
@@ -129,12 +129,12 @@ def plan_facts(plan: Plan) -> list[tuple[str, str]]:
 
 def memory_needed(plan: Plan) -> str:
     """What the worker that needs most takes, or the least that it can be where no program tells."""
-    taken, limits = binary(max(plan.peak_bytes)), plan.asked.limit_bytes
-    there = dict.fromkeys(map(binary, (min(limits), max(limits)))) if limits else ()
-    given = f"; it may take {' to '.join(there)}" if there else ""
+    peak, limits = binary(max(plan.peak_bytes)), plan.asked.limit_bytes
+    limit_range = dict.fromkeys(map(binary, (min(limits), max(limits)))) if limits else ()
+    limit_text = f"; it may take {' to '.join(limit_range)}" if limit_range else ""
     if not plan.has_program:
-        return f"at least {taken}: what lies there op by op{given}"
-    return f"{taken} of tensors at most{given}"
+        return f"at least {peak}: what lies there op by op{limit_text}"
+    return f"{peak} of tensors at most{limit_text}"
 
 
 def table_facts(plan: Plan) -> list[tuple[str, str]]:

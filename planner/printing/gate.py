@@ -47,7 +47,7 @@ def growth_annotations(result: CheckResult) -> Iterator[Annotation]:
         if verdict.is_passed:
             continue
         ops = _folded(op for op in verdict.ops if op.growth > 0)
-        facts = [*_growths(verdict), *(f"{op.name}: {_change(op.before, op.now)}" for op in ops[:_SHOWN_OPS])]
+        facts = [*_growths(verdict), *(f"{op.name}: {_change(op.before, op.after)}" for op in ops[:_SHOWN_OPS])]
         if len(ops) > _SHOWN_OPS:
             facts.append(f"and {sum(op.count for op in ops[_SHOWN_OPS:])} more ops")
         yield Annotation(
@@ -73,54 +73,54 @@ def _headline(result: CheckResult) -> str:
 
 
 def _row(verdict: Verdict) -> tuple[str, ...]:
-    before, now = verdict.baseline, verdict.now
+    before, after = verdict.baseline, verdict.now
     if before is None:
         word = "new"
     elif verdict.grew:
-        word = "GREW: " + ", ".join(_told_change(verdict, what) for what in verdict.grew)
+        word = "GREW: " + ", ".join(_short_change(verdict, quantity) for quantity in verdict.grew)
     elif verdict.fell:
-        word = "fell: " + ", ".join(_told_change(verdict, what) for what in verdict.fell)
+        word = "fell: " + ", ".join(_short_change(verdict, quantity) for quantity in verdict.fell)
     else:
-        word = "same" if now == before else "within the allowed"
+        word = "same" if after == before else "within the allowed"
     return (
         verdict.model,
         str(verdict.workers),
-        format_bytes(now.cost),
-        format_bytes(now.moved_bytes),
-        binary(now.peak_bytes),
-        _gap(now.certified_gap),
+        format_bytes(after.cost),
+        format_bytes(after.moved_bytes),
+        binary(after.peak_bytes),
+        _gap(after.certified_gap),
         word,
     )
 
 
-def _told_change(verdict: Verdict, what: str) -> str:
+def _short_change(verdict: Verdict, quantity: str) -> str:
     """``moved +1.2%``."""
-    before, now = getattr(verdict.baseline, what), getattr(verdict.now, what)
-    if what == "certified_gap":
-        return f"{_SHORT_WORDS[what]} {_gap(before)} to {_gap(now)}"
-    return f"{_SHORT_WORDS[what]} {_change(before, now)}"
+    before, after = getattr(verdict.baseline, quantity), getattr(verdict.now, quantity)
+    if quantity == "certified_gap":
+        return f"{_SHORT_WORDS[quantity]} {_gap(before)} to {_gap(after)}"
+    return f"{_SHORT_WORDS[quantity]} {_change(before, after)}"
 
 
 def _gap(gap: float | None) -> str:
     return "none" if gap is None else format_ratio(gap)
 
 
-def _change(before: int, now: int) -> str:
+def _change(before: int, after: int) -> str:
     """``+1.2%``; ``=`` where nothing changed."""
-    if before == now:
+    if before == after:
         return "="
     if before == 0:
-        return f"+{format_bytes(now)}"
-    return ("+" if now > before else "") + format_ratio((now - before) / before)
+        return f"+{format_bytes(after)}"
+    return ("+" if after > before else "") + format_ratio((after - before) / before)
 
 
 def _growths(verdict: Verdict) -> Iterator[str]:
     """What grew, in full."""
-    for what in verdict.grew:
+    for quantity in verdict.grew:
         assert verdict.baseline is not None, "what has no baseline does not grow"
-        before, now = getattr(verdict.baseline, what), getattr(verdict.now, what)
-        amounts = (_gap(before), _gap(now)) if what == "certified_gap" else (f"{before:,}", f"{now:,} bytes")
-        yield f"{_WORDS[what]} grew from {amounts[0]} to {amounts[1]}"
+        before, after = getattr(verdict.baseline, quantity), getattr(verdict.now, quantity)
+        amounts = (_gap(before), _gap(after)) if quantity == "certified_gap" else (f"{before:,}", f"{after:,} bytes")
+        yield f"{_WORDS[quantity]} grew from {amounts[0]} to {amounts[1]}"
 
 
 def _print_growth(sheet: Sheet, verdict: Verdict) -> None:
@@ -154,7 +154,7 @@ class _Alike:
     """Of each."""
     before: int
     """What all of them cost in the baseline."""
-    now: int
+    after: int
 
 
 def _folded(ops: Iterable[OpGrowth]) -> list[_Alike]:
@@ -162,7 +162,7 @@ def _folded(ops: Iterable[OpGrowth]) -> list[_Alike]:
     for op in ops:
         key = replace(op, names=tuple(map(without_numbers, op.names)))
         groups.setdefault(key, []).append(op)
-    found = [
+    rows = [
         _Alike(
             some([counted(names) for names in zip(*(op.names for op in alike), strict=True)], _SHOWN_NAMES),
             len(alike),
@@ -172,12 +172,12 @@ def _folded(ops: Iterable[OpGrowth]) -> list[_Alike]:
         )
         for alike in groups.values()
     ]
-    return sorted(found, key=lambda alike: alike.before - alike.now)
+    return sorted(rows, key=lambda alike: alike.before - alike.after)
 
 
 def _op_rows(op: _Alike) -> Iterator[tuple[str, ...]]:
     """Ops as in the baseline and as they are now."""
-    one = op.growth
-    yield op.name, "was", f"{one.op_type} {one.shapes_before}", format_bytes(op.before), ""
-    now = f"{one.op_type} {one.shapes}" if one.is_resized else ""
-    yield "", "now", now, format_bytes(op.now), _change(op.before, op.now)
+    growth = op.growth
+    yield op.name, "was", f"{growth.op_type} {growth.shapes_before}", format_bytes(op.before), ""
+    form = f"{growth.op_type} {growth.shapes}" if growth.is_resized else ""
+    yield "", "now", form, format_bytes(op.after), _change(op.before, op.after)

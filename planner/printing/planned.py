@@ -18,9 +18,9 @@ from planner.units import binary, format_bytes, format_ratio, format_seconds
 
 def plan(result: PlanResult, file: TextIO) -> None:
     """Prints a plan that was found and what it costs."""
-    console, found = ReportConsole(file), result.plan
-    how = f"cuts: {cuts_text(found.cuts)}; strategy: {found.strategy}"
-    console.print_text(f"{found.model} on {counted(found.workers, 'worker')} ({how})")
+    console, best_plan = ReportConsole(file), result.plan
+    how = f"cuts: {cuts_text(best_plan.cuts)}; strategy: {best_plan.strategy}"
+    console.print_text(f"{best_plan.model} on {counted(best_plan.workers, 'worker')} ({how})")
     console.print()
     if result.summary is not None:
         outlooks(console, result.summary)
@@ -29,11 +29,11 @@ def plan(result: PlanResult, file: TextIO) -> None:
         [
             *_micro_batches(result.micro_batches),
             ("objective", _objective(result)),
-            *slowest(found),
-            gap(found),
+            *slowest(best_plan),
+            gap(best_plan),
             *_machine(result),
             *beside_facts(result.beside),
-            *restrictions(found),
+            *restrictions(best_plan),
             *(("warning", warning) for warning in result.warnings),
             *constant_inputs(result.values),
             ("state", f"{binary(result.state_bytes)} in all"),
@@ -47,9 +47,10 @@ def plan(result: PlanResult, file: TextIO) -> None:
         console.print()
         console.print_text("what was asked for costs, in moved bytes and excess:")
         console.print_items([((_price(price),), f"--{price.kind} {price.rule}", "") for price in result.prices])
-    undescribed(console, found.undescribed)
+    # Causes are shares of the totals above; the commands stand last, where a user goes on.
+    undescribed(console, best_plan.undescribed)
     if result.summary is not None:
-        largest(console, result.summary.causes, found.moved_bytes, found.excess_bytes)
+        largest(console, result.summary.causes, best_plan.moved_bytes, best_plan.excess_bytes)
     if result.another_effort is not None:
         console.print()
         console.print_text(_another_effort(result.another_effort))
@@ -108,12 +109,12 @@ def constant_inputs(values: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     return [("constant inputs", ", ".join(f"{name} = {value}" for name, value in values))] if values else []
 
 
-def _micro_batches(found: MicroBatches | None) -> list[tuple[str, str]]:
+def _micro_batches(batches: MicroBatches | None) -> list[tuple[str, str]]:
     """What moves for them, and what once a step."""
-    if found is None:
+    if batches is None:
         return []
-    moved, update = format_bytes(found.moved_bytes), format_bytes(found.update_bytes)
-    return [("micro-batches", f"{found.count:,}, which move {moved} in all; the update moves {update} once")]
+    moved, update = format_bytes(batches.moved_bytes), format_bytes(batches.update_bytes)
+    return [("micro-batches", f"{batches.count:,}, which move {moved} in all; the update moves {update} once")]
 
 
 def _memory(way: Outlook) -> str:
@@ -172,9 +173,9 @@ def _another_effort(another: AnotherEffort) -> str:
 
 def _objective(result: PlanResult) -> str:
     """The objective of the plan, and the strategy of the literature that found it, if one did."""
-    what = {"bytes": "the least cost (moved bytes and excess)", "time": "the least estimated time"}[result.objective]
+    aim = {"bytes": "the least cost (moved bytes and excess)", "time": "the least estimated time"}[result.objective]
     whose = f"; the plan is that of {result.found_by}" if result.found_by != result.plan.strategy else ""
-    return what + whose
+    return aim + whose
 
 
 def _price(price: Price) -> str:

@@ -66,11 +66,11 @@ class TextSheet:
         self._begin("table", apart=self._last != "title")
         self._console.print_table(columns, rows, tuple(numbers))
 
-    def _begin(self, what: str, *, apart: bool) -> None:
+    def _begin(self, kind: str, *, apart: bool) -> None:
         """Prints a blank line where one is due before what comes next."""
         if apart and self._last:
             self._console.print()
-        self._last = what
+        self._last = kind
 
 
 class MarkdownSheet:
@@ -124,10 +124,10 @@ def markdown_text(text: str) -> str:
         text: of any origin.
     """
     return _NOT_PLAIN_TEXT.sub(
-        lambda found: f"<code>{found[0]}</code>" if found[0] in _CALLS else _number(found), printable(text)
+        lambda match: f"<code>{match[0]}</code>" if match[0] in _CALLS else _number(match), printable(text)
     )
 
 
-def _number(found: re.Match[str]) -> str:
+def _number(match: re.Match[str]) -> str:
     """A character reference, which begins and ends nothing."""
-    return f"&#{ord(found[0])};"
+    return f"&#{ord(match[0])};"

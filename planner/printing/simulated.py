@@ -27,22 +27,23 @@ def print_simulation(result: SimulationResult, file: TextIO) -> None:
     )
     console.print()
     console.print_text("of these times, on the longest path of the simulation:")
-    _table(console, [(_KINDS[one.kind], one) for one in result.sums])
+    _table(console, [(_KINDS[row.kind], row) for row in result.sums])
     console.print()
-    left = len(result.worker_times) - _MOST_WORKERS
-    console.print_text("what workers do" + (f"; {_MOST_WORKERS} of {len(result.worker_times)}:" if left > 0 else ":"))
+    hidden = len(result.worker_times) - _MOST_WORKERS
+    console.print_text("what workers do" + (f"; {_MOST_WORKERS} of {len(result.worker_times)}:" if hidden > 0 else ":"))
     console.print_line(f"{'worker':<8}{'computes':>12}{'fetches':>12}{'waits':>12}")
     for worker, times in enumerate(result.worker_times[:_MOST_WORKERS]):
         cells = map(format_seconds, (times.compute_seconds, times.fetch_seconds, times.wait_seconds))
         console.print_line(f"{worker:<8}" + "".join(f"{cell:>12}" for cell in cells))
     console.print()
+    # An estimate that agrees everywhere is news of its own: an empty table would leave open whether it was compared.
     if not result.differing:
         console.print_text("no op and no exchange differs by more than 10% and a thousandth of the iteration.")
         return
     shown, count = len(result.differing), result.differing_count
-    more = f"{shown} of {count:,}" if shown < count else str(count)
-    console.print_text(f"ops and exchanges that differ by more than 10%, {more}:")
-    _table(console, [(f"{_KINDS[one.kind]}: {one.name}", one) for one in result.differing])
+    count_text = f"{shown} of {count:,}" if shown < count else str(count)
+    console.print_text(f"ops and exchanges that differ by more than 10%, {count_text}:")
+    _table(console, [(f"{_KINDS[row.kind]}: {row.name}", row) for row in result.differing])
 
 
 def simulated_text(estimated_seconds: float, simulated_seconds: float) -> str:
@@ -62,6 +63,6 @@ def simulated_text(estimated_seconds: float, simulated_seconds: float) -> str:
 
 def _table(console: ReportConsole, rows: list[tuple[str, Differing]]) -> None:
     console.print_line(f"{'estimated':>12}{'simulated':>12}")
-    for name, one in rows:
-        cells = (format_seconds(one.estimated_seconds), format_seconds(one.simulated_seconds))
+    for name, times in rows:
+        cells = (format_seconds(times.estimated_seconds), format_seconds(times.simulated_seconds))
         console.print_line("".join(f"{cell:>12}" for cell in cells) + f"  {name}")

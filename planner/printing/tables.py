@@ -54,6 +54,7 @@ def grad(result: GradResult, file: TextIO) -> None:
         for heading, names in _parameter_groups(result.parameters):
             console.print_text(heading, following=2)
             console.print_text(names, 2)
+    # Warnings stand last: a long list of parameters would scroll them away.
     if result.warnings:
         console.print()
         for warning in result.warnings:
@@ -71,15 +72,15 @@ def _parameter_groups(parameters: Sequence[ParameterRow]) -> list[tuple[str, str
         (
             f"{verdict}: {counted(len(rows), 'constant')}, "
             f"{counted(sum(row.elements for row in rows), 'element')}: {why}",
-            _named([row.name for row in rows]),
+            _first_names([row.name for row in rows]),
         )
         for (verdict, why), rows in ordered
     ]
 
 
-def _named(names: Sequence[str]) -> str:
-    more = len(names) - _SHOWN_NAMES
-    return ", ".join(names[:_SHOWN_NAMES]) + (f" and {more} more (--json names all)" if more > 0 else "")
+def _first_names(names: Sequence[str]) -> str:
+    hidden = len(names) - _SHOWN_NAMES
+    return ", ".join(names[:_SHOWN_NAMES]) + (f" and {hidden} more (--json names all)" if hidden > 0 else "")
 
 
 _FIRST_STEPS, _MOST_STEPS = 5, 40
@@ -120,8 +121,8 @@ def run(result: RunResult, file: TextIO, *, is_told: bool = False) -> None:
         console.print()
     agree = all(fetch.predicted_bytes == fetch.moved_bytes for fetch in result.fetches)
     peaks = (arena + inside for arena, inside in zip(result.arena_bytes, result.workspace_bytes, strict=True))
-    most = max(result.staging_bytes)
-    staged = f", {binary(most)} for copies between workers" if most else ""
+    staging_bytes = max(result.staging_bytes)
+    staged = f", {binary(staging_bytes)} for copies between workers" if staging_bytes else ""
     facts = [
         ("predicted", f"{result.predicted_bytes:,} bytes per step, in {counted(len(result.fetches), 'fetch', 'es')}"),
         ("moved", f"{result.moved_bytes:,} bytes per step, " + ("equal" if agree else "NOT equal") + " in every fetch"),
@@ -130,15 +131,15 @@ def run(result: RunResult, file: TextIO, *, is_told: bool = False) -> None:
     if result.threads:
         facts.append(("threads per worker", str(result.threads)))
     if result.on_gpus is not None:
-        taken = ", ".join(f"{format_bytes(size)} on GPU {device}" for device, size in result.on_gpus.beside_bytes)
-        facts.append(("beside the arrays", f"{taken}, of sessions and tables"))
-        for what, ops in (
+        memory = ", ".join(f"{format_bytes(size)} on GPU {device}" for device, size in result.on_gpus.beside_bytes)
+        facts.append(("beside the arrays", f"{memory}, of sessions and tables"))
+        for heading, ops in (
             ("computed in larger types", result.on_gpus.changes.widened),
             ("computed by other ops", result.on_gpus.changes.expanded),
             ("on the CPU", result.on_gpus.changes.on_cpu),
         ):
             if ops:
-                facts.append((what, ", ".join(ops)))
+                facts.append((heading, ", ".join(ops)))
     if result.nearly_same:
         facts.append(("replicas", f"differ in the last bits in {counted(result.nearly_same, 'place')}"))
     if result.data_folder is not None:
@@ -168,11 +169,11 @@ def run(result: RunResult, file: TextIO, *, is_told: bool = False) -> None:
         facts.append(("judged", f"{judged} over {counted(result.steps, 'step')}, with {judge}{noise}"))
         if result.worst is not None:
             step, tensor = result.worst
-            whole = "" if tensor.whole_error is None else f", the whole model's {tensor.whole_error:.2e}"
+            model_error = "" if tensor.whole_error is None else f", the whole model's {tensor.whole_error:.2e}"
             facts.append(
                 (
                     "largest error",
-                    f"{tensor.error:.2e} in {tensor.tensor}, step {step}{whole}, limit {tensor.limit:.2e}",
+                    f"{tensor.error:.2e} in {tensor.tensor}, step {step}{model_error}, limit {tensor.limit:.2e}",
                 )
             )
         if result.strange_elements:
@@ -183,8 +184,8 @@ def run(result: RunResult, file: TextIO, *, is_told: bool = False) -> None:
         if result.far is not None:
             steps, far = result.far
             off = f"{far.error:.2e} off the float64 reference in {far.tensor}"
-            said = f"{off}, in {counted(steps, 'step')}: judged, and carried on, by the reference"
-            facts.append(("whole model", said))
+            remark = f"{off}, in {counted(steps, 'step')}: judged, and carried on, by the reference"
+            facts.append(("whole model", remark))
         if result.no_reference:
             facts.append(("no reference", result.no_reference))
         if result.door is not None:

@@ -42,8 +42,8 @@ def tilings(console: ReportConsole, tensors: Sequence[TensorRow], state: Sequenc
         sections.setdefault(without_numbers(row.module), []).append(row)
     for rows in sections.values():
         modules = sorted({row.module for row in rows}, key=numbers)
-        own = varying(modules)
-        place = {name: tuple(numbers(name)[at] for at in own) for name in modules}
+        positions = varying(modules)
+        place = {name: tuple(numbers(name)[at] for at in positions) for name in modules}
         count = f"  ({len(modules)} modules)" if len(modules) > 1 else ""
         console.print_line((pattern(modules) or "the whole model") + count)
         for kind in get_args(TensorKind):
@@ -55,9 +55,9 @@ def tilings(console: ReportConsole, tensors: Sequence[TensorRow], state: Sequenc
 def _row(rows: Sequence[TensorRow], place: dict[str, _Place]) -> str:
     """``S(0)/2 R/2; R/2 R/2: dense.weight``."""
     by_label: dict[str, dict[_Place, str]] = {}
-    for label, its in _labelled(rows, is_repeated=len(place) > 1).items():
-        times, at = Counter(row.module for row in its), by_label.setdefault(label, {})
-        for row in its:
+    for label, members in _labelled(rows, is_repeated=len(place) > 1).items():
+        times, at = Counter(row.module for row in members), by_label.setdefault(label, {})
+        for row in members:
             if times[row.module] == 1:
                 at[place[row.module]] = row.tiling
             else:  # such a module's stand by their names, and the places of the others are named
@@ -66,13 +66,13 @@ def _row(rows: Sequence[TensorRow], place: dict[str, _Place]) -> str:
     groups: dict[str, dict[tuple[_Place, ...], list[str]]] = {}
     for label, at in by_label.items():
         for tiling in dict.fromkeys(at.values()):
-            places = tuple(sorted(where for where, its_own in at.items() if its_own == tiling))
-            found = groups.setdefault(tiling, {})
-            found.setdefault(places if len(places) < len(at) else (), []).append(label)
+            places = tuple(sorted(where for where, place_tiling in at.items() if place_tiling == tiling))
+            labels_of = groups.setdefault(tiling, {})
+            labels_of.setdefault(places if len(places) < len(at) else (), []).append(label)
     counts = Counter(row.tiling for row in rows)
-    usual, *others = sorted(counts, key=lambda tiling: (-counts[tiling], tiling)) or [""]
+    usual, *exceptions = sorted(counts, key=lambda tiling: (-counts[tiling], tiling)) or [""]
     texts = [usual]
-    for tiling in others:
+    for tiling in exceptions:
         parts = [
             ", ".join(_folded(labels, by_label)) + (f" in {' '.join(ranges(places))}" if places else "")
             for places, labels in sorted(groups[tiling].items(), key=lambda item: len(item[0]))
@@ -83,18 +83,18 @@ def _row(rows: Sequence[TensorRow], place: dict[str, _Place]) -> str:
 
 def _labelled(rows: Sequence[TensorRow], *, is_repeated: bool) -> dict[str, list[TensorRow]]:
     """Rows by names without the module; what has none of a repeated module has * for the first number that differs."""
-    found: dict[str, list[TensorRow]] = {}
+    by_label: dict[str, list[TensorRow]] = {}
     flat: dict[str, list[TensorRow]] = {}
     for row in rows:
         module = rf"(?<![^./]){re.escape(row.module)}(?=[./])"
         inner = re.sub(module, "~", row.name, count=1) if row.module else row.name
-        by = flat if inner == row.name and is_repeated else found
+        by = flat if inner == row.name and is_repeated else by_label
         by.setdefault(without_numbers(inner) if by is flat else re.sub(r"^~[./]", "", inner), []).append(row)
-    for its in flat.values():
-        first = varying([row.name for row in its])[:1]
-        for row in its:
-            found.setdefault(replaced(row.name, dict.fromkeys(first, "*")), []).append(row)
-    return found
+    for members in flat.values():
+        first = varying([row.name for row in members])[:1]
+        for row in members:
+            by_label.setdefault(replaced(row.name, dict.fromkeys(first, "*")), []).append(row)
+    return by_label
 
 
 def _folded(labels: Sequence[str], every: Collection[str]) -> list[str]:
@@ -107,31 +107,33 @@ def _folded(labels: Sequence[str], every: Collection[str]) -> list[str]:
     forms: dict[str, list[str]] = {}
     for label in labels:
         stems = [label[: dot.end()] for dot in re.finditer(r"\.", label)]
-        shared = (stem for stem in stems if sum(one.startswith(stem) for one in every) > 1)
-        stem = next((s for s in shared if all(one in labels for one in every if one.startswith(s))), None)
+        shared = (stem for stem in stems if sum(peer.startswith(stem) for peer in every) > 1)
+        stem = next((s for s in shared if all(peer in labels for peer in every if peer.startswith(s))), None)
         name = _shortened(label if stem is None else f"{stem}*", every)
         forms.setdefault(name if "*" in name else without_numbers(name), []).append(name)
-    found: dict[str, list[str]] = {}
-    for its in forms.values():
-        its = list(dict.fromkeys(its))
-        if len(own := varying(its)) == 1:
-            some = ",".join(ranges(sorted((numbers(name)[own[0]],) for name in its)))
-            its = [replaced(its[0], {own[0]: f"{{{some}}}"})]
-        for name in its:
+    ends_of: dict[str, list[str]] = {}
+    for names in forms.values():
+        names = list(dict.fromkeys(names))
+        if len(positions := varying(names)) == 1:
+            numbers_text = ",".join(ranges(sorted((numbers(name)[positions[0]],) for name in names)))
+            names = [replaced(names[0], {positions[0]: f"{{{numbers_text}}}"})]
+        for name in names:
             stem, dot, last = name.rpartition(".")
-            found.setdefault(stem + dot, []).append(last)
+            ends_of.setdefault(stem + dot, []).append(last)
     return [
         name
-        for stem, ends in found.items()
+        for stem, ends in ends_of.items()
         for name in ([f"{stem}{{{', '.join(ends)}}}"] if stem and len(ends) > 1 else [stem + end for end in ends])
     ]
 
 
 def _shortened(label: str, every: Collection[str]) -> str:
     """A label whose first word is long, with what of it tells it from the others."""
-    first, dot, rest = label.partition(".")
-    words = {one.partition(".")[0] for one in every} - {first}
+    first, dot, tail = label.partition(".")
+    words = {peer.partition(".")[0] for peer in every} - {first}
     begins = [first[: at.start()] for at in re.finditer("_+", first) if at.start() > _WIDEST_WORD // 2]
     # A * in another word is any number, also one in the beginning.
-    known = next((own for own in begins if not any(one.startswith((own, without_numbers(own))) for one in words)), "")
-    return f"{known}…{dot}{rest}" if known and len(first) > _WIDEST_WORD else label
+    beginning = next(
+        (begin for begin in begins if not any(word.startswith((begin, without_numbers(begin))) for word in words)), ""
+    )
+    return f"{beginning}…{dot}{tail}" if beginning and len(first) > _WIDEST_WORD else label

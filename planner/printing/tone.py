@@ -42,8 +42,8 @@ def tone(text: str) -> Tone | None:
     >>> tone("warning: data are drawn").name, tone("hints.weight")
     ('WARNING', None)
     """
-    found = _WORD.match(text)
-    return None if found is None else _BY_WORD[found[1]]
+    match = _WORD.match(text)
+    return None if match is None else _BY_WORD[match[1]]
 
 
 def takes_colour(stream: TextIO) -> bool:
@@ -64,7 +64,7 @@ def toned_lines(text: str, stream: TextIO) -> str:
 
 
 def _toned_line(line: str) -> str:
-    found = _WORD.match(line)
-    if found is None:
+    match = _WORD.match(line)
+    if match is None:
         return line
-    return f"\x1b[{_BY_WORD[found[1]].value[1]}m{found[0]}\x1b[0m{line[found.end() :]}"
+    return f"\x1b[{_BY_WORD[match[1]].value[1]}m{match[0]}\x1b[0m{line[match.end() :]}"
