@@ -109,8 +109,8 @@ def shapes_by_place(graph: Graph, keys: Mapping[str, str]) -> dict[str, str]:
         )
         forms.setdefault(keys[op.name], Counter())[f"{inputs} -> {outputs}"] += 1
     return {
-        key: "; ".join(f"{count} x {form}" if count > 1 else form for form, count in sorted(found.items()))
-        for key, found in sorted(forms.items())
+        key: "; ".join(f"{count} x {form}" if count > 1 else form for form, count in sorted(counts.items()))
+        for key, counts in sorted(forms.items())
     }
 
 

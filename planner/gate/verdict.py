@@ -90,7 +90,7 @@ def judge(
     workers: int,
     model: ModelCosts,
     places: Mapping[str, Sequence[str]],
-    now: PlanCost,
+    after: PlanCost,
     before: ModelCosts | None,
     max_increase: Fraction,
 ) -> Verdict:
@@ -101,19 +101,20 @@ def judge(
         workers: of the plan.
         model: what is known of the model's ops.
         places: the names of the ops at each place of the graph.
-        now: what the plan costs.
+        after: what the plan costs.
         before: what the baseline says; None if it says nothing.
         max_increase: how much more is allowed: of bytes as a share of the baseline's, of the gap in its own unit.
     """
     cost = None if before is None else before.plans.get(workers)
     if before is None or cost is None:
-        return Verdict(name, workers, None, now, (), (), ())
+        return Verdict(name, workers, None, after, (), (), ())
     changes: dict[Quantity, int] = {
-        "cost": _change(cost.cost, now.cost, max_increase),
-        "moved_bytes": _change(cost.moved_bytes, now.moved_bytes, max_increase),
-        "peak_bytes": _change(cost.peak_bytes, now.peak_bytes, max_increase),
-        "certified_gap": _gap_change(cost.certified_gap, now.certified_gap, max_increase),
+        "cost": _change(cost.cost, after.cost, max_increase),
+        "moved_bytes": _change(cost.moved_bytes, after.moved_bytes, max_increase),
+        "peak_bytes": _change(cost.peak_bytes, after.peak_bytes, max_increase),
+        "certified_gap": _gap_change(cost.certified_gap, after.certified_gap, max_increase),
     }
+    # Both models have the same places, as their structures are equal; an op that costs nothing has no entry in costs.
     ops = [
         OpGrowth(
             names=tuple(places[key]),
@@ -121,7 +122,7 @@ def judge(
             shapes=form,
             shapes_before=before.ops.get(key, form),
             baseline_cost=cost.op_costs.get(key, 0),
-            cost=now.op_costs.get(key, 0),
+            cost=after.op_costs.get(key, 0),
         )
         for key, form in model.ops.items()
     ]
@@ -129,24 +130,24 @@ def judge(
         name,
         workers,
         cost,
-        now,
-        tuple(what for what, change in changes.items() if change > 0),
-        tuple(what for what, change in changes.items() if change < 0),
+        after,
+        tuple(quantity for quantity, change in changes.items() if change > 0),
+        tuple(quantity for quantity, change in changes.items() if change < 0),
         tuple(sorted((op for op in ops if op.growth > 0 or op.is_resized), key=lambda op: -op.growth)),
     )
 
 
-def _change(before: int, now: int, allowed: Fraction) -> int:
+def _change(before: int, after: int, allowed: Fraction) -> int:
     """1 if more was added than is allowed, -1 if it is less than before, else 0."""
-    if now > before * (1 + allowed):
+    if after > before * (1 + allowed):
         return 1
-    return -1 if now < before else 0
+    return -1 if after < before else 0
 
 
-def _gap_change(before: float | None, now: float | None, allowed: Fraction) -> int:
+def _gap_change(before: float | None, after: float | None, allowed: Fraction) -> int:
     """The same of the gap; having none is worse than any."""
-    if before is None or now is None:
-        return (now is None) - (before is None)
-    if now > before + float(allowed) + _NO_GAP:
+    if before is None or after is None:
+        return (after is None) - (before is None)
+    if after > before + float(allowed) + _NO_GAP:
         return 1
-    return -1 if now < before - _NO_GAP else 0
+    return -1 if after < before - _NO_GAP else 0
