@@ -52,6 +52,6 @@ def check(models: tuple[str, ...], annotations: bool, markdown_wanted: bool, jso
             say(str(annotation.Annotation.of_error(error, str(options["baseline"]))), is_command=True)
         raise
     if annotations:
-        for one in gate.growth_annotations(result):
-            say(str(one), is_command=True)
+        for growth in gate.growth_annotations(result):
+            say(str(growth), is_command=True)
     return EXIT_DONE if result.is_passed else EXIT_NO

@@ -39,7 +39,7 @@ def given(record: type, values: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         UsageError: a name is given twice, with two values.
     """
-    found: dict[str, Any] = {}
+    keywords: dict[str, Any] = {}
     for field, says, kind in _described(record):
         value = values[field.name]
         if value is None or value is False or value == ():
@@ -47,12 +47,12 @@ def given(record: type, values: Mapping[str, Any]) -> dict[str, Any]:
         origin, inner = get_origin(kind), get_args(kind)
         if origin is Mapping:
             named = by_name(value, _flags(field, says)[-1])
-            found[field.name] = {name: int(one) for name, one in named.items()} if inner[1] is int else named
+            keywords[field.name] = {name: int(size) for name, size in named.items()} if inner[1] is int else named
         elif origin is Sequence and get_origin(inner[0]) is tuple:
-            found[field.name] = tuple(dict.fromkeys(value))
+            keywords[field.name] = tuple(dict.fromkeys(value))
         else:
-            found[field.name] = not value if kind is bool and field.default else value
-    return found
+            keywords[field.name] = not value if kind is bool and field.default else value
+    return keywords
 
 
 def _described(record: type) -> Iterator[tuple[dataclasses.Field[Any], Option, Any]]:
@@ -66,7 +66,7 @@ def _described(record: type) -> Iterator[tuple[dataclasses.Field[Any], Option, A
 def _not_none(kind: Any) -> Any:
     if get_origin(kind) not in (Union, UnionType):
         return kind
-    return Union[tuple(one for one in get_args(kind) if one is not NoneType)]  # noqa: UP007 - of a tuple
+    return Union[tuple(member for member in get_args(kind) if member is not NoneType)]  # noqa: UP007 - of a tuple
 
 
 def _flags(field: dataclasses.Field[Any], says: Option) -> tuple[str, ...]:
@@ -115,6 +115,6 @@ def _typed(says: Option, kind: Any) -> dict[str, Any]:
         return {"type": click.Path(path_type=Path)}
     if kind == Union[int, Sequence[int]]:  # noqa: UP007 - as it is without None
         return {"type": COUNTS}
-    if origin in (Union, UnionType) and any(get_origin(one) is Literal for one in inner):
+    if origin in (Union, UnionType) and any(get_origin(member) is Literal for member in inner):
         return {"type": LOSS_SCALE}
     return {"type": click.IntRange(min=Kind().minimum)} if kind is int else {}

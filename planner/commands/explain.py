@@ -68,16 +68,17 @@ def explain(
         directory, subject = None, directory
     folder = None if directory is None else Path(directory)
     if memory or time:
-        option, what = ("--memory", "a worker") if memory else ("--time", "all workers")
+        option, unit = ("--memory", "a worker") if memory else ("--time", "all workers")
         named = {f"--{name}": options[name] for name in ("role", "op", "sort", "bounds")}
         beside = {"tensor or op": subject, "--all": options["every"], **named, "--time": memory and time}
         if refused := [name for name, value in beside.items() if value]:
-            raise UsageError(f"{option} tells of {what}, and takes no {refused[0]}", hint="ask for one after the other")
+            raise UsageError(f"{option} tells of {unit}, and takes no {refused[0]}", hint="ask for one after the other")
     if worker is not None and not memory:
         raise UsageError("--worker: of one worker, memory is told", hint="add --memory")
     if not time and (early := "--topology" if options["topology"] else "--profile" if options["profile"] else ""):
         raise UsageError(f"{early}: times are told with it", hint="add --time")
     folder = chosen_plan(folder)
+    # What is heavy is imported only now that the command line is known to be right.
     from planner import api
 
     if memory:

@@ -48,9 +48,9 @@ class GroupedCommand(click.Command):
 
     def __init__(self, *arguments: Any, groups: Mapping[str, Sequence[str]], **parameters: Any) -> None:
         super().__init__(*arguments, **parameters)
-        known = {name for parameter in self.params for name in parameter.opts}
+        options = {name for parameter in self.params for name in parameter.opts}
         named = [name for names in groups.values() for name in names]
-        assert known.issuperset(named), "a group names an option that the command does not have"
+        assert options.issuperset(named), "a group names an option that the command does not have"
         assert len(set(named)) == len(named), "an option stands in one group"
         self.groups = groups
 

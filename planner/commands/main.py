@@ -126,26 +126,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
 
 
-def _guarded(given: list[str]) -> int:
+def _guarded(arguments: list[str]) -> int:
     """The exit code of a command line, whatever but an interrupt comes of it."""
     if "_TOFU_COMPLETE" in os.environ:
-        tofu.main(given, prog_name="tofu")  # the shell asks for completions; does not return
+        tofu.main(arguments, prog_name="tofu")  # the shell asks for completions; does not return
     try:
-        exit_code = _run(given)
+        exit_code = _run(arguments)
         if sys.stdout is not None:
             sys.stdout.flush()
     except OSError as error:
-        return _os_error(error, given)
+        return _os_error(error, arguments)
     except MemoryError as error:
         return _refused(out_of_memory(error))
     except Exception as error:  # noqa: BLE001  the last door: what comes here is a bug, and is saved
-        return _bug(error, given)
+        return _bug(error, arguments)
     return exit_code
 
 
-def _run(given: list[str]) -> int:
+def _run(arguments: list[str]) -> int:
     try:
-        with tofu.make_context("tofu", given) as ctx:
+        with tofu.make_context("tofu", arguments) as ctx:
             exit_code = tofu.invoke(ctx)
             return exit_code if isinstance(exit_code, int) else EXIT_DONE
     except TofuError as error:
@@ -163,16 +163,16 @@ def _run(given: list[str]) -> int:
 
 def _usage_error(error: click.ClickException) -> UsageError:
     """Click's finding in the form of our own, with a near name where click has none."""
-    what = error.format_message().rstrip(".")
+    problem = error.format_message().rstrip(".")
     if isinstance(error, click.exceptions.NoSuchOption | click.exceptions.NoSuchCommand):
-        what, _, _ = what.partition(" Did you mean")
-        what, _, _ = what.partition(" (Did you mean")
-        what = what.rstrip(".")
+        problem, _, _ = problem.partition(" Did you mean")
+        problem, _, _ = problem.partition(" (Did you mean")
+        problem = problem.rstrip(".")
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     if ctx is None:
-        return UsageError(what)
+        return UsageError(problem)
     hint = _near(error, ctx) or _lacking(error, ctx) + f"see {ctx.command_path} --help"
-    return UsageError(what[0].lower() + what[1:], hint=hint)
+    return UsageError(problem[0].lower() + problem[1:], hint=hint)
 
 
 def _lacking(error: click.ClickException, ctx: click.Context) -> str:
@@ -180,26 +180,26 @@ def _lacking(error: click.ClickException, ctx: click.Context) -> str:
     option = error.param if isinstance(error, click.MissingParameter) else None
     if not isinstance(option, click.Option) or not option.help:
         return ""
-    what = option.help.rstrip(".")
-    return f"write {option.opts[0]} {option.make_metavar(ctx)}: {what[0].lower()}{what[1:]}; "
+    purpose = option.help.rstrip(".")
+    return f"write {option.opts[0]} {option.make_metavar(ctx)}: {purpose[0].lower()}{purpose[1:]}; "
 
 
 def _near(error: click.ClickException, ctx: click.Context) -> str:
     """``did you mean 'x'?`` for an unknown command, option or choice, or ""."""
     if isinstance(error, click.exceptions.NoSuchCommand) and isinstance(ctx.command, click.Group):
-        wanted, known = error.command_name, ctx.command.list_commands(ctx)
+        wanted, candidates = error.command_name, ctx.command.list_commands(ctx)
     elif isinstance(error, click.exceptions.NoSuchOption):
         wanted = error.option_name
-        known = [name for parameter in ctx.command.get_params(ctx) for name in parameter.opts]
+        candidates = [name for parameter in ctx.command.get_params(ctx) for name in parameter.opts]
         for option, hint in _OTHER_WORDS.get(wanted, ()):
-            if option in known:
+            if option in candidates:
                 return hint
     elif isinstance(error, click.BadParameter) and error.param and isinstance(error.param.type, click.Choice):
         wanted = error.format_message().partition(": '")[2].partition("'")[0]
-        known = list(error.param.type.choices)
+        candidates = list(error.param.type.choices)
     else:
         return ""
-    return did_you_mean(wanted, known)
+    return did_you_mean(wanted, candidates)
 
 
 def _refused(error: TofuError) -> int:
@@ -208,7 +208,7 @@ def _refused(error: TofuError) -> int:
     return error.exit_code
 
 
-def _os_error(error: OSError, given: list[str]) -> int:
+def _os_error(error: OSError, arguments: list[str]) -> int:
     """A broken pipe of ours, a file or disk of the user's, or a bug."""
     if isinstance(error, BrokenPipeError) and any(has_no_reader(stream) for stream in (sys.stdout, sys.stderr)):
         drop_output()
@@ -220,10 +220,10 @@ def _os_error(error: OSError, given: list[str]) -> int:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         drop_output()
         return _refused(UsageError(f"cannot write: {error.strerror}"))
-    return _bug(error, given)
+    return _bug(error, arguments)
 
 
-def _bug(error: Exception, given: list[str]) -> int:
+def _bug(error: Exception, arguments: list[str]) -> int:
     """Save the traceback and say where; an interrupt that a library took for a fault of its own goes on as one."""
     interrupt = _interrupt_behind(error)
     if interrupt is not None:
@@ -237,7 +237,7 @@ def _bug(error: Exception, given: list[str]) -> int:
         with tempfile.NamedTemporaryFile(
             "w", prefix="tofu-", suffix=".traceback.txt", delete=False, encoding="utf-8", errors="backslashreplace"
         ) as file:
-            file.write(f"tofu {' '.join(given)}\npython {platform.python_version()} on {platform.platform()}\n\n")
+            file.write(f"tofu {' '.join(arguments)}\npython {platform.python_version()} on {platform.platform()}\n\n")
             file.writelines(traceback.format_exception(error))
         facts = (f"traceback saved in {file.name}",)
     except OSError:

@@ -64,15 +64,15 @@ class ProgressLine:
     def tick(self) -> None:
         """Shows what is being done now: at once where the line is in place, else when it is time for a line."""
         with self._lock:
-            now = self._clock()
+            instant = self._clock()
             if not self._doing:
                 return
             if self.is_in_place:
-                self._write(_START_OF_LINE + _cut(self._text(now), self._columns() - 1) + _ERASE)
+                self._write(_START_OF_LINE + _cut(self._text(instant), self._columns() - 1) + _ERASE)
                 self._is_shown = True
-            elif now - self._told_at >= EVERY_SECONDS:
-                self._told_at = now
-                self._write(self._text(now) + "\n")
+            elif instant - self._told_at >= EVERY_SECONDS:
+                self._told_at = instant
+                self._write(self._text(instant) + "\n")
 
     def note(self, text: str) -> None:
         """Prints a line that stays."""
@@ -92,8 +92,8 @@ class ProgressLine:
             self._write(_START_OF_LINE + _ERASE)
             self._is_shown = False
 
-    def _text(self, now: float) -> str:
-        parts = [_elapsed(now - self._started), self._doing]
+    def _text(self, instant: float) -> str:
+        parts = [_elapsed(instant - self._started), self._doing]
         if self._cost is not None:
             # Imported where it is needed: --help needs no arithmetic of quantities.
             from planner.units import format_bytes, format_ratio
@@ -123,19 +123,19 @@ def _elapsed(seconds: float) -> str:
     >>> _elapsed(7.9), _elapsed(75), _elapsed(3661)
     ('7 s', '1:15 min', '61:01 min')
     """
-    whole = int(seconds)
-    return f"{whole} s" if whole < 60 else f"{whole // 60}:{whole % 60:02} min"
+    total = int(seconds)
+    return f"{total} s" if total < 60 else f"{total // 60}:{total % 60:02} min"
 
 
 def _cut(text: str, columns: int) -> str:
     """The beginning of a text that fits into so many columns, with a sign that it goes on."""
-    widths = [2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text]
+    widths = [2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text]
     if sum(widths) <= columns:
         return text
-    kept = 0
-    while kept < len(text) and sum(widths[: kept + 1]) <= columns - 1:
-        kept += 1
-    return f"{text[:kept]}…"
+    length = 0
+    while length < len(text) and sum(widths[: length + 1]) <= columns - 1:
+        length += 1
+    return f"{text[:length]}…"
 
 
 def can_erase(stream: TextIO | None) -> bool:

@@ -118,11 +118,11 @@ def _saved(outcome: RunResult) -> str:
     return f"saved: {outcome.checkpoint}; --resume goes on from there"
 
 
-def _with_map(asked: dict[str, Any]) -> dict[str, Any]:
+def _with_map(options: dict[str, Any]) -> dict[str, Any]:
     """The options, with the GPUs of workers as numbers."""
-    text = asked.get("device_map")
+    text = options.get("device_map")
     if text is None:
-        return asked
+        return options
     if not re.fullmatch("[0-9]+(,[0-9]+)*", text):
         raise UsageError(f"--map {text!r} is no list of GPUs", hint="write --map 0,0,1,1 for four workers on two GPUs")
-    return {**asked, "device_map": tuple(int(part) for part in text.split(","))}
+    return {**options, "device_map": tuple(int(part) for part in text.split(","))}

@@ -54,10 +54,10 @@ def chosen_plan(directory: Path | None) -> Path:
     """
     from planner.artifacts.place import newest_note, require_plan
 
-    found = require_plan(directory)
+    folder = require_plan(directory)
     if directory is None:
-        say(newest_note(found))
-    return found
+        say(newest_note(folder))
+    return folder
 
 
 def _print_json(content: Mapping[str, object]) -> None:

@@ -37,9 +37,9 @@ class _Termination:
 
     def __init__(self) -> None:
         self._raised: Callable[[], TerminationError | None] | None = None
-        self._others: Any = None
+        self._former_alarm: Any = None
         """What SIGALRM meant before, where it was taken for the timer."""
-        self._told = sys.unraisablehook
+        self._former_hook = sys.unraisablehook
 
     def __enter__(self) -> None:
         signal.signal(signal.SIGTERM, self._on_signal)
@@ -48,13 +48,13 @@ class _Termination:
     def __exit__(self, *_: object) -> None:
         if self._raised is not None:
             signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, self._others)
-        sys.unraisablehook = self._told
+            signal.signal(signal.SIGALRM, self._former_alarm)
+        sys.unraisablehook = self._former_hook
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         if self._raised is None:
-            self._others = signal.signal(signal.SIGALRM, self._on_signal)
+            self._former_alarm = signal.signal(signal.SIGALRM, self._on_signal)
             signal.setitimer(signal.ITIMER_REAL, _LOOK_SECONDS, _LOOK_SECONDS)
         elif self._raised() is not None:
             return
@@ -69,7 +69,7 @@ class _Termination:
     def _on_unraisable(self, unraisable: Any) -> None:
         """Nothing is said of an error that is raised again."""
         if not issubclass(unraisable.exc_type, TerminationError):
-            self._told(unraisable)
+            self._former_hook(unraisable)
 
 
 @contextmanager

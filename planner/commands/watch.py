@@ -113,8 +113,8 @@ def _death(code: int, note: int) -> TofuError:
     text = os.pread(note, os.fstat(note).st_size, _TEXT_AT)
     if not text:
         return TofuError(f"rank {rank} on {socket.gethostname()} {how} before it had begun", hint=hint)
-    told = json.loads(text)
-    worker, steps = int(told["worker"]), told["steps"]
+    record = json.loads(text)
+    worker, steps = int(record["worker"]), record["steps"]
     step = int.from_bytes(os.pread(note, 8, 8 * worker), sys.byteorder, signed=True)
     place = f"in {steps[step]}" if 0 <= step < len(steps) else "between iterations"
     return TofuError(
