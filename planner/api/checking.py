@@ -103,7 +103,7 @@ def check(options: CheckOptions) -> CheckResult:  # noqa: D417 - those are the f
             source = ModelSource(Path(name), options.dim, values, pairs, descriptions, described_by)
             graphs[name] = source.read()
         else:
-            graphs[name] = lower_randomness(_named(name))
+            graphs[name] = lower_randomness(_graph_of(name))
     workers = sorted(set(counts))
     checked = _look_up(graphs, workers, baseline, path, update)
     verdicts = []
@@ -129,7 +129,7 @@ def check(options: CheckOptions) -> CheckResult:  # noqa: D417 - those are the f
     return CheckResult(str(path), allowed, tuple(verdicts), update)
 
 
-def _named(name: str) -> Graph:
+def _graph_of(name: str) -> Graph:
     """The training graph of a model that is no file.
 
     Raises:

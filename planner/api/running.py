@@ -185,9 +185,8 @@ def _measured(profile: Profile, engine: str, device: str) -> MeasuredRun:
     """What a plan's folder keeps of a profile."""
     steps: list[list[MeasuredStep]] = [[] for _ in profile.workers]
     for step in profile.steps:
-        steps[step.worker].append(
-            MeasuredStep(step.step, step.is_fetch, step.wait_seconds, step.seconds, step.moved_bytes)
-        )
+        measured = MeasuredStep(step.step, step.is_fetch, step.wait_seconds, step.seconds, step.moved_bytes)
+        steps[step.worker].append(measured)
     by_worker = tuple(tuple(mine) for mine in steps)
     return MeasuredRun(engine, device, profile.iterations, profile.iteration_seconds, by_worker)
 
