@@ -19,7 +19,7 @@ _Item = TypeVar("_Item")
 _PARTS: Final = 4096
 """Parts of items between two counts, about: so many take less than a second."""
 
-_told: ContextVar[Progress] = ContextVar("_told", default=silent)
+_progress: ContextVar[Progress] = ContextVar("_progress", default=silent)
 _stop: ContextVar[Stop | None] = ContextVar("_stop", default=None)
 
 
@@ -29,7 +29,7 @@ def counts_told(progress: Progress) -> AbstractContextManager[None]:
     Args:
         progress: told.
     """
-    return _set(_told, progress)
+    return _set(_progress, progress)
 
 
 def may_stop(stop: Stop) -> AbstractContextManager[None]:
@@ -61,10 +61,10 @@ def counted(items: Sequence[_Item], doing: str, parts: int) -> Iterator[_Item]:
     Raises:
         StoppedError: the search is to end, and this can be done without.
     """
-    told, stop, every = _told.get(), _stop.get(), max(1, _PARTS // max(1, parts))
+    progress, stop, every = _progress.get(), _stop.get(), max(1, _PARTS // max(1, parts))
     for number, item in enumerate(items):
         if number and number % every == 0:
-            told(f"{doing} {number:,} of {len(items):,}")
+            progress(f"{doing} {number:,} of {len(items):,}")
             if stop is not None:
                 stop.check()
         yield item

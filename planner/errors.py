@@ -35,7 +35,7 @@ class TofuError(Exception):
     """An error that the user can act upon.
 
     Args:
-        what: one line that names the file, field, op or tensor.
+        message: one line that names the file, field, op or tensor.
         facts: further lines, one finding each; all findings at once where there can be several, of which the first
             twenty are shown.
         hint: what to do about it, or ""; it may have several lines.
@@ -46,17 +46,17 @@ class TofuError(Exception):
 
     exit_code = 2
 
-    def __init__(self, what: str, *, facts: tuple[str, ...] = (), hint: str = "") -> None:
-        super().__init__(what)
-        self.what = printable(what)
+    def __init__(self, message: str, *, facts: tuple[str, ...] = (), hint: str = "") -> None:
+        super().__init__(message)
+        self.what = printable(message)
         self.facts = tuple(map(printable, facts))
         self.hint = printable(hint, keep="\n")
 
     @property
     def shown_facts(self) -> tuple[str, ...]:
         """The first facts, and how many more there are."""
-        rest = len(self.facts) - MOST_SHOWN
-        return (*self.facts[:MOST_SHOWN], f"… and {rest:,} more") if rest > 0 else self.facts
+        hidden = len(self.facts) - MOST_SHOWN
+        return (*self.facts[:MOST_SHOWN], f"… and {hidden:,} more") if hidden > 0 else self.facts
 
     def __str__(self) -> str:
         lines = [self.what, *(f"  {fact}" for fact in self.shown_facts)]
@@ -85,7 +85,7 @@ class InfeasibleError(TofuError):
     """No plan exists for what was asked.
 
     Args:
-        what: as of every error.
+        message: as of every error.
         facts: likewise.
         hint: likewise.
         lacking_bytes: where it is memory that there is too little of, what the worker lacks that lacks the most.
@@ -93,8 +93,8 @@ class InfeasibleError(TofuError):
 
     exit_code = 1
 
-    def __init__(self, what: str, *, facts: tuple[str, ...] = (), hint: str = "", lacking_bytes: int = 0) -> None:
-        super().__init__(what, facts=facts, hint=hint)
+    def __init__(self, message: str, *, facts: tuple[str, ...] = (), hint: str = "", lacking_bytes: int = 0) -> None:
+        super().__init__(message, facts=facts, hint=hint)
         self.lacking_bytes = lacking_bytes
 
 
@@ -133,10 +133,10 @@ def out_of_memory(error: BaseException) -> InfeasibleError:
         needed = f"an array of {dtype} {list(shape)} needs {dtype.itemsize * math.prod(map(int, shape)):,} bytes more"
     else:
         needed = "it needs more than that"
-    taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return InfeasibleError(
         "this machine has too little memory",
-        facts=(f"the process has taken {taken:,} bytes", needed),
+        facts=(f"the process has taken {peak_bytes:,} bytes", needed),
         hint="take a smaller batch or model, a machine with more memory, or raise the limit (ulimit -v)",
     )
 
@@ -146,16 +146,16 @@ def repeated(names: Iterable[str]) -> list[str]:
     return [name for name, count in Counter(names).items() if count > 1]
 
 
-def did_you_mean(name: str, known: Iterable[str], before: int = 0) -> str:
+def did_you_mean(name: str, names: Iterable[str], before: int = 0) -> str:
     """``did you mean 'x'?`` for the nearest of the known names, or "" where none is near.
 
     Args:
         name: the unknown one.
-        known: those there are.
+        names: those there are.
         before: findings of the same error. Behind ``MOST_SHOWN`` nobody reads the advice, which is slow to find.
     """
     if before >= MOST_SHOWN:
         return ""
-    by_folded = {candidate.casefold(): candidate for candidate in sorted(known)}
+    by_folded = {candidate.casefold(): candidate for candidate in sorted(names)}
     near = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
     return f"did you mean {by_folded[near[0]]!r}?" if near else ""

@@ -56,9 +56,9 @@ def versions() -> tuple[str, ...]:
 
 
 def _version(package: str) -> str:
-    found = distributions_of(package)
-    if found:
-        return ", ".join(map(str, found))
+    distributions = distributions_of(package)
+    if distributions:
+        return ", ".join(map(str, distributions))
     return f"{_TITLES[package]}: {'of unknown version' if importlib.util.find_spec(package) else 'not installed'}"
 
 
@@ -70,14 +70,14 @@ def distributions_of(package: str, path: Sequence[str] | None = None) -> tuple[D
         path: folders that Python searches, in order; ``sys.path`` by default.
     """
     for folder in sys.path if path is None else path:
-        found = []
+        distributions = []
         for name in _NAMES[package]:
             for info in sorted(Path(folder).glob(f"{name}*.dist-info")):
                 if _brings(info, package):
                     written, _, version = info.stem.partition("-")
-                    found.append(Distribution(written.replace("_", "-"), version))
-        if found:
-            return tuple(found)
+                    distributions.append(Distribution(written.replace("_", "-"), version))
+        if distributions:
+            return tuple(distributions)
     return ()
 
 
@@ -96,17 +96,17 @@ def require_runtime() -> None:
     Raises:
         UsageError: it is not there, or a part of it has been removed with another distribution.
     """
-    found = importlib.util.find_spec(_RUNTIME_PACKAGE)
-    if found is not None and found.origin is not None:
+    spec = importlib.util.find_spec(_RUNTIME_PACKAGE)
+    if spec is not None and spec.origin is not None:
         return
     listed = distributions_of(_RUNTIME_PACKAGE)
-    if not listed and found is None:
+    if not listed and spec is None:
         raise UsageError("ONNX Runtime is not installed", hint=_install())
-    places = [] if found is None else list(found.submodule_search_locations or ())
+    places = [] if spec is None else list(spec.submodule_search_locations or ())
     raise UsageError(
         "the installed ONNX Runtime lacks files",
         facts=(
-            *(f"{one} is listed as installed" for one in listed),
+            *(f"{distribution} is listed as installed" for distribution in listed),
             *(f"there is no __init__.py in {place}" for place in places),
             "its distributions share their files: removing one takes them from another",
         ),
@@ -120,19 +120,19 @@ def runtime_notes(installed: Sequence[Distribution] | None = None) -> tuple[str,
     Args:
         installed: its distributions; those that are found by default.
     """
-    found = distributions_of(_RUNTIME_PACKAGE) if installed is None else tuple(installed)
-    if len(found) > 1:
-        what = " and ".join(map(str, found))
-        return (f"note: {what} are installed in one folder: what runs is a mixture", f"hint: {_instead_of(found)}")
-    if not found:
+    dists = distributions_of(_RUNTIME_PACKAGE) if installed is None else tuple(installed)
+    if len(dists) > 1:
+        names = " and ".join(map(str, dists))
+        return (f"note: {names} are installed in one folder: what runs is a mixture", f"hint: {_instead_of(dists)}")
+    if not dists:
         return ()  # built by the user, who knows
-    (one,) = found
+    (dist,) = dists
     wanted = f"{RUNTIME} {_dotted(RUNTIME_VERSION)}"
-    if one.name != RUNTIME:
-        lacks = ", which has no CUDA" if one.name == "onnxruntime" else ""
-        return (f"note: ONNX Runtime is {one}{lacks}; tofu requires {wanted}", f"hint: {_instead_of(found)}")
-    if tuple(one.version.split(".")[:2]) != tuple(map(str, RUNTIME_VERSION)):
-        return (f"note: ONNX Runtime is {one}; tofu is tried with {_dotted(RUNTIME_VERSION)}", f"hint: {_install()}")
+    if dist.name != RUNTIME:
+        lacks = ", which has no CUDA" if dist.name == "onnxruntime" else ""
+        return (f"note: ONNX Runtime is {dist}{lacks}; tofu requires {wanted}", f"hint: {_instead_of(dists)}")
+    if tuple(dist.version.split(".")[:2]) != tuple(map(str, RUNTIME_VERSION)):
+        return (f"note: ONNX Runtime is {dist}; tofu is tried with {_dotted(RUNTIME_VERSION)}", f"hint: {_install()}")
     return ()
 
 
@@ -142,7 +142,7 @@ def runtime_instead() -> str:
 
 
 def _instead_of(installed: Sequence[Distribution]) -> str:
-    removed = " ".join(one.name for one in installed)
+    removed = " ".join(distribution.name for distribution in installed)
     return f"pip uninstall -y {removed}, then {_install()}" if removed else _install()
 
 

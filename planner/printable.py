@@ -29,14 +29,14 @@ def printable(text: str, *, keep: str = "") -> str:
     return _COMMAND.sub(_escaped, text) if "::" in text or "##[" in text else text
 
 
-def some(names: Sequence[str], most: int = 4) -> str:
+def some(names: Sequence[str], limit: int = 4) -> str:
     """The first names, and how many more there are; ``none`` of no names.
 
     >>> some(["a", "b", "c"], 2)
     'a, b and 1 more'
     """
-    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "") or "none"
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit:,} more" if len(names) > limit else "") or "none"
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return f"{found[1]}\\x{ord(found[2] or found[3]):02x}"
+def _escaped(match: re.Match[str]) -> str:
+    return f"{match[1]}\\x{ord(match[2] or match[3]):02x}"

@@ -92,7 +92,7 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, Mapping):
-        return {plain(key): plain(one) for key, one in value.items()}
+        return {plain(key): plain(entry) for key, entry in value.items()}
     if dataclasses.is_dataclass(value):
         members = members_of(type(value))
         if members and members[0].name == "=":
@@ -101,7 +101,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, PurePath):
         return str(value)
     if isinstance(value, Collection):
-        return [plain(one) for one in value]
+        return [plain(entry) for entry in value]
     if isinstance(value, SupportsIndex):  # NumPy's
         return int(value)
     if isinstance(value, SupportsFloat):
@@ -115,11 +115,11 @@ def plain_record(record: Any) -> dict[str, Any]:
 
 
 def _members(record: Any) -> Iterator[tuple[str, Any]]:
-    left_out = {one.attribute for one in members_of(type(record)) if one.name == "-"}
+    left_out = {member.attribute for member in members_of(type(record)) if member.name == "-"}
     for name, attribute, is_optional in members_of(type(record)):
         value = None if name == "-" else _at(record, attribute)
         if name == "*":
-            yield from () if value is None else (one for one in _members(value) if one[0] not in left_out)
+            yield from () if value is None else (member for member in _members(value) if member[0] not in left_out)
         elif name != "-" and not (is_optional and (value is None or _is_usual(record, attribute, value))):
             yield name, plain(value)
 

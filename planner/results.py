@@ -356,7 +356,7 @@ class Explanation(ShortRepr):
     @property
     def steps(self) -> tuple[SteppedOp, ...]:
         """Those of ``ops`` that run in steps."""
-        stepped = {one.op: one for one in self.plan.stepped}
+        stepped = {step.op: step for step in self.plan.stepped}
         return tuple(stepped[row.name] for row in self.ops if row.name in stepped)
 
 

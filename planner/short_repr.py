@@ -22,20 +22,20 @@ class ShortRepr:
     __slots__ = ()
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{name}={value}" for name, value in self._told())
-        return f"{type(self).__name__}({told})"
+        members = ", ".join(f"{name}={value}" for name, value in self._members())
+        return f"{type(self).__name__}({members})"
 
     def _repr_html_(self) -> str:
         """The fields as a table; called by notebooks."""
         rows = "".join(
             f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
             f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
-            for name, value in self._told()
+            for name, value in self._members()
         )
         return f"<table><caption>{html.escape(type(self).__name__)}</caption>{rows}</table>"
 
-    def _told(self) -> list[tuple[str, str]]:
-        names = [each.name for each in fields(self)]  # type: ignore[arg-type]  # a base of dataclasses alone
+    def _members(self) -> list[tuple[str, str]]:
+        names = [field.name for field in fields(self)]  # type: ignore[arg-type]  # a base of dataclasses alone
         return [(name, _short(getattr(self, name))) for name in names]
 
 

@@ -43,10 +43,10 @@ class Spent:
         self._inside.pop()
 
     def _count(self) -> None:
-        now = time.perf_counter()
+        instant = time.perf_counter()
         if self._inside:
-            self._seconds[self._inside[-1]] += now - self._since
-        self._since = now
+            self._seconds[self._inside[-1]] += instant - self._since
+        self._since = instant
 
 
 @contextmanager

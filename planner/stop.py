@@ -96,14 +96,14 @@ class Stop(Interrupt):
             return "interrupt"
         return "time" if self._ends_at is not None and time.monotonic() >= self._ends_at else None
 
-    def leaves_out(self, what: str) -> bool:
+    def leaves_out(self, work: str) -> bool:
         """Whether work is left out since the search is to end; what is left out is noted.
 
         Args:
-            what: the work, in words.
+            work: in words.
         """
         if self.is_due():
-            self._left_out[what] = None
+            self._left_out[work] = None
         return self.stopped_by is not None
 
     def check(self) -> None:

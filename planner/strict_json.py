@@ -112,8 +112,8 @@ class Value:
     def number(self) -> float:
         """A finite number that is not negative."""
         value = self.value
-        most = _LARGEST if isinstance(value, int) else math.inf
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < most:
+        limit = _LARGEST if isinstance(value, int) else math.inf
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < limit:
             self._stands("a finite number that is not negative")
         return value
 

@@ -54,13 +54,13 @@ class Reader:
     Every method takes None for a key that is absent and returns None for it: ``mapping`` has reported it already.
 
     Args:
-        what: what a file of this kind is, as errors call it.
+        content: of a file of this kind, as errors call it.
         most_characters: that a file may have.
     """
 
-    def __init__(self, what: str = "topology", most_characters: int = _MOST_CHARACTERS) -> None:
+    def __init__(self, content: str = "topology", most_characters: int = _MOST_CHARACTERS) -> None:
         self.findings: list[tuple[int, str]] = []
-        self._what = what
+        self._content = content
         self._most_characters = most_characters
 
     def found(self, node: yaml.Node, finding: str) -> None:
@@ -70,7 +70,7 @@ class Reader:
     def compose(self, text: str, origin: str) -> yaml.Node:
         """The root node; raises UsageError for what is no YAML, or more of it than a list of figures needs."""
         if len(text) > self._most_characters:
-            raise UsageError(f"{origin}: too long for a {self._what} ({len(text):,} characters)")
+            raise UsageError(f"{origin}: too long for a {self._content} ({len(text):,} characters)")
         try:
             self._refuse_machinery(text, origin)
             root: yaml.Node | None = yaml.compose(text, Loader=loader_for(text))
@@ -92,7 +92,7 @@ class Reader:
             line = _line_of(event.start_mark)
             documents += isinstance(event, yaml.DocumentStartEvent)
             if documents > 1:
-                refused.append((line, f"a second document: one file holds one {self._what}"))
+                refused.append((line, f"a second document: one file holds one {self._content}"))
                 break
             if isinstance(event, yaml.AliasEvent):
                 refused.append((line, f"an alias (*{event.anchor}): write the value out"))
@@ -104,6 +104,7 @@ class Reader:
                 depth += 1
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
+            # No event is read after this one: the rest may be as deep as the file is long.
             if depth > _DEEPEST:
                 refused.append((line, f"more than {_DEEPEST} levels of nesting"))
                 break
@@ -111,7 +112,7 @@ class Reader:
                 break
         if refused:
             facts = tuple(f"line {line}: {finding}" for line, finding in refused)
-            raise UsageError(f"{origin}: YAML beyond what a {self._what} needs", facts=facts)
+            raise UsageError(f"{origin}: YAML beyond what a {self._content} needs", facts=facts)
 
     def mapping(
         self, node: yaml.Node | None, where: str, *, required: tuple[str, ...] = (), optional: tuple[str, ...] = ()
@@ -122,7 +123,7 @@ class Reader:
         if not isinstance(node, yaml.MappingNode):
             self.found(node, f"{where}: expected keys and values, found {_kind(node)}")
             return None
-        known = required + optional
+        keys = required + optional
         fields: dict[str, yaml.Node] = {}
         first_lines: dict[str, int] = {}
         for key, value in node.value:
@@ -134,10 +135,11 @@ class Reader:
                 self.found(key, f"{where}: the key {shown(name)} was given before, on line {first_lines[name]}")
                 continue
             first_lines[name] = key.start_mark.line + 1
-            if name in known:
+            if name in keys:
                 fields[name] = value
             else:
-                advice = did_you_mean(name, known, len(self.findings)) or f"known are {', '.join(known)}"
+                # Where more findings stand before this one than are shown, the slow search for a near name is left out.
+                advice = did_you_mean(name, keys, len(self.findings)) or f"known are {', '.join(keys)}"
                 self.found(key, f"{where}: unknown key {shown(name)}; {advice}")
         for name in required:
             if name not in first_lines:
@@ -173,8 +175,8 @@ class Reader:
             return None
         is_plain = _kind(node) == "a whole number" and re.fullmatch(f"0|[1-9][0-9]{{0,{digits - 1}}}", node.value)
         if not is_plain or int(node.value) < least:
-            given = f" {node.value}" if _kind(node) in ("a whole number", "a number") else ""
-            self.found(node, f"{where}: expected a whole number from {least}, found {_kind(node)}{given}")
+            number = f" {node.value}" if _kind(node) in ("a whole number", "a number") else ""
+            self.found(node, f"{where}: expected a whole number from {least}, found {_kind(node)}{number}")
             return None
         return int(node.value)
 

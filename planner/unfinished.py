@@ -63,21 +63,21 @@ def _created(target: Path, suffix: str, *, is_folder: bool) -> Path:
     return Path(name)
 
 
-def replace_folder(new: Path, target: Path) -> None:
+def replace_folder(source: Path, target: Path) -> None:
     """Renames a folder to one that may be there, which goes; one that is killed meanwhile leaves one or the other.
 
     Raises:
         OSError: it cannot be done; the target is what it was.
     """
     if not os.path.lexists(target):
-        new.rename(target)
+        source.rename(target)
         return
     if target.is_symlink() or not target.is_dir():
         raise NotADirectoryError(20, "Not a directory", str(target))
     with _held(target):
         old = target.rename(target.with_name(f".{target.name}.{secrets.token_hex(4)}{_REPLACED}"))
         try:
-            new.rename(target)
+            source.rename(target)
         except BaseException:
             old.rename(target)
             raise
@@ -127,11 +127,11 @@ def _held(path: Path) -> Iterator[bool]:
 def _lock(descriptor: int, path: Path) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        mine, there = os.fstat(descriptor), os.lstat(path)
+        mine, path_stat = os.fstat(descriptor), os.lstat(path)
     except OSError:
         return False
     # What was renamed in between is somebody else's again.
-    return (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino) and mine.st_uid == os.geteuid()
+    return (mine.st_dev, mine.st_ino) == (path_stat.st_dev, path_stat.st_ino) and mine.st_uid == os.geteuid()
 
 
 def _remove(path: Path) -> None:

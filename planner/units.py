@@ -108,7 +108,7 @@ def _unit_hint(unit: str, quantity: Quantity) -> str:
     if quantity in (Quantity.BYTES, Quantity.BYTES_PER_S) and re.fullmatch(r"[kKMGTP]?i?(b|bit|bps)(/s)?", unit):
         return f"bits are not bytes: divide by 8 and write {quantity.value}"
     folded = unit.casefold()
-    near = [known for known in units if known and folded and known.casefold() in (folded, f"{folded}/s")]
+    near = [name for name in units if name and folded and name.casefold() in (folded, f"{folded}/s")]
     if near:
         return f"did you mean {' or '.join(sorted(near))}?"
     return f"write {quantity.value}"
@@ -185,12 +185,12 @@ def to_text(value: Number, quantity: Quantity) -> str:
 def _decimal(value: Fraction) -> str | None:
     """The value's finite decimal expansion, or None where it has none or a long one."""
     twos = fives = 0
-    rest = value.denominator
-    while rest % 2 == 0:
-        rest, twos = rest // 2, twos + 1
-    while rest % 5 == 0:
-        rest, fives = rest // 5, fives + 1
-    if rest != 1:
+    remainder = value.denominator
+    while remainder % 2 == 0:
+        remainder, twos = remainder // 2, twos + 1
+    while remainder % 5 == 0:
+        remainder, fives = remainder // 5, fives + 1
+    if remainder != 1:
         return None
     places = max(twos, fives)
     digits = str(value.numerator * 10**places // value.denominator)
@@ -226,13 +226,13 @@ def format_bytes(count: Number, unit: ByteUnit | str = ByteUnit.DECIMAL) -> str:
         return f"{_rounded(Fraction(count) / scale, 0 if scale == 1 else 1)} {unit}"
     prefixes = ("", "k", "M", "G", "T", "P") if unit is ByteUnit.DECIMAL else ("", "Ki", "Mi", "Gi", "Ti", "Pi")
     names = tuple(f"{prefix}B" for prefix in prefixes)
-    rest = Fraction(count)
+    amount = Fraction(count)
     for name in names:
-        text = _rounded(rest, 0 if name == "B" else 1)
+        text = _rounded(amount, 0 if name == "B" else 1)
         # The rounded number decides, so that 999,999 B reads 1.0 MB and not 1000.0 kB.
         if abs(float(text.replace(",", ""))) < unit.value or name == names[-1]:
             return f"{text} {name}"
-        rest /= unit.value
+        amount /= unit.value
     raise AssertionError("unreachable: the last name returns")
 
 
@@ -267,7 +267,7 @@ def format_ratio(share: Number) -> str:
 def _rounded(value: Fraction, places: int) -> str:
     """Half away from zero, exactly: binary floats would print 0.25 and 0.35 in two ways."""
     scaled = abs(value) * 10**places
-    whole = (2 * scaled.numerator + scaled.denominator) // (2 * scaled.denominator)
-    digits = str(whole).rjust(places + 1, "0")
+    quotient = (2 * scaled.numerator + scaled.denominator) // (2 * scaled.denominator)
+    digits = str(quotient).rjust(places + 1, "0")
     text = f"{int(digits[: len(digits) - places]):,}" + (f".{digits[-places:]}" if places else "")
-    return f"-{text}" if value < 0 and whole else text
+    return f"-{text}" if value < 0 and quotient else text
