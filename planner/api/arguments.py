@@ -126,14 +126,14 @@ def _held_against(
     if unknown is not None:
         hint = did_you_mean(unknown, signature.parameters) or f"help(planner.api.{function}) tells of all"
         raise UsageError(f"{function}: no such option {unknown!r}", hint=hint)
-    bound = signature.bind(*args, **options)
+    binding = signature.bind(*args, **options)
     with ExitStack() as files:
-        for name, value in bound.arguments.items():
+        for name, value in binding.arguments.items():
             if not _fits(value, kinds[name]):
                 raise _misfit(f"{function}: {name}", value, kinds[name])
             is_model = isinstance(value, ModelProto)
-            bound.arguments[name] = files.enter_context(_written(value)) if is_model else _plain(value)
-        yield bound
+            binding.arguments[name] = files.enter_context(_written(value)) if is_model else _plain(value)
+        yield binding
 
 
 @contextmanager

@@ -204,20 +204,20 @@ def _look_up(
 
 def _entry(name: str, costs: ModelCosts, baseline: Baseline) -> str | None:
     """The baseline's name of a model: one of its structure, by name, else by its sizes, else the only one."""
-    candidates = sorted(entry for entry, model in baseline.models.items() if model.structure == costs.structure)
-    if name in candidates:
+    entries = sorted(entry for entry, model in baseline.models.items() if model.structure == costs.structure)
+    if name in entries:
         return name
-    of_its_sizes = [entry for entry in candidates if baseline.models[entry].ops == costs.ops]
+    of_its_sizes = [entry for entry in entries if baseline.models[entry].ops == costs.ops]
     if of_its_sizes:
         return of_its_sizes[0]
-    return candidates[0] if len(candidates) == 1 else None
+    return entries[0] if len(entries) == 1 else None
 
 
 def _unknown(name: str, costs: ModelCosts, baseline: Baseline) -> str:
     """Why no model of the baseline is this one."""
-    candidates = sorted(entry for entry, model in baseline.models.items() if model.structure == costs.structure)
-    if candidates:
-        return f"may be any of {some(candidates, _SHOWN)}, which differ in sizes only; check it by one of these names"
+    entries = sorted(entry for entry, model in baseline.models.items() if model.structure == costs.structure)
+    if entries:
+        return f"may be any of {some(entries, _SHOWN)}, which differ in sizes only; check it by one of these names"
     if name not in baseline.models:
         return f"the baseline has no model of this structure, it has {some(sorted(baseline.models), _SHOWN)}"
     base, actual = (Counter(op_type_at(key) for key in model.ops) for model in (baseline.models[name], costs))
