@@ -23,6 +23,8 @@ def wishes_of(options: TrainingOptions, batch: int | None) -> Wishes:
     """
     if options.momentum is not None and options.optimizer not in ("momentum", "nesterov"):
         raise UsageError(f"--momentum: the optimizer {options.optimizer!r} has none", hint="write --optimizer momentum")
+    if options.weight_decay is None and (options.no_decay or options.no_decay_vectors):
+        raise UsageError("--no-decay: nothing is decayed", hint="write --weight-decay, too")
     beta1, beta2 = options.betas or (None, None)
     hyperparameters = {
         "decay_factor": options.decay_factor or None,

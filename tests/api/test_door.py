@@ -295,6 +295,10 @@ def test_from_a_model_to_a_verified_run(tmp_path: Path, capsys: pytest.CaptureFi
             lambda: planner.grad("m.onnx", loss="mse", optimizer="sgd", momentum=0.5),
             "--momentum: the optimizer 'sgd' has none",
         ),
+        (
+            lambda: planner.grad("m.onnx", loss="mse", optimizer="adamw", no_decay_vectors=True),
+            "--no-decay: nothing is decayed\nhint: write --weight-decay, too",
+        ),
         (lambda: planner.run("plan", engine="threads"), "run: engine is 'threads'\n  known: local, mpi, processes"),
         (lambda: planner.run(7), "run: directory is 7\nhint: give a text or a path or None"),
         (lambda: planner.run("plan", progress="loud"), "run: progress is 'loud'"),
