@@ -75,7 +75,7 @@ test-pytorch: $(STAMP) ## run docs/from-pytorch.md and docs/language-models.md b
 	@PATH="$(CURDIR)/$(BIN):$$PATH" build/pytorch/env/bin/python tests/tools/pytorch_page.py build/pytorch/page docs/from-pytorch.md docs/language-models.md
 	@PATH="$(CURDIR)/$(BIN):$$PATH" build/pytorch/env/bin/python tests/tools/pytorch_networks.py build/pytorch/networks --table docs/from-pytorch.md
 
-schemas: $(STAMP) ## write the JSON schemas anew, of the records that JSON is made of
+schemas: $(STAMP) ## write the JSON schemas anew, of the records that JSON is made of, and the types of `import planner`
 	@$(BIN)/python tests/tools/schemas.py
 
 lint: $(STAMP) ## check style, format, types, import contracts, and what the code weighs (.ci/budget.toml)

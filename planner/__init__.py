@@ -13,31 +13,16 @@ The command line's commands, for Python, with its defaults; an option is a keywo
 What goes wrong for a user's reasons is a ``planner.TofuError``; ``planner.errors`` has the tree of them. docs/python.md
 is the page. Functions of features (``planner.feature``) are found where the features are installed.
 
-``import planner`` is cheap: what is heavy is imported when one of these is first used.
+``import planner`` is cheap: what is heavy is imported when one of these is first used. Their types are in
+``__init__.pyi``, which `make schemas` writes.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from planner.feature import functions
-
-if TYPE_CHECKING:
-    from planner.api import (
-        as_json,
-        build,
-        check,
-        explain,
-        grad,
-        memory,
-        plan,
-        run,
-        show,
-        simulate,
-        why,
-    )
-    from planner.errors import TofuError
 
 __version__ = "0.1.0"
 """The one place that says it: pyproject.toml reads it here."""

@@ -23,6 +23,7 @@ from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origi
 
 import numpy as np
 
+import planner
 from planner.artifacts.plan import Plan
 from planner.artifacts.plan_folder import Manifest
 from planner.feature import FOLDER as FEATURES
@@ -33,6 +34,7 @@ from planner.results import BuildResult, Explanation, GradResult, MemoryResult, 
 from planner.runtime.run_report import RunResult
 
 FOLDER = Path(__file__).parents[2] / "planner" / "schemas"
+STUB = FOLDER.parent / "__init__.pyi"
 RECORDS: Mapping[str, tuple[str, type]] = {
     "build": ("tofu build --json", BuildResult),
     "check": ("tofu check --json", CheckResult),
@@ -56,6 +58,15 @@ _SIMPLE: Mapping[Any, dict[str, Any]] = {
     type(None): _NULL,
     Any: {},
 }
+
+
+def types_of_functions() -> str:
+    """The stub of the package ``planner``: where its names come from."""
+    lines = ["# What `import planner` has, for type checkers; `make schemas` writes it.", ""]
+    lines += ["from planner import api as api", "from planner import errors as errors"]
+    places = sorted((getattr(planner, name).__module__, name) for name in planner.__all__)
+    lines += [f"from {module} import {name} as {name}" for module, name in places]
+    return "\n".join([*lines, "", "__version__: str", ""])
 
 
 def texts() -> dict[Path, str]:
@@ -265,7 +276,7 @@ def _joined(schemas: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     """Writes the files that differ."""
-    for file, text in texts().items():
+    for file, text in {STUB: types_of_functions(), **texts()}.items():
         if not file.exists() or file.read_text(encoding="utf-8") != text:
             file.write_text(text, encoding="utf-8")
             print(f"wrote {file.name}")
