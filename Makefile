@@ -24,7 +24,7 @@ TYPED := planner cli.py $(if $(wildcard bench/*.py),bench)
 say = printf '\n$$ %s\n' "$(1)"; $(BIN)/$(1)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-nightly test-exports test-wheel test-pytorch check-costs world schemas lint format bench papers bench-multifetch bench-pytorch cuda-stand-in hooks clean
+.PHONY: help demo test test-slow test-nightly test-exports test-wheel release test-pytorch check-costs world schemas lint format bench papers bench-multifetch bench-pytorch cuda-stand-in hooks clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +56,10 @@ test-exports: $(EXPORTS) ## run plans in JAX, on 8 virtual devices, and count wh
 
 test-wheel: $(STAMP) ## build sdist and wheel, install each among strangers of the same names, plan and run there
 	@$(BIN)/python tests/tools/installs.py
+
+# Three minutes. Nothing is tagged or uploaded: the last lines are the commands that do so.
+release: $(STAMP) ## check a clean commit, write its sdist, wheel and notes to dist/, and print the commands that publish them
+	@$(BIN)/python tests/tools/release.py
 
 check-costs: $(STAMP) ## hold plans of the zoo's models to what they cost before
 	@$(BIN)/tofu check $(GATED) --gpus 2,4,8 --baseline .ci/costs.json $(CHECK_OPTIONS)
@@ -119,7 +123,7 @@ hooks: $(STAMP) ## run the checks of `make lint` before each commit
 	@$(BIN)/pre-commit install
 
 clean: ## remove what make has made
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment whose Python is gone or another version is made anew; a healthy one is brought up to date.

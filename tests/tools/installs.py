@@ -63,12 +63,7 @@ def main() -> int:
     keeps = parser.parse_args().keep
     folder = Path(tempfile.mkdtemp(prefix="tofu-installs-"))
     try:
-        sdist, wheel = built(folder)
-        check_content(sdist, wheel)
-        try_installed(folder / "in-whl", wheel, LINES)
-        try_installed(folder / "in-gz", sdist, SHORT)
-        try_beside(folder)
-        try_editable(folder, sdist)
+        tested_archives(folder)
     except InstallError as error:
         print(f"test-wheel: failed: {error}", file=sys.stderr)
         return 1
@@ -79,6 +74,21 @@ def main() -> int:
             shutil.rmtree(folder)
     print("test-wheel: all passed")
     return 0
+
+
+def tested_archives(folder: Path) -> tuple[Path, Path]:
+    """The sdist and the wheel of this checkout, below ``folder``, after all that this file tries with them.
+
+    Raises:
+        InstallError: something is not built, or not installed, as it should be.
+    """
+    sdist, wheel = built(folder)
+    check_content(sdist, wheel)
+    try_installed(folder / "in-whl", wheel, LINES)
+    try_installed(folder / "in-gz", sdist, SHORT)
+    try_beside(folder)
+    try_editable(folder, sdist)
+    return sdist, wheel
 
 
 def built(folder: Path) -> tuple[Path, Path]:
