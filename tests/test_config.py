@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from planner.machine.topology_file import (
     Device,
     DeviceGraph,
     DeviceLink,
+    Efficiency,
     Level,
     Topology,
     load_topology,
@@ -42,6 +44,32 @@ def test_reads_levels() -> None:
     assert topology.device_count == 6
     assert topology.device.flop_per_s(DType.FLOAT16) == 80e12
     assert topology.device.flop_per_s(DType.INT8) is None
+
+
+GPU = GOOD.replace("float16: 80TFLOP/s}", "float16: 80TFLOP/s}, efficiency: {compute: 66%, memory: 0.8}, launch: 21us")
+
+
+def test_reads_what_kernels_attain_and_what_a_launch_takes() -> None:
+    plain, device = (parse_topology(text, "boxes.yaml").devices[0] for text in (GOOD, GPU))
+    assert (plain.efficiency, plain.launch_seconds) == (Efficiency(1.0, 1.0), None)
+    assert (device.efficiency, device.launch_seconds) == (Efficiency(0.66, 0.8), 21e-6)
+    assert plain.speed != device.speed
+    assert device.speed == replace(device, memory_bytes=1, compute_flop_per_s=device.compute_flop_per_s[::-1]).speed
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "finding"),
+    [
+        ("66%", "106%", "device.efficiency: a kernel attains at most 100% of a peak"),
+        ("66%", "0%", "device.efficiency.compute: must be more than zero"),
+        (", memory: 0.8", "", "device.efficiency: the key 'memory' is missing"),
+        ("21us", "21", "device.launch: '21' "),
+    ],
+)
+def test_shares_and_launches_are_refused_with_line(old: str, new: str, finding: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_topology(GPU.replace(old, new), "boxes.yaml")
+    assert any(fact.startswith(f"line 2: {finding}") for fact in caught.value.facts), caught.value.facts
 
 
 GRAPH = """\
@@ -133,6 +161,7 @@ def test_every_shipped_file_is_good_and_names_its_source(name: str) -> None:
         assert device.memory_bytes
         assert device.flop_per_s(DType.FLOAT32)
         assert device.memory_bandwidth_bytes_per_s
+        assert (device.launch_seconds is None) == (name in ("p2.8xlarge", "icml18-p100")), "no paper states a launch"
 
 
 def test_a_shipped_name_is_no_path() -> None:

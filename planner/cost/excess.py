@@ -19,15 +19,10 @@ from numpy.typing import NDArray
 
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import UNCUT, Tiling
+from planner.cost.kernels import is_alias
 from planner.cost.roofline import amounts, computes_in
-from planner.graph.traits import RESHAPES
 from planner.machine.rates import Rates
 from planner.tdl.bind import BoundOp
-
-
-def is_alias(op: BoundOp) -> bool:
-    """Whether executing an op takes no time: its result is another view of the elements that it reads."""
-    return not op.op.domain and (op.op.op_type in RESHAPES or op.op.op_type == "Identity")
 
 
 def excess(op: BoundOp, strategies: Sequence[Tiling], rates: Rates, whole: float) -> NDArray[np.int64]:

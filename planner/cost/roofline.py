@@ -1,8 +1,11 @@
-"""How long an op computes: the longer of its operations at the device's speed and its bytes at the memory's bandwidth.
+"""How long an op computes: the longest of its operations at the device's speed, its bytes at the memory's bandwidth,
+and the launches of its kernels.
 
-That is the roofline model (Williams, Waterman, Patterson, CACM 2009). ICML'18 (section 5.1) measures each layer
-instead; nothing here needs the machine. Launching a kernel takes no time here, and no kernel falls short of the peak,
-so what comes out is less than what a run takes.
+The first two are the roofline model (Williams, Waterman, Patterson, CACM 2009), with the share of the peaks that the
+device's ``efficiency`` states. Launches bound the time as in Wang et al., Time-Based Roofline for Deep Learning
+Performance Analysis (2020): while a long kernel runs, the host launches the next ones. ``planner.cost.kernels`` counts
+kernels and their passes; both count only on devices with a stated launch. ICML'18 (section 5.1) measures each layer
+instead; nothing here needs the machine.
 """
 
 from __future__ import annotations
@@ -14,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.algebra.region import Boxes
-from planner.algebra.tiling import Tiling
+from planner.algebra.tiling import UNCUT, Tiling
+from planner.cost.kernels import ONE_KERNEL, Kernels, kernels_of
 from planner.graph.deliveries import is_delivery
 from planner.graph.model import DType
 from planner.machine.topology_file import Device
-from planner.tdl.bind import BoundOp, InputBoxes
+from planner.tdl.bind import BoundOp, Content, InputBoxes
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,7 @@ class _Speeds:
 
     flop_per_s: dict[DType, float]
     bytes_per_s: float
+    launch_seconds: float | None
 
 
 class Roofline:
@@ -44,27 +49,42 @@ class Roofline:
         self._assumed: dict[str, None] = {}
         for device in kinds:
             self._speeds.append(self._filled(device))
-        self._known: dict[tuple[object, Tiling], NDArray[np.float64]] = {}
+        self._launches = any(speeds.launch_seconds is not None for speeds in self._speeds)
+        self._known: dict[tuple[Content, Tiling, int], NDArray[np.float64]] = {}
+        self._kernels: dict[Content, Kernels] = {}
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the devices do not say and some op so far has asked for."""
         return tuple(self._assumed)
 
-    def seconds(self, op: BoundOp, strategy: Tiling) -> NDArray[np.float64]:
-        """Of an op on each worker, shape [workers]."""
-        key = (op.content, strategy)
+    def seconds(self, op: BoundOp, strategy: Tiling, parts: int = 1) -> NDArray[np.float64]:
+        """Of an op on each worker, shape [workers].
+
+        Args:
+            op: the op.
+            strategy: how it is divided.
+            parts: workers among whom later cuts divide each worker's work evenly.
+        """
+        key = (op.content, strategy, parts)
         if key not in self._known:
-            self._known[key] = self._computed(op, strategy)
+            self._known[key] = self._computed(op, strategy, parts)
         return self._known[key]
 
-    def _computed(self, op: BoundOp, strategy: Tiling) -> NDArray[np.float64]:
+    def _computed(self, op: BoundOp, strategy: Tiling, parts: int) -> NDArray[np.float64]:
         ranges = op.ranges(strategy)
-        operations, touched = amounts(op, ranges, op.reads(ranges))
+        operations, touched = (amount / parts for amount in amounts(op, ranges, op.reads(ranges)))
         dtype = computes_in((*op.node.input_dtypes, *op.node.output_dtypes))
-        by_kind = np.array([self._longer(speeds, dtype, operations, touched) for speeds in self._speeds])
-        found: NDArray[np.float64] = by_kind[self._kind, np.arange(ranges.workers)]
-        return found
+        kernels = self._kernels_of(op) if self._launches else ONE_KERNEL
+        by_kind = np.array([self._longest(speeds, dtype, operations, touched, kernels) for speeds in self._speeds])
+        seconds: NDArray[np.float64] = by_kind[self._kind, np.arange(ranges.workers)]
+        return seconds
+
+    def _kernels_of(self, op: BoundOp) -> Kernels:
+        if op.content not in self._kernels:
+            whole = op.ranges(UNCUT)
+            self._kernels[op.content] = kernels_of(op, float(amounts(op, whole, op.reads(whole))[1][0]))
+        return self._kernels[op.content]
 
     def seconds_of(self, dtype: DType | None, operations: float, touched_bytes: float) -> float:
         """Of so much work on the first worker's device.
@@ -75,20 +95,34 @@ class Roofline:
             touched_bytes: of a local op.
         """
         speeds = self._speeds[self._kind[0]]
-        return float(self._longer(speeds, dtype, np.array(operations), np.array(touched_bytes)))
+        return float(self._longest(speeds, dtype, np.array(operations), np.array(touched_bytes), ONE_KERNEL))
 
-    def _longer(
-        self, speeds: _Speeds, dtype: DType | None, operations: NDArray[np.float64], touched_bytes: NDArray[np.float64]
+    def _longest(
+        self,
+        speeds: _Speeds,
+        dtype: DType | None,
+        operations: NDArray[np.float64],
+        touched_bytes: NDArray[np.float64],
+        kernels: Kernels,
     ) -> NDArray[np.float64]:
         computing = operations / self._flop_per_s(speeds, dtype) if dtype is not None else np.zeros_like(operations)
-        longer: NDArray[np.float64] = np.maximum(computing, touched_bytes / speeds.bytes_per_s)
-        return longer
+        passing = touched_bytes / speeds.bytes_per_s
+        longest: NDArray[np.float64]
+        if speeds.launch_seconds is None:
+            longest = np.maximum(computing, passing)
+        else:
+            # A worker without a part launches nothing.
+            launching = kernels.count * speeds.launch_seconds * (touched_bytes > 0)
+            longest = np.maximum(np.maximum(computing, passing * kernels.passes), launching)
+        return longest
 
     def _filled(self, device: Device) -> _Speeds:
         if device.memory_bandwidth_bytes_per_s is None:
             self._assumed["the topology gives no memory_bandwidth: bytes touched take no time"] = None
         bandwidth = device.memory_bandwidth_bytes_per_s or float("inf")
-        return _Speeds(dict(device.compute_flop_per_s), bandwidth)
+        share = device.efficiency
+        speeds = {dtype: share.compute * speed for dtype, speed in device.compute_flop_per_s}
+        return _Speeds(speeds, share.memory * bandwidth, device.launch_seconds)
 
     def _flop_per_s(self, speeds: _Speeds, dtype: DType) -> float:
         """The speed for a type; float32's, or else the slowest that is given, where the type has none."""

@@ -20,7 +20,8 @@ from planner.algebra.movements import Movements, counted
 from planner.algebra.tiling import Parts, Tiling, parts
 from planner.algebra.ways import Ways
 from planner.cost.accesses import Access, Regions, Tiled
-from planner.cost.excess import computing, excess, is_alias, repeated
+from planner.cost.excess import computing, excess, repeated
+from planner.cost.kernels import is_alias
 from planner.graph.model import DType, Tensor
 from planner.machine.rates import Rates
 from planner.tdl.bind import BoundOp

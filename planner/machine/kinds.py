@@ -40,7 +40,7 @@ def is_laid_by_kinds(machine: Machine) -> bool:
 
 def has_several_speeds(machine: Machine) -> bool:
     """Whether its devices differ in speed, so that it matters which of them computes what."""
-    return isinstance(machine, DeviceGraph) and len(set(map(_speed, machine.devices))) > 1
+    return isinstance(machine, DeviceGraph) and len({device.speed for device in machine.devices}) > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,9 @@ def laid_on_kinds(machine: Machine) -> LaidOnKinds:
     Equal groups are made, as many as can be, each with devices of all kinds, and one cut divides each of them. With as
     many devices of each kind that cut comes first, so that it parts equal devices from others.
     """
-    by_kind: dict[tuple[object, ...], list[int]] = {}
+    by_kind: dict[Device, list[int]] = {}
     for number, device in enumerate(machine.devices):
-        by_kind.setdefault(_speed(device), []).append(number)
+        by_kind.setdefault(device.speed, []).append(number)
     members = list(by_kind.values())
     groups = gcd(*map(len, members))
     inner = machine.device_count // groups
@@ -99,9 +99,9 @@ def shares_by_cut(devices: Sequence[Device], cuts: tuple[int, ...]) -> tuple[tup
 
 
 def _proportions(devices: Sequence[Device], groups: np.ndarray, cut: int, ways: int) -> Iterator[tuple[int, ...]]:
-    figures: tuple[Callable[[Device], float | None], ...] = (
+    figures: tuple[Callable[[Device], float], ...] = (
         _operations,
-        lambda device: device.memory_bandwidth_bytes_per_s,
+        lambda device: (device.memory_bandwidth_bytes_per_s or 0) * device.efficiency.memory,
         lambda device: float(device.memory_bytes),
     )
     for figure in figures:
@@ -129,12 +129,7 @@ def _in_small_numbers(values: Sequence[float]) -> tuple[int, ...]:
     return ()
 
 
-def _operations(device: Device) -> float | None:
+def _operations(device: Device) -> float:
     """Of floats in a second; of float32 where there are several."""
     speeds = dict(device.compute_flop_per_s)
-    return speeds.get(DType.FLOAT32) or max(speeds.values(), default=None)
-
-
-def _speed(device: Device) -> tuple[object, ...]:
-    speeds = sorted((dtype.value, speed) for dtype, speed in device.compute_flop_per_s)
-    return tuple(speeds), device.memory_bandwidth_bytes_per_s
+    return (speeds.get(DType.FLOAT32) or max(speeds.values(), default=0)) * device.efficiency.compute

@@ -42,6 +42,14 @@ _MOST_BYTES = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
+class Efficiency:
+    """The share of their peak that kernels attain."""
+
+    compute: float = 1.0
+    memory: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Device:
     """What a worker runs on."""
 
@@ -50,11 +58,22 @@ class Device:
     compute_flop_per_s: tuple[tuple[DType, float], ...] = ()
     """Peak speed per element type, in the order of the file; a type that is absent is unknown, not slow."""
     memory_bandwidth_bytes_per_s: float | None = None
-    """Of the device's own memory; None where the file does not say."""
+    """Peak of the device's own memory; None where the file does not say."""
+    efficiency: Efficiency = Efficiency()
+    """Of both peaks."""
+    launch_seconds: float | None = None
+    """Least time of a kernel: the host launches the next one no sooner. None where the file does not say: ops launch
+    no kernels (``planner.cost.kernels``)."""
 
     def flop_per_s(self, dtype: DType) -> float | None:
         """Peak speed for elements of this type, or None where the file does not say."""
         return dict(self.compute_flop_per_s).get(dtype)
+
+    @property
+    def speed(self) -> Device:
+        """Equal for devices that take equally long for an op."""
+        speeds = sorted(self.compute_flop_per_s, key=lambda pair: pair[0].value)
+        return replace(self, memory_bytes=0, compute_flop_per_s=tuple(speeds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +267,7 @@ def _read_device(
     reader: Reader, node: yaml.Node | None, where: str, *, base: Device | None = None, is_entry: bool = False
 ) -> Device | None:
     """A device; an entry of ``devices`` has an id besides, and may leave out what ``base`` says."""
-    known = ("compute", "memory_bandwidth")
+    known = ("compute", "memory_bandwidth", "efficiency", "launch")
     if is_entry and base is not None:
         fields = reader.mapping(node, where, required=("id",), optional=("memory", *known))
     elif is_entry:
@@ -261,6 +280,8 @@ def _read_device(
     bandwidth = reader.quantity(
         fields.get("memory_bandwidth"), f"{where}.memory_bandwidth", units.parse_bytes_per_s, positive=True
     )
+    launch = reader.quantity(fields.get("launch"), f"{where}.launch", units.parse_seconds)
+    efficiency = _read_efficiency(reader, fields.get("efficiency"), f"{where}.efficiency")
     by_dtype = {dtype.value: dtype for dtype in DType}
     speeds = reader.mapping(fields.get("compute"), f"{where}.compute", optional=tuple(by_dtype))
     compute: list[tuple[DType, float]] = []
@@ -275,7 +296,25 @@ def _read_device(
         return None
     if "compute" in fields:
         device = replace(device, compute_flop_per_s=tuple(compute))
-    return device if bandwidth is None else replace(device, memory_bandwidth_bytes_per_s=float(bandwidth))
+    if bandwidth is not None:
+        device = replace(device, memory_bandwidth_bytes_per_s=float(bandwidth))
+    if efficiency is not None:
+        device = replace(device, efficiency=efficiency)
+    return device if launch is None else replace(device, launch_seconds=float(launch))
+
+
+def _read_efficiency(reader: Reader, node: yaml.Node | None, where: str) -> Efficiency | None:
+    fields = reader.mapping(node, where, required=("compute", "memory"))
+    if fields is None or node is None:
+        return None
+    shares = [
+        reader.quantity(fields.get(key), f"{where}.{key}", units.parse_ratio, positive=True)
+        for key in ("compute", "memory")
+    ]
+    compute, memory = (1.0 if share is None else float(share) for share in shares)
+    if max(compute, memory) > 1:
+        reader.found(node, f"{where}: a kernel attains at most 100% of a peak")
+    return Efficiency(compute, memory)
 
 
 def _read_level(reader: Reader, node: yaml.Node, where: str) -> Level | None:

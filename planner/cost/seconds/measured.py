@@ -70,13 +70,13 @@ class Measured:
             return ()
         return self._roofline.assumptions
 
-    def seconds(self, op: BoundOp, strategy: Tiling) -> NDArray[np.float64]:
-        """Of an op on each worker, shape [workers].
+    def seconds(self, op: BoundOp, strategy: Tiling, parts: int = 1) -> NDArray[np.float64]:
+        """Of an op on each worker, shape [workers]; see ``Roofline.seconds``.
 
         Raises:
             UsageError: the profile has no such op, and the topology does not say how fast its devices are.
         """
-        return self.told(op, strategy)[0]
+        return self.told(op, strategy)[0] / parts
 
     def told(self, op: BoundOp, strategy: Tiling) -> tuple[NDArray[np.float64], From]:
         """The same, and where the least sure of these times comes from."""
@@ -136,7 +136,7 @@ def refuse_several_speeds(devices: Sequence[Device]) -> None:
     Raises:
         UsageError: the devices are of several kinds.
     """
-    kinds = {(device.compute_flop_per_s, device.memory_bandwidth_bytes_per_s) for device in devices}
+    kinds = {device.speed for device in devices}
     if len(kinds) > 1:
         raise UsageError(
             f"the topology has devices of {len(kinds)} speeds, and a profile is of one device",

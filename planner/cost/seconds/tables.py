@@ -168,7 +168,7 @@ class TimeTables(TableMemo):
             whole, later = strategy, self._cuts[len(strategy.ways) :]
             for ways in later:
                 whole = whole.extend(Replicate(), ways)
-            seconds = float(self._computes.seconds(op, whole).max()) / prod(later)
+            seconds = float(self._computes.seconds(op, whole, prod(later)).max())
             # Others do their lanes' ops meanwhile.
             found.append(seconds if lane is None else seconds * lane.most_of_a_worker(strategy) / lane.count)
         return _whole(np.array(found))
