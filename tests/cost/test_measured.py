@@ -99,6 +99,15 @@ def test_parts_are_told_apart_by_their_shapes_alone() -> None:
     assert border.signature.attributes == "pads=[1, 1, 1, 1]"
 
 
+def test_no_launch_is_added_to_what_was_measured() -> None:
+    graph = graph_of(("MatMul", ["a", "b"], "c"))
+    (op,) = bound(graph)
+    (part,) = different_parts(op, WHOLE)
+    measured = MeasuredOp(part.signature, part.shapes, part.operations, part.touched_bytes, 2e-6, 5)
+    device = replace(DEVICE, launch_seconds=1.0)
+    assert Measured(DeviceProfile(HERE, "m", "", (measured,)), [device]).seconds(op, WHOLE)[0] == 2e-6
+
+
 def test_measured_then_scaled_then_the_roofline() -> None:
     product, other = bound(graph_of(("MatMul", ["a", "b"], "c"), ("Exp", ["c"], "d")))
     halves = along(product, 0)

@@ -47,6 +47,22 @@ def test_without_exchanges_nothing_is_hidden_and_joins_are_hidden_but_the_last()
     assert serial - pipeline(3).hidden_seconds(joins, 6.0) == pytest.approx(LATENCY + 6.0 + 1)
 
 
+def test_each_step_launches_its_kernel(tmp_path: Path) -> None:
+    tensors = {name: Tensor(name, (64, 64), DType.FLOAT32) for name in "abc"}
+    op = Op("op", "MatMul", ("a", "b"), ("c",))
+    write_model(Graph("one", tensors, (op,), ("a", "b"), ("c",), {}), tmp_path / "m.onnx")
+    (tmp_path / "two.yaml").write_text(
+        "name: two\n"
+        "device: {memory: 1GiB, compute: {float32: 1TFLOP/s}, memory_bandwidth: 100GB/s, launch: 100us}\n"
+        "levels: [{name: link, ways: 2, bandwidth: 10GB/s}]\n"
+    )
+    asked = {"topology": str(tmp_path / "two.yaml"), "objective": "bytes", "inputs": "partitioned"}
+    plan = api.plan(tmp_path / "m.onnx", **asked, op_schedule="stepped", out=tmp_path / "plan").plan  # type: ignore[arg-type]
+    (stepped,) = plan.stepped
+    assert plan.estimate is not None
+    assert plan.estimate.compute_seconds == pytest.approx(stepped.count * 100e-6)
+
+
 def test_a_plan_in_steps_is_estimated_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It computes what it computes at once, and of what it fetches computing hides a part, at most all of itself."""
     tensors = {name: Tensor(name, (1024, 1024), DType.FLOAT32) for name in "abc"}

@@ -69,7 +69,11 @@ def timed(
     devices = assign(interconnect, cuts, bytes_between(program), program.peak_bytes)
     held = machine.devices
     computing = compute_times([held[device] for device in devices], profile)
-    by_op = {bound.op.name: computing.seconds(bound, strategies[bound.op.name].tiling) for bound in ops}
+    by_op = {}
+    for bound in ops:
+        strategy = strategies[bound.op.name]
+        chunks = 1 if strategy.steps is None else strategy.steps.count
+        by_op[bound.op.name] = chunks * computing.seconds(bound, strategy.tiling, chunks)
     times = ExchangeTimes(interconnect, devices)
     tensors = lanes_of_tensors(graph)
     deliveries = {f"{name}@{op.name}.{slot}" for op in graph.ops if op.name in graph.lanes
