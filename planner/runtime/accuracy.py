@@ -51,7 +51,7 @@ def accuracy_of(graph: Graph) -> Accuracy:
     states = {pair.following for pair in graph.state}
     results = [name for name in graph.outputs if name not in states and graph.tensors[name].dtype.is_float]
     stated = stated_labels(graph)
-    found: list[Accuracy] = []
+    matches: list[Accuracy] = []
     for labels in stated:
         wanted = graph.tensors[labels.name].shape
         for name in results:
@@ -62,14 +62,14 @@ def accuracy_of(graph: Graph) -> Accuracy:
                 if size == labels.classes and (*shape[:axis], *shape[axis + 1 :]) == wanted
             ]
             if axes:
-                found.append(Accuracy(name, _axis(graph.consumers[name], axes, len(shape)), labels))
-    read = [one for one in found if any(op.op_type == "LogSoftmax" for op in graph.consumers[one.logits])]
-    fitting = read if len(read) == 1 else found
+                matches.append(Accuracy(name, _axis(graph.consumers[name], axes, len(shape)), labels))
+    read = [match for match in matches if any(op.op_type == "LogSoftmax" for op in graph.consumers[match.logits])]
+    fitting = read if len(read) == 1 else matches
     if len(fitting) != 1:
-        known = ", ".join(labels.name for labels in stated) or "none are known; a loss by classes has them"
+        names = ", ".join(labels.name for labels in stated) or "none are known; a loss by classes has them"
         raise UsageError(
-            f"--metric accuracy: {'several results fit' if found else 'no result fits'} the model's labels",
-            facts=(f"labels: {known}", *(f"result {name}: {list(graph.tensors[name].shape)}" for name in results)),
+            f"--metric accuracy: {'several results fit' if matches else 'no result fits'} the model's labels",
+            facts=(f"labels: {names}", *(f"result {name}: {list(graph.tensors[name].shape)}" for name in results)),
             hint="a step of several micro-batches gives the loss alone" if MICRO_BATCHES in graph.notes else "",
         )
     return fitting[0]

@@ -20,17 +20,17 @@ def already_done(start: Start, checkpoint: Checkpoint) -> RunResult:
     """
     plan, options = start.plan, start.options
     if checkpoint.step > options.steps:
-        wish, asked, least = "--steps", str(options.steps), checkpoint.step + 1
+        wish, target, least = "--steps", str(options.steps), checkpoint.step + 1
         # The caller has put steps in the place of epochs; who asked for epochs is answered in epochs.
         if options.epochs is not None:
             per_epoch = options.steps // options.epochs
-            wish, asked, least = (
+            wish, target, least = (
                 "--epochs",
                 f"{options.epochs}, {options.steps} steps",
                 checkpoint.step // per_epoch + 1,
             )
         raise UsageError(
-            f"step {checkpoint.step} is done already, and {wish} is {asked}",
+            f"step {checkpoint.step} is done already, and {wish} is {target}",
             hint=f"{wish} counts from the beginning: write {wish} {least}, or more",
         )
     program, reports = plan.program, options.reports

@@ -36,13 +36,13 @@ def check_against_model(graph: Graph, program: Program, where: str) -> None:
         ModelError: with all findings.
     """
     findings: list[str] = []
-    for kind, stated, own in (
+    for kind, stated, model_names in (
         ("inputs", program.inputs, graph.inputs),
         ("outputs", program.outputs, graph.outputs),
         ("state", _pairs(program.state), _pairs(graph.state)),
     ):
-        there, wanted = Counter(stated), Counter(own)
-        strange = [*(there - wanted), *(wanted - there)]
+        stated_count, wanted = Counter(stated), Counter(model_names)
+        strange = [*(stated_count - wanted), *(wanted - stated_count)]
         if strange:
             shown = ", ".join(repr(name) for name in strange[:_SHOWN])
             findings.append(f"the manifest's {kind} are not the model's: {shown}")
@@ -64,12 +64,12 @@ def _pairs(state: Sequence[StatePair]) -> tuple[str, ...]:
 
 def _check_tiles(graph: Graph, program: Program, findings: list[str]) -> None:
     """Every tile that is loaded or collected is one of the model, and the tiles of each output cover it."""
-    given = {*graph.inputs, *(name for name, value in graph.constants.items() if value is None)}
+    input_names = {*graph.inputs, *(name for name, value in graph.constants.items() if value is None)}
     held: dict[str, list[Region]] = {name: [] for name in graph.outputs}
     for worker in program.workers:
         for name in dict.fromkeys((*worker.loaded, *worker.collected)):
             buffer = worker.buffers[name]
-            is_known = buffer.tensor in given if name in worker.loaded else buffer.tensor in held
+            is_known = buffer.tensor in input_names if name in worker.loaded else buffer.tensor in held
             if not is_known:
                 kind = "input" if name in worker.loaded else "output"
                 findings.append(f"worker {worker.worker}: {name!r} is of {buffer.tensor!r}, which is no {kind}")
@@ -82,14 +82,14 @@ def _check_tiles(graph: Graph, program: Program, findings: list[str]) -> None:
         findings.extend(
             f"the workers do not collect all of {name!r}"
             for name, regions in held.items()
-            if graph.tensors[name].elements and not _covers(regions, _whole(graph, name))
+            if graph.tensors[name].elements and not _covers(regions, _space_of(graph, name))
         )
 
 
 def _misfit(graph: Graph, worker: int, buffer: Buffer) -> list[str]:
     """A finding if a buffer is no box of its tensor, or of another dtype."""
     tensor = graph.tensors[buffer.tensor]
-    space = _whole(graph, buffer.tensor)
+    space = _space_of(graph, buffer.tensor)
     if buffer.region.rank != space.rank or not space.contains(buffer.region):
         return [f"worker {worker}: {buffer.name!r} is the box {buffer.region} of {buffer.tensor!r}, which is {space}"]
     if buffer.dtype is not tensor.dtype:
@@ -113,7 +113,7 @@ def _state_findings(worker: WorkerProgram, state: Sequence[StatePair]) -> list[s
     ]
 
 
-def _whole(graph: Graph, name: str) -> Region:
+def _space_of(graph: Graph, name: str) -> Region:
     return Region.whole(index_space(graph.tensors[name].shape))
 
 
@@ -121,5 +121,5 @@ def _covers(regions: Sequence[Region], space: Region) -> bool:
     """Whether every element of the space is in one of the regions at least."""
     missing: tuple[Region, ...] = (space,)
     for region in dict.fromkeys(regions):
-        missing = tuple(rest for part in missing for rest in part.subtract(region))
+        missing = tuple(piece for part in missing for piece in part.subtract(region))
     return not missing

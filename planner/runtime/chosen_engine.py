@@ -104,9 +104,9 @@ def started(plan: LoadedPlan, options: RunOptions, transport: Transport | None =
     device_map = None if options.device == "cpu" else options.device_map or ()
     if options.world is not None:
         return _rank_of(plan, options, options.world, device_map)
-    for asked in (f"--device {options.device}", f"--engine {options.engine}"):
-        if not plan.paths and asked not in ("--device cpu", "--engine local"):
-            raise UsageError(f"{asked}: the plan is not in a folder")
+    for option in (f"--device {options.device}", f"--engine {options.engine}"):
+        if not plan.paths and option not in ("--device cpu", "--engine local"):
+            raise UsageError(f"{option}: the plan is not in a folder")
     if plan.paths and transport is None:
         return SupervisedEngine(
             plan.paths,

@@ -102,8 +102,8 @@ class Evaluator:
                 if not self.unsound and not math.isfinite(losses[-1]):
                     self.unsound = (f"first {losses[-1]} in batch {batch} of {count}", *self._not_finite(batch, arrays))
             if self._accuracy is not None:
-                more = self._accuracy.count(outputs[self._accuracy.logits], arrays[self._accuracy.labels.name])
-                right, counted = right + more[0], counted + more[1]
+                counts = self._accuracy.count(outputs[self._accuracy.logits], arrays[self._accuracy.labels.name])
+                right, counted = right + counts[0], counted + counts[1]
         begin()
         self._engine.fill(fixed, replaced)
         accuracy = None if self._accuracy is None else share_of(right, counted)
@@ -121,16 +121,16 @@ def keep_next_state(engine: Engine, state: tuple[StatePair, ...]) -> Kept:
     """Copies of the next state, of the workers that this process reaches: of a tile that several hold, one."""
     names = {pair.following for pair in state}
     engine.pull(names)
-    kept: dict[tuple[str, Region], np.ndarray] = {}
-    for program in engine.here:
+    tiles: dict[tuple[str, Region], np.ndarray] = {}
+    for program in engine.local_programs:
         for name in program.collected:
             buffer = program.buffers[name]
-            if buffer.tensor in names and (buffer.tensor, buffer.region) not in kept:
-                kept[buffer.tensor, buffer.region] = engine.array(program.worker, name).copy()
-    return kept
+            if buffer.tensor in names and (buffer.tensor, buffer.region) not in tiles:
+                tiles[buffer.tensor, buffer.region] = engine.array(program.worker, name).copy()
+    return tiles
 
 
-def begin_from(engine: Engine, kept: Kept, state: tuple[StatePair, ...]) -> None:
+def begin_from(engine: Engine, tiles: Kept, state: tuple[StatePair, ...]) -> None:
     """Makes a next state that was kept the state from which the next step starts."""
     following = {pair.current: pair.following for pair in state}
-    engine.fill(lambda name, region: kept[following[name], region], following.keys())
+    engine.fill(lambda name, region: tiles[following[name], region], following.keys())

@@ -40,7 +40,7 @@ class Iterations:
         self._values, self._engine, self._accuracy = run.values, run.engine, run.accuracy
         self._verification = run.verification
         logits = () if run.accuracy is None else (run.accuracy.logits,)
-        self._each = (*((start.loss,) * bool(start.loss)), *logits)
+        self._step_outputs = (*((start.loss,) * bool(start.loss)), *logits)
         """The outputs that are read after every step."""
         self._evaluator: Evaluator | None = None
         if run.held_out is not None:
@@ -58,7 +58,7 @@ class Iterations:
         self._evaluations: list[Evaluation] = []
         self._labels: np.ndarray | None = None
         """The labels of the step, where its accuracy is counted."""
-        self._kept: Kept | None = None
+        self._next_state: Kept | None = None
         """The next state, while the workers hold what came of held-out data."""
         self._seconds: list[float] = []
         self._iterations: list[Iteration] = []
@@ -91,14 +91,14 @@ class Iterations:
             is_interrupted = self._is_interrupted() and step < options.steps
             is_last = is_interrupted or step == options.steps
             is_everything = options.verify or (is_last and options.wants_results)
-            outputs = self._outputs(self._plan.program.outputs if is_everything else self._each)
+            outputs = self._outputs(self._plan.program.outputs if is_everything else self._step_outputs)
             if self._loss and reports:
                 self._losses.append(float(outputs[self._loss].reshape(())))
             if self._accuracy is not None and self._labels is not None and reports:
                 self._accuracies.append(share_of(*self._accuracy.count(outputs[self._accuracy.logits], self._labels)))
             if self._verification is not None:
                 self._verification.judge(step, options.steps, outputs, options.doing)
-            self._kept = None
+            self._next_state = None
             unsound: tuple[str, ...] = ()
             if self._evaluator is not None and not is_interrupted and self._ends_epoch(step):
                 unsound = self._evaluate(step, self._evaluator)
@@ -114,7 +114,7 @@ class Iterations:
             if options.verify:
                 self._hand_out_right_state()
             # After an evaluation the workers hold the next state already: it was put back from what was kept.
-            advances = not options.verify and self._kept is None
+            advances = not options.verify and self._next_state is None
         return self._result(step, outputs, is_interrupted=is_interrupted)
 
     def close(self) -> None:
@@ -133,7 +133,7 @@ class Iterations:
         if fresh:
             load_tiles(self._engine, fresh, fresh.keys())
             if self._verification is not None:
-                self._verification.whole.update(fresh)
+                self._verification.inputs.update(fresh)
         if self._accuracy is not None:
             self._labels = fresh.get(self._accuracy.labels.name, self._labels)
         epoch = "" if self._feed is None else f", epoch {self._feed.epoch(number)} of {self._feed.epoch(options.steps)}"
@@ -144,7 +144,7 @@ class Iterations:
 
     def _iterate(self, *, advances: bool) -> None:
         start = time.perf_counter()
-        iteration = self._engine.iterate(timed=self._options.profile, advances=advances, wanted=self._each)
+        iteration = self._engine.iterate(timed=self._options.profile, advances=advances, wanted=self._step_outputs)
         self._seconds.append(time.perf_counter() - start)
         if self._options.profile:
             self._iterations.append(iteration)
@@ -161,14 +161,14 @@ class Iterations:
 
     def _outputs(self, wanted: Sequence[str]) -> dict[str, np.ndarray]:
         """Whole outputs after a step, where the engine reports."""
-        there = tuple(name for name in wanted if self._plan.graph.tensors[name].elements)
-        outputs = gather_tiles(self._engine, there, self._shapes, nearly_same=self._nearly_same)
-        return outputs | {name: _nothing(self._plan.graph, name) for name in wanted if name not in there}
+        filled = tuple(name for name in wanted if self._plan.graph.tensors[name].elements)
+        outputs = gather_tiles(self._engine, filled, self._shapes, nearly_same=self._nearly_same)
+        return outputs | {name: _nothing(self._plan.graph, name) for name in wanted if name not in filled}
 
     def _held_out_step(self) -> dict[str, np.ndarray]:
         """A step on held-out data, which the workers have been given, and what comes of it."""
-        self._engine.iterate(wanted=self._each)
-        return self._outputs(self._each)
+        self._engine.iterate(wanted=self._step_outputs)
+        return self._outputs(self._step_outputs)
 
     def _ends_epoch(self, number: int) -> bool:
         """Whether held-out data are due: after the last step of an epoch, and of the run."""
@@ -176,18 +176,18 @@ class Iterations:
 
     def _hand_out_right_state(self) -> None:
         """With verification the whole model's state goes on, which is where the engine reports."""
-        whole = {} if self._verification is None else self._verification.whole
-        hand_out_tiles(self._engine, whole, list(self._plan.states))
+        values = {} if self._verification is None else self._verification.inputs
+        hand_out_tiles(self._engine, values, list(self._plan.states))
 
     def _evaluate(self, number: int, evaluator: Evaluator) -> tuple[str, ...]:
         """Evaluates after a step; what to say where the loss is not finite and that is not allowed, on all ranks."""
-        self._kept = kept = keep_next_state(self._engine, self._plan.program.state)
+        self._next_state = tiles = keep_next_state(self._engine, self._plan.program.state)
 
         def begin() -> None:
             if self._options.verify:
                 self._hand_out_right_state()
             else:
-                begin_from(self._engine, kept, self._plan.program.state)
+                begin_from(self._engine, tiles, self._plan.program.state)
 
         # What a feed gives is read again; what is the same in every step is put back.
         self._evaluations.append(evaluator.evaluate(number, begin, self._values.tile))
@@ -215,7 +215,7 @@ class Iterations:
             seconds=self._seconds[-1],
             comparison=None if self._verification is None else self._verification.comparisons[-1],
             accuracy=self._accuracies[-1] if self._accuracies else None,
-            evaluation=self._evaluations[-1] if self._kept is not None else None,
+            evaluation=self._evaluations[-1] if self._next_state is not None else None,
             epoch=None if self._feed is None else self._feed.epoch(number),
             epochs=None if self._feed is None else self._feed.epoch(options.steps),
             learning_rate=None if options.schedule is None else options.schedule.rate(number),
@@ -225,22 +225,22 @@ class Iterations:
         if options.progress is not None:
             options.progress(report)
         if report.loss is not None and not math.isfinite(report.loss) and not self._allows_nan:
-            found = not_finite(
+            facts = not_finite(
                 self._plan.graph,
-                self._given,
+                self._data_of,
                 lambda name, place: "" if self._feed is None else self._feed.origin(number, name, place),
             )
-            raise self._diverged(f"the loss is {report.loss} in step {number}", (f"output {self._loss!r}", *found))
+            raise self._diverged(f"the loss is {report.loss} in step {number}", (f"output {self._loss!r}", *facts))
 
-    def _given(self, name: str) -> np.ndarray:
+    def _data_of(self, name: str) -> np.ndarray:
         """A data input as the step has read it."""
         return self._fresh[name] if name in self._fresh else self._values.whole(name)
 
-    def _diverged(self, what: str, facts: tuple[str, ...], data: str = "data of this step") -> DivergedError:
-        kept = () if self._checkpoint is None else (f"the last checkpoint is {self._checkpoint}",)
+    def _diverged(self, fault: str, facts: tuple[str, ...], data: str = "data of this step") -> DivergedError:
+        checkpoint = () if self._checkpoint is None else (f"the last checkpoint is {self._checkpoint}",)
         return DivergedError(
-            what,
-            facts=(*facts, *kept),
+            fault,
+            facts=(*facts, *checkpoint),
             hint=f"look at the learning rate and at the {data}; --allow-nan goes on regardless",
         )
 
@@ -261,17 +261,17 @@ class Iterations:
         def tile_of(worker: int, name: str) -> np.ndarray:
             buffer = program.workers[worker].buffers[name]
             if self._verification is not None:
-                tile = part_of(self._verification.whole[current[buffer.tensor]], buffer.region)
-            elif self._kept is not None:
-                tile = self._kept[buffer.tensor, buffer.region]
+                tile = part_of(self._verification.inputs[current[buffer.tensor]], buffer.region)
+            elif self._next_state is not None:
+                tile = self._next_state[buffer.tensor, buffer.region]
             else:
                 tile = self._engine.array(worker, name)
             tensor = graph.tensors[current[buffer.tensor]]
             if not options.allow_nan and tensor.dtype.is_float and not np.isfinite(tile).all():
                 begun = graph.initial.get(tensor.name)
                 if begun is None or np.isfinite(begun).all():
-                    what = f"state {tensor.name!r} is not finite after step {number}"
-                    raise self._diverged(what, (f"on worker {worker}",))
+                    fault = f"state {tensor.name!r} is not finite after step {number}"
+                    raise self._diverged(fault, (f"on worker {worker}",))
             return tile
 
         # With verification, rank 0 alone has the state from which all go on.

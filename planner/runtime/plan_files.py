@@ -58,13 +58,13 @@ class LoadedPlan:
 
 
 @without_collection()
-def load_plan(directory: Path, progress: Progress = silent, *, own: int | None = None) -> LoadedPlan:
+def load_plan(directory: Path, progress: Progress = silent, *, own_worker: int | None = None) -> LoadedPlan:
     """Reads a plan's folder and checks that its files belong together.
 
     Args:
         directory: the folder.
         progress: told what is being read.
-        own: the one worker whose functions and constants are wanted; None: of all.
+        own_worker: the one worker whose functions and constants are wanted; None: of all.
 
     Raises:
         UsageError: it is no plan's folder.
@@ -72,19 +72,19 @@ def load_plan(directory: Path, progress: Progress = silent, *, own: int | None =
     """
     progress("reading the plan")
     folder = open_folder(directory)
-    models, program = read_workers(folder, progress, own=own)
+    models, program = read_workers(folder, progress, own_worker=own_worker)
     check_stated(folder, program)
     progress("reading the model")
     graph = read_model(folder.model, operators=EVERY_OPERATOR)
     check_against_model(graph, program, str(directory))
     check_named(folder, graph)
-    kept = models if own is None else (models[own],)
+    own_models = models if own_worker is None else (models[own_worker],)
     values = external_values(graph).values()
     data = followed(directory, folder.data_record if values else (), values)
     return LoadedPlan(
         graph,
         program,
-        kept,
+        own_models,
         tuple(map(folder.worker, range(folder.plan.workers))),
         folder.plan.model_digest,
         folder.plan.program_peak_bytes,
@@ -95,14 +95,14 @@ def load_plan(directory: Path, progress: Progress = silent, *, own: int | None =
 
 
 def read_workers(
-    folder: PlanFolder, progress: Progress = silent, *, own: int | None = None
+    folder: PlanFolder, progress: Progress = silent, *, own_worker: int | None = None
 ) -> tuple[tuple[WorkerModel, ...], Program]:
     """The worker models of a plan's folder, and the program that they are together.
 
     Args:
         folder: of the plan.
         progress: told what is being read.
-        own: the one worker whose functions and constants are wanted; None: of all.
+        own_worker: the one worker whose functions and constants are wanted; None: of all.
 
     Raises:
         ModelError: they cannot be read, or are of another plan.
@@ -111,7 +111,7 @@ def read_workers(
     # let go file by file: all together may be more than one machine of several holds.
     paths = tuple(map(folder.worker, range(folder.plan.workers)))
     models = tuple(
-        model if own in (None, worker) else replace(model, bodies={}, constants={})
+        model if own_worker in (None, worker) else replace(model, bodies={}, constants={})
         for worker, model in enumerate(_worker_models(paths, progress))
     )
     plan_digest = digest_of(folder.path / PLAN)
@@ -177,9 +177,9 @@ def check_stated(folder: PlanFolder, program: Program) -> None:
         raise ModelError(
             f"{folder.path}: the plan states other memory than its worker models take",
             facts=tuple(
-                f"worker {worker}: {one} bytes stated, {other} taken"
-                for worker, (one, other) in enumerate(zip(stated, program.peak_bytes, strict=True))
-                if one != other
+                f"worker {worker}: {plan_bytes} bytes stated, {program_bytes} taken"
+                for worker, (plan_bytes, program_bytes) in enumerate(zip(stated, program.peak_bytes, strict=True))
+                if plan_bytes != program_bytes
             ),
             hint="plan the model again with `tofu plan`",
         )

@@ -47,7 +47,7 @@ class Start:
     """With the seed and the number of steps that count."""
     loss: str
     """The output that is called the loss; "" if there is none."""
-    given: Mapping[str, np.ndarray]
+    fixed: Mapping[str, np.ndarray]
     """What is the same in every step."""
     feed: Feed | None
     """Of batches; None where the data are the same in every step."""
@@ -111,7 +111,7 @@ def read_start(plan: str | Path | LoadedPlan, options: RunOptions, stack: contex
     checkpoint = _resumed(loaded, options) if options.resume else None
     weights = None if options.weights is None else WeightFile(options.weights, graph)
     start = Start(loaded, options, loss, {}, None, checkpoint, weights)
-    given, batches = _data(graph, options.inputs, start.supplied)
+    fixed, batches = _data(graph, options.inputs, start.supplied)
     feed = _feed(options, batches, checkpoint)
     if feed is not None:
         stack.enter_context(feed)
@@ -119,7 +119,7 @@ def read_start(plan: str | Path | LoadedPlan, options: RunOptions, stack: contex
         options = replace(options, steps=options.epochs * (1 if feed is None else feed.per_epoch))
     if checkpoint is not None:
         options = replace(options, seed=checkpoint.seed)
-    return replace(start, options=options, given=given, feed=feed)
+    return replace(start, options=options, fixed=fixed, feed=feed)
 
 
 def prepared(start: Start, transport: Transport | None, stack: contextlib.ExitStack) -> Prepared:
@@ -131,10 +131,10 @@ def prepared(start: Start, transport: Transport | None, stack: contextlib.ExitSt
         stack: what is started ends with it.
     """
     plan, graph, options = start.plan, start.plan.graph, start.options
-    given = _first_given(start)
+    arrays = _first_arrays(start)
     accuracy = accuracy_of(graph) if options.metric is not None else None
     held_out = _held_out(start, stack)
-    values = _values(start, given)
+    values = _values(start, arrays)
     if options.told is not None:
         options.told(values.drawn)
     check_kernels(graph, options.libraries, on_gpus=options.device == "cuda")
@@ -155,35 +155,35 @@ def _loaded(plan: str | Path | LoadedPlan, options: RunOptions) -> LoadedPlan:
         return plan if isinstance(plan, LoadedPlan) else load_plan(Path(plan), options.doing)
     if isinstance(plan, LoadedPlan):
         raise UsageError("--engine mpi: the plan is not in a folder")
-    own = agreed(options.world, Path(plan), options)
-    return load_plan(Path(plan), options.doing, own=own)
+    own_worker = agreed(options.world, Path(plan), options)
+    return load_plan(Path(plan), options.doing, own_worker=own_worker)
 
 
-def _first_given(start: Start) -> dict[str, np.ndarray]:
+def _first_arrays(start: Start) -> dict[str, np.ndarray]:
     """What is given to the first step.
 
     Raises:
         UsageError: inputs are missing.
     """
-    given = dict(start.given)
+    arrays = dict(start.fixed)
     if start.feed is not None:
-        given |= start.feed.batch(start.first)
+        arrays |= start.feed.batch(start.first)
     if start.options.inputs is not None:
-        refuse_missing(start.plan.graph, {*given, *start.supplied}, source=_source(start.options))
+        refuse_missing(start.plan.graph, {*arrays, *start.supplied}, source=_source(start.options))
     # Given arrays come before a checkpoint's, and a state among the inputs is that of step 1. It is taken out only
     # after ``refuse_missing``, which judges what the user's file holds.
     if start.checkpoint is not None:
-        given = {name: value for name, value in given.items() if not start.checkpoint.holds(name)}
-    return given
+        arrays = {name: value for name, value in arrays.items() if not start.checkpoint.holds(name)}
+    return arrays
 
 
-def _values(start: Start, given: Mapping[str, np.ndarray]) -> Values:
+def _values(start: Start, arrays: Mapping[str, np.ndarray]) -> Values:
     """The values of the first step: as given, or from the first that has one of checkpoint, weights and model."""
     plan, options = start.plan, start.options
     sources: tuple[TileSource | None, ...] = (start.checkpoint, start.weights)
     return Values(
         plan.graph,
-        given,
+        arrays,
         sources=tuple(source for source in sources if source is not None),
         seed=options.seed,
         data=plan.data if options.data_dir is None else Followed((options.data_dir,)),
@@ -229,7 +229,7 @@ def _held_out(start: Start, stack: contextlib.ExitStack) -> HeldOut | None:
         fixed[TRAINING], how = np.array(False), "no Dropout drops, and BatchNormalization takes its running statistics"
     options.notice(f"note: on held-out data {how}")
     feed = stack.enter_context(Feed(OneBatch(fixed) if batches is None else batches))
-    if line := feed.batches.told(is_shuffled=False):
+    if line := feed.batches.note(is_shuffled=False):
         options.notice(f"note: {line}")
     refuse_missing(graph, {*fixed, *feed.batch(1, is_last=True), *supplied}, source=str(path))
     return HeldOut(feed, fixed)
@@ -242,11 +242,11 @@ def _feed(options: RunOptions, batches: Batches | None, checkpoint: Checkpoint |
             raise UsageError(f"--shuffle: {_source(options)} is one batch, the same in every step")
         return None
     feed = Feed(batches, _shuffle(options, batches, checkpoint))
-    if line := batches.told(is_shuffled=feed.shuffle is not None):
+    if line := batches.note(is_shuffled=feed.shuffle is not None):
         options.notice(f"note: {line}")
         if options.epochs is None and options.steps < feed.per_epoch:
-            taken = "1 batch" if options.steps == 1 else f"{options.steps:,} batches"
-            options.notice(f"hint: this run takes {taken}; --epochs 1 goes through all of them")
+            count = "1 batch" if options.steps == 1 else f"{options.steps:,} batches"
+            options.notice(f"hint: this run takes {count}; --epochs 1 goes through all of them")
     return feed
 
 

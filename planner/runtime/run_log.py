@@ -83,10 +83,10 @@ class RunLog:
         try:
             if path.exists():
                 self._hold()
-            kept = self._lines_before(first) if first > 1 else []
+            earlier = self._lines_before(first) if first > 1 else []
             head = _as_csv(_HEAD) if self._is_csv else ""
             with whole_file(path) as stream:
-                stream.write("".join([head, *kept]).encode())
+                stream.write("".join([head, *earlier]).encode())
             # The file that was locked until here has been replaced.
             self._hold()
         except BaseException:
@@ -133,7 +133,7 @@ class RunLog:
             raise UsageError(f"--log {self._path} cannot be gone on with: it is no log") from None
         if lines and not lines[-1].endswith("\n"):
             lines.pop()
-        kept = []
+        earlier = []
         for number, line in enumerate(lines, start=1):
             if self._is_csv and number == 1:
                 continue
@@ -144,8 +144,8 @@ class RunLog:
                     hint="name another file",
                 )
             if step < first:
-                kept.append(line)
-        return kept
+                earlier.append(line)
+        return earlier
 
     def _number_of(self, line: str) -> int | None:
         """The step of a line; None if it is none."""
@@ -177,8 +177,8 @@ def _locked(path: Path) -> int | None:
 
 def _members(report: StepReport) -> dict[str, object]:
     """What is known of a step, by column."""
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    known = {
+    timestamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    members = {
         "step": report.step,
         "epoch": report.epoch,
         "loss": report.loss,
@@ -188,9 +188,9 @@ def _members(report: StepReport) -> dict[str, object]:
         "learning_rate": report.learning_rate,
         "seconds": report.seconds,
         "moved_bytes": report.moved_bytes,
-        "time": now,
+        "time": timestamp,
     }
-    return {name: known[name] for name in COLUMNS if known[name] is not None}
+    return {name: members[name] for name in COLUMNS if members[name] is not None}
 
 
 def _as_json(members: Mapping[str, object]) -> str:

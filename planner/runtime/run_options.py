@@ -128,9 +128,9 @@ def check_options(options: RunOptions) -> None:
         "--checkpoint-every": options.checkpoint_every,
         "--keep": options.keep,
     }
-    given = next((name for name, wish in wishes.items() if wish is not None), None)
-    if options.checkpoint_dir is None and given is not None:
-        raise UsageError(f"{given}: of which checkpoints?", hint="name their folder with --checkpoint-dir")
+    option = next((name for name, wish in wishes.items() if wish is not None), None)
+    if options.checkpoint_dir is None and option is not None:
+        raise UsageError(f"{option}: of which checkpoints?", hint="name their folder with --checkpoint-dir")
     if options.checkpoint_every is not None and options.checkpoint_every < 1:
         raise UsageError(f"--checkpoint-every is {options.checkpoint_every}, and must be at least 1")
     if options.data_dir is not None and options.random_weights:

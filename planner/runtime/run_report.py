@@ -164,8 +164,8 @@ class RunResult(ShortRepr):
     @property
     def max_error_limit(self) -> AnyFloat | None:
         """The limit of the tensor whose error is ``max_error``."""
-        found = [comparison.worst for comparison in self.comparisons if comparison.worst is not None]
-        return max(found, key=lambda tensor: tensor.error).limit if found else None
+        worst_tensors = [comparison.worst for comparison in self.comparisons if comparison.worst is not None]
+        return max(worst_tensors, key=lambda tensor: tensor.error).limit if worst_tensors else None
 
     @property
     def peak_bytes(self) -> tuple[int, ...]:

@@ -243,7 +243,7 @@ def test_a_state_that_is_handed_out_reaches_the_gpus(plan_of: Planner) -> None:
     def hand_out(engine: MessageEngine) -> Any:
         engine.fill(Values(plan.graph).tile)
         hand_out_tiles(engine, whole if engine.reports else {}, states)
-        (mine,) = engine.here
+        (mine,) = engine.local_programs
         backend = engine._executor._backend
         assert isinstance(backend, CudaBackend)
         return {
@@ -265,7 +265,7 @@ def test_a_next_state_that_is_kept_is_the_gpus(plan_of: Planner) -> None:
         engine.fill(Values(plan.graph).tile)
         engine.iterate()
         kept = keep_next_state(engine, plan.program.state)
-        (mine,) = engine.here
+        (mine,) = engine.local_programs
         backend = engine._executor._backend
         assert isinstance(backend, CudaBackend)
         return {

@@ -51,7 +51,7 @@ def test_a_rank_has_the_memory_of_its_worker_alone(plan_of: Planner) -> None:
     plan = plan_of(mlp(3, 24, 36, learning_rate=0.001), 3)
 
     def look(engine: MessageEngine) -> Any:
-        (mine,) = engine.here
+        (mine,) = engine.local_programs
         for program in plan.program.workers:
             for name in (*program.loaded, *program.collected):
                 if program is mine:

@@ -27,7 +27,7 @@ def cast_to_eight_bits(array: np.ndarray, dtype: DType, *, saturates: bool) -> n
     """
     wide = array.astype(np.float64)
     if saturates:
-        most = float(ml_dtypes.finfo(dtype.array_dtype).max)  # type: ignore[no-untyped-call]
-        wide = np.clip(wide, -most, most)  # NaN stays NaN
+        largest = float(ml_dtypes.finfo(dtype.array_dtype).max)  # type: ignore[no-untyped-call]
+        wide = np.clip(wide, -largest, largest)  # NaN stays NaN
     with np.errstate(all="ignore"):
         return wide.astype(dtype.array_dtype).astype(np.float64)

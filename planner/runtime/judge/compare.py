@@ -197,7 +197,7 @@ class StepComparison:
 def compare_tensor(
     name: str,
     split: np.ndarray,
-    whole: np.ndarray,
+    original: np.ndarray,
     exact: np.ndarray | None,
     eps: float | None = None,
     noise: Noise | None = None,
@@ -209,31 +209,31 @@ def compare_tensor(
     Args:
         name: of the tensor.
         split: what the workers made.
-        whole: what the unpartitioned model made from the same state.
+        original: what the unpartitioned model made from the same state.
         exact: the float64 reference, if there is one.
         eps: of the coarsest precision on the way to the tensor (see ``coarsest_eps``); None: of its own dtype.
         noise: of samples of rounding; None: not looked at.
         before: of a next state, the state that it takes the place of.
         is_fed_strange: it is computed from an input that is not finite everywhere.
     """
-    assert split.shape == whole.shape, f"{name}: {split.shape} and {whole.shape}"
-    if not is_float(whole):
-        share = float(np.count_nonzero(split != whole)) / max(1, whole.size)
+    assert split.shape == original.shape, f"{name}: {split.shape} and {original.shape}"
+    if not is_float(original):
+        share = float(np.count_nonzero(split != original)) / max(1, original.size)
         return TensorComparison(name, share == 0, share, 0.0, share, 0.0, has_reference=False)
     if eps is None:
-        eps = eps_of(whole.dtype.name)
-    wide = whole.astype(np.float64)
+        eps = eps_of(original.dtype.name)
+    wide = original.astype(np.float64)
     finite = np.isfinite(wide)
-    strange = whole.size - int(np.count_nonzero(finite))
+    strange = original.size - int(np.count_nonzero(finite))
     untold = 0 if exact is None else int(np.count_nonzero(finite != np.isfinite(exact)))
     # What is infinite or no number counts as in the whole run: NaN and infinity depend on the order of a sum.
     right = wide if exact is None else np.where(finite & np.isfinite(exact), exact, wide)
     error, median = errors(split, right)
-    of_whole, median_of_whole = errors(whole, right)
+    of_whole, median_of_whole = errors(original, right)
     floor, median_floor = (FLOOR_EPS, FLOOR_EPS) if exact is not None else (WHOLE_EPS, WHOLE_MEDIAN_EPS)
     share = 1.0 if before is None else change(right, before)
     rounding, median_rounding = noise or (0.0, 0.0)
-    found = TensorComparison(
+    verdict = TensorComparison(
         name,
         False,
         error,
@@ -246,19 +246,19 @@ def compare_tensor(
         noise_error=None if noise is None else noise[0],
         strange_elements=strange,
         untold_elements=untold,
-        finite_elements=whole.size - strange,
+        finite_elements=original.size - strange,
     )
     if untold and not is_fed_strange:
-        return replace(found, error=float("inf"), whole_error=float("inf"), is_noise=False, remark=OVERFLOW)
+        return replace(verdict, error=float("inf"), whole_error=float("inf"), is_noise=False, remark=OVERFLOW)
     if not strange and not np.any(right):
         # Errors are absolute.
         limit = NOISE_FACTOR * max(of_whole, rounding)
         is_noise = max(error, of_whole) > 0
-        return replace(found, is_same=error <= limit, is_noise=is_noise, limit=limit, median_limit=limit)
-    if found.is_noise:
+        return replace(verdict, is_same=error <= limit, is_noise=is_noise, limit=limit, median_limit=limit)
+    if verdict.is_noise:
         level = Noise(max(of_whole, rounding), max(median_of_whole, median_rounding))
-        return _as_noise(found, level, largest(split), largest(whole))
-    return replace(found, is_same=error <= found.limit and median <= found.median_limit)
+        return _as_noise(verdict, level, largest(split), largest(original))
+    return replace(verdict, is_same=error <= verdict.limit and median <= verdict.median_limit)
 
 
 def change(right: np.ndarray, before: np.ndarray) -> float:
@@ -278,26 +278,26 @@ def _seen(rounding: float) -> float:
     return max(min(FACTOR * rounding, SEEN_MOST), SEEN_FACTOR * rounding)
 
 
-def _as_noise(found: TensorComparison, level: Noise, split_largest: float, whole_largest: float) -> TensorComparison:
+def _as_noise(verdict: TensorComparison, level: Noise, split_largest: float, whole_largest: float) -> TensorComparison:
     """Judges a tensor of which right runs have hardly a digit right."""
-    limit, median_limit = NOISE_FACTOR * level.largest, max(NOISE_FACTOR * level.median, found.median_limit)
+    limit, median_limit = NOISE_FACTOR * level.largest, max(NOISE_FACTOR * level.median, verdict.median_limit)
     is_part = level.largest < 1
     if is_part:
         limit = min(limit, max(1.0, PART_NOISE_FACTOR * level.largest))
-    found = replace(found, limit=max(limit, found.limit), median_limit=median_limit)
+    verdict = replace(verdict, limit=max(limit, verdict.limit), median_limit=median_limit)
     # A single element of noise may come close to zero by chance; many do not all. Where the exact value lies far below
     # the noise of a right run, a smaller one is only nearer to it.
-    is_below = found.has_reference and level.largest > NOISE_FACTOR
-    must_be_large = is_part or ((found.finite_elements or 0) > 1 and not is_below)
+    is_below = verdict.has_reference and level.largest > NOISE_FACTOR
+    must_be_large = is_part or ((verdict.finite_elements or 0) > 1 and not is_below)
     is_small = must_be_large and split_largest * NOISE_FACTOR < whole_largest
     if is_small or split_largest > whole_largest * NOISE_FACTOR:
         return replace(
-            found,
+            verdict,
             remark=f"its largest element is {split_largest:.2e}, and the whole run's {whole_largest:.2e}, where only "
             f"noise is left (E of a right run {level.largest:.2e})",
         )
-    is_close = found.error < found.limit if is_part else found.error <= found.limit
-    return replace(found, is_same=is_close and found.median_error <= found.median_limit)
+    is_close = verdict.error < verdict.limit if is_part else verdict.error <= verdict.limit
+    return replace(verdict, is_same=is_close and verdict.median_error <= verdict.median_limit)
 
 
 def largest(array: np.ndarray) -> float:
@@ -325,7 +325,7 @@ def errors(y: np.ndarray, r: np.ndarray) -> tuple[float, float]:
 def compare_step(
     step: int,
     split: Mapping[str, np.ndarray],
-    whole: Mapping[str, np.ndarray],
+    original: Mapping[str, np.ndarray],
     exact: Mapping[str, np.ndarray] | None,
     eps: Mapping[str, float] | None = None,
     noise: Mapping[str, Noise] | None = None,
@@ -337,7 +337,7 @@ def compare_step(
     Args:
         step: its number.
         split: what the workers made, by output.
-        whole: what the unpartitioned model made.
+        original: what the unpartitioned model made.
         exact: the float64 reference, if there is one.
         eps: by floating-point output, of the coarsest precision on the way; None: of its own dtype.
         noise: by output, the error of rounding alone, where that was looked at.
@@ -357,7 +357,7 @@ def compare_step(
                 None if before is None else before.get(name),
                 name in fed_strange,
             )
-            for name, array in whole.items()
+            for name, array in original.items()
         ),
     )
 
@@ -383,8 +383,8 @@ def worst(comparisons: tuple[StepComparison, ...]) -> float:
 
 def worst_tensor(comparisons: tuple[StepComparison, ...]) -> tuple[int, TensorComparison] | None:
     """The tensor with the largest error of all steps, and its step; None where there are none but noise."""
-    found = [(comparison.step, comparison.worst) for comparison in comparisons]
-    counted = [(step, tensor) for step, tensor in found if tensor is not None]
+    worst_by_step = [(comparison.step, comparison.worst) for comparison in comparisons]
+    counted = [(step, tensor) for step, tensor in worst_by_step if tensor is not None]
     return max(counted, key=lambda item: _size_of_error(item[1]), default=None)
 
 

@@ -165,7 +165,7 @@ class _Door:
         self._maker = SessionMaker(cores(), libraries=read.libraries)
         self._graph, self._inputs = read.graph, read.inputs
         self._model = _filled(model, read)
-        self._given = _given(model, read)
+        self._feeds = _arrays_of_file(model, read)
         form = canonical(read.graph)
         if form.in_parts:  # states by part have no value here; the run itself holds what is made of them to the whole
             form = canonical(read.graph, form.in_parts)
@@ -184,8 +184,8 @@ class _Door:
 
     def _inside(self, form: Form, graph: Graph) -> Difference | None:
         """The first tensor of all whose names survive; None if they are too large, or the runtime does not tell."""
-        there = {*graph.producer, *(name for name, value in graph.constants.items() if value is not None)}
-        names = [name for name in self._makers if name in there and name in self._graph.tensors]
+        graph_names = {*graph.producer, *(name for name, value in graph.constants.items() if value is not None)}
+        names = [name for name in self._makers if name in graph_names and name in self._graph.tensors]
         if sum(graph.tensors[name].size_bytes for name in names) > MOST_BYTES:
             return None
         try:
@@ -195,22 +195,22 @@ class _Door:
 
     def _samples(self, names: Sequence[str]) -> _Samples:
         session = self._session(self._with_outputs(names), "it")
-        return _Samples(session, names, self._graph, self._given, self._inputs)
+        return _Samples(session, names, self._graph, self._feeds, self._inputs)
 
     def _differing(self, form: Form, graph: Graph, names: Sequence[str], samples: _Samples) -> Difference | None:
         constants = {name: value for name, value in graph.constants.items() if value is not None}
         computed = tuple(name for name in names if name not in constants)
         shown = replace(graph, constants=constants, outputs=computed, initial={}, notes={}, state=())
-        made = {name: constants[name] for name in names if name in constants}
+        results = {name: constants[name] for name in names if name in constants}
         if computed:
-            made |= _run(self._session(to_model(shown), f"the graph {form}"), computed, self._graph, self._inputs)
+            results |= _run(self._session(to_model(shown), f"the graph {form}"), computed, self._graph, self._inputs)
         eps = coarsest_eps(shown)
         for name in names:
-            what = samples.difference(name, made[name], eps.get(name))
-            if what:
+            difference = samples.difference(name, results[name], eps.get(name))
+            if difference:
                 node = self._makers.get(name)
                 op = "a result" if node is None else f"{qualified(node.domain, node.op_type)} {node.name!r}"
-                return Difference(form, name, op, what)
+                return Difference(form, name, op, difference)
         return None
 
     def _with_outputs(self, names: Sequence[str]) -> ModelProto:
@@ -222,11 +222,11 @@ class _Door:
             model.graph.output.append(helper.make_tensor_value_info(name, kind, None))
         return model
 
-    def _session(self, model: ModelProto, what: str) -> Any:
+    def _session(self, model: ModelProto, subject: str) -> Any:
         try:
             return self._maker.session(carried(model), is_literal=True)
         except Exception as error:
-            raise _UnheldError(f"the stock runtime does not load {what}: {first_line(error)}") from error
+            raise _UnheldError(f"the stock runtime does not load {subject}: {first_line(error)}") from error
 
 
 class _Samples:
@@ -237,48 +237,48 @@ class _Samples:
         session: Any,
         names: Sequence[str],
         graph: Graph,
-        given: Mapping[str, np.ndarray],
+        feeds: Mapping[str, np.ndarray],
         inputs: Mapping[str, np.ndarray],
     ) -> None:
-        self._session, self._names, self._graph, self._given, self._inputs = session, names, graph, given, inputs
-        self._right = _run(session, names, graph, given)
+        self._session, self._names, self._graph, self._feeds, self._inputs = session, names, graph, feeds, inputs
+        self._right = _run(session, names, graph, feeds)
         self._nudged: list[dict[str, np.ndarray]] = []
 
-    def difference(self, name: str, made: np.ndarray, eps: float | None) -> str:
+    def difference(self, name: str, array: np.ndarray, eps: float | None) -> str:
         """How a tensor differs from the file's; "" if it does not."""
         right = self._right[name]
-        if made.shape != right.shape:
-            return f"has the shape {list(made.shape)}, and the file's {list(right.shape)}"
-        found = compare_tensor(name, made, right, None, eps)
-        if found.is_same:
+        if array.shape != right.shape:
+            return f"has the shape {list(array.shape)}, and the file's {list(right.shape)}"
+        comparison = compare_tensor(name, array, right, None, eps)
+        if comparison.is_same:
             return ""
         seen = Noise(0.0, 0.0)
         for number in range(RUNS):
-            more, median = errors(self._sample(number)[name], right)
-            if np.isfinite(more):
-                seen = Noise(max(seen.largest, more), max(seen.median, median))
-            found = compare_tensor(name, made, right, None, eps, seen)
-            if found.is_same:
+            error, median = errors(self._sample(number)[name], right)
+            if np.isfinite(error):
+                seen = Noise(max(seen.largest, error), max(seen.median, median))
+            comparison = compare_tensor(name, array, right, None, eps, seen)
+            if comparison.is_same:
                 return ""
-        return _told(found)
+        return _remark_of(comparison)
 
     def _sample(self, number: int) -> dict[str, np.ndarray]:
         if number == len(self._nudged):
-            other = nudged(self._inputs, number)
+            inputs = nudged(self._inputs, number)
             self._nudged.append(
-                _run(self._session, self._names, self._graph, {**self._given, **_same(self._given, other)})
+                _run(self._session, self._names, self._graph, {**self._feeds, **_subset(self._feeds, inputs)})
             )
         return self._nudged[number]
 
 
-def _same(given: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name: value for name, value in other.items() if name in given}
+def _subset(names: Mapping[str, np.ndarray], values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: value for name, value in values.items() if name in names}
 
 
-def _told(found: TensorComparison) -> str:
-    if found.remark:
-        return found.remark
-    return f"{found.error:.2e} of the largest element off (limit {found.limit:.2e})"
+def _remark_of(comparison: TensorComparison) -> str:
+    if comparison.remark:
+        return comparison.remark
+    return f"{comparison.error:.2e} of the largest element off (limit {comparison.limit:.2e})"
 
 
 def _filled(model: ModelProto, read: ReadGraph) -> ModelProto:
@@ -293,22 +293,22 @@ def _filled(model: ModelProto, read: ReadGraph) -> ModelProto:
     return filled
 
 
-def _given(model: ModelProto, read: ReadGraph) -> dict[str, np.ndarray]:
+def _arrays_of_file(model: ModelProto, read: ReadGraph) -> dict[str, np.ndarray]:
     """What the file's own inputs are given: those of its graph, and those that were fixed or stand for constants."""
     graph, inputs = read.graph, read.inputs
     held = {tensor.name for tensor in model.graph.initializer}
     fixed = dict(values_of(graph.notes))
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     for value in model.graph.input:
         if value.name in inputs:
-            found[value.name] = inputs[value.name]
+            arrays[value.name] = inputs[value.name]
         elif value.name in fixed and value.name in graph.tensors:
-            found[value.name] = fixed_inputs({value.name: fixed[value.name]}, graph.tensors)[value.name]
+            arrays[value.name] = fixed_inputs({value.name: fixed[value.name]}, graph.tensors)[value.name]
         elif value.name not in held:
             if value.name not in graph.tensors:
                 raise _UnheldError(f"its input {value.name!r} is none of the graph")
-            found[value.name] = read.absent(value.name)
-    return found
+            arrays[value.name] = read.absent(value.name)
+    return arrays
 
 
 def _run(session: Any, names: Sequence[str], graph: Graph, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -316,12 +316,12 @@ def _run(session: Any, names: Sequence[str], graph: Graph, values: Mapping[str, 
     tensors = graph.tensors
     # A file's state may have initial values, which its inputs go before: the runtime lists such inputs apart.
     wanted = {value.name for value in (*session.get_inputs(), *session.get_overridable_initializers())}
-    given = {
+    feeds = {
         name: (np.asarray(value, order="C"), tensors[name].dtype)
         for name, value in values.items()
         if carried_name(name, tensors[name].dtype) in wanted
     }
-    binding = bind(session, given, {})
+    binding = bind(session, feeds, {})
     for name in names:
         binding.bind_output(carried_name(name, tensors[name].dtype), "cpu")
     try:

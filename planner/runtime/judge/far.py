@@ -49,45 +49,45 @@ def spread_error(y: np.ndarray, r: np.ndarray, scale: float | None = None) -> fl
 
 
 def far_tensors(
-    whole: Mapping[str, np.ndarray],
+    original: Mapping[str, np.ndarray],
     exact: Mapping[str, np.ndarray],
     suspicious_from: Mapping[str, float],
     changes: Mapping[str, np.ndarray],
     samples: Callable[[], Iterator[tuple[Mapping[str, np.ndarray], bool]]],
-    known: Collection[str] = (),
+    far_before: Collection[str] = (),
 ) -> tuple[FarTensor, ...]:
     """The outputs of one step in which the whole model is far from float64.
 
     Args:
-        whole: what it made.
+        original: what it made.
         exact: the float64 reference.
         suspicious_from: by floating-point output, the spread error from which on rounding must say why; see
             ``limits``.
         changes: by next state, the state that it takes the place of.
         samples: of right runs that round otherwise; and whether a sample is the reference's, or else the whole model's.
-        known: outputs that were far before: of them no samples are looked at.
+        far_before: outputs that were far before: of them no samples are looked at.
     """
-    found: dict[str, float] = {}
+    suspects: dict[str, float] = {}
     for name, limit in suspicious_from.items():
-        error, share = spread_error(whole[name], exact[name]), 1.0
+        error, share = spread_error(original[name], exact[name]), 1.0
         if name in changes:
             share = min(1.0, change(exact[name], changes[name]))
-        stored = STORED_EPS * float(ml_dtypes.finfo(whole[name].dtype).eps)  # type: ignore[no-untyped-call]
+        stored = STORED_EPS * float(ml_dtypes.finfo(original[name].dtype).eps)  # type: ignore[no-untyped-call]
         if error > limit * share + (stored if share < 1 else 0):
-            found[name] = error
-    if not found:
+            suspects[name] = error
+    if not suspects:
         return ()
-    left = {name: error for name, error in found.items() if name not in known}
-    certain = found.keys() - left.keys()
-    for sample, is_exact in samples() if left else ():
-        for name, error in tuple(left.items()):
+    unexplained = {name: error for name, error in suspects.items() if name not in far_before}
+    certain = suspects.keys() - unexplained.keys()
+    for sample, is_exact in samples() if unexplained else ():
+        for name, error in tuple(unexplained.items()):
             scale = largest(exact[name]) or 1.0
-            seen = spread_error(sample[name], exact[name] if is_exact else whole[name], scale)
+            seen = spread_error(sample[name], exact[name] if is_exact else original[name], scale)
             if error <= NOISE_FACTOR * seen:
-                del left[name]
-        if not left:
+                del unexplained[name]
+        if not unexplained:
             break
-    return tuple(FarTensor(name, error) for name, error in found.items() if name in left or name in certain)
+    return tuple(FarTensor(name, error) for name, error in suspects.items() if name in unexplained or name in certain)
 
 
 def limits(graph: Graph, eps: Mapping[str, float]) -> dict[str, float]:
@@ -103,8 +103,8 @@ def limits(graph: Graph, eps: Mapping[str, float]) -> dict[str, float]:
         for name in (name for name in op.outputs if name):
             dtype = graph.tensors[name].dtype
             is_small = dtype.is_float and dtype.item_bytes == 1
-            own = float(ml_dtypes.finfo(dtype.array_dtype).eps) if is_small else 0.0  # type: ignore[no-untyped-call]
-            coarse[name] = max(before, own, _BYTE_EPS if may_round(op) else 0.0)
+            dtype_eps = float(ml_dtypes.finfo(dtype.array_dtype).eps) if is_small else 0.0  # type: ignore[no-untyped-call]
+            coarse[name] = max(before, dtype_eps, _BYTE_EPS if may_round(op) else 0.0)
     return {name: max(far_from(epsilon), _OWN_EPS * coarse.get(name, 0.0)) for name, epsilon in eps.items()}
 
 

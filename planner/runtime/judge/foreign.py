@@ -115,15 +115,15 @@ class ForeignOp:
 
     def __init__(self, graph: Graph, op: Op, libraries: Sequence[Path]) -> None:
         names = tuple(dict.fromkeys(name for name in op.inputs if name))
-        made = tuple(name for name in op.outputs if name)
-        self._tensors = {name: graph.tensors[name] for name in (*names, *made)}
-        self._inputs, self._outputs = names, made
+        outputs = tuple(name for name in op.outputs if name)
+        self._tensors = {name: graph.tensors[name] for name in (*names, *outputs)}
+        self._inputs, self._outputs = names, outputs
         alone = Graph(
             name=op.name,
             tensors=self._tensors,
             ops=(op,),
             inputs=names,
-            outputs=made,
+            outputs=outputs,
             constants={},
             opset=graph.opset,
             domains=graph.domains,
@@ -133,15 +133,15 @@ class ForeignOp:
     def run(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
         """Its outputs, in order, where floating-point inputs may be of any precision."""
         tensors = self._tensors
-        given = {name: np.asarray(inputs[name], numpy_dtype(tensors[name].dtype), order="C") for name in self._inputs}
-        made = {name: np.empty(tensors[name].shape, numpy_dtype(tensors[name].dtype)) for name in self._outputs}
+        feeds = {name: np.asarray(inputs[name], numpy_dtype(tensors[name].dtype), order="C") for name in self._inputs}
+        results = {name: np.empty(tensors[name].shape, numpy_dtype(tensors[name].dtype)) for name in self._outputs}
         binding = bind(
             self._session,
-            {name: (array, tensors[name].dtype) for name, array in given.items()},
-            {name: (array, tensors[name].dtype) for name, array in made.items()},
+            {name: (array, tensors[name].dtype) for name, array in feeds.items()},
+            {name: (array, tensors[name].dtype) for name, array in results.items()},
         )
         self._session.run_with_iobinding(binding)
-        return list(made.values())
+        return list(results.values())
 
 
 def first_line(error: Exception) -> str:

@@ -21,7 +21,7 @@ class OtherFormError(Exception):
     """A kernel in NumPy has not this form of its operator; the message says which. Somebody else computes it."""
 
 
-def given(inputs: Arrays, position: int) -> np.ndarray:
+def operand(inputs: Arrays, position: int) -> np.ndarray:
     """An operand that the operator requires."""
     array = inputs[position]
     assert array is not None, f"input {position} is absent"
@@ -35,6 +35,6 @@ def maybe(inputs: Arrays, position: int) -> np.ndarray | None:
 
 def unpacked(packed: np.ndarray, bits: int) -> np.ndarray:
     """The numbers of few bits that bytes hold along their last dim, the lowest bits first."""
-    each = 8 // bits
-    parts = [(packed >> (bits * place)) & (2**bits - 1) for place in range(each)]
-    return np.stack(parts, axis=-1).reshape(*packed.shape[:-1], packed.shape[-1] * each)
+    per_byte = 8 // bits
+    parts = [(packed >> (bits * place)) & (2**bits - 1) for place in range(per_byte)]
+    return np.stack(parts, axis=-1).reshape(*packed.shape[:-1], packed.shape[-1] * per_byte)

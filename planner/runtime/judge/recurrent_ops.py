@@ -49,20 +49,20 @@ def recurrent(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     backwards = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
     named = op.attribute("activations") or RECURRENT[op.op_type].activations * directions
     assert isinstance(named, tuple)
-    each = len(RECURRENT[op.op_type].activations)
+    count = len(RECURRENT[op.op_type].activations)
     y = np.zeros((steps, directions, batch, hidden))
     last = np.zeros((2, directions, batch, hidden))
     for d, is_backward in enumerate(backwards[str(op.attribute("direction", "forward"))]):
         bias = np.zeros((2, RECURRENT[op.op_type].gates * hidden)) if b is None else b[d].reshape(2, -1)
-        cell = _Cell(op, w[d], r[d], bias, p if p is None else p[d], _activations(named[d * each : (d + 1) * each]))
+        cell = _Cell(op, w[d], r[d], bias, p if p is None else p[d], _activations(named[d * count : (d + 1) * count]))
         state = [np.zeros((batch, hidden)) if first is None else first[d] for first in (h, c)]
         for step in range(steps):
             alive = step < lengths
             # A sequence is turned round within its own length.
             place = np.where(alive, lengths - 1 - step, 0) if is_backward else np.full(batch, step)
             rows = np.arange(batch)
-            made = cell.step(x[place, rows], *state)
-            state = [np.where(alive[:, None], new, old) for new, old in zip(made, state, strict=True)]
+            following = cell.step(x[place, rows], *state)
+            state = [np.where(alive[:, None], after, before) for after, before in zip(following, state, strict=True)]
             y[place[alive], d, rows[alive]] = state[0][alive]
         # Of an empty sequence the stock runtime makes zeros, whatever it starts from.
         last[:, d] = np.where(lengths[:, None] > 0, state, 0.0)
@@ -111,10 +111,10 @@ class _Cell:
     def _lstm(self, x: np.ndarray, h: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         f, g, last = self._activations
         peep_i, peep_o, peep_f = np.split(self._peepholes, 3)
-        i, o, forget, new = np.split(x @ self._w.T + h @ self._r.T + self._bias.sum(axis=0), 4, axis=1)
+        i, o, forget, candidate = np.split(x @ self._w.T + h @ self._r.T + self._bias.sum(axis=0), 4, axis=1)
         i = f(self._clipped(i + peep_i * c))
         forget = 1 - i if self._op.attribute("input_forget", 0) else f(self._clipped(forget + peep_f * c))
-        c = forget * c + i * g(self._clipped(new))
+        c = forget * c + i * g(self._clipped(candidate))
         # The stock runtime leaves the cell's own state as it is.
         return np.asarray(f(self._clipped(o + peep_o * c)) * last(c)), c
 

@@ -132,18 +132,18 @@ class Reference:
         outputs = passed_on(self._graph, arrays)
         with np.errstate(all="ignore"):
             for number, op in enumerate(self._ops):
-                given = [arrays[name] if name else None for name in op.inputs]
-                made = self._evaluate(number, op, given)
+                operands = [arrays[name] if name else None for name in op.inputs]
+                results = self._evaluate(number, op, operands)
                 if checks_ops:
-                    self._check_op(number, given, made)
-                for name, array in zip(op.outputs, made, strict=False):
+                    self._check_op(number, operands, results)
+                for name, array in zip(op.outputs, results, strict=False):
                     if name:
                         self._check(op, name, array)
                         if name in self._overflowing:
                             is_beyond = np.isinf(array.astype(self._graph.tensors[name].dtype.array_dtype))
                             array = np.where(is_beyond, np.copysign(np.inf, array), array)
                         if rounding is not None:
-                            array = rounding.of(op.op_type, array, own_eps(self._graph, name), given)
+                            array = rounding.of(op.op_type, array, own_eps(self._graph, name), operands)
                         arrays[name] = array
                         if name in self._graph.outputs:
                             outputs[name] = array
@@ -151,7 +151,7 @@ class Reference:
                     arrays.pop(name, None)
         return {name: outputs[name] for name in self._graph.outputs}
 
-    def _check_op(self, number: int, given: Sequence[np.ndarray | None], made: Sequence[np.ndarray]) -> None:
+    def _check_op(self, number: int, operands: Sequence[np.ndarray | None], results: Sequence[np.ndarray]) -> None:
         """Refuses to judge by an op of which the runtime makes something else; see ``step``."""
         op = self._graph.ops[number]
         dtypes = [self._graph.tensors[name].dtype for name in (*op.inputs, *op.outputs) if name]
@@ -160,18 +160,18 @@ class Reference:
         rounds = is_coarse or op.op_type in _STEPPED or may_round(op)
         if rounds or (number in self._by_runtime and (op.domain, op.op_type) not in self._references):
             return
-        known = {name: array for name, array in zip(op.inputs, given, strict=True) if array is not None}
+        feeds = {name: array for name, array in zip(op.inputs, operands, strict=True) if array is not None}
         try:
-            alone = ForeignOp(self._graph, op, self._libraries).run(known)
+            alone = ForeignOp(self._graph, op, self._libraries).run(feeds)
         except Exception:  # noqa: BLE001 -- what the runtime does not compute alone is compared as part of the whole
             return
-        if any(self._apart(op, known, made, alone)):
+        if any(self._apart(op, feeds, results, alone)):
             # The runtime reads as zero, or as infinite, what float32 does not have: a root is far from it.
             read = [
                 array if array is None else self._as_read(name, array)
-                for name, array in zip(op.inputs, given, strict=True)
+                for name, array in zip(op.inputs, operands, strict=True)
             ]
-            for name, error, limit in self._apart(op, known, self._evaluate(number, op, read), alone):
+            for name, error, limit in self._apart(op, feeds, self._evaluate(number, op, read), alone):
                 raise ModelError(
                     f"the stock runtime and the float64 reference disagree, so that nothing can be verified: op "
                     f"{op.name!r} ({qualified(op.domain, op.op_type)}) makes {name!r} otherwise",
@@ -183,11 +183,11 @@ class Reference:
         return _wide(array.astype(numpy_dtype(self._graph.tensors[name].dtype)))
 
     def _apart(
-        self, op: Op, known: Mapping[str, np.ndarray], made: Sequence[np.ndarray], alone: Sequence[np.ndarray]
+        self, op: Op, feeds: Mapping[str, np.ndarray], results: Sequence[np.ndarray], alone: Sequence[np.ndarray]
     ) -> Iterator[tuple[str, float, float]]:
         """Results of which formula and runtime make something else: name, error and limit, of the largest element."""
-        floats = [array for array in known.values() if array.dtype == np.float64]
-        wanted = [(name, array) for name, array in zip(op.outputs, made, strict=False) if name]
+        floats = [array for array in feeds.values() if array.dtype == np.float64]
+        wanted = [(name, array) for name, array in zip(op.outputs, results, strict=False) if name]
         for (name, array), result in zip(wanted, alone, strict=True):
             if array.dtype != np.float64:
                 continue
@@ -224,26 +224,26 @@ class Reference:
         if number not in self._evaluators:
             self._evaluators[number] = self._evaluator(op, feeds)
         results = iter(self._evaluators[number].run(None, feeds))
-        made = [np.asarray(next(results)) if name else np.empty(0) for name in op.outputs]
-        for name, array in zip(op.outputs, made, strict=True):
+        arrays = [np.asarray(next(results)) if name else np.empty(0) for name in op.outputs]
+        for name, array in zip(op.outputs, arrays, strict=True):
             if name:
                 self._check(op, name, array)
-        return made
+        return arrays
 
     def _foreign(self, number: int, op: Op, inputs: Sequence[np.ndarray | None]) -> Sequence[np.ndarray]:
         """By the function that is given for it, else by the runtime in the op's own precision."""
-        known = self._references.get((op.domain, op.op_type))
+        function = self._references.get((op.domain, op.op_type))
         try:
-            if known is not None:
-                given = known(op, *inputs)
-                return [np.asarray(made) for made in (given if isinstance(given, tuple) else (given,))]
+            if function is not None:
+                outputs = function(op, *inputs)
+                return [np.asarray(output) for output in (outputs if isinstance(outputs, tuple) else (outputs,))]
             if number not in self._foreign_ops:
                 self._foreign_ops[number] = ForeignOp(self._graph, self._graph.ops[number], self._libraries)
             named = {name: array for name, array in zip(op.inputs, inputs, strict=True) if array is not None}
             results = iter(self._foreign_ops[number].run(named))
             return [_wide(next(results)) if name else np.empty(0) for name in op.outputs]
         except Exception as error:
-            how = "by the function that is given for it" if known is not None else "by the runtime"
+            how = "by the function that is given for it" if function is not None else "by the runtime"
             before = f", nor in float64 ({self._by_runtime[number]})" if self._by_runtime[number] else ""
             raise NoReferenceError(
                 f"op {op.name!r} ({op.op_type}) cannot be evaluated {how}{before}: {type(error).__name__}: {error}"
@@ -313,11 +313,11 @@ def _products(graph: Graph, op: Op) -> int:
 
 def _overflowing(graph: Graph) -> frozenset[str]:
     """The tensors by whose being finite the model decides, as a dynamic loss scale does: all before IsInf and IsNaN."""
-    found: set[str] = set()
+    names: set[str] = set()
     for op in reversed(graph.ops):
-        if op.op_type in ("IsInf", "IsNaN") or not found.isdisjoint(op.outputs):
-            found.update(name for name in op.inputs if name and graph.tensors[name].dtype.is_float)
-    return frozenset(found)
+        if op.op_type in ("IsInf", "IsNaN") or not names.isdisjoint(op.outputs):
+            names.update(name for name in op.inputs if name and graph.tensors[name].dtype.is_float)
+    return frozenset(names)
 
 
 def _last_uses(graph: Graph) -> dict[int, tuple[str, ...]]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from planner.graph.attributes import integer, number
 from planner.graph.model import Op
-from planner.runtime.judge.kernel_arguments import Arrays, OtherFormError, given, maybe
+from planner.runtime.judge.kernel_arguments import Arrays, OtherFormError, maybe, operand
 
 _FILTER = -10000.0
 """What ONNX Runtime adds to the scores of keys that a mask leaves out, unless it is told otherwise."""
@@ -45,7 +45,7 @@ def _is_valid(mask: np.ndarray, keys: int) -> np.ndarray:
 def multi_head_attention(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     """Without past keys: those are joined to the others before."""
     heads = integer(op, "num_heads", 0)
-    q, k, v = (by_head(given(inputs, position), heads) for position in range(3))
+    q, k, v = (by_head(operand(inputs, position), heads) for position in range(3))
     scores = scale_of(op, q.shape[-1]) * (q @ k.swapaxes(-1, -2))
     mask, added = maybe(inputs, 4), maybe(inputs, 5)
     if added is not None:
@@ -71,10 +71,10 @@ def turned(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, *, interleaved: 
     first, second = (
         (slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2)) if interleaved else (slice(pairs), slice(pairs, 2 * pairs))
     )
-    made = x.copy()
-    made[..., first] = x[..., first] * cosine - x[..., second] * sine
-    made[..., second] = x[..., second] * cosine + x[..., first] * sine
-    return made
+    output = x.copy()
+    output[..., first] = x[..., first] * cosine - x[..., second] * sine
+    output[..., second] = x[..., second] * cosine + x[..., first] * sine
+    return output
 
 
 def rotary_embedding(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
@@ -82,15 +82,15 @@ def rotary_embedding(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
 
     ONNX Runtime's kernel takes no notice of ``scale``.
     """
-    x, positions, cosine, sine = (given(inputs, position) for position in range(4))
+    x, positions, cosine, sine = (operand(inputs, position) for position in range(4))
     size = 2 * cosine.shape[1]
     heads = x.shape[1] if x.ndim == 4 else integer(op, "num_heads", 0) or x.shape[2] // size
     split = by_head(x, heads)
     if positions.ndim == 1:
         positions = np.broadcast_to(positions[0] + np.arange(split.shape[2]), (split.shape[0], split.shape[2]))
     interleaved = bool(integer(op, "interleaved", 0))
-    made = turned(split, cosine[positions], sine[positions], interleaved=interleaved)
-    return (made if x.ndim == 4 else side_by_side(made),)
+    output = turned(split, cosine[positions], sine[positions], interleaved=interleaved)
+    return (output if x.ndim == 4 else side_by_side(output),)
 
 
 def group_query_attention(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
@@ -100,8 +100,8 @@ def group_query_attention(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
         OtherFormError: a window, and padding behind a prompt, of which each of ONNX Runtime's kernels has its own.
     """
     heads, keys = integer(op, "num_heads", 0), integer(op, "kv_num_heads", 0)
-    q, k, v = (by_head(given(inputs, slot), of) for slot, of in ((0, heads), (1, keys), (2, keys)))
-    lengths, total = given(inputs, 5).reshape(-1), int(given(inputs, 6).item())
+    q, k, v = (by_head(operand(inputs, slot), of) for slot, of in ((0, heads), (1, keys), (2, keys)))
+    lengths, total = operand(inputs, 5).reshape(-1), int(operand(inputs, 6).item())
     pasts, positions = (maybe(inputs, 3), maybe(inputs, 4)), q.shape[2]
     starts = np.zeros_like(lengths) if positions == total else lengths + 1 - positions
     if integer(op, "local_window_size", -1) > 0 and (starts + positions > lengths + 1).any():
@@ -111,22 +111,22 @@ def group_query_attention(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
         where = starts[:, None] + np.arange(positions) if stated is None else stated
         if stated is not None and positions == total:
             where = np.broadcast_to(stated[0, 0] + np.arange(positions), stated.shape)
-        angles = [given(inputs, slot)[where] for slot in (7, 8)]
+        angles = [operand(inputs, slot)[where] for slot in (7, 8)]
         q, k = (turned(x, *angles, interleaved=bool(integer(op, "rotary_interleaved", 0))) for x in (q, k))
     rows = max(total, 0 if pasts[0] is None else pasts[0].shape[2])
     caches = []
-    for new, past in zip((k, v), pasts, strict=True):
-        cache = np.zeros((*new.shape[:2], rows, new.shape[3]))
+    for current, past in zip((k, v), pasts, strict=True):
+        cache = np.zeros((*current.shape[:2], rows, current.shape[3]))
         for sample, start in enumerate(starts):
             if past is not None:
                 cache[sample, :, :start] = past[sample, :, :start]
-            cache[sample, :, start : start + positions] = new[sample]
+            cache[sample, :, start : start + positions] = current[sample]
         caches.append(cache)
-    made = np.empty_like(q)
+    output = np.empty_like(q)
     for sample, (start, last) in enumerate(zip(starts, lengths, strict=True)):
         k, v = caches[0][sample], caches[1][sample]
-        made[sample] = _grouped_sample(op, q[sample], k, v, int(start), int(last), inputs, sample)
-    return side_by_side(made), caches[0], caches[1]
+        output[sample] = _grouped_sample(op, q[sample], k, v, int(start), int(last), inputs, sample)
+    return side_by_side(output), caches[0], caches[1]
 
 
 def _grouped_sample(
@@ -142,10 +142,10 @@ def _grouped_sample(
     added, sink = maybe(inputs, 10), maybe(inputs, 11)
     if added is not None:
         scores = scores + added[min(sample, len(added) - 1), :, :, : start + positions]
-    own, key = start + np.arange(positions)[:, None], np.arange(start + positions)
-    seen = key <= np.minimum(own, last)
+    query, key = start + np.arange(positions)[:, None], np.arange(start + positions)
+    seen = key <= np.minimum(query, last)
     if isinstance(window, int) and window > 0:
-        seen &= key > own - window
+        seen &= key > query - window
     scores = np.where(seen, scores, -np.inf)
     if sink is None and integer(op, "smooth_softmax", 0) != 1:
         return weighted(scores, v)

@@ -6,12 +6,12 @@ import numpy as np
 
 from planner.graph.attributes import integer, number
 from planner.graph.model import Op
-from planner.runtime.judge.kernel_arguments import Arrays, given, maybe, unpacked
+from planner.runtime.judge.kernel_arguments import Arrays, maybe, operand, unpacked
 
 
 def mixture_of_experts(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     """Tokens' weights for experts are their softmax's, or sum to 1 over those that are chosen."""
-    weights, biases = (given(inputs, 2), given(inputs, 4)), (maybe(inputs, 3), maybe(inputs, 5))
+    weights, biases = (operand(inputs, 2), operand(inputs, 4)), (maybe(inputs, 3), maybe(inputs, 5))
     return _mixed(op, inputs, weights, biases, is_normal=bool(integer(op, "normalize_routing_weights", 0)))
 
 
@@ -20,15 +20,15 @@ def quantised_mixture_of_experts(op: Op, inputs: Arrays) -> tuple[np.ndarray, ..
     bits, block = integer(op, "expert_weight_bits", 4), integer(op, "block_size", 0)
     weights = []
     for position, points in ((2, 11), (5, 12)):
-        packed, zero = given(inputs, position), maybe(inputs, points)
+        packed, zero = operand(inputs, position), maybe(inputs, points)
         numbers = unpacked(packed, bits).astype(np.float64)
-        scale = given(inputs, position + 1)
+        scale = operand(inputs, position + 1)
         blocks = 1 if scale.ndim == 2 else scale.shape[2]
         scale = scale.reshape(*scale.shape[:2], blocks)
         zeros = 2.0 ** (bits - 1) if zero is None else unpacked(zero.reshape(*scale.shape[:2], -1), bits)[..., :blocks]
-        which = np.arange(numbers.shape[2]) // (block or numbers.shape[2])
-        points_of = zeros if isinstance(zeros, float) else zeros[..., which]
-        weights.append((numbers - points_of) * scale[..., which])
+        block_of = np.arange(numbers.shape[2]) // (block or numbers.shape[2])
+        points_of = zeros if isinstance(zeros, float) else zeros[..., block_of]
+        weights.append((numbers - points_of) * scale[..., block_of])
     return _mixed(op, inputs, (weights[0], weights[1]), (maybe(inputs, 4), maybe(inputs, 7)), is_normal=True)
 
 
@@ -40,22 +40,22 @@ def _mixed(
     *,
     is_normal: bool,
 ) -> tuple[np.ndarray, ...]:
-    x, router = given(inputs, 0), given(inputs, 1)
+    x, router = operand(inputs, 0), operand(inputs, 1)
     tokens = x.reshape(-1, x.shape[-1])
     shares = np.exp(router - router.max(axis=-1, keepdims=True))
     shares /= shares.sum(axis=-1, keepdims=True)
     chosen = np.argsort(-shares, axis=-1, kind="stable")[:, : integer(op, "k", 4)]
-    own = np.zeros_like(shares)
-    np.put_along_axis(own, chosen, np.take_along_axis(shares, chosen, axis=-1), axis=-1)
+    token_weights = np.zeros_like(shares)
+    np.put_along_axis(token_weights, chosen, np.take_along_axis(shares, chosen, axis=-1), axis=-1)
     if is_normal:
-        own /= own.sum(axis=-1, keepdims=True)
-    made = np.zeros_like(tokens)
+        token_weights /= token_weights.sum(axis=-1, keepdims=True)
+    output = np.zeros_like(tokens)
     for expert in range(router.shape[-1]):
         inner = tokens @ weights[0][expert].T
         inner = _activated(op, inner if biases[0] is None else inner + biases[0][expert])
         result = inner @ weights[1][expert].T
-        made += own[:, expert, None] * (result if biases[1] is None else result + biases[1][expert])
-    return (made.reshape(x.shape),)
+        output += token_weights[:, expert, None] * (result if biases[1] is None else result + biases[1][expert])
+    return (output.reshape(x.shape),)
 
 
 def _activated(op: Op, x: np.ndarray) -> np.ndarray:

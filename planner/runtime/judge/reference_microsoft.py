@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.graph.attributes import integer, number
 from planner.graph.model import Op
-from planner.runtime.judge.kernel_arguments import Arrays, Kernel, given, maybe, unpacked
+from planner.runtime.judge.kernel_arguments import Arrays, Kernel, maybe, operand, unpacked
 from planner.runtime.judge.reference_attention import group_query_attention, multi_head_attention, rotary_embedding
 from planner.runtime.judge.reference_experts import mixture_of_experts, quantised_mixture_of_experts
 from planner.runtime.judge.reference_ops import KERNELS
@@ -30,8 +30,8 @@ _ACTIVATIONS: Final[Mapping[str, Callable[..., np.ndarray]]] = {
 
 def _activated(op: Op, x: np.ndarray, parameters: Sequence[object]) -> np.ndarray:
     function = _ACTIVATIONS[str(op.attribute("activation", ""))]
-    taken = len(getattr(function, "__defaults__", None) or ())
-    return np.asarray(function(x, *parameters[:taken]))
+    arity = len(getattr(function, "__defaults__", None) or ())
+    return np.asarray(function(x, *parameters[:arity]))
 
 
 def _like(op: Op, op_type: str, inputs: Arrays, **attributes: int | float | str) -> tuple[np.ndarray, ...]:
@@ -42,13 +42,13 @@ def _like(op: Op, op_type: str, inputs: Arrays, **attributes: int | float | str)
 
 def _gelu(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     """Of the input, to which a bias may be added: exact, or by tanh."""
-    x, bias = given(inputs, 0), maybe(inputs, 1)
+    x, bias = operand(inputs, 0), maybe(inputs, 1)
     how = "tanh" if op.op_type == "FastGelu" else "none"
     return _like(op, "Gelu", (x if bias is None else x + bias,), approximate=how)
 
 
 def _quick_gelu(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    x = given(inputs, 0)
+    x = operand(inputs, 0)
     return (x / (1 + np.exp(-number(op, "alpha", 1.702) * x)),)
 
 
@@ -60,7 +60,7 @@ def _root_mean_square(op: Op, x: np.ndarray, scale: np.ndarray, epsilon: float) 
 
 def _skip_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     simplified = op.op_type == "SkipSimplifiedLayerNormalization"
-    x, scale = given(inputs, 0) + given(inputs, 1), given(inputs, 2)
+    x, scale = operand(inputs, 0) + operand(inputs, 1), operand(inputs, 2)
     bias, epsilon = maybe(inputs, 3 if simplified else 4), number(op, "epsilon", 1e-12)
     x = x if bias is None else x + bias
     if simplified:
@@ -71,13 +71,13 @@ def _skip_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
 
 
 def _simplified_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    return _root_mean_square(op, given(inputs, 0), given(inputs, 1), number(op, "epsilon", 1e-5))
+    return _root_mean_square(op, operand(inputs, 0), operand(inputs, 1), number(op, "epsilon", 1e-5))
 
 
 def _fused_matmul(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     turned = []
     for letter, slot in (("A", 0), ("B", 1)):
-        x = given(inputs, slot)
+        x = operand(inputs, slot)
         if x.ndim > 1 and integer(op, f"transBatch{letter}", 0):
             x = np.moveaxis(x, 0, -2)
         turned.append(np.swapaxes(x, -1, -2) if x.ndim > 1 and integer(op, f"trans{letter}", 0) else x)
@@ -94,15 +94,15 @@ def _fused_gemm(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
 
 def _fused_conv(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     (y,) = _like(op, "Conv", inputs[:3])
-    more = maybe(inputs, 3)
+    addend = maybe(inputs, 3)
     parameters = op.attribute("activation_params", ())
     assert isinstance(parameters, tuple), "activation_params is a list"
-    return (_activated(op, y if more is None else y + more, parameters),)
+    return (_activated(op, y if addend is None else y + addend, parameters),)
 
 
 def _matmul_nbits(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     """Weights of few bits as numbers, and the product."""
-    a, b, scales = (given(inputs, position) for position in range(3))
+    a, b, scales = (operand(inputs, position) for position in range(3))
     bits, block = integer(op, "bits", 4), integer(op, "block_size", 0)
     columns, depth = integer(op, "N", 0), integer(op, "K", 0)
     blocks = -(-depth // block)
@@ -113,9 +113,9 @@ def _matmul_nbits(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     elif zero is not None:
         points = zero.reshape(columns, blocks)
     numbers = unpacked(b, bits).reshape(columns, -1)[:, :depth].astype(np.float64)
-    which = np.arange(depth) // block if group is None else group
-    factor = scales.reshape(columns, blocks)[:, which]
-    weights = (numbers - (points[:, which] if isinstance(points, np.ndarray) else points)) * factor
+    block_of = np.arange(depth) // block if group is None else group
+    factor = scales.reshape(columns, blocks)[:, block_of]
+    weights = (numbers - (points[:, block_of] if isinstance(points, np.ndarray) else points)) * factor
     y = np.matmul(a, weights.T)
     return (y if bias is None else y + bias,)
 

@@ -17,7 +17,7 @@ import numpy as np
 from planner.graph.attributes import integer, number
 from planner.graph.model import Op
 from planner.runtime.judge import windows
-from planner.runtime.judge.kernel_arguments import Arrays, Kernel, given, maybe
+from planner.runtime.judge.kernel_arguments import Arrays, Kernel, maybe, operand
 from planner.runtime.judge.recurrent_ops import recurrent
 
 _erf = np.frompyfunc(erf, 1, 1)
@@ -34,7 +34,7 @@ def _gelu(op: Op, x: np.ndarray) -> np.ndarray:
 
 
 def _layer_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    x, scale, bias = given(inputs, 0), given(inputs, 1), maybe(inputs, 2)
+    x, scale, bias = operand(inputs, 0), operand(inputs, 1), maybe(inputs, 2)
     axes = tuple(range(integer(op, "axis", -1) % x.ndim, x.ndim))
     mean = x.mean(axis=axes, keepdims=True)
     centred = x - mean
@@ -44,14 +44,14 @@ def _layer_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
 
 
 def _batch_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    x, scale, bias, mean, variance = (given(inputs, position) for position in range(5))
+    x, scale, bias, mean, variance = (operand(inputs, position) for position in range(5))
     axes = (0, *range(2, x.ndim))
     next_mean, next_variance = mean, variance
     if integer(op, "training_mode", 0):
-        kept = number(op, "momentum", 0.9)
+        momentum = number(op, "momentum", 0.9)
         batch_mean, batch_variance = x.mean(axis=axes), x.var(axis=axes)
-        next_mean = mean * kept + batch_mean * (1 - kept)
-        next_variance = variance * kept + batch_variance * (1 - kept)
+        next_mean = mean * momentum + batch_mean * (1 - momentum)
+        next_variance = variance * momentum + batch_variance * (1 - momentum)
         mean, variance = batch_mean, batch_variance
     shape = (-1, *(1,) * (x.ndim - 2))
     inverse = 1 / np.sqrt(variance + number(op, "epsilon", 1e-5))
@@ -60,7 +60,7 @@ def _batch_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
 
 
 def _gemm(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    a, b, c = given(inputs, 0), given(inputs, 1), maybe(inputs, 2)
+    a, b, c = operand(inputs, 0), operand(inputs, 1), maybe(inputs, 2)
     a = a.T if integer(op, "transA", 0) else a
     b = b.T if integer(op, "transB", 0) else b
     y = number(op, "alpha", 1.0) * (a @ b)
@@ -72,7 +72,7 @@ def _positive(indices: np.ndarray, size: int) -> np.ndarray:
 
 
 def _gather_elements(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    data, indices = given(inputs, 0), given(inputs, 1)
+    data, indices = operand(inputs, 0), operand(inputs, 1)
     axis = integer(op, "axis", 0) % data.ndim
     # Other dims of the indices may be shorter than the data's.
     grid: list[np.ndarray] = list(np.indices(indices.shape, sparse=True))
@@ -81,7 +81,7 @@ def _gather_elements(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
 
 
 def _gather_nd(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    data, indices = given(inputs, 0), given(inputs, 1)
+    data, indices = operand(inputs, 0), operand(inputs, 1)
     batch = integer(op, "batch_dims", 0)
     leading = np.indices(indices.shape[:-1], sparse=True)[:batch]
     return (data[(*leading, *np.moveaxis(indices, -1, 0))],)
@@ -91,17 +91,17 @@ _REDUCTIONS: Final = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min
 
 
 def _scatter(op: Op, data: np.ndarray, index: tuple[np.ndarray, ...], updates: np.ndarray) -> tuple[np.ndarray, ...]:
-    made = data.copy()
+    output = data.copy()
     reduction = str(op.attribute("reduction", "none"))
     if reduction == "none":
-        made[index] = updates
+        output[index] = updates
     else:
-        _REDUCTIONS[reduction].at(made, index, updates)
-    return (made,)
+        _REDUCTIONS[reduction].at(output, index, updates)
+    return (output,)
 
 
 def _scatter_elements(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    data, indices, updates = (given(inputs, position) for position in range(3))
+    data, indices, updates = (operand(inputs, position) for position in range(3))
     axis = integer(op, "axis", 0) % data.ndim
     grid: list[np.ndarray] = list(np.indices(indices.shape, sparse=True))
     grid[axis] = _positive(indices, data.shape[axis])
@@ -109,7 +109,7 @@ def _scatter_elements(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
 
 
 def _scatter_nd(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    data, indices, updates = (given(inputs, position) for position in range(3))
+    data, indices, updates = (operand(inputs, position) for position in range(3))
     return _scatter(op, data, tuple(np.moveaxis(indices, -1, 0)), updates)
 
 
@@ -130,23 +130,23 @@ def _spatial(x: np.ndarray) -> tuple[int, ...]:
 
 
 def _global_max_pool(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    x = given(inputs, 0)
+    x = operand(inputs, 0)
     return (x.max(axis=_spatial(x), keepdims=True),)
 
 
 def _global_lp_pool(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    x, power = given(inputs, 0), integer(op, "p", 2)
+    x, power = operand(inputs, 0), integer(op, "p", 2)
     return ((np.abs(x) ** power).sum(axis=_spatial(x), keepdims=True) ** (1 / power),)
 
 
 def _lp_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    x, power = given(inputs, 0), integer(op, "p", 2)
+    x, power = operand(inputs, 0), integer(op, "p", 2)
     norm = (np.abs(x) ** power).sum(axis=integer(op, "axis", -1), keepdims=True) ** (1 / power)
     return (np.where(norm == 0, 0.0, x / norm),)
 
 
 def _lrn(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    x, size = given(inputs, 0), integer(op, "size", 1)
+    x, size = operand(inputs, 0), integer(op, "size", 1)
     before = (size - 1) // 2
     frame = [(0, 0)] * x.ndim
     frame[1] = (before, size - 1 - before)
@@ -161,7 +161,7 @@ def _mean(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
 
 
 def _mean_variance_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    x, axes = given(inputs, 0), windows.ints(op, "axes", (0, 2, 3))
+    x, axes = operand(inputs, 0), windows.ints(op, "axes", (0, 2, 3))
     centred = x - x.mean(axis=axes, keepdims=True)
     # The 1e-9 of its function body.
     return (centred / (np.sqrt((centred * centred).mean(axis=axes, keepdims=True)) + 1e-9),)
@@ -169,7 +169,7 @@ def _mean_variance_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ..
 
 def _pad(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     """Also with negative pads, which cut off before anything is added."""
-    x, pads, value, axes = given(inputs, 0), given(inputs, 1), maybe(inputs, 2), maybe(inputs, 3)
+    x, pads, value, axes = operand(inputs, 0), operand(inputs, 1), maybe(inputs, 2), maybe(inputs, 3)
     dims = range(x.ndim) if axes is None else [int(axis) % x.ndim for axis in axes]
     frame = [(0, 0)] * x.ndim
     for place, dim in enumerate(dims):
@@ -187,42 +187,42 @@ def _pad(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
 
 
 def _conv(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    return (windows.conv(op, given(inputs, 0), given(inputs, 1), maybe(inputs, 2)),)
+    return (windows.conv(op, operand(inputs, 0), operand(inputs, 1), maybe(inputs, 2)),)
 
 
 def _conv_transpose(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    return (windows.conv_transpose(op, given(inputs, 0), given(inputs, 1), maybe(inputs, 2)),)
+    return (windows.conv_transpose(op, operand(inputs, 0), operand(inputs, 1), maybe(inputs, 2)),)
 
 
 KERNELS: Final[Mapping[str, Kernel]] = {
-    "AveragePool": lambda op, inputs: (windows.average_pool(op, given(inputs, 0)),),
+    "AveragePool": lambda op, inputs: (windows.average_pool(op, operand(inputs, 0)),),
     "BatchNormalization": _batch_normalization,
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
-    "Erf": lambda op, inputs: (_erf_of(given(inputs, 0)),),
+    "Erf": lambda op, inputs: (_erf_of(operand(inputs, 0)),),
     "GRU": recurrent,
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
-    "Gelu": lambda op, inputs: (_gelu(op, given(inputs, 0)),),
+    "Gelu": lambda op, inputs: (_gelu(op, operand(inputs, 0)),),
     "Gemm": _gemm,
     "GlobalLpPool": _global_lp_pool,
     "GlobalMaxPool": _global_max_pool,
     "LRN": _lrn,
     "LSTM": recurrent,
     "LayerNormalization": _layer_normalization,
-    "LogSoftmax": lambda op, inputs: (_log_softmax(op, given(inputs, 0)),),
+    "LogSoftmax": lambda op, inputs: (_log_softmax(op, operand(inputs, 0)),),
     "LpNormalization": _lp_normalization,
-    "LpPool": lambda op, inputs: (windows.lp_pool(op, given(inputs, 0)),),
-    "MatMul": lambda op, inputs: (np.asarray(np.matmul(given(inputs, 0), given(inputs, 1))),),
-    "MaxPool": lambda op, inputs: windows.max_pool(op, given(inputs, 0)),
-    "MaxUnpool": lambda op, inputs: (windows.max_unpool(op, given(inputs, 0), given(inputs, 1), maybe(inputs, 2)),),
+    "LpPool": lambda op, inputs: (windows.lp_pool(op, operand(inputs, 0)),),
+    "MatMul": lambda op, inputs: (np.asarray(np.matmul(operand(inputs, 0), operand(inputs, 1))),),
+    "MaxPool": lambda op, inputs: windows.max_pool(op, operand(inputs, 0)),
+    "MaxUnpool": lambda op, inputs: (windows.max_unpool(op, operand(inputs, 0), operand(inputs, 1), maybe(inputs, 2)),),
     "Mean": _mean,
     "MeanVarianceNormalization": _mean_variance_normalization,
     "Pad": _pad,
     "RNN": recurrent,
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,
-    "Sigmoid": lambda op, inputs: (_sigmoid(given(inputs, 0)),),
-    "Softplus": lambda op, inputs: (np.logaddexp(given(inputs, 0), 0.0),),
+    "Sigmoid": lambda op, inputs: (_sigmoid(operand(inputs, 0)),),
+    "Softplus": lambda op, inputs: (np.logaddexp(operand(inputs, 0), 0.0),),
 }
 """By op type of the default domain. Each returns all outputs that the operator has, wanted or not."""

@@ -108,29 +108,29 @@ class Judge:
         def judged(noise: Mapping[str, Noise] | None) -> StepComparison:
             return replace(compare_step(step, split, right, exact, self.eps, noise, before, strange), far=far)
 
-        found = judged(None)
-        floats = [tensor.tensor for tensor in found.tensors if not tensor.is_same and tensor.tensor in self.eps]
+        comparison = judged(None)
+        floats = [tensor.tensor for tensor in comparison.tensors if not tensor.is_same and tensor.tensor in self.eps]
         if not floats:
-            return found, handed_on
+            return comparison, handed_on
         noise = dict.fromkeys(floats, Noise(0.0, 0.0))
         # What a whole model does that is far says nothing of rounding.
         samples = (
             self._exact_samples(values, 2 * RUNS) if far else self._samples(values, has_reference=exact is not None)
         )
         for sample in samples:
-            for name, known in noise.items():
-                more, more_median = errors(sample[name], right[name] if exact is None else exact[name])
-                if np.isfinite(more):  # a sample that overflows says nothing of how far a right run may be off
-                    noise[name] = Noise(max(known.largest, more), max(known.median, more_median))
-            found = judged(noise)
-            if found.is_same:
+            for name, level in noise.items():
+                error, median = errors(sample[name], right[name] if exact is None else exact[name])
+                if np.isfinite(error):  # a sample that overflows says nothing of how far a right run may be off
+                    noise[name] = Noise(max(level.largest, error), max(level.median, median))
+            comparison = judged(noise)
+            if comparison.is_same:
                 break
-        return found, handed_on
+        return comparison, handed_on
 
     def _far(
         self,
         values: Mapping[str, np.ndarray],
-        whole: Mapping[str, np.ndarray],
+        original: Mapping[str, np.ndarray],
         exact: Mapping[str, np.ndarray],
         before: Mapping[str, np.ndarray],
     ) -> tuple[FarTensor, ...]:
@@ -140,9 +140,9 @@ class Judge:
             for sample in self._exact_samples(values, _FAR_RUNS):
                 yield sample, True
 
-        found = far_tensors(whole, exact, self._suspicious_from, before, samples, self._known_far)
-        self._known_far.update(tensor.tensor for tensor in found)
-        return found
+        tensors = far_tensors(original, exact, self._suspicious_from, before, samples, self._known_far)
+        self._known_far.update(tensor.tensor for tensor in tensors)
+        return tensors
 
     def _samples(self, values: Mapping[str, np.ndarray], *, has_reference: bool) -> Iterator[Mapping[str, np.ndarray]]:
         """Results of right runs, each rounded otherwise: at first those that cost least."""
@@ -165,10 +165,10 @@ class Judge:
 
 def _in_one_order(graph: Graph, results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Results, with those of a TopK that leaves their order open by their places, or else by size."""
-    found = dict(results)
+    arrays = dict(results)
     for op in graph.ops:
         if op.op_type == "TopK" and not op.domain and not op.attribute("sorted", 1):
-            made, axis = [name for name in reversed(op.outputs) if name in found], integer(op, "axis", -1)
-            order = [np.argsort(found[name], axis=axis) for name in made[:1]]
-            found |= {name: np.take_along_axis(found[name], order[0], axis) for name in made}
-    return found
+            outputs, axis = [name for name in reversed(op.outputs) if name in arrays], integer(op, "axis", -1)
+            order = [np.argsort(arrays[name], axis=axis) for name in outputs[:1]]
+            arrays |= {name: np.take_along_axis(arrays[name], order[0], axis) for name in outputs}
+    return arrays

@@ -81,9 +81,9 @@ class Rounding:
 
 def sum_of(op_type: str, array: np.ndarray, operands: Sequence[np.ndarray | None]) -> tuple[float, float]:
     """How many terms a result of an op sums up, and what such sums come to if their signs are random."""
-    given = [operand for operand in operands if operand is not None and operand.dtype == np.float64 and operand.size]
-    if (op_type in CONVOLUTIONS or op_type in MATRIX_PRODUCTS) and len(given) >= 2:
-        a, b = given[:2]
+    floats = [operand for operand in operands if operand is not None and operand.dtype == np.float64 and operand.size]
+    if (op_type in CONVOLUTIONS or op_type in MATRIX_PRODUCTS) and len(floats) >= 2:
+        a, b = floats[:2]
         match op_type:
             case "Conv":
                 terms = float(prod(b.shape[1:]))
@@ -94,9 +94,9 @@ def sum_of(op_type: str, array: np.ndarray, operands: Sequence[np.ndarray | None
             case _:
                 terms = (a.size * b.size / array.size) ** 0.5
         return terms, terms**0.5 * _rms(a) * _rms(b)
-    if op_type in ("ReduceSum", "ReduceMean", "CumSum") and given:
-        terms = given[0].shape[-1] if op_type == "CumSum" else given[0].size / array.size
-        return terms, terms**0.5 * _rms(given[0]) / (terms if op_type == "ReduceMean" else 1)
+    if op_type in ("ReduceSum", "ReduceMean", "CumSum") and floats:
+        terms = floats[0].shape[-1] if op_type == "CumSum" else floats[0].size / array.size
+        return terms, terms**0.5 * _rms(floats[0]) / (terms if op_type == "ReduceMean" else 1)
     return 1.0, 0.0
 
 
@@ -112,7 +112,7 @@ def nudged(values: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]
     Whole numbers are left as they are, be they floating-point or not: they may be counts, masks or places.
     """
     rng = np.random.default_rng(seed)
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     for name, array in values.items():
         if array.dtype.kind == "f" or array.dtype.name == "bfloat16":
             eps = float(ml_dtypes.finfo(array.dtype).eps)  # type: ignore[no-untyped-call]
@@ -121,5 +121,5 @@ def nudged(values: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]
             drawn = (_NUDGE if array.dtype.itemsize > 2 else 1) * eps * (2 * rng.random(array.shape) - 1)
             with np.errstate(invalid="ignore", over="ignore"):
                 array = np.where(wide == np.round(wide), wide, wide * (1 + drawn)).astype(array.dtype)
-        found[name] = array
-    return found
+        arrays[name] = array
+    return arrays

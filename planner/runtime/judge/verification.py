@@ -32,7 +32,7 @@ class Verification:
         self, judge: Judge, source: SourceFile | None, value: Callable[[str], np.ndarray], libraries: Sequence[Path]
     ) -> None:
         self._judge, self._source, self._value, self._libraries = judge, source, value, libraries
-        self.whole = {name: value(name) for name in judge.graph.inputs}
+        self.inputs = {name: value(name) for name in judge.graph.inputs}
         """Every input, as it is before the next step."""
         self.comparisons: list[StepComparison] = []
         """By step."""
@@ -50,18 +50,18 @@ class Verification:
         """
         if self.door is None:
             doing("holding the graph against its file")
-            read = ReadGraph(self._judge.graph, self.whole, self._value, self._libraries)
+            read = ReadGraph(self._judge.graph, self.inputs, self._value, self._libraries)
             self.door = check_source(self._source, read)
         doing(f"judging step {number} of {last}")
-        comparison, right = self._judge.compare(number, outputs, self.whole)
+        comparison, right = self._judge.compare(number, outputs, self.inputs)
         self.comparisons.append(comparison)
-        self.whole |= {pair.current: right[pair.following] for pair in self._judge.graph.state}
+        self.inputs |= {pair.current: right[pair.following] for pair in self._judge.graph.state}
         return comparison
 
     @property
     def is_right(self) -> bool:
         """Whether every step so far is."""
-        return self.door is not None and self.door.is_same and all(one.is_same for one in self.comparisons)
+        return self.door is not None and self.door.is_same and all(step.is_same for step in self.comparisons)
 
     @property
     def no_reference(self) -> str:

@@ -35,13 +35,13 @@ class WholeModel:
     def __init__(self, graph: Graph, libraries: Sequence[Path] = ()) -> None:
         require_constants(graph)
         self._graph = graph
-        self._made = tuple(name for name in graph.outputs if name in graph.producer)
+        self._names = tuple(name for name in graph.outputs if name in graph.producer)
         self._beside = _beside(graph)
         constants = {name: None if name in self._beside else value for name, value in graph.constants.items()}
-        computed = replace(graph, initial={}, outputs=self._made, notes={}, state=(), constants=constants)
+        computed = replace(graph, initial={}, outputs=self._names, notes={}, state=(), constants=constants)
         maker = SessionMaker(cores(), libraries=libraries)
         with self._refusing("load"):
-            self._session = maker.session(carried(to_model(computed)), is_judge=True) if self._made else None
+            self._session = maker.session(carried(to_model(computed)), is_judge=True) if self._names else None
 
     def step(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """All outputs of one step.
@@ -55,11 +55,11 @@ class WholeModel:
         outputs = passed_on(self._graph, values)
         if self._session is not None:
             tensors = self._graph.tensors
-            outputs |= {name: np.empty(tensors[name].shape, numpy_dtype(tensors[name].dtype)) for name in self._made}
+            outputs |= {name: np.empty(tensors[name].shape, numpy_dtype(tensors[name].dtype)) for name in self._names}
             read = {name: values[name] for name in self._graph.inputs} | self._beside
-            given = {name: (np.asarray(value, order="C"), tensors[name].dtype) for name, value in read.items()}
-            made = {name: (outputs[name], tensors[name].dtype) for name in self._made}
-            binding = bind(self._session, given, made)
+            operands = {name: (np.asarray(value, order="C"), tensors[name].dtype) for name, value in read.items()}
+            results = {name: (outputs[name], tensors[name].dtype) for name in self._names}
+            binding = bind(self._session, operands, results)
             with self._refusing("compute"):
                 self._session.run_with_iobinding(binding)
         return {name: outputs[name] for name in self._graph.outputs}

@@ -87,8 +87,8 @@ def conv(op: Op, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -
         mine = w[group * outputs : (group + 1) * outputs]
         for first in range(0, x.shape[0], batch):
             part = view[first : first + batch, group * inner : (group + 1) * inner]
-            made = np.tensordot(part, mine, axes=(contracted, (1, *range(2, 2 + rank))))
-            y[first : first + batch, group * outputs : (group + 1) * outputs] = np.moveaxis(made, -1, 1)
+            terms = np.tensordot(part, mine, axes=(contracted, (1, *range(2, 2 + rank))))
+            y[first : first + batch, group * outputs : (group + 1) * outputs] = np.moveaxis(terms, -1, 1)
     return y if bias is None else y + bias.reshape(-1, *(1,) * rank)
 
 
@@ -102,8 +102,8 @@ def conv_transpose(op: Op, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None
     groups = op.attribute("group", 1)
     assert isinstance(groups, int)
     full = [
-        (size - 1) * stride + (window - 1) * dilation + 1 + more
-        for size, stride, window, dilation, more in zip(spatial, strides, kernel, dilations, extra, strict=True)
+        (size - 1) * stride + (window - 1) * dilation + 1 + addition
+        for size, stride, window, dilation, addition in zip(spatial, strides, kernel, dilations, extra, strict=True)
     ]
     starts, sizes = _transposed_frame(op, full, spatial, strides)
     y = np.zeros((x.shape[0], w.shape[1] * groups, *full), x.dtype)
@@ -114,17 +114,17 @@ def conv_transpose(op: Op, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None
         matrices = w[group * inner : (group + 1) * inner].reshape(inner, outputs, -1)
         for number, position in enumerate(product(*map(range, kernel))):
             matrix = matrices[:, :, number]
-            made = np.matmul(matrix.T, source).reshape(x.shape[0], outputs, *spatial)
+            terms = np.matmul(matrix.T, source).reshape(x.shape[0], outputs, *spatial)
             place = tuple(
                 slice(p * dilation, p * dilation + (size - 1) * stride + 1, stride)
                 for p, dilation, size, stride in zip(position, dilations, spatial, strides, strict=True)
             )
-            y[(slice(None), slice(group * outputs, (group + 1) * outputs), *place)] += made
+            y[(slice(None), slice(group * outputs, (group + 1) * outputs), *place)] += terms
     # A negative pad asks for more than the kernels reach.
     short = [max(0, start + size - reach) for start, size, reach in zip(starts, sizes, full, strict=True)]
     y = padded(y, (*(max(0, -start) for start in starts), *short), 0.0)
-    kept = tuple(slice(max(0, start), max(0, start) + size) for start, size in zip(starts, sizes, strict=True))
-    y = y[(slice(None), slice(None), *kept)]
+    frame = tuple(slice(max(0, start), max(0, start) + size) for start, size in zip(starts, sizes, strict=True))
+    y = y[(slice(None), slice(None), *frame)]
     return y if bias is None else y + bias.reshape(-1, *(1,) * rank)
 
 

@@ -74,11 +74,11 @@ class Stopwatch(ABC):
     def __init__(self) -> None:
         self.overhead_seconds = 0.0
         """What a run takes beside its ops."""
-        one, many = (
+        short_seconds, long_seconds = (
             self.time(_chain(length), {"x": np.ones(1, np.float32)}, {"y": ((1,), DType.FLOAT32)}).seconds
             for length in (1, _CHAIN)
         )
-        self.overhead_seconds = max(0.0, one - (many - one) / (_CHAIN - 1))
+        self.overhead_seconds = max(0.0, short_seconds - (long_seconds - short_seconds) / (_CHAIN - 1))
 
     @property
     def runtime(self) -> str:
@@ -102,12 +102,12 @@ class Stopwatch(ABC):
             run = self._prepared(carried(model), inputs, outputs)
             for _ in range(_WARM_UP_RUNS):
                 run()
-            taken: list[float] = []
-            while len(taken) < _FEWEST_RUNS or (len(taken) < _MOST_RUNS and sum(taken) < _ENOUGH_SECONDS):
-                taken.append(run())
+            seconds: list[float] = []
+            while len(seconds) < _FEWEST_RUNS or (len(seconds) < _MOST_RUNS and sum(seconds) < _ENOUGH_SECONDS):
+                seconds.append(run())
         except Exception as error:
             raise MeasureError(str(error).strip().partition("\n")[0] or type(error).__name__) from error
-        return Timing(max(0.0, statistics.median(taken) - self.overhead_seconds), len(taken))
+        return Timing(max(0.0, statistics.median(seconds) - self.overhead_seconds), len(seconds))
 
     @abstractmethod
     def _prepared(
@@ -139,13 +139,13 @@ class CpuStopwatch(Stopwatch):
         session = self._maker.session(model)
         arrays: list[Any] = []
         bindings: list[Any] = []
-        taken = 0
-        while not bindings or (taken < _COLD_BYTES and len(bindings) < _MOST_COPIES):
-            given = {name: (np.array(array, order="C"), dtype_of_array(array)) for name, array in inputs.items()}
-            made = {name: (np.full(shape, 0, numpy_dtype(dtype)), dtype) for name, (shape, dtype) in outputs.items()}
-            bindings.append(bind(session, given, made))
-            arrays += [*given.values(), *made.values()]
-            taken += sum(array.nbytes for array, _ in (*given.values(), *made.values()))
+        held_bytes = 0
+        while not bindings or (held_bytes < _COLD_BYTES and len(bindings) < _MOST_COPIES):
+            operands = {name: (np.array(array, order="C"), dtype_of_array(array)) for name, array in inputs.items()}
+            results = {name: (np.full(shape, 0, numpy_dtype(dtype)), dtype) for name, (shape, dtype) in outputs.items()}
+            bindings.append(bind(session, operands, results))
+            arrays += [*operands.values(), *results.values()]
+            held_bytes += sum(array.nbytes for array, _ in (*operands.values(), *results.values()))
         turn = itertools.cycle(bindings)
 
         def run() -> float:
@@ -184,18 +184,18 @@ class CudaStopwatch(Stopwatch):
         cupy, stream = self._cupy, self._stream
         session, options = self._make_session(cuda_form(model), self._device, stream.ptr)
         binding = session.io_binding()
-        kept = []
+        arrays = []
         with cupy.cuda.Device(self._device):
             for name, array in inputs.items():
                 dtype = dtype_of_array(array)
-                there = cupy.empty(array.shape, stored(dtype))
-                there.set(plain(np.ascontiguousarray(array).reshape(array.shape)), stream=stream)
-                self._bind(binding.bind_input, name, dtype, there)
-                kept.append(there)
+                device_array = cupy.empty(array.shape, stored(dtype))
+                device_array.set(plain(np.ascontiguousarray(array).reshape(array.shape)), stream=stream)
+                self._bind(binding.bind_input, name, dtype, device_array)
+                arrays.append(device_array)
             for name, (shape, dtype) in outputs.items():
-                there = cupy.empty(shape, stored(dtype))
-                self._bind(binding.bind_output, name, dtype, there)
-                kept.append(there)
+                device_array = cupy.empty(shape, stored(dtype))
+                self._bind(binding.bind_output, name, dtype, device_array)
+                arrays.append(device_array)
             start, end = cupy.cuda.Event(), cupy.cuda.Event()
         stream.synchronize()
 
@@ -207,7 +207,7 @@ class CudaStopwatch(Stopwatch):
                 stream.synchronize()
             return float(cupy.cuda.get_elapsed_time(start, end)) / 1e3
 
-        return _Run(run, kept)
+        return _Run(run, arrays)
 
     def _bind(self, bind_one: Callable[..., None], name: str, dtype: DType, array: Any) -> None:
         kind = elem_type_of(dtype.carrier)
@@ -230,7 +230,7 @@ def _chain(length: int) -> ModelProto:
     """So many ops of one element, one after the other."""
     value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
     names = ["x", *(f"x{number}" for number in range(1, length)), "y"]
-    nodes = [helper.make_node("Sin", [one], [other]) for one, other in itertools.pairwise(names)]
+    nodes = [helper.make_node("Sin", [source], [target]) for source, target in itertools.pairwise(names)]
     graph = helper.make_graph(nodes, "chain", value[:1], value[1:])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 

@@ -105,15 +105,15 @@ def write_checkpoint(
     """
     target = directory / f"step-{step:08}"
     shares = _shares(programs, state)
-    here = [program.worker for program in (programs if engine is None else engine.here)]
+    own_workers = [program.worker for program in (programs if engine is None else engine.local_programs)]
     if engine is not None and not engine.reports:
         folder = Path(engine.spread(None, "to begin a checkpoint"))
-        engine.gather(_write_shares(folder, here, shares, tile_of), "to write a checkpoint")
+        engine.gather(_write_shares(folder, own_workers, shares, tile_of), "to write a checkpoint")
         return target
     with whole_folder(target) as folder:
         if engine is not None:
             engine.spread(str(folder.resolve()), "to begin a checkpoint")
-        files = _write_shares(folder, here, shares, tile_of)
+        files = _write_shares(folder, own_workers, shares, tile_of)
         if engine is not None:
             for written in engine.gather(files, "to write its tiles"):
                 files |= written
@@ -160,14 +160,14 @@ def _write_shares(
     tile_of: Callable[[int, str], np.ndarray],
 ) -> dict[str, str]:
     """Writes the files of workers that have tiles to write; their names and digests."""
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for worker in workers:
         arrays = {str(key): _plain(tile_of(worker, name)) for key, (_, name, _) in enumerate(shares[worker])}
         if arrays:
             file = folder / _file_of(worker)
             write_arrays(file, arrays)
-            found[file.name] = digest_of(file)
-    return found
+            digests[file.name] = digest_of(file)
+    return digests
 
 
 def _file_of(worker: int) -> str:
@@ -234,12 +234,12 @@ class Checkpoint:
         for stored in self._tiles[name]:
             if stored.region == region:
                 return self._array(stored, dtype)
-        found = np.empty(region.shape, dtype)
+        array = np.empty(region.shape, dtype)
         for stored in self._tiles[name]:
             common = region.intersect(stored.region)
             if not common.is_empty:
-                found[common.within(region)] = self._array(stored, dtype)[common.within(stored.region)]
-        return found
+                array[common.within(region)] = self._array(stored, dtype)[common.within(stored.region)]
+        return array
 
     def whole(self, name: str) -> np.ndarray:
         """All of a tensor that it has."""
@@ -286,12 +286,12 @@ class Checkpoint:
 
 
 def _covers(tiles: Sequence[StoredTile], tensor: Tensor, files: Mapping[str, str]) -> bool:
-    whole = Region.whole(tensor.shape)
-    missing: tuple[Region, ...] = (whole,)
+    frame = Region.whole(tensor.shape)
+    missing: tuple[Region, ...] = (frame,)
     for tile in tiles:
-        if tile.file not in files or tile.region.rank != whole.rank or not whole.contains(tile.region):
+        if tile.file not in files or tile.region.rank != frame.rank or not frame.contains(tile.region):
             return False
-        missing = tuple(rest for part in missing for rest in part.subtract(tile.region))
+        missing = tuple(piece for part in missing for piece in part.subtract(tile.region))
     return not missing
 
 

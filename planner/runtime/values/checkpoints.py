@@ -29,22 +29,22 @@ def newest_checkpoint(directory: Path, graph: Graph, model_digest: str) -> tuple
         ModelError: there is none to go on from, or some are of another model.
     """
     sweep(directory)
-    found = numbered(directory)
-    if not found:
+    checkpoints = numbered(directory)
+    if not checkpoints:
         raise UsageError(f"{directory} holds no checkpoint to resume from", hint="leave --resume out to begin anew")
-    strange = [path for _, path in found if _model_of(path) not in (None, model_digest)]
+    strange = [path for _, path in checkpoints if _model_of(path) not in (None, model_digest)]
     if strange:
         raise ModelError(
             f"{strange[0]} is a checkpoint of another model",
-            facts=(f"so are {len(strange)} of {len(found)} in that folder",) if len(found) > 1 else (),
+            facts=(f"so are {len(strange)} of {len(checkpoints)} in that folder",) if len(checkpoints) > 1 else (),
             hint="resume in the folder of this model's checkpoints",
         )
     passed_over: list[str] = []
-    for _, path in reversed(found):
+    for _, path in reversed(checkpoints):
         try:
             return Checkpoint(path, graph, model_digest), tuple(passed_over)
         except ModelError as error:
-            if len(found) == 1:
+            if len(checkpoints) == 1:
                 raise
             passed_over.append("; ".join([error.what, *error.shown_facts]))
     raise ModelError(f"{directory} holds no checkpoint that can be resumed from", facts=tuple(passed_over))
@@ -63,12 +63,12 @@ def refuse_filled(directory: Path, model_digest: str) -> None:
         UsageError: it holds checkpoints, whose ever and however damaged.
     """
     sweep(directory)
-    found = numbered(directory)
-    if found:
-        latest = found[-1][1]
+    checkpoints = numbered(directory)
+    if checkpoints:
+        latest = checkpoints[-1][1]
         model = _model_of(latest)
         whose = "this model" if model == model_digest else "an unknown model" if model is None else "another model"
-        count = "1 checkpoint" if len(found) == 1 else f"{len(found)} checkpoints"
+        count = "1 checkpoint" if len(checkpoints) == 1 else f"{len(checkpoints)} checkpoints"
         raise UsageError(
             f"{directory} holds {count} of another run",
             facts=(f"the latest is {latest.name}, of {whose}",),

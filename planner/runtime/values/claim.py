@@ -75,8 +75,8 @@ def _locked(path: Path) -> tuple[int, str]:
                     raise _in_use(path, owner, f"if that run has ended, remove {path}") from None
             # Who ended in between has removed the file that was opened here.
             with contextlib.suppress(FileNotFoundError):
-                mine, there = os.fstat(descriptor), path.stat(follow_symlinks=False)
-                if (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino):
+                mine, at_path = os.fstat(descriptor), path.stat(follow_symlinks=False)
+                if (mine.st_dev, mine.st_ino) == (at_path.st_dev, at_path.st_ino):
                     owner = os.pread(descriptor, _MOST_READ_BYTES, 0).decode(errors="replace")
                     os.ftruncate(descriptor, 0)
                     os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)

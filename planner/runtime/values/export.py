@@ -95,19 +95,19 @@ def check_export(path: Path, state: Mapping[str, Tensor], forward: Path | None =
     if path.suffix != ".onnx" or forward is None:
         return ModelProto()
     model = load_model(forward)
-    kept = []
+    untrained = []
     for initializer in model.graph.initializer:
         tensor = state.get(initializer.name)
         if tensor is None:
-            kept.append(initializer)
+            untrained.append(initializer)
         elif (tuple(initializer.dims), initializer.data_type) != (tensor.shape, elem_type_of(tensor.dtype)):
             raise ModelError(
                 f"{forward}: initializer {initializer.name!r} is {list(initializer.dims)}, "
                 f"the state of that name is {tensor.dtype.value} {list(tensor.shape)}",
                 hint=_WHICH,
             )
-    if len(kept) == len(model.graph.initializer):
-        held = [initializer.name for initializer in kept]
+    if len(untrained) == len(model.graph.initializer):
+        held = [initializer.name for initializer in untrained]
         raise ModelError(
             f"{forward} has no initializer that is a state of the plan",
             facts=(
@@ -116,7 +116,7 @@ def check_export(path: Path, state: Mapping[str, Tensor], forward: Path | None =
             ),
             hint=_WHICH,
         )
-    external = [entry.name for entry in kept if entry.data_location == TensorProto.EXTERNAL]
+    external = [entry.name for entry in untrained if entry.data_location == TensorProto.EXTERNAL]
     if external and path.resolve().parent != forward.resolve().parent:
         raise UsageError(
             f"{forward} has external data that is not trained", facts=tuple(external),

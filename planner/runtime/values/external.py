@@ -45,8 +45,8 @@ class ExternalData:
     """
 
     def __init__(self, graph: Graph, names: Sequence[str], data: Followed) -> None:
-        known = external_values(graph)
-        self._values = {name: known[name] for name in names if name in known}
+        values = external_values(graph)
+        self._values = {name: values[name] for name in names if name in values}
         self._tensors = graph.tensors
         self.folder = Path()
         """The folder that is read, if anything is."""
@@ -71,11 +71,11 @@ class ExternalData:
                     f"{name}: {value.location} has {size} bytes, and the tensor is at {value.offset} to {end}"
                 )
         if findings:
-            others = [f"not all are in {folder} either" for folder in folders if folder.resolve() != self.folder]
-            others += data.refused
+            remarks = [f"not all are in {folder} either" for folder in folders if folder.resolve() != self.folder]
+            remarks += data.refused
             raise ModelError(
                 f"weights cannot be read from {self.folder}: {len(findings)} of {len(self._values)} tensors",
-                facts=(*others, *findings),
+                facts=(*remarks, *findings),
                 hint=f"{HINT}; cp -rL copies what links point to" if any(map(_is_of_link, findings)) else HINT,
             )
 
@@ -91,14 +91,14 @@ class ExternalData:
         """
         value, tensor = self._values[name], self._tensors[name]
         space = index_space(tensor.shape)
-        found = np.empty(region.shape, numpy_dtype(tensor.dtype))
+        array = np.empty(region.shape, numpy_dtype(tensor.dtype))
         try:
             with _opened(self.folder, value.parts) as file:
-                fill_region(found, file, value.offset, tensor.dtype, 0, space, region)
+                fill_region(array, file, value.offset, tensor.dtype, 0, space, region)
         except OSError as error:
             file_name = self.folder / value.location
             raise ModelError(f"tensor {name!r}: {file_name} {fault(error)}", hint=HINT) from error
-        return found
+        return array
 
     def _size(self, value: ExternalValue) -> int | str:
         """Bytes of a file, or what is wrong with it."""
@@ -123,13 +123,13 @@ def _opened(folder: Path, parts: Sequence[str]) -> Iterator[int]:
             stack.callback(os.close, descriptor)
             return descriptor
 
-        here = opened(folder, os.O_DIRECTORY)
+        parent = opened(folder, os.O_DIRECTORY)
         for part in parts[:-1]:
-            _refuse_link(os.stat(part, dir_fd=here, follow_symlinks=False))
-            here = opened(part, os.O_DIRECTORY | os.O_NOFOLLOW, here)
+            _refuse_link(os.stat(part, dir_fd=parent, follow_symlinks=False))
+            parent = opened(part, os.O_DIRECTORY | os.O_NOFOLLOW, parent)
         # Looked at before it is opened, which a device may take amiss, and after, for it may be another by then.
-        _require_file(os.stat(parts[-1], dir_fd=here, follow_symlinks=False))
-        file = opened(parts[-1], os.O_NOFOLLOW | os.O_NONBLOCK, here)
+        _require_file(os.stat(parts[-1], dir_fd=parent, follow_symlinks=False))
+        file = opened(parts[-1], os.O_NOFOLLOW | os.O_NONBLOCK, parent)
         _require_file(os.fstat(file))
         yield file
 

@@ -36,14 +36,14 @@ def batch_files(directory: Path) -> tuple[Path, ...]:
         entries = sorted(directory.iterdir(), key=lambda entry: entry.name)
     except OSError as error:
         raise UsageError(f"{directory} cannot be read: {error.strerror}") from None
-    found = tuple(
+    batches = tuple(
         entry
         for entry in entries
         if not entry.name.startswith(".") and (entry.is_dir() or entry.suffix in (".npz", ".npy"))
     )
-    if not found:
+    if not batches:
         raise UsageError(f"{directory} holds no batches", hint="write one npz per step, with one array per input")
-    return found
+    return batches
 
 
 def read_batch(path: Path, graph: Graph, data: Sequence[str], supplied: Sequence[str] = ()) -> dict[str, np.ndarray]:
@@ -70,9 +70,9 @@ def read_batch(path: Path, graph: Graph, data: Sequence[str], supplied: Sequence
         values = check_inputs(graph, {unnamed[0]: read_npy(path)}, source=str(path))
     else:
         values = read_inputs(graph, path)
-    others = tuple(f"{name} is state" for name in values if name not in data)
-    if others:
-        raise UsageError(f"{path} holds more than data", facts=others, hint="give state with --weights")
+    states = tuple(f"{name} is state" for name in values if name not in data)
+    if states:
+        raise UsageError(f"{path} holds more than data", facts=states, hint="give state with --weights")
     refuse_missing(graph, {*values, *supplied}, source=str(path))
     return values
 
@@ -94,7 +94,7 @@ class Batches(Protocol):
     def origin(self, places: np.ndarray, name: str, place: Sequence[int]) -> str:
         """Where an element of an input of a batch lies: its place in an array of a file, or its file; "": no place."""
 
-    def told(self, *, is_shuffled: bool) -> str:
+    def note(self, *, is_shuffled: bool) -> str:
         """What the user should know of it; "" if nothing."""
 
 
@@ -131,7 +131,7 @@ class BatchFolder:
         """See ``Batches``."""
         return f"{list(place)} of {self._files[int(places[0])]}"
 
-    def told(self, *, is_shuffled: bool) -> str:
+    def note(self, *, is_shuffled: bool) -> str:
         """See ``Batches``: there is nothing to say."""
         return ""
 

@@ -11,9 +11,9 @@ from planner.graph.model import Shape, Tensor
 from planner.graph.protos import numpy_dtype
 
 
-def unknown(key: str, name: str, known: Sequence[str], before: int) -> str:
+def unknown(key: str, name: str, names: Sequence[str], before: int) -> str:
     """An array that is of no input, with the one that is near; ``before``: findings that stand before it."""
-    return "; ".join(filter(None, (f"{key}: no input has this name", did_you_mean(name, known, before))))
+    return "; ".join(filter(None, (f"{key}: no input has this name", did_you_mean(name, names, before))))
 
 
 def misfit(array: np.ndarray, tensor: Tensor) -> str:
@@ -28,8 +28,8 @@ def misfit(array: np.ndarray, tensor: Tensor) -> str:
 
 def conversion(key: str, array: np.ndarray, tensor: Tensor) -> str:
     """How an array of another dtype is converted, or "": where that loses a fraction, or NumPy has no such dtype."""
-    own, wanted = _named(array, tensor).dtype, numpy_dtype(tensor.dtype)
-    if own.name == wanted.name or wanted.kind == "V" or not np.can_cast(own, wanted, "same_kind"):
+    dtype, wanted = _named(array, tensor).dtype, numpy_dtype(tensor.dtype)
+    if dtype.name == wanted.name or wanted.kind == "V" or not np.can_cast(dtype, wanted, "same_kind"):
         return ""
     return f"convert it: {key}.astype({tensor.dtype.value!r})"
 

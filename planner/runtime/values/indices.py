@@ -25,7 +25,7 @@ def index_faults(graph: Graph, arrays: Mapping[str, np.ndarray]) -> dict[str, st
         graph: whose inputs they are.
         arrays: by input, of the tensors' dtypes.
     """
-    found = {}
+    faults = {}
     for name, array in arrays.items():
         if array.dtype.kind not in "iu" or not array.size:
             continue
@@ -34,11 +34,11 @@ def index_faults(graph: Graph, arrays: Mapping[str, np.ndarray]) -> dict[str, st
             continue
         wrong = (array < -rows) | (array >= rows)
         if wrong.any():
-            found[name] = (
+            faults[name] = (
                 f"{np.count_nonzero(wrong)} of {array.size} indices are beyond the table, the first of them "
                 f"{array[wrong].flat[0]}: op {op.name!r} ({op.op_type}) takes 0 to {rows - 1}"
             )
-    return found
+    return faults
 
 
 def _tables(graph: Graph, name: str) -> Iterator[tuple[int, Op]]:
@@ -51,15 +51,15 @@ def _tables(graph: Graph, name: str) -> Iterator[tuple[int, Op]]:
             if len(op.inputs) > 1 and op.inputs[1] == current and (rows := _rows(graph, op)) is not None:
                 yield rows, op
             is_passed = op.op_type == "Concat" or (op.op_type in _OF_OTHER_SHAPE and op.inputs[0] == current)
-            new = [made for made in op.outputs if is_passed and made and made not in seen]
+            copies = [output for output in op.outputs if is_passed and output and output not in seen]
             # A cast to another kind of numbers, or to narrower ones, may change them.
-            new = [made for made in new if _holds(graph, made, current)]
-            seen.update(new)
-            waiting.extend(new)
+            copies = [output for output in copies if _holds(graph, output, current)]
+            seen.update(copies)
+            waiting.extend(copies)
 
 
-def _holds(graph: Graph, made: str, source: str) -> bool:
-    kinds = (graph.tensors[made].dtype.array_dtype, graph.tensors[source].dtype.array_dtype)
+def _holds(graph: Graph, output: str, source: str) -> bool:
+    kinds = (graph.tensors[output].dtype.array_dtype, graph.tensors[source].dtype.array_dtype)
     return all(kind.kind in "iu" for kind in kinds) and kinds[0].itemsize >= kinds[1].itemsize
 
 

@@ -92,9 +92,9 @@ def read_npy(path: Path) -> np.ndarray:
     try:
         with open_regular(path) as stream:
             header = _header(stream)
-            there = os.fstat(stream.fileno()).st_size - header.size_bytes
-            if there < header.data_bytes:
-                raise _DamagedError(f"declares {header.data_bytes:,} bytes, and {there:,} are there")
+            stored_bytes = os.fstat(stream.fileno()).st_size - header.size_bytes
+            if stored_bytes < header.data_bytes:
+                raise _DamagedError(f"declares {header.data_bytes:,} bytes, and {stored_bytes:,} are there")
             raw = bytes_at(stream.fileno(), header.size_bytes, header.data_bytes)
         return header.laid_out(raw.view(header.dtype))
     except UnfitError:
@@ -114,26 +114,26 @@ def _is_array(stream: IO[bytes]) -> bool:
 
 
 def _arrays(path: Path, archive: zipfile.ZipFile, wanted: Wanted | None) -> dict[str, np.ndarray]:
-    found: dict[str, tuple[zipfile.ZipInfo, _Header]] = {}
+    entries: dict[str, tuple[zipfile.ZipInfo, _Header]] = {}
     damaged: list[str] = []
     for entry in archive.infolist():
         name = entry.filename.removesuffix(".npy")
-        if name in found:
+        if name in entries:
             damaged.append(f"{name}: is there twice")
             continue
         try:
-            found[name] = entry, _declared(archive, entry)
+            entries[name] = entry, _declared(archive, entry)
         except _DamagedError as error:
             damaged.append(f"{name}: it {error}")
     if damaged:
         raise UsageError(f"{path} holds what cannot be read", facts=tuple(damaged), hint=_HINT)
-    names = set(found)
+    names = set(entries)
     if wanted is not None:
-        names = set(wanted({name: _without_memory(header) for name, (_, header) in found.items()}))
+        names = set(wanted({name: _without_memory(header) for name, (_, header) in entries.items()}))
     arrays: dict[str, np.ndarray] = {}
-    for name in [name for name in found if name in names]:
+    for name in [name for name in entries if name in names]:
         try:
-            arrays[name] = _read(archive, *found[name])
+            arrays[name] = _read(archive, *entries[name])
         except _DamagedError as error:
             damaged.append(f"{name}: it {error}")
     if damaged:
@@ -148,8 +148,8 @@ def _declared(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> _Header:
         raise _DamagedError("is packed in another way than NumPy's")
     with _opened(archive, entry) as stream:
         header = _header(stream)
-    whole = header.size_bytes + header.data_bytes
-    if whole != entry.file_size or whole > entry.compress_size * _MOST_DEFLATED + _CHUNK_BYTES:
+    total_bytes = header.size_bytes + header.data_bytes
+    if total_bytes != entry.file_size or total_bytes > entry.compress_size * _MOST_DEFLATED + _CHUNK_BYTES:
         raise _DamagedError(f"declares {header.data_bytes:,} bytes, which are not there")
     return header
 

@@ -93,10 +93,10 @@ def bytes_at(file: int, start: int, count: int) -> np.ndarray:
         OSError: it cannot be read.
     """
     raw = np.empty(count, np.uint8)
-    left = raw.data
-    while left:
-        got = os.preadv(file, [left], start + count - len(left))
+    unread = raw.data
+    while unread:
+        got = os.preadv(file, [unread], start + count - len(unread))
         if not got:
             raise UnfitError("ends before the tensor does")
-        left = left[got:]
+        unread = unread[got:]
     return raw

@@ -33,14 +33,14 @@ class Rows:
         """See ``feed.Batches``: what is the same in every batch has no row."""
         return f"{[int(places[place[0]]), *place[1:]]} of {self.source}" if name in self.arrays else ""
 
-    def told(self, *, is_shuffled: bool) -> str:
+    def note(self, *, is_shuffled: bool) -> str:
         """See ``feed.Batches``."""
-        count, rest = divmod(self.items, self.per_batch)
+        count, extra = divmod(self.items, self.per_batch)
         batches = f"{count:,} batch{'' if count == 1 else 'es'} of {self.per_batch:,}"
-        if not rest:
+        if not extra:
             return f"{self.source} has {self.items:,} rows: {batches} an epoch"
-        left = f"{rest:,} row{' is' if rest == 1 else 's are'} left out of each" + (", others in each" * is_shuffled)
-        return f"{self.source} has {self.items:,} rows: {batches} an epoch; {left}"
+        note = f"{extra:,} row{' is' if extra == 1 else 's are'} left out of each" + (", others in each" * is_shuffled)
+        return f"{self.source} has {self.items:,} rows: {batches} an epoch; {note}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +59,7 @@ class OneBatch:
         """See ``feed.Batches``: the place in the batch is all there is to say."""
         return ""
 
-    def told(self, *, is_shuffled: bool) -> str:
+    def note(self, *, is_shuffled: bool) -> str:
         """See ``feed.Batches``: there is nothing to say."""
         return ""
 
@@ -80,8 +80,8 @@ def read_arrays(
     declared: dict[str, np.ndarray] = {}
     if isinstance(inputs, Path):
 
-        def none(found: Mapping[str, np.ndarray]) -> Collection[str]:
-            declared.update(found)
+        def none(arrays: Mapping[str, np.ndarray]) -> Collection[str]:
+            declared.update(arrays)
             return ()
 
         read_npz(inputs, none)
@@ -112,17 +112,17 @@ def _long(graph: Graph, declared: Mapping[str, np.ndarray], source: str) -> dict
         for key, array in declared.items()
         if (name := key if key in graph.inputs else key.removeprefix("in_")) in graph.inputs and name not in states
     }
-    like = {
+    counts = {
         name: shape[0]
         for name, shape in shapes.items()
         if shape and len(shape) == len(graph.tensors[name].shape) and shape[1:] == graph.tensors[name].shape[1:]
     }
     # A model that takes no rows takes none of these either.
-    long = {name: rows for name, rows in like.items() if rows > graph.tensors[name].shape[0] > 0}
+    long = {name: rows for name, rows in counts.items() if rows > graph.tensors[name].shape[0] > 0}
     if not long:
         return {}
     batches = {graph.tensors[name].shape[0] for name in long}
-    beside = {name: rows for name, rows in like.items() if name in long or graph.tensors[name].shape[0] in batches}
+    beside = {name: rows for name, rows in counts.items() if name in long or graph.tensors[name].shape[0] in batches}
     if len(batches) > 1 or len(set(beside.values())) > 1:
         raise UsageError(
             f"{source} has more rows than a batch, and not as many of every input",

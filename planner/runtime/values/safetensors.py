@@ -117,14 +117,14 @@ def read_tile(path: Path, stored: StoredTensor, region: Region) -> np.ndarray:
     Raises:
         UsageError: the file has changed since its header was read, or cannot be read.
     """
-    found = np.empty(region.shape, numpy_dtype(stored.dtype))
-    if found.size:
+    tile = np.empty(region.shape, numpy_dtype(stored.dtype))
+    if tile.size:
         try:
             with open_regular(path) as file:
-                fill_region(found, file.fileno(), stored.offset, stored.dtype, 0, index_space(stored.shape), region)
+                fill_region(tile, file.fileno(), stored.offset, stored.dtype, 0, index_space(stored.shape), region)
         except OSError as error:
             raise UsageError(f"{path} {fault(error)}") from None
-    return found
+    return tile
 
 
 def _entry(name: str, entry: Value, start: int, size: int) -> StoredTensor:

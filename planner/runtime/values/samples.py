@@ -154,7 +154,7 @@ def label_faults(graph: Graph, arrays: Mapping[str, np.ndarray]) -> dict[str, st
     Raises:
         ModelError: the metadata cannot be read.
     """
-    found = {}
+    faults = {}
     for name, rule in _notes(graph).items():
         if not rule.is_label or rule.below is None or name not in arrays:
             continue
@@ -164,11 +164,11 @@ def label_faults(graph: Graph, arrays: Mapping[str, np.ndarray]) -> dict[str, st
             wrong &= array != rule.ignored
         if wrong.any():
             beside = "" if rule.ignored is None else f" and the ignored {rule.ignored}"
-            found[name] = (
+            faults[name] = (
                 f"{np.count_nonzero(wrong)} of {array.size} labels are no class, the first of them "
                 f"{array[wrong].flat[0]}: classes are 0 to {rule.below - 1}{beside}"
             )
-    return found
+    return faults
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,12 +198,12 @@ def stated_labels(graph: Graph) -> tuple[Labels, ...]:
 
 def _places(region: Region, space: Sequence[int], first: int, last: int) -> NDArray[np.uint64]:
     """The places, in the whole tensor, of a region's elements from one up to another, row by row."""
-    rest = np.arange(first, last, dtype=np.uint64)
+    quotient = np.arange(first, last, dtype=np.uint64)
     places = np.zeros(last - first, np.uint64)
     stride = 1
     for lo, extent, size in zip(region.lo[::-1], region.shape[::-1], space[::-1], strict=True):
-        places += (rest % np.uint64(extent) + np.uint64(lo)) * np.uint64(stride)
-        rest //= np.uint64(extent)
+        places += (quotient % np.uint64(extent) + np.uint64(lo)) * np.uint64(stride)
+        quotient //= np.uint64(extent)
         stride *= size
     return places
 
@@ -230,10 +230,10 @@ def _notes(graph: Graph) -> Mapping[str, _Rule]:
     """What the model's metadata says of its inputs."""
     try:
         notes = parse_json(graph.notes.get(INPUTS_NOTE, "{}")).members()
-        found = {name: _stated(note) for name, note in notes.items()}
+        rules = {name: _stated(note) for name, note in notes.items()}
     except JsonError as error:
         raise ModelError(f"metadata {INPUTS_NOTE!r} cannot be read: {error}") from None
-    return {name: rule for name, rule in found.items() if rule is not None}
+    return {name: rule for name, rule in rules.items() if rule is not None}
 
 
 def _stated(note: Value) -> _Rule | None:
@@ -289,9 +289,9 @@ def index_bound(graph: Graph, name: str) -> int | None:
                     bounds.append(bound)
                 is_truth |= op.op_type == "Cast" and op.attribute("to") == _BOOL
                 if position in carried(op.op_type, len(op.inputs)):
-                    new = [made for made in op.outputs if made and made not in seen]
-                    seen.update(new)
-                    waiting.extend(new)
+                    copies = [output for output in op.outputs if output and output not in seen]
+                    seen.update(copies)
+                    waiting.extend(copies)
     return min(bounds, default=2 if is_truth else None)
 
 

@@ -36,8 +36,8 @@ class Schedule:
         if self.kind == "step":
             base, factor, every = self.numbers
             return float(base * factor ** ((step - 1) // every))
-        base, end, steps, *rest = self.numbers
-        warmup = rest[0] if rest else 0.0
+        base, end, steps, *optional = self.numbers
+        warmup = optional[0] if optional else 0.0
         if step <= warmup:
             return base * step / warmup
         done = min(1.0, (step - 1 - warmup) / steps)

@@ -98,7 +98,7 @@ class Values:
     def __init__(
         self,
         graph: Graph,
-        given: Mapping[str, np.ndarray] | None = None,
+        inputs: Mapping[str, np.ndarray] | None = None,
         *,
         sources: tuple[TileSource, ...] = (),
         seed: int = 0,
@@ -107,7 +107,7 @@ class Values:
     ) -> None:
         self._graph = graph
         self._arrays = {name: value for name, value in graph.initial.items() if value is not None}
-        self._given = dict(given or {})
+        self._inputs = dict(inputs or {})
         self._sources = sources
         self._sampler = Sampler(graph, seed)
         self.absent = tuple(name for name, value in graph.constants.items() if value is None)
@@ -134,11 +134,11 @@ class Values:
         Raises:
             ModelError: it lies in a file that cannot be read any more.
         """
-        if name not in self._given:
+        if name not in self._inputs:
             for source in self._sources:
                 if source.holds(name):
                     return source.tile(name, region)
-        array = self._given.get(name, self._arrays.get(name))
+        array = self._inputs.get(name, self._arrays.get(name))
         if array is None:
             return self._sampler.tile(name, region)
         return part_of(array, region)
@@ -153,7 +153,7 @@ class Values:
         return self.tile(name, Region.whole(shape)).reshape(shape)
 
     def _has(self, name: str) -> bool:
-        return name in self._given or name in self._arrays or any(source.holds(name) for source in self._sources)
+        return name in self._inputs or name in self._arrays or any(source.holds(name) for source in self._sources)
 
 
 def part_of(array: np.ndarray, region: Region) -> np.ndarray:
@@ -191,12 +191,12 @@ def given_inputs(graph: Graph, inputs: str | Path | Mapping[str, np.ndarray] | N
     return check_inputs(graph, inputs or {}, source="inputs")
 
 
-def refuse_missing(graph: Graph, given: Collection[str], *, source: str) -> None:
+def refuse_missing(graph: Graph, names: Collection[str], *, source: str) -> None:
     """Refuses data that lacks an input.
 
     Args:
         graph: whose inputs they are.
-        given: the inputs that have a value: of this data, or for the whole run.
+        names: the inputs that have a value: of this data, or for the whole run.
         source: how to name the data.
 
     Raises:
@@ -206,7 +206,7 @@ def refuse_missing(graph: Graph, given: Collection[str], *, source: str) -> None
     missing = [
         graph.tensors[name]
         for name in data_inputs(graph)
-        if name not in given and not sampler.is_stated(name) and name not in external
+        if name not in names and not sampler.is_stated(name) and name not in external
         if graph.initial.get(name) is None
     ]
     if missing:
@@ -276,20 +276,20 @@ def check_inputs(graph: Graph, arrays: Mapping[str, np.ndarray], *, source: str)
             class, indices beyond the tables that they index.
     """
     named = _inputs_meant(graph, arrays, source)
-    found = {name: native(np.asarray(arrays[key]), graph.tensors[name]) for name, key in named.items()}
+    values = {name: native(np.asarray(arrays[key]), graph.tensors[name]) for name, key in named.items()}
     for faults_of, hint in (
         (label_faults, "the label that is to count for nothing is named by tofu grad --ignore-index"),
         (index_faults, "an index counts the table's rows from 0: were words numbered by another vocabulary?"),
     ):
-        faults = tuple(f"{named[name]}: {fault}" for name, fault in faults_of(graph, found).items())
+        faults = tuple(f"{named[name]}: {fault}" for name, fault in faults_of(graph, values).items())
         if faults:
             raise UsageError(f"{source} does not fit the model", facts=faults, hint=hint)
-    return found
+    return values
 
 
 def _inputs_meant(graph: Graph, arrays: Mapping[str, np.ndarray], source: str) -> dict[str, str]:
     """By input, the key of its array; see ``check_inputs``. The arrays may have no memory."""
-    found: dict[str, str] = {}
+    keys: dict[str, str] = {}
     findings: list[str] = []
     about_names = about_types = about_rows = ""
     fixed = dict(values_of(graph.notes))
@@ -302,14 +302,14 @@ def _inputs_meant(graph: Graph, arrays: Mapping[str, np.ndarray], source: str) -
                 about_names = f"the data inputs are: {some(data_inputs(graph), _NAMED)}"
                 findings.append(unknown(key, name, graph.inputs, len(findings)))
             continue
-        if name in found:
+        if name in keys:
             findings.append(f"{key}: input {name} is given twice")
         fault = misfit(np.asarray(array), graph.tensors[name])
         findings.extend([f"{key}: {fault}"] if fault else [])
         about_types = about_types or conversion(key, np.asarray(array), graph.tensors[name])
         about_rows = about_rows or fewer_rows(np.asarray(array).shape, graph.tensors[name].shape)
-        found[name] = key
+        keys[name] = key
     if findings:
         hint = "; ".join(filter(None, (about_names, about_rows, about_types)))
         raise UsageError(f"{source} does not fit the model", facts=tuple(findings), hint=hint)
-    return found
+    return keys

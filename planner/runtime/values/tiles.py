@@ -56,10 +56,10 @@ def gather_tiles(
     """
     findings: list[str] = []
     wholes: dict[str, np.ndarray] = {}
-    for some in engine.collect(names):
+    for group in engine.collect(names):
         if not engine.reports:
             continue
-        for tensor in some:
+        for tensor in group:
             tiles = [
                 (worker, engine.programs[worker].buffers[name].region, engine.array(worker, name))
                 for worker, name in engine.tiles.get(tensor, ())
@@ -80,38 +80,38 @@ def _join(
     space = index_space(shape)
     frame = Region.whole(space)
     assert tiles, f"no worker collects {name!r}"
-    whole = np.empty(space, tiles[0][2].dtype)
+    target = np.empty(space, tiles[0][2].dtype)
     placed: list[tuple[int, Region]] = []
     covered = 0
     for worker, region, held in tiles:
         array = held.reshape(region.shape)
         missing: tuple[Region, ...] = (region,)
-        for other, before in placed:
+        for holder, before in placed:
             common = region.intersect(before)
             if common.is_empty:
                 continue
-            one, two = whole[common.within(frame)], array[common.within(region)]
-            if not _same_bits(two, one):
-                is_near = nearly_same is not None and _differ_in_last_bits(one, two)
+            first, second = target[common.within(frame)], array[common.within(region)]
+            if not _same_bits(second, first):
+                is_near = nearly_same is not None and _differ_in_last_bits(first, second)
                 where = nearly_same if is_near and nearly_same is not None else findings
-                where.append(f"{name} {common}: workers {other} and {worker}")
-            missing = tuple(rest for part in missing for rest in part.subtract(before))
+                where.append(f"{name} {common}: workers {holder} and {worker}")
+            missing = tuple(piece for part in missing for piece in part.subtract(before))
         for part in missing:
-            whole[part.within(frame)] = array[part.within(region)]
+            target[part.within(frame)] = array[part.within(region)]
             covered += part.elements
         if missing:
             placed.append((worker, region))
-    assert covered == whole.size, f"the collected tiles of {name!r} leave {whole.size - covered} elements open"
-    return whole.reshape(shape)
+    assert covered == target.size, f"the collected tiles of {name!r} leave {target.size - covered} elements open"
+    return target.reshape(shape)
 
 
-def _differ_in_last_bits(one: np.ndarray, two: np.ndarray) -> bool:
+def _differ_in_last_bits(first: np.ndarray, second: np.ndarray) -> bool:
     """Whether floating-point numbers are as near as sums of the same terms in another order are."""
-    if not DType(one.dtype.name).is_float:
+    if not DType(first.dtype.name).is_float:
         return False
-    exact, other = one.astype(np.float64), two.astype(np.float64)
-    limit = _LAST_BITS * float(np.spacing(np.ones((), one.dtype))) * np.max(np.abs(exact), initial=0.0)
-    return bool(np.all((np.abs(exact - other) <= limit) | (np.isnan(exact) & np.isnan(other)) | (exact == other)))
+    exact, peer = first.astype(np.float64), second.astype(np.float64)
+    limit = _LAST_BITS * float(np.spacing(np.ones((), first.dtype))) * np.max(np.abs(exact), initial=0.0)
+    return bool(np.all((np.abs(exact - peer) <= limit) | (np.isnan(exact) & np.isnan(peer)) | (exact == peer)))
 
 
 def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:

@@ -52,22 +52,22 @@ class WeightFile:
         """Refuses tensors that do not fit the model; all of them are wanted."""
         graph = self._graph
         unread = (name for name, value in graph.constants.items() if value is None)
-        known = dict.fromkeys([*graph.inputs, *unread])
+        names = dict.fromkeys([*graph.inputs, *unread])
         findings = []
-        for name, found in declared.items():
+        for name, stored in declared.items():
             if name in graph.constants and graph.constants[name] is not None:
                 findings.append(f"{name}: is a constant whose value the plan holds")
-            elif name not in known:
-                findings.append(unknown(name, name, list(known), len(findings)))
-            elif isinstance(found, StoredTensor):
+            elif name not in names:
+                findings.append(unknown(name, name, list(names), len(findings)))
+            elif isinstance(stored, StoredTensor):
                 tensor = graph.tensors[name]
-                if (found.dtype, found.shape) != (tensor.dtype, tensor.shape):
+                if (stored.dtype, stored.shape) != (tensor.dtype, tensor.shape):
                     findings.append(
-                        f"{name}: is {found.dtype.value} {list(found.shape)}, the input is "
+                        f"{name}: is {stored.dtype.value} {list(stored.shape)}, the input is "
                         f"{tensor.dtype.value} {list(tensor.shape)}"
                     )
             else:
-                fault = misfit(found, graph.tensors[name])
+                fault = misfit(stored, graph.tensors[name])
                 findings.extend([f"{name}: {fault}"] if fault else [])
         if findings:
             raise UsageError(f"{self._path} does not fit the model", facts=tuple(findings))

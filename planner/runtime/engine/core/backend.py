@@ -60,7 +60,7 @@ class Backend(ABC):
         """Called in a worker's thread, before its steps."""
 
     @abstractmethod
-    def wait(self, worker: int, other: int, count: int) -> None:
+    def wait(self, worker: int, peer: int, count: int) -> None:
         """Called in a worker's thread when another one has counted a step that this one needs."""
 
     @abstractmethod
@@ -145,9 +145,9 @@ class CpuBackend(Backend):
         buffers, body = model.program.buffers, model.bodies[segment.function]
         content = self._bodies.of(segment, model)
         if content not in self._sessions:
-            most = max(math.prod(buffers[name].shape) for name in (*segment.inputs, *segment.outputs))
+            largest_elements = max(math.prod(buffers[name].shape) for name in (*segment.inputs, *segment.outputs))
             self._sessions[content] = self._maker.session(
-                segment_model(segment, model), is_small=most < _LARGE_ELEMENTS
+                segment_model(segment, model), is_small=largest_elements < _LARGE_ELEMENTS
             )
         session = self._sessions[content]
         inputs, outputs = (
@@ -165,7 +165,7 @@ class CpuBackend(Backend):
     def enter(self, worker: int) -> None:
         """See ``Backend.enter``: nothing to be done."""
 
-    def wait(self, worker: int, other: int, count: int) -> None:
+    def wait(self, worker: int, peer: int, count: int) -> None:
         """See ``Backend.wait``: what is counted has returned."""
 
     def done(self, worker: int, count: int) -> None:
@@ -193,23 +193,23 @@ class BodyDigests:
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, str], bytes] = {}
+        self._digests: dict[tuple[int, str], bytes] = {}
         """By worker and function: the digest of the function alone, since many segments call it."""
 
     def of(self, segment: Segment, model: WorkerModel) -> str:
         """The digest of what a segment of a worker computes."""
         key = (model.program.worker, segment.function)
-        if key not in self._known:
+        if key not in self._digests:
             body = FunctionProto()
             body.CopyFrom(model.bodies[segment.function])
             body.ClearField("name")
-            self._known[key] = hashlib.sha256(body.SerializeToString(deterministic=True)).digest()
+            self._digests[key] = hashlib.sha256(body.SerializeToString(deterministic=True)).digest()
         buffers = model.program.buffers
         kinds = [
             [(buffers[name].dtype.value, buffers[name].shape) for name in names]
             for names in (segment.inputs, segment.outputs)
         ]
-        return hashlib.sha256(self._known[key] + repr(kinds).encode()).hexdigest()
+        return hashlib.sha256(self._digests[key] + repr(kinds).encode()).hexdigest()
 
 
 def segment_model(segment: Segment, model: WorkerModel) -> Any:

@@ -154,8 +154,8 @@ def _check_fetch(
 ) -> None:
     target = program.buffers[fetch.target]
 
-    def is_wrong(what: str) -> None:
-        findings.append(Finding(program.worker, what, fetch, target.name))
+    def is_wrong(text: str) -> None:
+        findings.append(Finding(program.worker, text, fetch, target.name))
 
     for piece in fetch.pieces:
         key = id(piece), target.dtype, fetch.reducer
@@ -214,14 +214,14 @@ def _check_arena(program: WorkerProgram, arena: Arena, state: Sequence[StatePair
     computing = {number for number, step in enumerate(program.steps, start=1) if isinstance(step, Segment)}
     """Steps that may write over what they read (``check_overwriting``); a fetch may not."""
 
-    def is_in_place(one: str, two: str) -> bool:
+    def is_in_place(current: str, following: str) -> bool:
         return (
-            (program.buffers[one].tensor, program.buffers[two].tensor) in replaced
-            and one in program.loaded
-            and two in collected
-            and arena.offsets[one] == arena.offsets[two]
-            and program.buffers[one].region == program.buffers[two].region
-            and read.get(one, 0) < ready.get(two, after) + (ready.get(two) in computing)
+            (program.buffers[current].tensor, program.buffers[following].tensor) in replaced
+            and current in program.loaded
+            and following in collected
+            and arena.offsets[current] == arena.offsets[following]
+            and program.buffers[current].region == program.buffers[following].region
+            and read.get(current, 0) < ready.get(following, after) + (ready.get(following) in computing)
         )
 
     since = {name: ready.get(name, after) for name in program.buffers}
@@ -239,12 +239,12 @@ def _check_arena(program: WorkerProgram, arena: Arena, state: Sequence[StatePair
             first -= 1
         while last < len(lying) and lying[last][0] < place[1]:
             last += 1
-        others = [other for _, _, other in lying[first:last] if not is_in_place(other, name)]
+        occupants = [occupant for _, _, occupant in lying[first:last] if not is_in_place(occupant, name)]
         findings.extend(
-            Finding(program.worker, f"buffers {other!r} and {name!r} lie in one place at the same time", buffer=name)
-            for other in others
+            Finding(program.worker, f"buffers {occupant!r} and {name!r} lie in one place at the same time", buffer=name)
+            for occupant in occupants
         )
-        if not others:
+        if not occupants:
             until = after if name in collected or name in resident else read.get(name, 0)
             heappush(needed, (max(since[name], until), place))
             insort(lying, place)

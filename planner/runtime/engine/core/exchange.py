@@ -152,17 +152,17 @@ def check_room(programs: Sequence[WorkerProgram]) -> None:
     Raises:
         InfeasibleError: all of its memory and swap space are less than what the workers take.
     """
-    needed = sum(sum(amounts) for amounts in ((arena_of(one).size_bytes, one.workspace_bytes) for one in programs))
+    needed = sum(arena_of(program).size_bytes + program.workspace_bytes for program in programs)
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:
         return  # a system that does not say
     stated = {name: value.split() for name, _, value in (line.partition(":") for line in lines)}
-    there = sum(1024 * int(stated[name][0]) for name in ("MemTotal", "SwapTotal") if name in stated)
-    if there and needed > there:
+    memory_bytes = sum(1024 * int(stated[name][0]) for name in ("MemTotal", "SwapTotal") if name in stated)
+    if memory_bytes and needed > memory_bytes:
         raise InfeasibleError(
             "this machine has too little memory for all workers of the plan",
-            facts=(f"they take {needed:,} bytes, and it has {there:,}",),
+            facts=(f"they take {needed:,} bytes, and it has {memory_bytes:,}",),
             hint=_LESS,
         )
 

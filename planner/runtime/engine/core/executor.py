@@ -71,7 +71,9 @@ def orders_of(programs: Sequence[WorkerProgram], state: Sequence[StatePair]) -> 
 def _owners_of_states(programs: Sequence[WorkerProgram], state: Sequence[StatePair]) -> tuple[frozenset[int], ...]:
     """See ``Orders.owners``."""
     copied = {Source(program.worker, name) for program in programs for name, _ in state_buffers(program, state)}
-    fetched = ({source for step in one.steps if isinstance(step, Fetch) for source in step.sources} for one in programs)
+    fetched = (
+        {source for step in program.steps if isinstance(step, Fetch) for source in step.sources} for program in programs
+    )
     return tuple(frozenset(source.worker for source in copied & sources) for sources in fetched)
 
 
@@ -139,9 +141,9 @@ class Executor:
         self._commands: list[queue.SimpleQueue[_Command | None]] = []
         self._outcomes: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
-        for index, one in enumerate(self._workers if len(self._workers) > 1 else ()):
+        for index, executor in enumerate(self._workers if len(self._workers) > 1 else ()):
             self._commands.append(queue.SimpleQueue())
-            thread = threading.Thread(target=self._serve, args=(index,), name=f"worker {one.worker}", daemon=True)
+            thread = threading.Thread(target=self._serve, args=(index,), name=f"worker {executor.worker}", daemon=True)
             self._threads.append(thread)
             thread.start()
 
@@ -185,19 +187,19 @@ class Executor:
                 moved[index] = self._workers[index].iterate(advances=advances)
 
         start = time.perf_counter()
-        self._all(run)
+        self._run_all(run)
         seconds = time.perf_counter() - start
         return Iteration(tuple(moved), seconds, tuple(timings) if timed else ())
 
     def push(self, names: Collection[str] | None = None) -> None:
         """Takes what was written to the exchange for the loaded buffers of some tensors; None: of all."""
-        for one in self._workers:
-            one.push(names)
+        for executor in self._workers:
+            executor.push(names)
 
     def pull(self, names: Collection[str]) -> None:
         """Brings the collected buffers of some tensors to the exchange."""
-        for one in self._workers:
-            one.pull(names)
+        for executor in self._workers:
+            executor.pull(names)
 
     def close(self) -> None:
         """Ends the threads."""
@@ -206,7 +208,7 @@ class Executor:
         for thread in self._threads:
             thread.join(_PATIENCE_SECONDS)
 
-    def _all(self, command: _Command) -> None:
+    def _run_all(self, command: _Command) -> None:
         self._raise_failure()
         if not self._threads:
             self._backend.enter(self._workers[0].worker)
@@ -242,13 +244,13 @@ class Executor:
         except Exception as error:  # noqa: BLE001 -- whatever stops a worker is told to the user with its name
             self._fail(self._workers[index], error)
 
-    def _fail(self, one: WorkerExecutor, error: Exception) -> None:
-        number = int(self._exchange.whereabouts[one.worker])
-        steps = one.program.steps
+    def _fail(self, executor: WorkerExecutor, error: Exception) -> None:
+        number = int(self._exchange.whereabouts[executor.worker])
+        steps = executor.program.steps
         step = steps[number] if 0 <= number < len(steps) else Segment("between iterations", "", (), (), ())
         with self._failing:
             if self._failure is None:
-                self._failure = failure(one.worker, step, f"{type(error).__name__}: {error}")
+                self._failure = failure(executor.worker, step, f"{type(error).__name__}: {error}")
         self._counts.stop()
 
 

@@ -34,7 +34,9 @@ def with_faster_ops(model: ModelProto, purpose: Purpose, block: int = 0) -> Mode
     nodes = [part for node, parts in zip(model.graph.node, changed, strict=True) for part in parts or [node]]
     result = with_nodes(model, nodes)
     stated = {entry.domain for entry in model.opset_import} | {""}
-    result.opset_import.extend(helper.make_opsetid(one, 1) for one in sorted({node.domain for node in nodes} - stated))
+    result.opset_import.extend(
+        helper.make_opsetid(domain, 1) for domain in sorted({node.domain for node in nodes} - stated)
+    )
     return result
 
 
@@ -55,7 +57,7 @@ class Expander:
         self._purpose, self._block = purpose, block
         self._opset = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
         graph = inferred.graph
-        self._taken = sorted({name for node in model.graph.node for name in node.output} | kinds.keys())
+        self._names = sorted({name for node in model.graph.node for name in node.output} | kinds.keys())
         types = {
             value.name: value.type.tensor_type
             for value in (*graph.input, *graph.value_info, *graph.output)
@@ -66,10 +68,10 @@ class Expander:
             for name, kind in types.items()
             if all(dim.HasField("dim_value") for dim in kind.shape.dim)
         } | {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
-        made = {node.output[0]: node.attribute[0].t for node in graph.node if node.op_type == "Constant"}
+        constants = {node.output[0]: node.attribute[0].t for node in graph.node if node.op_type == "Constant"}
         bound = {value.name for value in graph.input}
-        given = {one.name: one for one in graph.initializer if one.name not in bound} | made
-        self._values = {name: numpy_helper.to_array(one) for name, one in given.items() if one.data_type}
+        protos = {tensor.name: tensor for tensor in graph.initializer if tensor.name not in bound} | constants
+        self._values = {name: numpy_helper.to_array(proto) for name, proto in protos.items() if proto.data_type}
         dtypes = {name: dtype_of(kinds[name]) for name in shapes.keys() & kinds.keys()}
         self._tensors = {name: Tensor(name, shapes[name], dtype) for name, dtype in dtypes.items() if dtype is not None}
 
@@ -82,12 +84,12 @@ class Expander:
         read = (*op.inputs, *op.outputs) if rule.is_better else op.inputs
         if not all(name in self._tensors for name in read if name):
             return None
-        prefix = free_prefix(f"{next(filter(None, op.outputs))}/", self._taken)
-        insort(self._taken, prefix)
+        prefix = free_prefix(f"{next(filter(None, op.outputs))}/", self._names)
+        insort(self._names, prefix)
         emitter = Emitter(prefix, self._tensors, self._values, self._opset, block=self._block)
-        made = rule(emitter, op)
-        if made is None:
+        results = rule(emitter, op)
+        if results is None:
             return None
-        given = (Op(name, "Constant", (), (name,), (("value", TensorAttribute(value)),))
+        constants = (Op(name, "Constant", (), (name,), (("value", TensorAttribute(value)),))
                  for name, value in emitter.constants.items())  # fmt: skip
-        return [op_to_node(one) for one in (*given, *emitter.standing_for(op, made))]
+        return [op_to_node(part) for part in (*constants, *emitter.standing_for(op, results))]

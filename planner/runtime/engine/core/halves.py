@@ -50,7 +50,7 @@ class Widening:
 
     def __init__(self, model: ModelProto, kinds: Mapping[str, int]) -> None:
         self._kinds = kinds
-        self._taken = {name for node in model.graph.node for name in node.output} | kinds.keys()
+        self._names = {name for node in model.graph.node for name in node.output} | kinds.keys()
         self._wide: dict[str, str] = {}
         """By 16-bit tensor: the same numbers in float32."""
 
@@ -64,16 +64,16 @@ class Widening:
             if kinds.get(name) in HALVES and name not in wide:
                 wide[name] = self.name(f"{name}.float32")
                 nodes.append(helper.make_node("Cast", [name], [wide[name]], to=TensorProto.FLOAT))
-        made = {name: self.name(f"{name}.exact") for name in node.output if kinds.get(name) in HALVES}
-        nodes.append(_widened(node, [wide.get(name, name) for name in node.input], made))
-        nodes.extend(helper.make_node("Cast", [exact], [name], to=kinds[name]) for name, exact in made.items())
+        exact_names = {name: self.name(f"{name}.exact") for name in node.output if kinds.get(name) in HALVES}
+        nodes.append(_widened(node, [wide.get(name, name) for name in node.input], exact_names))
+        nodes.extend(helper.make_node("Cast", [exact], [name], to=kinds[name]) for name, exact in exact_names.items())
         return nodes
 
     def name(self, wanted: str) -> str:
         """A name that no tensor of the model has."""
-        while wanted in self._taken:
+        while wanted in self._names:
             wanted += "_"
-        self._taken.add(wanted)
+        self._names.add(wanted)
         return wanted
 
 
@@ -115,13 +115,13 @@ def kinds_of(model: ModelProto) -> Mapping[str, int]:
     return kinds | {tensor.name: tensor.data_type for tensor in graph.initializer}
 
 
-def _widened(node: NodeProto, operands: list[str], made: Mapping[str, str]) -> NodeProto:
+def _widened(node: NodeProto, operands: list[str], exact_names: Mapping[str, str]) -> NodeProto:
     """The node on float32."""
     result = NodeProto()
     result.CopyFrom(node)
     del result.input[:], result.output[:]
     result.input.extend(operands)
-    result.output.extend(made.get(name, name) for name in node.output)
+    result.output.extend(exact_names.get(name, name) for name in node.output)
     for attribute in result.attribute:
         if attribute.name in _STATED and attribute.i in HALVES:
             attribute.i = TensorProto.FLOAT

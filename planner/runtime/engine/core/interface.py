@@ -56,7 +56,7 @@ class Engine(ABC):
         return tiles
 
     @property
-    def here(self) -> tuple[WorkerProgram, ...]:
+    def local_programs(self) -> tuple[WorkerProgram, ...]:
         """The workers whose memory this process fills."""
         return self.programs
 
@@ -83,7 +83,7 @@ class Engine(ABC):
 
     def fill(self, source: Source, names: Collection[str] | None = None) -> None:
         """Fills the loaded buffers of the workers here, each with its region of a tensor; None: of all tensors."""
-        for program in self.here:
+        for program in self.local_programs:
             for name in program.loaded:
                 buffer = program.buffers[name]
                 if names is None or buffer.tensor in names:
@@ -102,19 +102,19 @@ class Engine(ABC):
             UsageError: some see another checkpoint.
         """
 
-    def spread(self, what: Any, purpose: str, *, is_patient: bool = False) -> Any:
+    def spread(self, value: Any, purpose: str, *, is_patient: bool = False) -> Any:
         """Every process gets a value that JSON has, from the one that reports.
 
         Args:
-            what: the value, where the engine reports.
+            value: of any JSON kind, where the engine reports.
             purpose: what for, in words, for those who wait.
             is_patient: they wait only as long as the patience says.
         """
-        return what
+        return value
 
-    def gather(self, what: Any, purpose: str) -> list[Any]:
+    def gather(self, value: Any, purpose: str) -> list[Any]:
         """What each process has to say, where the engine reports; nothing elsewhere. See ``spread``."""
-        return [what]
+        return [value]
 
     @abstractmethod
     def iterate(self, *, timed: bool = False, advances: bool = False, wanted: Sequence[str] = ()) -> Iteration:

@@ -28,7 +28,7 @@ class Peers(ABC):
         """Before the worker's first step of an iteration."""
 
     @abstractmethod
-    def wait(self, other: int, count: int) -> None:
+    def wait(self, peer: int, count: int) -> None:
         """Returns when another worker has done so many of its steps.
 
         Raises:
@@ -82,18 +82,18 @@ class ThreadPeers(Peers):
         self._counts, self._worker = counts, worker
         self._done, self._waiting = counts.done, counts.waiting
 
-    def wait(self, other: int, count: int) -> None:
+    def wait(self, peer: int, count: int) -> None:
         """See ``Peers.wait``."""
-        if self._done[other] < count:
+        if self._done[peer] < count:
             gate = threading.Lock()
             gate.acquire()
             entry = (count, gate)
-            self._waiting[other].append(entry)
+            self._waiting[peer].append(entry)
             # Asked again: whoever announces looks at the list after the count, and whoever waits the other way round.
-            if self._done[other] < count and not self._counts.is_stopped:
+            if self._done[peer] < count and not self._counts.is_stopped:
                 gate.acquire()
             else:
-                _is_dropped(self._waiting[other], entry)
+                _is_dropped(self._waiting[peer], entry)
         if self._counts.is_stopped:
             raise StoppedError
 

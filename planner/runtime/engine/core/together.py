@@ -17,23 +17,23 @@ def launches(program: WorkerProgram, waits: Waits, *, together: bool) -> tuple[r
         waits: what each of its steps waits for.
         together: False: every step is a range of its own.
     """
-    found: list[range] = []
+    ranges: list[range] = []
     for number, step in enumerate(program.steps):
-        last = found[-1] if found else range(0)
+        last = ranges[-1] if ranges else range(0)
         if together and isinstance(step, Fetch) and last and not waits[number]:
-            before = [one for one in program.steps[last.start : last.stop] if isinstance(one, Fetch)]
-            if len(before) == len(last) and not any(_collide(program, one, step) for one in before):
-                found[-1] = range(last.start, number + 1)
+            before = [fetch for fetch in program.steps[last.start : last.stop] if isinstance(fetch, Fetch)]
+            if len(before) == len(last) and not any(_collide(program, fetch, step) for fetch in before):
+                ranges[-1] = range(last.start, number + 1)
                 continue
-        found.append(range(number, number + 1))
-    return tuple(found)
+        ranges.append(range(number, number + 1))
+    return tuple(ranges)
 
 
-def _collide(program: WorkerProgram, one: Fetch, other: Fetch) -> bool:
+def _collide(program: WorkerProgram, earlier: Fetch, later: Fetch) -> bool:
     """Whether the order of two fetches of a worker matters."""
     places = [
         ({fetch.target}, {source.buffer for source in fetch.sources if source.worker == program.worker})
-        for fetch in (one, other)
+        for fetch in (earlier, later)
     ]
     (written, read), (later_written, later_read) = places
     return (
@@ -43,12 +43,12 @@ def _collide(program: WorkerProgram, one: Fetch, other: Fetch) -> bool:
     )
 
 
-def _overlap(program: WorkerProgram, some: set[str], others: set[str]) -> bool:
+def _overlap(program: WorkerProgram, earlier: set[str], later: set[str]) -> bool:
     arena = program.arena
     if arena is None:
-        return bool(some & others)
+        return bool(earlier & later)
     spans = [
         [(arena.offsets[name], arena.offsets[name] + program.buffers[name].size_bytes) for name in names]
-        for names in (some, others)
+        for names in (earlier, later)
     ]
     return any(lo < stop and start < hi for lo, hi in spans[0] for start, stop in spans[1])

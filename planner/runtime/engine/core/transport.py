@@ -106,13 +106,13 @@ class NumpyTransport(Transport):
         Returns:
             Bytes of the slices that were read from other workers' arrays.
         """
-        taken = [part.array[part.box] for part in parts]
-        if len(taken) == 1:
-            np.copyto(target, taken[0])
+        slices = [part.array[part.box] for part in parts]
+        if len(slices) == 1:
+            np.copyto(target, slices[0])
         else:
             assert reducer is not None, "several sources and no reducer"
-            _join(target, taken, _JOIN[reducer])
-        return sum(slice_.nbytes for slice_, part in zip(taken, parts, strict=True) if part.is_remote)
+            _join(target, slices, _JOIN[reducer])
+        return sum(slice_.nbytes for slice_, part in zip(slices, parts, strict=True) if part.is_remote)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,12 +134,12 @@ def direct(pieces: Sequence[tuple[np.ndarray, tuple[Part, ...]]], reducer: Reduc
     joins: list[tuple[np.ndarray, list[np.ndarray]]] = []
     moved = 0
     for target, parts in pieces:
-        taken = [part.array[part.box] for part in parts]
-        moved += sum(view.nbytes for view, part in zip(taken, parts, strict=True) if part.is_remote)
-        if len(taken) == 1:
-            copies.append((target, taken[0]))
+        slices = [part.array[part.box] for part in parts]
+        moved += sum(view.nbytes for view, part in zip(slices, parts, strict=True) if part.is_remote)
+        if len(slices) == 1:
+            copies.append((target, slices[0]))
         else:
-            joins.append((target, taken))
+            joins.append((target, slices))
     assert reducer is not None or not joins, "several sources and no reducer"
     return _DirectFetch(tuple(copies), tuple(joins), None if reducer is None else _JOIN[reducer], moved)
 
@@ -155,23 +155,23 @@ class _DirectFetch(BoundFetch):
     def run(self) -> int:
         for target, view in self.copies:
             np.copyto(target, view)
-        for target, taken in self.joins:
+        for target, slices in self.joins:
             assert self.join is not None
-            _join(target, taken, self.join)
+            _join(target, slices, self.join)
         return self.moved_bytes
 
 
 _JOIN = {Reducer.SUM: np.add, Reducer.MAX: np.maximum, Reducer.MIN: np.minimum, Reducer.PROD: np.multiply}
 
 
-def _join(target: np.ndarray, taken: list[np.ndarray], join: np.ufunc) -> None:
+def _join(target: np.ndarray, slices: list[np.ndarray], join: np.ufunc) -> None:
     is_half = target.dtype.itemsize == 2 and target.dtype.kind not in "iu"
     if not is_half:
-        join(taken[0], taken[1], out=target)
-        for part in taken[2:]:
+        join(slices[0], slices[1], out=target)
+        for part in slices[2:]:
             join(target, part, out=target)
         return
-    wide = taken[0].astype(np.float32)
-    for part in taken[1:]:
+    wide = slices[0].astype(np.float32)
+    for part in slices[1:]:
         join(wide, part.astype(np.float32), out=wide)
     target[...] = wide.astype(target.dtype)

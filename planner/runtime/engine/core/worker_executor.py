@@ -106,9 +106,9 @@ class WorkerExecutor:
         moved = self._run(lambda: marks.append(backend.mark(worker)), advances=advances)
         times = iter(backend.seconds(worker, marks))
         timings: list[Timing] = []
-        for taken in moved:
+        for fetch_bytes in moved:
             start, ready, end = next(times), next(times), next(times)
-            timings += _shared(ready - start, end - ready, taken)
+            timings += _shared(ready - start, end - ready, fetch_bytes)
         return tuple(chain.from_iterable(moved)), tuple(timings)
 
     def _run(self, mark: Callable[[], None], *, advances: bool) -> list[tuple[int, ...]]:
@@ -129,9 +129,9 @@ class WorkerExecutor:
         for action in self._actions:
             whereabouts[worker] = action.first
             mark()
-            for other, count in action.waits:
-                peers.wait(other, count)
-                backend.wait(worker, other, count)
+            for peer, count in action.waits:
+                peers.wait(peer, count)
+                backend.wait(worker, peer, count)
             mark()
             moved.append(action.run())
             mark()
@@ -171,7 +171,7 @@ class WorkerExecutor:
         if isinstance(step, Segment):
             run = self._segment(step, model)
         else:
-            fetches = [one for one in self.program.steps[steps.start : steps.stop] if isinstance(one, Fetch)]
+            fetches = [fetch for fetch in self.program.steps[steps.start : steps.stop] if isinstance(fetch, Fetch)]
             run = self._backend.transport.bind_together(fetches, self.worker, self._locate)
         return _Action(
             run=run,
@@ -203,7 +203,7 @@ def _shared(waited: float, seconds: float, moved: Sequence[int]) -> list[Timing]
     if len(moved) < 2:
         return [(waited, seconds)]
     total = sum(moved) or 1
-    parts = [seconds * one / total if sum(moved) else seconds / len(moved) for one in moved]
+    parts = [seconds * amount / total if sum(moved) else seconds / len(moved) for amount in moved]
     return [(waited, parts[0]), *((0.0, part) for part in parts[1:])]
 
 
@@ -213,19 +213,19 @@ def state_buffers(program: WorkerProgram, state: Sequence[StatePair]) -> tuple[t
     offsets = program.arena.offsets if program.arena is not None else None
     pairs = []
     for pair in state:
-        made = {program.buffers[name].region: name for name in collected.get(pair.following, ())}
+        following = {program.buffers[name].region: name for name in collected.get(pair.following, ())}
         for name in loaded.get(pair.current, ()):
             region = program.buffers[name].region
-            assert region in made, f"worker {program.worker} gets {name!r} and does not make its next value"
-            is_in_place = offsets is not None and offsets[made[region]] == offsets[name]
-            if made[region] != name and not is_in_place:
-                pairs.append((name, made[region]))
+            assert region in following, f"worker {program.worker} gets {name!r} and does not make its next value"
+            is_in_place = offsets is not None and offsets[following[region]] == offsets[name]
+            if following[region] != name and not is_in_place:
+                pairs.append((name, following[region]))
     return tuple(pairs)
 
 
 def _by_tensor(program: WorkerProgram, names: Sequence[str]) -> dict[str, list[str]]:
     """Buffers by the tensor that they hold a part of."""
-    found: dict[str, list[str]] = {}
+    by_tensor: dict[str, list[str]] = {}
     for name in names:
-        found.setdefault(program.buffers[name].tensor, []).append(name)
-    return found
+        by_tensor.setdefault(program.buffers[name].tensor, []).append(name)
+    return by_tensor

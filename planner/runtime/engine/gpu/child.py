@@ -30,17 +30,17 @@ def _backend(crew: Crew) -> CudaBackend:
     crew.progress("trying the GPUs")
     cupy, count = require_cuda(wanted if crew.orders is None else ())
     devices = devices_of(len(crew.programs), wanted, count)
-    here = [devices[worker] for worker in crew.here]
+    own_devices = [devices[worker] for worker in crew.workers]
     apart = None
     if crew.orders is not None:
-        require_cuda(here)
-        (worker,) = crew.here
+        require_cuda(own_devices)
+        (worker,) = crew.workers
 
         def meet(mine: Lent) -> list[Lent]:
-            return [Lent.from_json(told) for told in crew.meet(mine.as_json())]
+            return [Lent.from_json(answer) for answer in crew.meet(mine.as_json())]
 
         apart = Apart(worker, crew.orders.waits, crew.orders.awaited[worker], meet)
-    return CudaBackend(crew.programs, crew.exchange, devices, cupy, sessions_on(here, crew.libraries), apart)
+    return CudaBackend(crew.programs, crew.exchange, devices, cupy, sessions_on(own_devices, crew.libraries), apart)
 
 
 if __name__ == "__main__":

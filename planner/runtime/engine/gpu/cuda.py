@@ -75,8 +75,8 @@ class CudaBackend(Backend):
         apart: Apart | None = None,
     ) -> None:
         self._exchange, self._devices, self._cupy, self._make_session = exchange, tuple(devices), cupy, make_session
-        here = range(len(programs)) if apart is None else (apart.worker,)
-        self._used: Final = sorted({self._devices[worker] for worker in here})
+        workers = range(len(programs)) if apart is None else (apart.worker,)
+        self._used: Final = sorted({self._devices[worker] for worker in workers})
         self._streams: dict[int, Any] = {}
         self._blocks: dict[int, Any] = {}
         self._events: dict[int, dict[int, Any]] = {program.worker: {} for program in programs}
@@ -84,7 +84,7 @@ class CudaBackend(Backend):
         self._sessions: dict[tuple[int, str], Any] = {}
         self._is_waiting = os.environ.get(DEBUG_SYNC, "0") not in ("", "0")
         self._forms: list[CudaForm] = []
-        for worker in here:
+        for worker in workers:
             with cupy.cuda.Device(self._devices[worker]):
                 self._streams[worker] = cupy.cuda.Stream(non_blocking=True)
                 size = arena_of(programs[worker]).size_bytes
@@ -96,7 +96,7 @@ class CudaBackend(Backend):
             blind, waits = connect(cupy, self._devices), None
         else:
             mine = self._devices[apart.worker]
-            blind = blind_pairs(cupy, ((mine, other) for other in sorted(set(self._devices) - {mine})))
+            blind = blind_pairs(cupy, ((mine, device) for device in sorted(set(self._devices) - {mine})))
             waits = apart.waits
             self._meet(programs, apart, blind)
         self._arrays = {program.worker: self._arrays_of(program) for program in programs}
@@ -119,15 +119,15 @@ class CudaBackend(Backend):
         with cupy.cuda.Device(mine):
             events = {count: own_event(cupy) for count in sorted(apart.awaited)}
             self._events[apart.worker] = events
-            told = apart.meet(lent(cupy, self._blocks[apart.worker], events))
+            loans = apart.meet(lent(cupy, self._blocks[apart.worker], events))
             for program in programs:
-                other, owner = program.worker, self._devices[program.worker]
-                if other != apart.worker and program.buffers:
+                peer, owner = program.worker, self._devices[program.worker]
+                if peer != apart.worker and program.buffers:
                     opener = owner if (mine, owner) in blind else mine
                     size = arena_of(program).size_bytes
-                    self._blocks[other] = opened_block(cupy, told[other].block, size, owner, opener)
-            for other, count in sorted({wait for step in apart.waits[apart.worker] for wait in step.items()}):
-                self._events[other][count] = opened_event(cupy, told[other].events[count])
+                    self._blocks[peer] = opened_block(cupy, loans[peer].block, size, owner, opener)
+            for peer, count in sorted({wait for step in apart.waits[apart.worker] for wait in step.items()}):
+                self._events[peer][count] = opened_event(cupy, loans[peer].events[count])
 
     def _arrays_of(self, program: WorkerProgram) -> dict[str, Any]:
         """The arrays of a worker's buffers, in its block."""
@@ -196,16 +196,16 @@ class CudaBackend(Backend):
 
     def on_gpus(self) -> OnGpus:
         """See ``Backend.on_gpus``."""
-        now = self._free_bytes()
-        taken = tuple((device, max(0, free - now[device])) for device, free in self._unused_bytes.items())
-        return OnGpus(CudaChanges.of(self._forms), taken)
+        free_bytes = self._free_bytes()
+        used_bytes = tuple((device, max(0, free - free_bytes[device])) for device, free in self._unused_bytes.items())
+        return OnGpus(CudaChanges.of(self._forms), used_bytes)
 
     def _free_bytes(self) -> dict[int, int]:
-        found = {}
+        by_device = {}
         for device in self._used:
             with self._cupy.cuda.Device(device):
-                found[device] = int(self._cupy.cuda.runtime.memGetInfo()[0])
-        return found
+                by_device[device] = int(self._cupy.cuda.runtime.memGetInfo()[0])
+        return by_device
 
     def _noticing(self, run: Callable[[], tuple[int, ...]], worker: int) -> Callable[[], tuple[int, ...]]:
         """A step that tells what its failure means: kernels fail when they are executed, and are noticed later."""
@@ -217,7 +217,7 @@ class CudaBackend(Backend):
                 if is_waiting:
                     stream.synchronize()
             except Exception as error:
-                raise _told(error, is_waiting=is_waiting) from error
+                raise _with_sync_hint(error, is_waiting=is_waiting) from error
             return moved
 
         return noticed
@@ -234,16 +234,16 @@ class CudaBackend(Backend):
             event = self._events[worker][count] = self._cupy.cuda.Event(block=False, disable_timing=True)
         event.record(self._streams[worker])
 
-    def wait(self, worker: int, other: int, count: int) -> None:
+    def wait(self, worker: int, peer: int, count: int) -> None:
         """See ``Backend.wait``: the stream waits, not the host."""
-        self._streams[worker].wait_event(self._events[other][count])
+        self._streams[worker].wait_event(self._events[peer][count])
 
     def end(self, worker: int) -> None:
         """See ``Backend.end``."""
         try:
             self._streams[worker].synchronize()
         except Exception as error:
-            raise _told(error, is_waiting=self._is_waiting) from error
+            raise _with_sync_hint(error, is_waiting=self._is_waiting) from error
 
     def mark(self, worker: int) -> Any:
         """See ``Backend.mark``: a place in the worker's stream; the host is there long before the GPU."""
@@ -275,7 +275,7 @@ class CudaBackend(Backend):
         self._cupy.copyto(target, source)
 
 
-def _told(error: Exception, *, is_waiting: bool) -> Exception:
+def _with_sync_hint(error: Exception, *, is_waiting: bool) -> Exception:
     """The error, and whether the step that is named is the one that failed."""
     if is_waiting:
         return error

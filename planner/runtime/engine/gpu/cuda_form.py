@@ -76,7 +76,7 @@ def cuda_form(model: ModelProto) -> CudaForm:
     Args:
         model: of standard operators and those of ``com.microsoft``, without local functions. Is left as it is.
     """
-    opsets = {"" if one.domain == "ai.onnx" else one.domain: one.version for one in model.opset_import}
+    opsets = {"" if opset.domain == "ai.onnx" else opset.domain: opset.version for opset in model.opset_import}
     model = with_faster_ops(model, Purpose.CUDA)
     widened: set[str] = set()
     expanded: set[str] = set()
@@ -128,25 +128,25 @@ def _with_made_constants(model: ModelProto) -> tuple[ModelProto, bool]:
     What ONNX Runtime computes beforehand lies on the host, and would be copied on no stream of ours, with a wait.
     """
     constant = {tensor.name for tensor in model.graph.initializer} - {value.name for value in model.graph.input}
-    given = set(constant)
+    literals = set(constant)
     for node in model.graph.node:
         if all(name in constant or not name for name in node.input):
             constant.update(node.output)
             if node.op_type == "Constant":
-                given.update(node.output)
+                literals.update(node.output)
     outputs = [value.name for value in model.graph.output]
     if not constant.intersection(outputs):
         return model, False
     fresh = Widening(model, kinds_of(model))
-    names = {name: fresh.name(f"{name}.given") for name in outputs if name in given}
+    names = {name: fresh.name(f"{name}.given") for name in outputs if name in literals}
     nodes = []
     for node in model.graph.node:
         changed = NodeProto()
         changed.CopyFrom(node)
         for places in (changed.input, changed.output):
-            kept = [names.get(name, name) for name in places]
+            inner_names = [names.get(name, name) for name in places]
             del places[:]
-            places.extend(kept)
+            places.extend(inner_names)
         nodes.append(changed)
     nodes += [helper.make_node("Identity", [inner], [name]) for name, inner in names.items()]
     result = with_nodes(model, nodes)
@@ -161,7 +161,7 @@ def _between_copies(model: ModelProto) -> ModelProto:
     What an op of the CPU reads of the model's inputs is otherwise copied to the host once, when it is bound, and is the
     same in every run; what it makes of the outputs is copied back on no stream of ours.
     """
-    opsets = {"" if one.domain == "ai.onnx" else one.domain: one.version for one in model.opset_import}
+    opsets = {"" if opset.domain == "ai.onnx" else opset.domain: opset.version for opset in model.opset_import}
     kinds = kinds_of(onnx.shape_inference.infer_shapes(model))
     names = Widening(model, kinds)
     bound = {value.name for value in model.graph.input}

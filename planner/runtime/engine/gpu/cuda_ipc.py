@@ -31,13 +31,13 @@ class Lent:
 
     def as_json(self) -> dict[str, Any]:
         """For a pipe between processes."""
-        return {"block": self.block.hex(), "events": {str(count): told.hex() for count, told in self.events.items()}}
+        return {"block": self.block.hex(), "events": {str(count): event.hex() for count, event in self.events.items()}}
 
     @staticmethod
-    def from_json(told: Mapping[str, Any]) -> Lent:
+    def from_json(record: Mapping[str, Any]) -> Lent:
         """What ``as_json`` gives."""
-        events = {int(count): bytes.fromhex(handle) for count, handle in told["events"].items()}
-        return Lent(bytes.fromhex(told["block"]), events)
+        events = {int(count): bytes.fromhex(handle) for count, handle in record["events"].items()}
+        return Lent(bytes.fromhex(record["block"]), events)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,19 +33,19 @@ class _Kernel(NamedTuple):
 @functools.cache
 def _kernels() -> Mapping[tuple[str, str], tuple[_Kernel, ...]]:
     """By domain and operator."""
-    found: dict[tuple[str, str], list[_Kernel]] = {}
+    by_operator: dict[tuple[str, str], list[_Kernel]] = {}
     text = resources.files("planner.runtime.engine.gpu").joinpath("cuda_kernels.txt").read_text(encoding="ascii")
     for line in text.splitlines():
         if line.startswith("#"):
             continue
         domain, name, versions, *constraints = line.split()
         first, _, last = versions.partition("-")
-        types = (one.partition("=") for one in constraints)
+        types = (constraint.partition("=") for constraint in constraints)
         kernel = _Kernel(
             int(first), int(last) if last else None, {key: frozenset(kinds.split("|")) for key, _, kinds in types}
         )
-        found.setdefault(("" if domain == _ONNX else domain, name), []).append(kernel)
-    return {key: tuple(kernels) for key, kernels in found.items()}
+        by_operator.setdefault(("" if domain == _ONNX else domain, name), []).append(kernel)
+    return {key: tuple(kernels) for key, kernels in by_operator.items()}
 
 
 def is_of_runtime(domain: str) -> bool:
@@ -77,14 +77,14 @@ def has_cuda_kernel(node: NodeProto, kinds: Mapping[str, int], opsets: Mapping[s
 
 def _types(node: NodeProto, schema: defs.OpSchema, kinds: Mapping[str, int]) -> dict[str, str]:
     """The types of a node, by type variable and by parameter."""
-    found: dict[str, str] = {}
+    types: dict[str, str] = {}
     for names, parameters in ((node.input, schema.inputs), (node.output, schema.outputs)):
         for number, name in enumerate(names):
             parameter = parameters[min(number, len(parameters) - 1)]
             if name and name in kinds:
                 for key in (parameter.type_str, parameter.name):
-                    found.setdefault(key, _name(kinds[name]))
-    return found
+                    types.setdefault(key, _name(kinds[name]))
+    return types
 
 
 def _name(kind: int) -> str:

@@ -65,7 +65,7 @@ def _crossings(
         name: of their buffers, but for a number.
         begin: of the first in pinned memory, in bytes.
     """
-    found: list[_Crossing] = []
+    crossings: list[_Crossing] = []
     count = 0
     for _, members in groupby(sorted(messages, key=group), key=group):
         boxes, size = [], 0
@@ -78,9 +78,9 @@ def _crossings(
             region, dtype = message.region, program.buffers[held].dtype
             boxes.append((message, Buffer(f"{name} {count}", held, region, region.shape, dtype), size))
             size, count = aligned(size + message.size_bytes), count + 1
-        found.append(_Crossing(tuple(boxes), begin, size))
+        crossings.append(_Crossing(tuple(boxes), begin, size))
         begin += size
-    return tuple(found)
+    return tuple(crossings)
 
 
 class StagedBackend(CudaBackend, RankBackend):
@@ -111,13 +111,15 @@ class StagedBackend(CudaBackend, RankBackend):
         program = programs[worker]
         longest = max(program.buffers, key=len, default="")  # no buffer of the program has a longer name
         launched = {step: steps.start for steps in launches(program, waits, together=True) for step in steps}
-        arriving = _crossings(program, post.received, lambda one: launched[one.before], f"{longest} received", 0)
-        size = sum(one.size_bytes for one in arriving)
-        leaving = _crossings(program, post.sent, lambda one: one.after, f"{longest} sent", size)
-        size += sum(one.size_bytes for one in leaving)
+        arriving = _crossings(
+            program, post.received, lambda message: launched[message.before], f"{longest} received", 0
+        )
+        size = sum(crossing.size_bytes for crossing in arriving)
+        leaving = _crossings(program, post.sent, lambda message: message.after, f"{longest} sent", size)
+        size += sum(crossing.size_bytes for crossing in leaving)
         self._worker, self._program = worker, _with_block(program, (*arriving, *leaving))
-        known = [self._program if one.worker == worker else one for one in programs]
-        super().__init__(known, exchange, [device] * len(programs), cupy, make_session)
+        all_programs = [self._program if peer.worker == worker else peer for peer in programs]
+        super().__init__(all_programs, exchange, [device] * len(programs), cupy, make_session)
         with cupy.cuda.Device(device):
             self._host = np.frombuffer(cupy.cuda.alloc_pinned_memory(max(size, 1)), np.uint8, size)
         self._staging_bytes = size + arena_of(self._program).size_bytes - arena_of(program).size_bytes
@@ -125,18 +127,18 @@ class StagedBackend(CudaBackend, RankBackend):
         self._departures: dict[int, _Run] = {}
         """By the number of the first message that leaves."""
         count = 0
-        for one in leaving:
-            self._departures[count] = self._departure(one, inner)
-            count += len(one.boxes)
+        for crossing in leaving:
+            self._departures[count] = self._departure(crossing, inner)
+            count += len(crossing.boxes)
         arrivals: dict[str, _Run] = {}
-        for one in arriving:
-            names = (program.steps[message.before].name for message, *_ in one.boxes)
-            arrivals |= dict.fromkeys(names, self._copy(one, is_leaving=False))
+        for crossing in arriving:
+            names = (program.steps[message.before].name for message, *_ in crossing.boxes)
+            arrivals |= dict.fromkeys(names, self._copy(crossing, is_leaving=False))
         self.transport = _StagedTransport(inner, _renamed(program, arriving), arrivals, self._find)
         places = {
-            message: self._host[one.begin_bytes + begin :][: message.size_bytes]
-            for one in (*arriving, *leaving)
-            for message, _, begin in one.boxes
+            message: self._host[crossing.begin_bytes + begin :][: message.size_bytes]
+            for crossing in (*arriving, *leaving)
+            for message, _, begin in crossing.boxes
         }
         self.places = Places(
             [places[message] for message in post.sent], [places[message] for message in post.received], self._fill
@@ -145,9 +147,9 @@ class StagedBackend(CudaBackend, RankBackend):
     @property
     def staging_bytes(self) -> tuple[int, ...]:  # type: ignore[override]  # read-only here
         """See ``Backend.staging_bytes``: pinned memory, and the block on the GPU."""
-        return tuple(self._staging_bytes if one == self._worker else 0 for one in range(len(self._devices)))
+        return tuple(self._staging_bytes if worker == self._worker else 0 for worker in range(len(self._devices)))
 
-    def wait(self, worker: int, other: int, count: int) -> None:
+    def wait(self, worker: int, peer: int, count: int) -> None:
         """See ``Backend.wait``: what the other one has sent is in this host's memory."""
 
     def _fill(self, numbers: range) -> None:
@@ -234,8 +236,12 @@ def _with_block(program: WorkerProgram, crossings: Sequence[_Crossing]) -> Worke
 
 def _renamed(program: WorkerProgram, arriving: Sequence[_Crossing]) -> dict[str, Fetch]:
     """The fetches of a program by name, reading boxes that have arrived in place of buffers of other workers."""
-    boxes = {(one.before, one.piece, one.part): box for crossing in arriving for one, box, _ in crossing.boxes}
-    found = {}
+    boxes = {
+        (message.before, message.piece, message.part): box
+        for crossing in arriving
+        for message, box, _ in crossing.boxes
+    }
+    fetches = {}
     for number, step in enumerate(program.steps):
         if isinstance(step, Fetch):
             pieces = []
@@ -247,8 +253,8 @@ def _renamed(program: WorkerProgram, arriving: Sequence[_Crossing]) -> dict[str,
                     for part, source in enumerate(piece.sources)
                 ]
                 pieces.append(Piece(piece.region, tuple(sources)))
-            found[step.name] = replace(step, pieces=tuple(pieces))
-    return found
+            fetches[step.name] = replace(step, pieces=tuple(pieces))
+    return fetches
 
 
 def gpu_of_rank(world: World, device_map: Sequence[int], libraries: Sequence[Path]) -> Callable[..., StagedBackend]:

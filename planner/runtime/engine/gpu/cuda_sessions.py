@@ -57,7 +57,7 @@ def cuda_session(
         "use_tf32": "0",
     }
 
-    def made(form: CudaForm) -> Any:
+    def session_of(form: CudaForm) -> Any:
         return runtime.InferenceSession(
             form.model.SerializeToString(),
             options,
@@ -66,9 +66,9 @@ def cuda_session(
             enable_fallback=0,
         )
 
-    session = made(form)
+    session = session_of(form)
     if on_host := _on_host(session.get_inputs(), session.get_input_memory_infos()):
-        session = made(with_copies(form, on_host))
+        session = session_of(with_copies(form, on_host))
         on_host = _on_host(session.get_inputs(), session.get_input_memory_infos())
     on_host += _on_host(session.get_outputs(), session.get_output_memory_infos())
     assert not on_host, f"bound to the host's memory: {on_host}"

@@ -59,13 +59,13 @@ def missing_libraries(load: Callable[[str], object] = ctypes.CDLL) -> tuple[tupl
         What the loader says of each that does not load, and what brings it.
     """
     onnxruntime().preload_dlls()
-    found = []
+    failures = []
     for name, source in LIBRARIES:
         try:
             load(name)
         except OSError as error:
-            found.append((str(error), source))
-    return tuple(found)
+            failures.append((str(error), source))
+    return tuple(failures)
 
 
 def probe_cuda(devices: Sequence[int] | None = None) -> Probe:
@@ -83,7 +83,7 @@ def probe_cuda(devices: Sequence[int] | None = None) -> Probe:
         return Probe(0, f"CuPy cannot be imported: {error}", _INSTALL)
     lacking = missing_libraries()
     if lacking:
-        return Probe(0, "; ".join(what for what, _ in lacking), f"install {_joined(source for _, source in lacking)}")
+        return Probe(0, "; ".join(text for text, _ in lacking), f"install {_joined(source for _, source in lacking)}")
     try:
         count = int(cupy.cuda.runtime.getDeviceCount())
     except Exception as error:  # noqa: BLE001 -- CuPy's own exceptions; without a driver even their types are not there
@@ -127,11 +127,11 @@ def _joined(sources: Iterator[str]) -> str:
 def _mismatch(cupy: Any) -> str:
     """What does not go together of the CUDA versions; "" if all does."""
     mine = int(str(onnxruntime().cuda_version).split(".")[0])
-    other, driver = (int(ask()) // 1000 for ask in (
+    cupy_version, driver = (int(ask()) // 1000 for ask in (
         cupy.cuda.runtime.runtimeGetVersion, cupy.cuda.runtime.driverGetVersion
     ))  # fmt: skip
-    if other != mine:
-        return f"ONNX Runtime is built with CUDA {mine}, and CuPy with CUDA {other}"
+    if cupy_version != mine:
+        return f"ONNX Runtime is built with CUDA {mine}, and CuPy with CUDA {cupy_version}"
     if driver < mine:
         return f"the driver is made for CUDA {driver}, and ONNX Runtime is built with CUDA {mine}"
     return ""
@@ -147,33 +147,33 @@ def _trial(cupy: Any, device: int) -> str:
         for model, inputs in _trials():
             (name,) = (node.op_type for node in model.graph.node)
             (wanted,) = SessionMaker(1).session(model, is_judge=True).run(None, inputs)
-            found = _run_on(cupy, device, stream, model, inputs, wanted)
-            if not np.allclose(found, wanted, rtol=_CLOSE, atol=_CLOSE):
-                return f"{name} gives other numbers than on the CPU: {_first(found, wanted)}"
+            numbers = _run_on(cupy, device, stream, model, inputs, wanted)
+            if not np.allclose(numbers, wanted, rtol=_CLOSE, atol=_CLOSE):
+                return f"{name} gives other numbers than on the CPU: {_first(numbers, wanted)}"
     return "" if fetch_is_right(cupy, device) else "a fetch gives wrong numbers"
 
 
 def _run_on(
-    cupy: Any, device: int, stream: Any, model: ModelProto, inputs: dict[str, np.ndarray], like: np.ndarray
+    cupy: Any, device: int, stream: Any, model: ModelProto, inputs: dict[str, np.ndarray], template: np.ndarray
 ) -> np.ndarray:
     """What a model gives on a GPU, its arrays copied there, copied once more, and back."""
     session, options = cuda_session(cuda_form(model), device, stream.ptr)
     binding = session.io_binding()
-    kept = []
+    operands = []
     for name, array in inputs.items():
         first, second = (cupy.empty(array.shape, array.dtype) for _ in range(2))
         first.set(array, stream=stream)
         stream.use()
         cupy.copyto(second, first)
         binding.bind_input(name, "cuda", device, TensorProto.FLOAT, list(array.shape), second.data.ptr)
-        kept += [first, second]
-    there = cupy.empty(like.shape, like.dtype)
-    binding.bind_output("y", "cuda", device, TensorProto.FLOAT, list(like.shape), there.data.ptr)
+        operands += [first, second]
+    output = cupy.empty(template.shape, template.dtype)
+    binding.bind_output("y", "cuda", device, TensorProto.FLOAT, list(template.shape), output.data.ptr)
     session.run_with_iobinding(binding, options)
-    found = np.full_like(like, np.nan)
-    there.get(stream=stream, out=found)
+    numbers = np.full_like(template, np.nan)
+    output.get(stream=stream, out=numbers)
     stream.synchronize()
-    return found
+    return numbers
 
 
 def _trials() -> Iterator[tuple[ModelProto, dict[str, np.ndarray]]]:
@@ -193,11 +193,11 @@ def _trials() -> Iterator[tuple[ModelProto, dict[str, np.ndarray]]]:
 
 def _model(node: NodeProto, inputs: dict[str, np.ndarray], result: Sequence[int]) -> ModelProto:
     operands = [helper.make_tensor_value_info(name, TensorProto.FLOAT, array.shape) for name, array in inputs.items()]
-    made = helper.make_tensor_value_info("y", TensorProto.FLOAT, list(result))
-    graph = helper.make_graph([node], "probe", operands, [made])
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, list(result))
+    graph = helper.make_graph([node], "probe", operands, [output])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
-def _first(found: np.ndarray, wanted: np.ndarray) -> str:
-    place = np.unravel_index(int(np.argmax(~np.isclose(found, wanted, rtol=_CLOSE, atol=_CLOSE))), wanted.shape)
-    return f"{found[place]} in place of {wanted[place]}"
+def _first(numbers: np.ndarray, wanted: np.ndarray) -> str:
+    place = np.unravel_index(int(np.argmax(~np.isclose(numbers, wanted, rtol=_CLOSE, atol=_CLOSE))), wanted.shape)
+    return f"{numbers[place]} in place of {wanted[place]}"

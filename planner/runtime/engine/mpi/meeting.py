@@ -16,13 +16,13 @@ from planner.runtime.engine.mpi.world import World
 from planner.strict_json import JsonError, read_json
 
 
-def agree(world: World, directory: Path, asked: Mapping[str, str]) -> None:
+def agree(world: World, directory: Path, options: Mapping[str, str]) -> None:
     """Gives every worker of a plan a rank, or refuses the ranks; on rank 0, which speaks for all.
 
     Args:
         world: the ranks.
         directory: the plan's folder, as this rank sees it.
-        asked: options that must be the same on all ranks.
+        options: those that must be the same on all ranks.
 
     Raises:
         UsageError: they are too few or too many, lie on the hosts otherwise than the plan's cuts, or have not the same
@@ -31,7 +31,7 @@ def agree(world: World, directory: Path, asked: Mapping[str, str]) -> None:
     """
     content = _content(directory / PLAN)
     plan = Plan.from_json(content, str(directory / PLAN))
-    statement = {**_versions(), **_digests(directory), **asked}
+    statement = {**_versions(), **_digests(directory), **options}
     world.meet()
     statements = world.gather(statement, "to read the plan")
     if statements is not None:
@@ -48,11 +48,11 @@ def agree_on_start(world: World, step: int, seed: int) -> None:
     Raises:
         UsageError: some see another checkpoint.
     """
-    found = world.gather((step, seed), "to load its part")
-    if found is not None and any(tuple(one) != (step, seed) for one in found):
+    pairs = world.gather((step, seed), "to load its part")
+    if pairs is not None and any(tuple(pair) != (step, seed) for pair in pairs):
         raise UsageError(
             "--resume: the ranks see different checkpoints",
-            facts=tuple(f"rank {rank} on {world.hosts[rank]}: step {one[0] - 1}" for rank, one in enumerate(found)),
+            facts=tuple(f"rank {rank} on {world.hosts[rank]}: step {pair[0] - 1}" for rank, pair in enumerate(pairs)),
             hint="--checkpoint-dir must be one folder that all machines share",
         )
     world.spread(None, "to load its part")
@@ -66,13 +66,13 @@ def _content(path: Path) -> bytes:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "tofu": __version__}
+    versions = {"python": platform.python_version(), "tofu": __version__}
     for name in ("onnxruntime", "onnxruntime-gpu", "numpy"):
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = "none"
-    return found
+            versions[name] = "none"
+    return versions
 
 
 def _digests(directory: Path) -> dict[str, str]:

@@ -85,16 +85,16 @@ class MessageEngine(Engine):
         orders = orders_of(programs, state)
         post = messages(programs)[self._worker]
         neighbours = world.hosts.count(world.host)
-        check_room([one for one in programs if world.hosts[world.ranks[one.worker]] == world.host])
+        check_room([program for program in programs if world.hosts[world.ranks[program.worker]] == world.host])
         # Each rank lays out memory for its own worker alone; whether there is room is asked for all ranks of the host.
-        known = [one if one.worker == self._worker else _elsewhere(one) for one in programs]
-        self._exchange = Exchange(known)
+        local_view = [program if program.worker == self._worker else _elsewhere(program) for program in programs]
+        self._exchange = Exchange(local_view)
         if note is not None:
             self._exchange.whereabouts = self._noted(note)
         waits = with_arrivals(orders.waits[self._worker], post)
         progress(f"making sessions: worker {self._worker}")
         if make_backend is not None:
-            backend: Backend = (staged := make_backend(known, self._worker, post, waits, self._exchange))
+            backend: Backend = (staged := make_backend(local_view, self._worker, post, waits, self._exchange))
             places, staging_bytes = staged.places, staged.staging_bytes[self._worker]
         else:
             inbox = Inbox(self._program, post)
@@ -115,18 +115,18 @@ class MessageEngine(Engine):
         self.on_gpus = backend.on_gpus()
         world.place = self._place
         mine = arena_of(self._program).size_bytes, staging_bytes + peers.packed_bytes
-        taken = world.gather(mine, "to make its sessions")
+        by_rank = world.gather(mine, "to make its sessions")
         amounts: list[tuple[int, int]] = [(0, 0)] * len(programs)
         for worker, rank in enumerate(world.ranks):
-            if taken is not None:
-                amounts[worker] = tuple(taken[rank])
+            if by_rank is not None:
+                amounts[worker] = tuple(by_rank[rank])
         self.arena_bytes = tuple(arena for arena, _ in amounts)
         self.staging_bytes = tuple(staging for _, staging in amounts)
         self._copies: dict[tuple[int, str], np.ndarray] = {}
 
     @property
-    def here(self) -> tuple[WorkerProgram, ...]:
-        """See ``Engine.here``."""
+    def local_programs(self) -> tuple[WorkerProgram, ...]:
+        """See ``Engine.local_programs``."""
         return (self._program,)
 
     @property
@@ -184,13 +184,13 @@ class MessageEngine(Engine):
         """See ``Engine.agree``."""
         agree_on_start(self._world, step, seed)
 
-    def spread(self, what: Any, purpose: str, *, is_patient: bool = False) -> Any:
+    def spread(self, value: Any, purpose: str, *, is_patient: bool = False) -> Any:
         """See ``Engine.spread``."""
-        return self._world.spread(what, purpose, is_patient=is_patient)
+        return self._world.spread(value, purpose, is_patient=is_patient)
 
-    def gather(self, what: Any, purpose: str) -> list[Any]:
+    def gather(self, value: Any, purpose: str) -> list[Any]:
         """See ``Engine.gather``."""
-        return self._world.gather(what, purpose) or []
+        return self._world.gather(value, purpose) or []
 
     def iterate(self, *, timed: bool = False, advances: bool = False, wanted: Sequence[str] = ()) -> Iteration:
         """See ``Engine.iterate``. Other ranks than 0 know of no bytes but their own worker's."""
@@ -209,10 +209,10 @@ class MessageEngine(Engine):
             raise failure(self._worker, step, f"{type(error).__name__}: {error}") from error
         seconds = time.perf_counter() - start
         mine = (moved, seconds, timings)
-        found = self._world.gather(mine, "to end a step", is_patient=True)
-        if found is None:
+        by_rank = self._world.gather(mine, "to end a step", is_patient=True)
+        if by_rank is None:
             return Iteration((), seconds)
-        by_worker = [found[rank] for rank in self._world.ranks]
+        by_worker = [by_rank[rank] for rank in self._world.ranks]
         return Iteration(
             tuple(tuple(moved) for moved, _, _ in by_worker),
             max(seconds for _, seconds, _ in by_worker),
@@ -227,8 +227,8 @@ class MessageEngine(Engine):
         """Whereabouts that another process sees."""
         whereabouts = np.frombuffer(mmap.mmap(note, NOTED_AT), np.int64)[: len(self.programs)]
         whereabouts[:] = IDLE
-        told = {"worker": self._worker, "steps": [describe(step) for step in self._program.steps]}
-        os.pwrite(note, json.dumps(told).encode(), NOTED_AT)
+        header = {"worker": self._worker, "steps": [describe(step) for step in self._program.steps]}
+        os.pwrite(note, json.dumps(header).encode(), NOTED_AT)
         return whereabouts
 
     def _place(self) -> str:

@@ -101,11 +101,11 @@ class RankBackend(Backend):
 
 def sent_boxes(program: WorkerProgram, post: Post, arrays: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
     """What a worker sends, where it lies in the memory of its buffers."""
-    found = []
+    boxes = []
     for message in post.sent:
         region = program.buffers[message.buffer].region
-        found.append(arrays[message.buffer].reshape(region.shape)[message.region.within(region)])
-    return tuple(found)
+        boxes.append(arrays[message.buffer].reshape(region.shape)[message.region.within(region)])
+    return tuple(boxes)
 
 
 class _Parcel:
@@ -168,14 +168,14 @@ class MessagePeers(Peers):
         self._next = 0
         self._send(0)
 
-    def wait(self, other: int, count: int) -> None:
+    def wait(self, peer: int, count: int) -> None:
         """See ``Peers.wait``, and the head of this file."""
-        incoming = self._incoming[other]
+        incoming = self._incoming[peer]
         while incoming and incoming[0][0] <= count:
-            self._finish(incoming[0][1], other)
+            self._finish(incoming[0][1], peer)
             incoming.popleft()
         if self._fill is None:
-            self._wait_for_sends(other, count)
+            self._wait_for_sends(peer, count)
 
     def announce(self, count: int, *, is_awaited: bool) -> None:
         """See ``Peers.announce``: what is ready now is sent."""
@@ -183,16 +183,16 @@ class MessagePeers(Peers):
 
     def end(self) -> None:
         """See ``Peers.end``: nothing is on its way any more, and the memory may be written."""
-        for other, outgoing in enumerate(self._outgoing):
+        for peer, outgoing in enumerate(self._outgoing):
             while outgoing:
-                self._finish(outgoing[0][2], other)
+                self._finish(outgoing[0][2], peer)
                 heapq.heappop(outgoing)
-            assert not self._incoming[other], f"boxes of worker {other} that no step has waited for"
+            assert not self._incoming[peer], f"boxes of worker {peer} that no step has waited for"
 
-    def _wait_for_sends(self, other: int, count: int) -> None:
-        outgoing = self._outgoing[other]
+    def _wait_for_sends(self, peer: int, count: int) -> None:
+        outgoing = self._outgoing[peer]
         while outgoing and outgoing[0][0] < count:
-            self._finish(outgoing[0][2], other)
+            self._finish(outgoing[0][2], peer)
             heapq.heappop(outgoing)
 
     def _send(self, count: int) -> None:

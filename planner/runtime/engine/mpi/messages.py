@@ -55,7 +55,7 @@ def messages(programs: Sequence[WorkerProgram]) -> tuple[Post, ...]:
         programs: of all workers, in order; ones that ``check_programs`` accepts.
     """
     ready = [writers(program) for program in programs]
-    found = [
+    all_messages = [
         Message(
             sender=source.worker,
             buffer=source.buffer,
@@ -74,13 +74,13 @@ def messages(programs: Sequence[WorkerProgram]) -> tuple[Post, ...]:
         for part, source in enumerate(piece.sources)
         if source.worker != program.worker
     ]
-    found.sort(key=lambda one: (one.after, one.before, one.reader, one.piece, one.part))
+    all_messages.sort(key=lambda message: (message.after, message.before, message.reader, message.piece, message.part))
     sent: list[list[Message]] = [[] for _ in programs]
     received: list[list[Message]] = [[] for _ in programs]
-    for message in found:
+    for message in all_messages:
         sent[message.sender].append(message)
         received[message.reader].append(message)
-    return tuple(Post(tuple(one), tuple(other)) for one, other in zip(sent, received, strict=True))
+    return tuple(Post(tuple(outgoing), tuple(incoming)) for outgoing, incoming in zip(sent, received, strict=True))
 
 
 def with_arrivals(waits: Waits, post: Post) -> Waits:
@@ -92,9 +92,9 @@ def with_arrivals(waits: Waits, post: Post) -> Waits:
     """
     early = {(message.before, message.sender) for message in post.received if message.after == 0}
     seen: set[int] = set()
-    found = []
+    by_step = []
     for number, wanted in enumerate(waits):
-        new = {sender: 0 for step, sender in sorted(early) if step == number and sender not in {*wanted, *seen}}
-        found.append({**wanted, **new})
-        seen.update(wanted, new)
-    return tuple(found)
+        arrivals = {sender: 0 for step, sender in sorted(early) if step == number and sender not in {*wanted, *seen}}
+        by_step.append({**wanted, **arrivals})
+        seen.update(wanted, arrivals)
+    return tuple(by_step)

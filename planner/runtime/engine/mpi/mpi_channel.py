@@ -106,8 +106,8 @@ def _mpi() -> ModuleType:
         raise UsageError("--engine mpi needs mpi4py, which is not installed", hint=_INSTALL) from None
     except RuntimeError as error:  # mpi4py's word for a library that does not load
         _let_first_speak()
-        said = tuple(line for line in str(error).splitlines() if line.strip())
-        raise UsageError("--engine mpi: mpi4py finds no MPI library", facts=said[:3], hint=_INSTALL) from None
+        lines = tuple(line for line in str(error).splitlines() if line.strip())
+        raise UsageError("--engine mpi: mpi4py finds no MPI library", facts=lines[:3], hint=_INSTALL) from None
     return MPI
 
 

@@ -44,8 +44,8 @@ def check_size(size: int, workers: int, directory: str) -> None:
 
 def launch_line(workers: int, directory: str, per_host: int | None = None) -> str:
     """The command that is right."""
-    each = "" if per_host is None or per_host == workers else f" -ppn {per_host}"
-    return f"mpiexec -n {workers}{each} tofu run {directory} --engine mpi"
+    option = "" if per_host is None or per_host == workers else f" -ppn {per_host}"
+    return f"mpiexec -n {workers}{option} tofu run {directory} --engine mpi"
 
 
 def check_hosts(hosts: Sequence[str], cuts: Sequence[int], directory: str) -> None:
@@ -64,12 +64,12 @@ def check_hosts(hosts: Sequence[str], cuts: Sequence[int], directory: str) -> No
         UsageError: with the line that is right.
     """
     runs = [(host, len(list(ranks))) for host, ranks in groupby(hosts)]
-    there = len({host for host, _ in runs})
-    if there == 1:
+    host_count = len({host for host, _ in runs})
+    if host_count == 1:
         return
     groups = [1, *accumulate(reversed(cuts), mul)]
     faults = []
-    if len(runs) > there:
+    if len(runs) > host_count:
         faults.append("ranks of one host do not follow each other")
     counts = {host: hosts.count(host) for host in dict.fromkeys(hosts)}
     if len(set(counts.values())) > 1 or next(iter(counts.values())) not in groups:
@@ -77,7 +77,7 @@ def check_hosts(hosts: Sequence[str], cuts: Sequence[int], directory: str) -> No
     if not faults:
         return
     shown = tuple(f"{host}: {'rank' if size == 1 else 'ranks in a row'} {size}" for host, size in runs)
-    fitting = [group for group in groups if group * there >= len(hosts)] or [len(hosts)]
+    fitting = [group for group in groups if group * host_count >= len(hosts)] or [len(hosts)]
     raise UsageError(
         "--engine mpi: the ranks lie on the hosts otherwise than the plan's cuts",
         facts=(*faults, *shown),
@@ -95,9 +95,9 @@ def check_equal(statements: Sequence[Statement], hosts: Sequence[str]) -> None:
     first = statements[0]
     for rank, statement in enumerate(statements):
         for name in sorted({*first, *statement}):
-            mine, other = first.get(name, "none"), statement.get(name, "none")
-            if mine != other:
-                faults.append(f"rank {rank} on {hosts[rank]}: {name} {other[:_SHOWN]}; rank 0: {mine[:_SHOWN]}")
+            mine, rank_value = first.get(name, "none"), statement.get(name, "none")
+            if mine != rank_value:
+                faults.append(f"rank {rank} on {hosts[rank]}: {name} {rank_value[:_SHOWN]}; rank 0: {mine[:_SHOWN]}")
     if faults:
         raise UsageError(
             "--engine mpi: the ranks do not have the same",

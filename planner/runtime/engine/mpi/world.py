@@ -47,7 +47,7 @@ class Wait:
     worker: int
     place: str
     """Where, in words: "in" a step, or what it waits "for"."""
-    other: int
+    peer: int
     """The worker that it waits for."""
 
 
@@ -134,28 +134,28 @@ class World:
         """All ranks learn each other's hosts."""
         self.hosts = tuple(self.spread(self.gather(self.host, "to start"), "to start"))
 
-    def gather(self, what: Any, purpose: str, *, is_patient: bool = False) -> list[Any] | None:
+    def gather(self, value: Any, purpose: str, *, is_patient: bool = False) -> list[Any] | None:
         """Rank 0 gets from every rank a value that JSON has; None elsewhere. Others do not wait.
 
         Args:
-            what: this rank's value.
+            value: of this rank.
             purpose: what for, in words, for those who wait.
             is_patient: rank 0 waits only as long as the patience says.
         """
         if self.rank:
-            for transfer in self._send_value(what, 0):
+            for transfer in self._send_value(value, 0):
                 self._wait(transfer, 0, purpose)
             return None
-        return [what, *(self._receive_value(rank, purpose, is_patient) for rank in range(1, self.size))]
+        return [value, *(self._receive_value(rank, purpose, is_patient) for rank in range(1, self.size))]
 
-    def spread(self, what: Any, purpose: str, *, is_patient: bool = False) -> Any:
+    def spread(self, value: Any, purpose: str, *, is_patient: bool = False) -> Any:
         """Every rank gets the value of rank 0, however long that one works on it; or as long as the patience says."""
         if self.rank:
             return self._receive_value(0, purpose, is_patient)
-        transfers = [(rank, one) for rank in range(1, self.size) for one in self._send_value(what, rank)]
+        transfers = [(rank, transfer) for rank in range(1, self.size) for transfer in self._send_value(value, rank)]
         for rank, transfer in transfers:
             self._wait(transfer, rank, purpose)
-        return what
+        return value
 
     def barrier(self, purpose: str) -> None:
         """Nobody goes on before all are here."""
@@ -172,8 +172,8 @@ class World:
         transfer = self.channel.receive(content.reshape(-1).view(np.uint8), source, TILES)
         self._wait(transfer, source, purpose, is_patient=is_patient)
 
-    def _send_value(self, what: Any, to: int) -> tuple[Pending, Pending]:
-        text = np.frombuffer(json.dumps(what).encode(), np.uint8)
+    def _send_value(self, value: Any, to: int) -> tuple[Pending, Pending]:
+        text = np.frombuffer(json.dumps(value).encode(), np.uint8)
         length = np.array([text.size], np.int64).view(np.uint8)
         return self.channel.send(length, to, _LENGTH), self.channel.send(text, to, _TEXT)
 
@@ -187,10 +187,10 @@ class World:
 
     # Waiting.
 
-    def finish(self, transfer: Pending, other: int) -> None:
+    def finish(self, transfer: Pending, peer: int) -> None:
         """Waits for a transfer from or to another worker in an iteration; after the patience, all ranks end."""
         if not transfer():
-            wait = Wait(self.worker, self.place(), other)
+            wait = Wait(self.worker, self.place(), peer)
             self._poll(transfer, wait, lambda: self._stall(wait))
 
     def _wait(self, transfer: Pending, rank: int, purpose: str, *, is_patient: bool = False) -> None:
@@ -226,9 +226,9 @@ class World:
                 return False
             self.attend()
             time.sleep(pause)
-            pause, now = min(2 * pause, _LONGEST_SECONDS), time.monotonic()
+            pause, instant = min(2 * pause, _LONGEST_SECONDS), time.monotonic()
             # Time in which this very process was stopped, or the machine asleep, is nobody's fault.
-            waited_seconds, then = waited_seconds + min(now - then, 0.1), now
+            waited_seconds, then = waited_seconds + min(instant - then, 0.1), instant
         self._waiting = None
         return True
 
@@ -292,7 +292,7 @@ class World:
         if "text" in report:
             self._say(str(report["text"]))
             self.channel.abort(int(report["code"]))
-        wait = Wait(int(report["worker"]), str(report["place"]), int(report["other"]))
+        wait = Wait(int(report["worker"]), str(report["place"]), int(report["peer"]))
         self._stalled[wait.worker] = wait
 
     def _conclude(self) -> NoReturn:
@@ -331,14 +331,14 @@ def stalled(waits: Sequence[Wait], named: Callable[[int], str], patience_seconds
         named: a worker in words.
         patience_seconds: how long.
     """
-    silent = sorted({wait.other for wait in waits} - {wait.worker for wait in waits})
+    silent = sorted({wait.peer for wait in waits} - {wait.worker for wait in waits})
     time_said = f"for {patience_seconds:g} s"
     if len(silent) == 1:
-        what = f"nothing has been heard of {named(silent[0])} {time_said}"
+        text = f"nothing has been heard of {named(silent[0])} {time_said}"
     else:
-        what = f"workers have waited {time_said}"
+        text = f"workers have waited {time_said}"
     return WorkerError(
-        what,
-        facts=tuple(f"{named(wait.worker)} waits for worker {wait.other} {wait.place}" for wait in waits),
+        text,
+        facts=tuple(f"{named(wait.worker)} waits for worker {wait.peer} {wait.place}" for wait in waits),
         hint="if steps may take that long, give more time: --patience SECONDS",
     )

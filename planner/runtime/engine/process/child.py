@@ -61,7 +61,7 @@ _WATCH_MILLISECONDS: Final = 1000
 class Crew:
     """The workers of this process, as who makes their devices must know them."""
 
-    here: tuple[int, ...]
+    workers: tuple[int, ...]
     programs: Sequence[WorkerProgram]
     """Of all workers."""
     exchange: Exchange
@@ -98,8 +98,8 @@ def main(make_backend: MakeBackend | None = None) -> NoReturn:
         request = _next_request()
         try:
             if executor is None:
-                told = partial(_tell, replies), partial(_meet, replies)
-                executor = _start(request, make_backend, *told)
+                callbacks = partial(_tell, replies), partial(_meet, replies)
+                executor = _start(request, make_backend, *callbacks)
                 gc.freeze()  # the program is there for the life of the process
                 reply = {
                     "sessions": executor.session_count,
@@ -135,7 +135,7 @@ def _meet(replies: TextIO, mine: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _refusal(error: TofuError) -> dict[str, Any]:
     # Of a kind that the engine adds, the one of everybody that it is a case of: that is what is raised again.
-    kind = next(one.__name__ for one in type(error).__mro__ if one.__module__ == TofuError.__module__)
+    kind = next(base.__name__ for base in type(error).__mro__ if base.__module__ == TofuError.__module__)
     return {"error": {"kind": kind, "what": error.what, "facts": error.facts, "hint": error.hint}}
 
 
@@ -184,8 +184,8 @@ def _start(
     backend: Backend | None = None
     if request["devices"] is not None:
         assert make_backend is not None, "a child that has only CPUs was given devices"
-        here = tuple(model.program.worker for model in models)
-        crew = Crew(here, programs, exchange, orders, tuple(request["devices"]), libraries, progress, meet)
+        workers = tuple(model.program.worker for model in models)
+        crew = Crew(workers, programs, exchange, orders, tuple(request["devices"]), libraries, progress, meet)
         backend = make_backend(crew)
     return Executor(
         models,
@@ -209,8 +209,8 @@ def _serve(
     if pull:
         executor.pull(pull)
     if iteration is None:
-        known = executor.on_gpus()
-        return {"on_gpus": None if known is None else asdict(known)}
+        on_gpus = executor.on_gpus()
+        return {"on_gpus": None if on_gpus is None else asdict(on_gpus)}
     return {"moved_bytes": iteration.moved_bytes, "seconds": iteration.seconds, "timings": iteration.timings}
 
 

@@ -49,7 +49,7 @@ class ChildProcess:
         # In place of a pipe, which nobody would empty while the child runs.
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 -- it lives as long as the child
         home = str(Path(__file__).resolve().parents[4])
-        known = os.environ.get("PYTHONPATH")
+        python_path = os.environ.get("PYTHONPATH")
         with _handed_over(orders) as self.orders:
             self._process = subprocess.Popen(
                 list(command),
@@ -61,7 +61,7 @@ class ChildProcess:
                 env={
                     **os.environ,
                     "ORT_DISABLE_TELEMETRY": "1",
-                    "PYTHONPATH": os.pathsep.join([home, known]) if known else home,
+                    "PYTHONPATH": os.pathsep.join([home, python_path]) if python_path else home,
                 },
             )
         assert self._process.stdin is not None
@@ -89,9 +89,9 @@ class ChildProcess:
         Raises:
             BrokenPipeError: it has gone.
         """
-        rest = memoryview(json.dumps(request).encode() + b"\n")
-        while rest:  # a pipe may take less than it is given
-            rest = rest[self._requests.write(rest) :]
+        unsent = memoryview(json.dumps(request).encode() + b"\n")
+        while unsent:  # a pipe may take less than it is given
+            unsent = unsent[self._requests.write(unsent) :]
 
     def ask_to_stop(self) -> None:
         """Tells a child that still runs to end."""
@@ -127,27 +127,27 @@ class ChildProcess:
         how = f"died by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         self._complaints.seek(0, os.SEEK_END)
         self._complaints.seek(max(0, self._complaints.tell() - _TAIL_BYTES))
-        said = self._complaints.read().decode(errors="replace")
+        complaints = self._complaints.read().decode(errors="replace")
         places = {}
         for worker in self.workers:
             number, steps = int(whereabouts[worker]), programs[worker].steps
             if 0 <= number < len(steps):
                 places[worker] = describe(steps[number])
-        guilty = self._guilty(said)
+        guilty = self._guilty(complaints)
         if guilty is None and len(places) == 1:
             guilty = next(iter(places))
         if guilty in places:
             return WorkerError(f"worker {guilty} {how} in {places[guilty]}", hint=_hint(code))
-        last = [line for line in said.splitlines() if line.strip()][-3:] if code >= 0 else []
+        last = [line for line in complaints.splitlines() if line.strip()][-3:] if code >= 0 else []
         return WorkerError(
             f"{self.name} {how}",
             facts=(*(f"worker {worker} was in {place}" for worker, place in places.items()), *last),
             hint=_hint(code),
         )
 
-    def _guilty(self, said: str) -> int | None:
+    def _guilty(self, complaints: str) -> int | None:
         """The worker whose thread took the signal, if it was one of theirs."""
-        current = re.findall(r"^Current thread 0x([0-9a-f]+)", said, re.MULTILINE)
+        current = re.findall(r"^Current thread 0x([0-9a-f]+)", complaints, re.MULTILINE)
         ident = int(current[-1], 16) if current else None
         return self.workers[self.threads.index(ident)] if ident in self.threads else None
 

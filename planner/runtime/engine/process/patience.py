@@ -56,18 +56,18 @@ class PatientLines:
         while True:
             for descriptor, place in self._places.items():
                 if b"\n" in self._parts[descriptor][-1]:
-                    line, end, rest = b"".join(self._parts[descriptor]).partition(b"\n")
-                    self._parts[descriptor] = [rest]
+                    line, end, tail = b"".join(self._parts[descriptor]).partition(b"\n")
+                    self._parts[descriptor] = [tail]
                     return place, line + end
             for descriptor, _ in self._poll.poll(1000 * tick_seconds):
                 read = os.read(descriptor, _MOST_READ_BYTES)
                 if not read:
                     return self._places[descriptor], b"".join(self._parts[descriptor])
                 self._parts[descriptor].append(read)
-            seen, now = sign(), time.monotonic()
+            seen, instant = sign(), time.monotonic()
             # Time that passed while this very process was stopped, or the machine asleep, is nobody's fault.
-            waited_seconds = waited_seconds + min(now - then, 2 * tick_seconds) if seen == last else 0.0
-            last, then = seen, now
+            waited_seconds = waited_seconds + min(instant - then, 2 * tick_seconds) if seen == last else 0.0
+            last, then = seen, instant
             if waited_seconds >= self._patience_seconds:
                 raise StallError
 
@@ -93,19 +93,19 @@ def stall(
         if not 0 <= number < len(program.steps):
             continue
         place = describe(program.steps[number])
-        missing = [other for other, count in waits[program.worker][number].items() if done[other] < count]
+        missing = [peer for peer, count in waits[program.worker][number].items() if done[peer] < count]
         if missing:
-            names = " and ".join(f"worker {other}" for other in missing)
+            names = " and ".join(f"worker {peer}" for peer in missing)
             facts.append(f"worker {program.worker} waits for {names} in {place}")
         else:
             busy[program.worker] = place
             facts.append(f"worker {program.worker} is in {place}")
     time_said = f"for {patience_seconds:g} s"
     if stopped:
-        what = f"{stopped} is stopped, and has done no step {time_said}"
+        text = f"{stopped} is stopped, and has done no step {time_said}"
     elif len(busy) == 1:
         ((worker, place),) = busy.items()
-        what = f"worker {worker} does not end {place}: no worker has finished a step {time_said}"
+        text = f"worker {worker} does not end {place}: no worker has finished a step {time_said}"
     else:
-        what = f"no worker has finished a step {time_said}"
-    return WorkerError(what, facts=tuple(facts), hint="if steps may take that long, give more time: --patience SECONDS")
+        text = f"no worker has finished a step {time_said}"
+    return WorkerError(text, facts=tuple(facts), hint="if steps may take that long, give more time: --patience SECONDS")

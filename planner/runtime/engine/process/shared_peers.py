@@ -53,16 +53,16 @@ class SharedPeers(Peers):
         self._stride = counts.strides[0] // counts.itemsize
         # An element of a memoryview costs half of what one of an array does.
         self._counts = memoryview(counts.data).cast("B").cast("i")
-        self._addresses = [ctypes.c_void_p(counts.ctypes.data + one * counts.strides[0]) for one in range(len(counts))]
+        self._addresses = [ctypes.c_void_p(counts.ctypes.data + row * counts.strides[0]) for row in range(len(counts))]
         self._mine = worker * self._stride
         self._address = self._addresses[worker]
         self._call = ctypes.CDLL(None, use_errno=True).syscall
 
-    def wait(self, other: int, count: int) -> None:
+    def wait(self, peer: int, count: int) -> None:
         """See ``Peers.wait``. If the other one has died, this sleeps until the supervisor ends the process."""
-        counts, place = self._counts, other * self._stride
+        counts, place = self._counts, peer * self._stride
         while (seen := counts[place]) < count:
-            self._call(_FUTEX, self._addresses[other], _WAIT, seen, None, None, 0)
+            self._call(_FUTEX, self._addresses[peer], _WAIT, seen, None, None, 0)
 
     def announce(self, count: int, *, is_awaited: bool) -> None:
         """See ``Peers.announce``."""

@@ -71,8 +71,8 @@ class SupervisedEngine(Engine):
         if is_apart:
             require_futexes()
             crews = [(program.worker,) for program in self.programs]
-            known = orders_of(self.programs, state)
-            orders = [replace(known, programs=as_seen_by(worker, self.programs)) for (worker,) in crews]
+            all_orders = orders_of(self.programs, state)
+            orders = [replace(all_orders, programs=as_seen_by(worker, self.programs)) for (worker,) in crews]
         if device_map is None:
             check_room(self.programs)
             self.threads = threads_of(len(self.programs))
@@ -194,24 +194,24 @@ class SupervisedEngine(Engine):
         """
         if len(requests) == 1:
             requests *= len(self._children)
-        found: dict[int, dict[str, Any]] = {}
+        answers: dict[int, dict[str, Any]] = {}
         try:
             for place, (child, request) in enumerate(zip(self._children, requests, strict=True)):
                 try:
                     child.send(request)
                 except BrokenPipeError:
                     raise self._death(place) from None
-            while len(found) < len(self._children):
+            while len(answers) < len(self._children):
                 place, line = self._answers.line(self._sign)
                 if not line.endswith(b"\n"):
                     raise self._death(place)
                 answer = json.loads(line)
                 if "error" in answer:
-                    raise _told(answer["error"])
+                    raise _error_of(answer["error"])
                 if "doing" in answer:
                     self._progress(str(answer["doing"]))
                 else:
-                    found[place] = answer
+                    answers[place] = answer
         except StallError:
             raise stall(
                 self.programs,
@@ -219,7 +219,7 @@ class SupervisedEngine(Engine):
                 self._patience_seconds,
                 stopped=next((child.name for child in self._children if child.is_stopped), ""),
             ) from None
-        return [found[place] for place in range(len(self._children))]
+        return [answers[place] for place in range(len(self._children))]
 
     def _sign(self) -> object:
         """Another value whenever a worker begins a step; before they have begun, always, unless one is stopped."""
@@ -231,7 +231,7 @@ class SupervisedEngine(Engine):
         return self._children[place].death(self.programs, self._exchange.whereabouts.tolist())
 
 
-def _told(error: dict[str, Any]) -> Exception:
+def _error_of(error: dict[str, Any]) -> Exception:
     """A child's error as one of this process."""
     kind = getattr(errors, str(error["kind"]), None)
     if isinstance(kind, type) and issubclass(kind, TofuError):

@@ -35,12 +35,12 @@ def connect(cupy: Any, devices: Collection[int]) -> frozenset[tuple[int, int]]:
     """
     pairs = list(itertools.permutations(sorted(set(devices)), 2))
     blind = blind_pairs(cupy, pairs)
-    for one, other in pairs:
-        if (one, other) in blind:
+    for reader, owner in pairs:
+        if (reader, owner) in blind:
             continue
-        with cupy.cuda.Device(one):
+        with cupy.cuda.Device(reader):
             try:
-                cupy.cuda.runtime.deviceEnablePeerAccess(other)
+                cupy.cuda.runtime.deviceEnablePeerAccess(owner)
             except cupy.cuda.runtime.CUDARuntimeError as error:
                 if "AlreadyEnabled" not in str(error):
                     raise
@@ -75,10 +75,10 @@ def fetch_is_right(cupy: Any, device: int) -> bool:
             arrays[name].set(numbers, stream=stream)
         transport = MultiFetchTransport(cupy, [device], [stream], [program], ())
         transport.bind_together([fetch], 0, lambda source: Tile(arrays[source.buffer], region))()
-        found = np.zeros_like(numbers)
-        arrays["sum"].get(stream=stream, out=found)
+        sums = np.zeros_like(numbers)
+        arrays["sum"].get(stream=stream, out=sums)
         stream.synchronize()
-    return bool(np.array_equal(found, 2 * numbers))
+    return bool(np.array_equal(sums, 2 * numbers))
 
 
 class MultiFetchTransport(Transport):
@@ -110,7 +110,7 @@ class MultiFetchTransport(Transport):
     ) -> None:
         self._cupy, self._devices, self._streams, self._programs = cupy, devices, streams, programs
         self._kernels: dict[tuple[int, tuple[Kind, ...]], Any] = {}
-        self._far = [[w for w, other in enumerate(devices) if (mine, other) in blind] for mine in devices]
+        self._far = [[w for w, owner in enumerate(devices) if (mine, owner) in blind] for mine in devices]
         self._waits = waits or (joined_waits(programs) if blind else ())
         self.staging_bytes = [0] * len(programs)
         """Of each worker's staging block; 0 where its GPU reads all that it needs."""
@@ -206,8 +206,8 @@ class _Launch:
         self._moved_bytes = moved_bytes
 
     def run(self) -> tuple[int, ...]:
-        for one in self._copies:
-            self._copy(*one, self._stream.ptr)
+        for copy in self._copies:
+            self._copy(*copy, self._stream.ptr)
         self._kernel(self._grid, self._block, self._arguments, stream=self._stream)
         return self._moved_bytes
 

@@ -100,20 +100,20 @@ def work_list(
 def joined_dims(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
     """Extents and strides with dims joined where they are contiguous in all arrays."""
     extents: list[int] = []
-    kept: list[list[int]] = [[] for _ in strides]
+    joined_strides: list[list[int]] = [[] for _ in strides]
     for dim, extent in enumerate(shape):
         if extent == 1:
             continue
         mine = [steps[dim] for steps in strides]
-        if extents and all(found[-1] == step * extent for found, step in zip(kept, mine, strict=True)):
+        if extents and all(steps[-1] == step * extent for steps, step in zip(joined_strides, mine, strict=True)):
             extents[-1] *= extent
-            for found, step in zip(kept, mine, strict=True):
-                found[-1] = step
+            for steps, step in zip(joined_strides, mine, strict=True):
+                steps[-1] = step
         else:
             extents.append(extent)
-            for found, step in zip(kept, mine, strict=True):
-                found.append(step)
-    return extents, kept
+            for steps, step in zip(joined_strides, mine, strict=True):
+                steps.append(step)
+    return extents, joined_strides
 
 
 def _boxes(
@@ -141,16 +141,16 @@ def _boxes(
         *(address - addresses[0] for address in addresses),
         *(step for steps in strides for step in steps[:-1]),
     )
-    whole = math.gcd(width, addresses[0], row_bytes)
+    row_unit = math.gcd(width, addresses[0], row_bytes)
     if reducer is not None and width < kernel.WIDEST_BYTES:
         width = item
-    if whole < width and row_bytes >= _WORTH * width:
+    if row_unit < width and row_bytes >= _WORTH * width:
         begin = -addresses[0] % width
         end = begin + (row_bytes - begin) // width * width
         cuts = [(0, begin, item), (begin, end, width), (end, row_bytes, item)]
         yield from (part(first, last, unit) for first, last, unit in cuts if first < last)
     else:
-        yield part(0, row_bytes, whole if reducer is None or whole == kernel.WIDEST_BYTES else item)
+        yield part(0, row_bytes, row_unit if reducer is None or row_unit == kernel.WIDEST_BYTES else item)
 
 
 def _items(box: _Box, kind: int, words: int) -> NDArray[np.int64]:
