@@ -23,7 +23,7 @@ from planner.runtime.values.feed import Feed
 from planner.runtime.values.state import not_finite
 from planner.runtime.values.tiles import load_tiles
 
-Kept: TypeAlias = Mapping[tuple[str, Region], np.ndarray]
+NextState: TypeAlias = Mapping[tuple[str, Region], np.ndarray]
 """A copy of the next state, tile by tile: by tensor and region."""
 
 
@@ -117,7 +117,7 @@ class Evaluator:
         )
 
 
-def keep_next_state(engine: Engine, state: tuple[StatePair, ...]) -> Kept:
+def keep_next_state(engine: Engine, state: tuple[StatePair, ...]) -> NextState:
     """Copies of the next state, of the workers that this process reaches: of a tile that several hold, one."""
     names = {pair.following for pair in state}
     engine.pull(names)
@@ -130,7 +130,7 @@ def keep_next_state(engine: Engine, state: tuple[StatePair, ...]) -> Kept:
     return tiles
 
 
-def begin_from(engine: Engine, tiles: Kept, state: tuple[StatePair, ...]) -> None:
+def begin_from(engine: Engine, tiles: NextState, state: tuple[StatePair, ...]) -> None:
     """Makes a next state that was kept the state from which the next step starts."""
     following = {pair.current: pair.following for pair in state}
     engine.fill(lambda name, region: tiles[following[name], region], following.keys())

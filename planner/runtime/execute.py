@@ -14,7 +14,7 @@ from planner.graph.model import Graph
 from planner.graph.protos import numpy_dtype
 from planner.runtime.accuracy import share_of
 from planner.runtime.engine.core.executor import Iteration
-from planner.runtime.evaluation import Evaluator, Kept, begin_from, keep_next_state
+from planner.runtime.evaluation import Evaluator, NextState, begin_from, keep_next_state
 from planner.runtime.judge.compare import worst
 from planner.runtime.measure.fetch_bytes import FetchBytes, check_bytes, fetch_table
 from planner.runtime.measure.profile import profile_of
@@ -49,6 +49,7 @@ class Iterations:
             )
         self._shapes = {name: plan.graph.tensors[name].shape for name in plan.program.outputs}
         self._checkpoint: Path | None = None
+        # On GPUs atomic additions come in any order: workers that hold an element may differ in its last bits.
         self._nearly_same: list[str] | None = None if options.device == "cpu" else []
         self._log: RunLog | None = None
         self._fresh: Mapping[str, np.ndarray] = {}
@@ -58,7 +59,7 @@ class Iterations:
         self._evaluations: list[Evaluation] = []
         self._labels: np.ndarray | None = None
         """The labels of the step, where its accuracy is counted."""
-        self._next_state: Kept | None = None
+        self._next_state: NextState | None = None
         """The next state, while the workers hold what came of held-out data."""
         self._seconds: list[float] = []
         self._iterations: list[Iteration] = []
@@ -295,6 +296,7 @@ class Iterations:
     def _result(self, last: int, outputs: Mapping[str, np.ndarray], *, is_interrupted: bool) -> RunResult:
         options, program, verification = self._options, self._plan.program, self._verification
         reports = self._engine.reports
+        # The user asked for the weights of the last step; an interrupted run has not reached it.
         exported = () if is_interrupted else self._export(outputs)
         return RunResult(
             steps=last - self._first + 1,

@@ -103,6 +103,7 @@ def read_start(plan: str | Path | LoadedPlan, options: RunOptions, stack: contex
         raise UsageError(
             f"--lr: the model has no input {schedule.INPUT!r}", facts=(f"inputs: {', '.join(graph.inputs)}",)
         )
+    # The folder is claimed before it is read, so that no other run writes into it in between.
     if options.checkpoint_dir is not None and options.reports:
         stack.enter_context(claimed(options.checkpoint_dir, options.notice))
         if not options.resume:

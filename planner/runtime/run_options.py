@@ -139,6 +139,7 @@ def check_options(options: RunOptions) -> None:
         raise UsageError(f"--data-dir {options.data_dir}: there is no such folder")
     if options.keep is not None and options.keep < 1:
         raise UsageError(f"--keep is {options.keep}, and must be at least 1")
+    # What is to be written is tried last, after all that the options alone can say.
     if options.checkpoint_dir is not None:
         try_folder(options.checkpoint_dir)
     if options.log is not None:

@@ -109,6 +109,7 @@ def group_query_attention(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     if integer(op, "do_rotary", 0):
         stated = maybe(inputs, 9)
         where = starts[:, None] + np.arange(positions) if stated is None else stated
+        # In a prompt ONNX Runtime reads the first position alone, and counts on from it for every sample.
         if stated is not None and positions == total:
             where = np.broadcast_to(stated[0, 0] + np.arange(positions), stated.shape)
         angles = [operand(inputs, slot)[where] for slot in (7, 8)]

@@ -184,6 +184,7 @@ class CudaStopwatch(Stopwatch):
         cupy, stream = self._cupy, self._stream
         session, options = self._make_session(cuda_form(model), self._device, stream.ptr)
         binding = session.io_binding()
+        # A binding holds addresses alone: the arrays must live as long as it does.
         arrays = []
         with cupy.cuda.Device(self._device):
             for name, array in inputs.items():

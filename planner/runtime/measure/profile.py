@@ -75,6 +75,7 @@ def profile_of(program: Program, iterations: Sequence[Iteration], estimate: Time
         iterations: at least one.
         estimate: of the plan, to stand beside.
     """
+    # The first iteration allocates and warms caches up: it counts only if there is no other.
     measured = iterations[1:] or iterations
     count = len(measured)
     steps: list[StepProfile] = []

@@ -111,6 +111,7 @@ def write_checkpoint(
         engine.gather(_write_shares(folder, own_workers, shares, tile_of), "to write a checkpoint")
         return target
     with whole_folder(target) as folder:
+        # The other ranks write into the temporary folder, whose name only this rank knows.
         if engine is not None:
             engine.spread(str(folder.resolve()), "to begin a checkpoint")
         files = _write_shares(folder, own_workers, shares, tile_of)

@@ -57,6 +57,7 @@ class ExternalData:
             why = "the folder that is recorded is read only if asked for" if data.refused else "nothing says where"
             raise ModelError(f"weights are external data, and {why}", facts=(*data.refused, *names), hint=HINT)
         self.folder = chosen_folder(folders, self._values.values()).resolve()
+        # Every tensor is checked before the first is read, so that one error names all faults.
         sizes: dict[str, int | str] = {}
         findings: list[str] = []
         for name, value in self._values.items():

@@ -86,6 +86,7 @@ def _join(
     for worker, region, held in tiles:
         array = held.reshape(region.shape)
         missing: tuple[Region, ...] = (region,)
+        # The first holder's elements count: a later tile is compared where it overlaps them, and fills in the rest.
         for holder, before in placed:
             common = region.intersect(before)
             if common.is_empty:

@@ -130,6 +130,7 @@ def _check_worker(
         unknown += [repr(name) for name in outputs_of(step) if name not in program.buffers]
         if unknown:
             findings.append(Finding(program.worker, f"there is no buffer {', '.join(unknown)}", step))
+            # A step on missing buffers has no order or shapes to check.
             continue
         early = [s.buffer for s in sources if s.worker == program.worker and s.buffer not in written]
         again = [name for name in outputs_of(step) if name in written]
@@ -244,6 +245,7 @@ def _check_arena(program: WorkerProgram, arena: Arena, state: Sequence[StatePair
             Finding(program.worker, f"buffers {occupant!r} and {name!r} lie in one place at the same time", buffer=name)
             for occupant in occupants
         )
+        # A buffer that overlaps is reported and left out: the bisections need places in one ascending order.
         if not occupants:
             until = after if name in collected or name in resident else read.get(name, 0)
             heappush(needed, (max(since[name], until), place))

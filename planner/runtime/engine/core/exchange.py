@@ -95,6 +95,7 @@ class Exchange:
         ]
         if outside:
             raise InconsistentError(outside)
+        # Whereabouts, a cache line per worker, the arenas: every process that maps the memory computes the same layout.
         starts: dict[int, int] = {}
         size = aligned(8 * len(programs)) + ALIGNMENT * len(programs)
         for worker, arena in arenas.items():

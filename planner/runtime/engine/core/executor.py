@@ -141,6 +141,7 @@ class Executor:
         self._commands: list[queue.SimpleQueue[_Command | None]] = []
         self._outcomes: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
+        # A worker that is alone runs in the caller's thread, which spares a handover in every iteration.
         for index, executor in enumerate(self._workers if len(self._workers) > 1 else ()):
             self._commands.append(queue.SimpleQueue())
             thread = threading.Thread(target=self._serve, args=(index,), name=f"worker {executor.worker}", daemon=True)

@@ -138,6 +138,7 @@ def _with_made_constants(model: ModelProto) -> tuple[ModelProto, bool]:
     if not constant.intersection(outputs):
         return model, False
     fresh = Widening(model, kinds_of(model))
+    # Stated values alone need a copy: an op on constants runs in every iteration, for `is_literal` forbids folding.
     names = {name: fresh.name(f"{name}.given") for name in outputs if name in literals}
     nodes = []
     for node in model.graph.node:
@@ -184,6 +185,7 @@ def _between_copies(model: ModelProto) -> ModelProto:
                     changed.output[place] = names.name(f"{name}.host")
                     after.append(helper.make_node("Identity", [changed.output[place]], [name]))
             node = changed
+        # A copy of an output reads what its op makes, so it comes behind the op.
         nodes.append(node)
         nodes.extend(after)
         after.clear()

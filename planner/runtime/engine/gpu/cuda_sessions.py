@@ -66,6 +66,7 @@ def cuda_session(
             enable_fallback=0,
         )
 
+    # Only a session knows which inputs its kernels read in the host's memory: if there are any, a second one is made.
     session = session_of(form)
     if on_host := _on_host(session.get_inputs(), session.get_input_memory_infos()):
         session = session_of(with_copies(form, on_host))

@@ -74,6 +74,7 @@ def messages(programs: Sequence[WorkerProgram]) -> tuple[Post, ...]:
         for part, source in enumerate(piece.sources)
         if source.worker != program.worker
     ]
+    # Sender and reader number the messages between them in this order, which alone matches a send with its receive.
     all_messages.sort(key=lambda message: (message.after, message.before, message.reader, message.piece, message.part))
     sent: list[list[Message]] = [[] for _ in programs]
     received: list[list[Message]] = [[] for _ in programs]

@@ -91,6 +91,7 @@ def stall(
     facts = []
     for program, number in zip(programs, whereabouts, strict=True):
         if not 0 <= number < len(program.steps):
+            # A worker between iterations is not what the others hang on.
             continue
         place = describe(program.steps[number])
         missing = [peer for peer, count in waits[program.worker][number].items() if done[peer] < count]

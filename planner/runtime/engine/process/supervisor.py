@@ -196,6 +196,7 @@ class SupervisedEngine(Engine):
             requests *= len(self._children)
         answers: dict[int, dict[str, Any]] = {}
         try:
+            # All requests go out before the first answer is read: in an iteration the children wait for each other.
             for place, (child, request) in enumerate(zip(self._children, requests, strict=True)):
                 try:
                     child.send(request)

@@ -158,6 +158,7 @@ def _items(box: _Box, kind: int, words: int) -> NDArray[np.int64]:
     room = ITEM_UNITS
     chunks: list[int] = []
     for dim, extent in enumerate(reversed(box.extents)):
+        # An item has three dims at most, and no dim outside of one that it cannot hold whole.
         chunk = min(extent, room) if dim < 3 else 1
         chunks.append(chunk)
         room = room // chunk if chunk == extent else 1
