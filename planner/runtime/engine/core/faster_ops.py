@@ -34,9 +34,8 @@ def with_faster_ops(model: ModelProto, purpose: Purpose, block: int = 0) -> Mode
     nodes = [part for node, parts in zip(model.graph.node, changed, strict=True) for part in parts or [node]]
     result = with_nodes(model, nodes)
     stated = {entry.domain for entry in model.opset_import} | {""}
-    result.opset_import.extend(
-        helper.make_opsetid(domain, 1) for domain in sorted({node.domain for node in nodes} - stated)
-    )
+    domains = sorted({node.domain for node in nodes} - stated)
+    result.opset_import.extend(helper.make_opsetid(domain, 1) for domain in domains)
     return result
 
 

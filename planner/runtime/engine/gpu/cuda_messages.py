@@ -236,11 +236,8 @@ def _with_block(program: WorkerProgram, crossings: Sequence[_Crossing]) -> Worke
 
 def _renamed(program: WorkerProgram, arriving: Sequence[_Crossing]) -> dict[str, Fetch]:
     """The fetches of a program by name, reading boxes that have arrived in place of buffers of other workers."""
-    boxes = {
-        (message.before, message.piece, message.part): box
-        for crossing in arriving
-        for message, box, _ in crossing.boxes
-    }
+    entries = (entry for crossing in arriving for entry in crossing.boxes)
+    boxes = {(message.before, message.piece, message.part): box for message, box, _ in entries}
     fetches = {}
     for number, step in enumerate(program.steps):
         if isinstance(step, Fetch):
