@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
+from planner.zoo import build
 
 from planner import api, opdefs
 from planner.algebra.tiling import UNCUT, Only, Replicate, Shard
@@ -19,7 +20,6 @@ from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import write_model
 from planner.machine.topology_file import Device, Efficiency, Level, Topology
 from planner.tdl.bind import BoundOp
-from planner.zoo import build
 
 LAUNCH = 10e-6
 CPU = Device(2**40, ((DType.FLOAT32, 1e12),), 100e9)

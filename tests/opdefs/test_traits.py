@@ -81,7 +81,7 @@ def test_a_new_operator_is_known_by_its_description_alone(tmp_path: Path) -> Non
 
 def test_an_operator_of_onnx_is_named_where_it_is_described_differentiated_and_tried() -> None:
     assert mentions(ROOT, "Mish") == [
+        "planner/features/ops/cases/compute.py",
         "planner/graph/traits.py",
         "planner/training/rules/activations.py",
-        "planner/features/ops/cases/compute.py",
     ]

@@ -60,12 +60,12 @@ def summed(problem: Problem) -> NDArray[np.int64]:
     for link in problem.links:
         shape = [1] * found.ndim
         shape[link.tensor], shape[link.op] = len(candidates[link.tensor]), len(candidates[link.op])
-        [table] = problem.made([(link, candidates[link.tensor], candidates[link.op])])
+        [table] = problem.link_tables([(link, candidates[link.tensor], candidates[link.op])])
         found += (table if link.tensor < link.op else table.T).reshape(shape)
     for link in problem.charges:
         shape = [1] * found.ndim
         shape[link.op] = len(candidates[link.op])
-        [charge] = problem.made([(link, candidates[link.op], candidates[link.op])])
+        [charge] = problem.link_tables([(link, candidates[link.op], candidates[link.op])])
         found += charge.reshape(shape)
     return found
 
