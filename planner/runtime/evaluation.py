@@ -53,7 +53,7 @@ class Evaluator:
         held_out: HeldOut,
         graph: Graph,
         engine: Engine,
-        step: Callable[[], Mapping[str, np.ndarray]],
+        iterate: Callable[[], Mapping[str, np.ndarray]],
         loss: str,
         accuracy: Accuracy | None,
         doing: Progress,
@@ -64,12 +64,12 @@ class Evaluator:
             held_out: the data.
             graph: of the step.
             engine: its workers.
-            step: runs the step; gives the loss, and what accuracy is counted from.
+            iterate: runs the step; gives the loss, and what accuracy is counted from.
             loss: the output that is called the loss; "" if there is none.
             accuracy: how to count it; None where nobody asked.
             doing: told what is being done.
         """
-        self._held_out, self._graph, self._engine, self._step = held_out, graph, engine, step
+        self._held_out, self._graph, self._engine, self._iterate = held_out, graph, engine, iterate
         self._loss, self._accuracy, self._doing = loss, accuracy, doing
         self.unsound: tuple[str, ...] = ()
 
@@ -94,7 +94,7 @@ class Evaluator:
             replaced |= arrays.keys()
             begin()
             load_tiles(self._engine, arrays, arrays.keys())
-            outputs = self._step()
+            outputs = self._iterate()
             if not self._engine.reports:
                 continue
             if self._loss:

@@ -40,12 +40,12 @@ class Iterations:
         self._values, self._engine, self._accuracy = run.values, run.engine, run.accuracy
         self._verification = run.verification
         logits = () if run.accuracy is None else (run.accuracy.logits,)
-        self._step_outputs = (*((start.loss,) * bool(start.loss)), *logits)
+        self._iteration_outputs = (*((start.loss,) * bool(start.loss)), *logits)
         """The outputs that are read after every step."""
         self._evaluator: Evaluator | None = None
         if run.held_out is not None:
             self._evaluator = Evaluator(
-                run.held_out, plan.graph, run.engine, self._held_out_step, start.loss, run.accuracy, options.doing
+                run.held_out, plan.graph, run.engine, self._held_out_iteration, start.loss, run.accuracy, options.doing
             )
         self._shapes = {name: plan.graph.tensors[name].shape for name in plan.program.outputs}
         self._checkpoint: Path | None = None
@@ -92,7 +92,7 @@ class Iterations:
             is_interrupted = self._is_interrupted() and step < options.steps
             is_last = is_interrupted or step == options.steps
             is_everything = options.verify or (is_last and options.wants_results)
-            outputs = self._outputs(self._plan.program.outputs if is_everything else self._step_outputs)
+            outputs = self._outputs(self._plan.program.outputs if is_everything else self._iteration_outputs)
             if self._loss and reports:
                 self._losses.append(float(outputs[self._loss].reshape(())))
             if self._accuracy is not None and self._labels is not None and reports:
@@ -145,7 +145,7 @@ class Iterations:
 
     def _iterate(self, *, advances: bool) -> None:
         start = time.perf_counter()
-        iteration = self._engine.iterate(timed=self._options.profile, advances=advances, wanted=self._step_outputs)
+        iteration = self._engine.iterate(timed=self._options.profile, advances=advances, wanted=self._iteration_outputs)
         self._seconds.append(time.perf_counter() - start)
         if self._options.profile:
             self._iterations.append(iteration)
@@ -166,10 +166,10 @@ class Iterations:
         outputs = gather_tiles(self._engine, filled, self._shapes, nearly_same=self._nearly_same)
         return outputs | {name: _nothing(self._plan.graph, name) for name in wanted if name not in filled}
 
-    def _held_out_step(self) -> dict[str, np.ndarray]:
+    def _held_out_iteration(self) -> dict[str, np.ndarray]:
         """A step on held-out data, which the workers have been given, and what comes of it."""
-        self._engine.iterate(wanted=self._step_outputs)
-        return self._outputs(self._step_outputs)
+        self._engine.iterate(wanted=self._iteration_outputs)
+        return self._outputs(self._iteration_outputs)
 
     def _ends_epoch(self, number: int) -> bool:
         """Whether held-out data are due: after the last step of an epoch, and of the run."""
