@@ -34,15 +34,15 @@ def prove(directory: tuple[Path, ...], json_wanted: bool, **options: Any) -> int
     from planner import api
     from planner.errors import UsageError
 
-    asked = given(ProveOptions, options)
+    request = given(ProveOptions, options)
     if options["parts"]:  # a shell writes worker*.onnx out, and the option takes the first of them
-        asked["parts"] = (*options["parts"], *directory)
+        request["parts"] = (*options["parts"], *directory)
     elif len(directory) > 1:
         raise UsageError("one plan is proven at a time", facts=tuple(map(str, directory)))
     elif options["whole"] is None and options["program"] is None:
-        asked["directory"] = chosen_plan(directory[0] if directory else None)
+        request["directory"] = chosen_plan(directory[0] if directory else None)
     elif directory:
-        asked["directory"] = directory[0]
+        request["directory"] = directory[0]
 
-    result = show(lambda line: api.prove(progress=line, **asked), json_wanted)
+    result = show(lambda line: api.prove(progress=line, **request), json_wanted)
     return EXIT_DONE if result.is_proven else EXIT_NO

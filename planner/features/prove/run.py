@@ -86,9 +86,9 @@ def _of_plan(options: ProveOptions) -> ProveResult:
     if not plan.folder.has_models:
         raise UsageError(f"{where} has no models of its workers", hint="write them with `tofu build`")
     models, program = read_workers(plan.folder, options.progress)
-    whole = Whole(plan.graph, plan.ops, _descriptions(options))
+    reference = Whole(plan.graph, plan.ops, _descriptions(options))
     options.progress("following the workers' programs")
-    proof = _proof(plan.model, plan.form, whole, models, program)
+    proof = _proof(plan.model, plan.form, reference, models, program)
     if proof.is_proven:
         proof = replace(
             proof, fault=_refused(lambda: check_stated(plan.folder, program)) or _of_another_file(plan, options)
@@ -101,10 +101,10 @@ def _of_parts(options: ProveOptions, file: Path) -> ProveResult:
     model = without_data_folder(_source(file, options).read())
     models, program = read_parts([Path(file) for file in options.parts], model, options.progress)
     form, planned = _stated_form(path_of(options.program))
-    found, descriptions = divided(form, planned, len(models), model, file), _descriptions(options)
+    division, descriptions = divided(form, planned, len(models), model, file), _descriptions(options)
     options.progress("following the workers' programs")
-    whole = Whole(found.graph, descriptions.bind_all(found.graph), descriptions)
-    return _result(file, model.name, program, _proof(model, found.form, whole, models, program))
+    reference = Whole(division.graph, descriptions.bind_all(division.graph), descriptions)
+    return _result(file, model.name, program, _proof(model, division.form, reference, models, program))
 
 
 def _descriptions(options: ProveOptions) -> Descriptions:
@@ -122,10 +122,10 @@ def _stated_form(file: Path | None) -> tuple[Form, Collection[str] | None]:
         return Form(), None
     try:
         data = read_json(file)
-        members, known = data.members(), (*(one.name for one in fields(Form)), "strategies")
+        members, names = data.members(), (*(member.name for member in fields(Form)), "strategies")
         for name in members if "schema_version" not in members else ():
-            if name not in known:
-                hint = did_you_mean(name, known) or f"members are {', '.join(known)}"
+            if name not in names:
+                hint = did_you_mean(name, names) or f"members are {', '.join(names)}"
                 raise UsageError(f"{file}: there is no member {name!r}", hint=hint)
         strategies = data.get("strategies")
         return Form.from_json(data), None if strategies is None else strategies.members().keys()
@@ -133,23 +133,25 @@ def _stated_form(file: Path | None) -> tuple[Form, Collection[str] | None]:
         raise UsageError(f"{file} cannot be read: {error}") from None
 
 
-def _proof(model: Graph, form: Canonical, whole: Whole, models: Sequence[WorkerModel], program: Program) -> Proof:
+def _proof(model: Graph, form: Canonical, reference: Whole, models: Sequence[WorkerModel], program: Program) -> Proof:
     """What is proven of worker models.
 
     Args:
         model: as it was read.
         form: its canonical form.
-        whole: the form of it that was divided.
+        reference: the form of it that was divided.
         models: of the workers.
         program: what they are together.
     """
-    fault = _refused(lambda: check_against_model(model, program, "the proof")) or _inconsistent(whole, program, models)
+    fault = _refused(lambda: check_against_model(model, program, "the proof")) or _inconsistent(
+        reference, program, models
+    )
     if fault is not None:
         return Proof(len(program.outputs), 0, 0, 0, fault)
     return follow(
-        Calls(whole),
-        of_form(program, whole.graph, form.boxes(model)),
-        [WorkerFile(one.bodies, one.constants) for one in models],
+        Calls(reference),
+        of_form(program, reference.graph, form.boxes(model)),
+        [WorkerFile(worker_model.bodies, worker_model.constants) for worker_model in models],
     )
 
 
@@ -184,7 +186,7 @@ def _of_another_file(plan: Opened, options: ProveOptions) -> Fault | None:
     return Fault(None, "", MODEL, "", holds, f"{file} as it is read, of sha256 {digest(read)}", False)
 
 
-def _inconsistent(whole: Whole, program: Program, models: Sequence[WorkerModel]) -> Fault | None:
+def _inconsistent(reference: Whole, program: Program, models: Sequence[WorkerModel]) -> Fault | None:
     """What is wrong with names, boxes, order, waits or places in memory: the first finding."""
     try:
         check_programs(program.workers, program.state)
@@ -192,7 +194,7 @@ def _inconsistent(whole: Whole, program: Program, models: Sequence[WorkerModel])
             check_overwriting(model.program, model.bodies)
     except InconsistentError as error:
         first = error.findings[0]
-        return fault_at(whole, program, first.worker, first.step, first.buffer, first.what, "a program in order")
+        return fault_at(reference, program, first.worker, first.step, first.buffer, first.what, "a program in order")
     return None
 
 

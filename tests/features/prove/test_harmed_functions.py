@@ -94,7 +94,7 @@ def outlived(case: Case, most: int, draw: np.random.Generator) -> int:
         function: FunctionProto = helper.make_function(
             "tofu.segments", "f", names, outputs, [*constants, nodes[number]], opsets
         )
-        Calls(whole).found(function, (op.name,), read, stated)
+        Calls(whole).effect(function, (op.name,), read, stated)
     return min(most, len(nodes))
 
 

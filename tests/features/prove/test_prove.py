@@ -252,7 +252,7 @@ def test_a_call_at_another_place_is_found_as_if_it_were_followed(
     case = Case.of(request.getfixturevalue(name))
     drawn = mutants(case, np.random.default_rng(2))
     told = [case.proof()] + [case.proof(next(drawn)[1]) for _ in range(24)]
-    case = replace(case, calls=Calls(case.calls.whole))
+    case = replace(case, calls=Calls(case.calls.reference))
     drawn = mutants(case, np.random.default_rng(2))
     monkeypatch.setattr("planner.features.prove.proof.calls._MOST_ALIKE", 0)
     followed = [case.proof()] + [case.proof(next(drawn)[1]) for _ in range(24)]

@@ -20,7 +20,7 @@ from planner.features.prove.proof.pairing import Literal
 from planner.features.prove.proof.placing import Spot
 from planner.features.prove.proof.reading import Function, read_function
 from planner.features.prove.proof.values import Value
-from planner.features.prove.proof.whole import Known, Whole, array_of
+from planner.features.prove.proof.whole import ModelOp, Whole, array_of
 from planner.tdl.builder import MISFITS
 
 _MOST_ALIKE = 64
@@ -45,15 +45,15 @@ class Calls:
     """Calls that were followed; programs of one model may share them.
 
     Args:
-        whole: the model.
+        reference: the model.
 
     Attributes:
-        whole: the model.
+        reference: the model.
         functions: how many calls were followed node by node.
     """
 
-    def __init__(self, whole: Whole) -> None:
-        self.whole = whole
+    def __init__(self, reference: Whole) -> None:
+        self.reference = reference
         self.functions = 0
         self._followed: dict[Hashable, Call] = {}
         self._alike: dict[Hashable, list[Call]] = {}
@@ -62,8 +62,8 @@ class Calls:
         self._functions: dict[Hashable, Function] = {}
         self._contents: dict[str, list[FunctionProto]] = {}
 
-    def found(
-        self, function: FunctionProto, ops: tuple[str, ...], read: Sequence[Array], made: Sequence[Array]
+    def effect(
+        self, function: FunctionProto, ops: tuple[str, ...], read: Sequence[Array], outputs: Sequence[Array]
     ) -> Call:
         """What a call does.
 
@@ -71,30 +71,30 @@ class Calls:
             function: that is called.
             ops: of the model, parts of which it computes.
             read: its inputs.
-            made: its outputs, with the claims that are stated of them.
+            outputs: its outputs, with the claims that are stated of them.
         """
         if ops not in self._wirings:
-            self._wirings[ops] = _wiring([self.whole.ops[name] for name in ops])
+            self._wirings[ops] = _wiring([self.reference.ops[name] for name in ops])
         wiring, known_numbers = self._wirings[ops]
         numbers = dict(known_numbers)
         content = self._content(function)
-        claims = [what for _, what in (*read, *made) if isinstance(what, Claim)]
-        like = (
+        claims = [held for _, held in (*read, *outputs) if isinstance(held, Claim)]
+        signature = (
             content,
             wiring,
-            tuple([_like(one, numbers) for one in read]),
-            tuple([_like(one, numbers) for one in made]),
+            tuple([_array_kind(array, numbers) for array in read]),
+            tuple([_array_kind(array, numbers) for array in outputs]),
         )
-        key = like, tuple([(claim.lo, claim.partial) for claim in claims])
+        key = signature, tuple([(claim.lo, claim.partial) for claim in claims])
         if key not in self._followed:
-            kind = like, tuple([_kind_of_place(claim) for claim in claims[: len(claims) - len(made)]])
+            kind = signature, tuple([_kind_of_place(claim) for claim in claims[: len(claims) - len(outputs)]])
             alike = self._alike.setdefault(kind, [])
-            found = _again(alike, claims)
-            if found is None:
-                found = self._follow(function, content, ops, read, made)
-                if found.template is not None and len(alike) < _MOST_ALIKE:
-                    alike.append(found)
-            self._followed[key] = found
+            call = _again(alike, claims)
+            if call is None:
+                call = self._follow(function, content, ops, read, outputs)
+                if call.template is not None and len(alike) < _MOST_ALIKE:
+                    alike.append(call)
+            self._followed[key] = call
         return self._followed[key]
 
     def _follow(
@@ -103,34 +103,36 @@ class Calls:
         content: Hashable,
         ops: Sequence[str],
         read: Sequence[Array],
-        made: Sequence[Array],
+        outputs: Sequence[Array],
         *,
         every_rule: bool = False,
     ) -> Call:
         """Node by node; what is not seen by what descriptions say is held against every local rule."""
         self.functions += not every_rule
-        stated = {name: what for name, (_, what) in zip(function.output, made, strict=True) if isinstance(what, Claim)}
+        stated = {
+            name: claim for name, (_, claim) in zip(function.output, outputs, strict=True) if isinstance(claim, Claim)
+        }
         try:
             followed = self._function(function, content, read)
-            known = [self.whole.ops[name] for name in ops]
-            proof = FunctionProof(followed, self.whole, known, every_rule=every_rule)
+            model_ops = [self.reference.ops[name] for name in ops]
+            proof = FunctionProof(followed, self.reference, model_ops, every_rule=every_rule)
             ends = proof.run(dict(zip(function.input, map(_value, read), strict=True)), stated)
         except UnprovenError as error:
-            return Call((None,) * len(made), None, str(error))
+            return Call((None,) * len(outputs), None, str(error))
         except (AssertionError, *MISFITS) as error:  # a node that no description expects: somebody else wrote it
-            return Call((None,) * len(made), None, f"function {function.name}: {type(error).__name__}: {error}")
+            return Call((None,) * len(outputs), None, f"function {function.name}: {type(error).__name__}: {error}")
         tensors = followed.graph.tensors
         held: list[Claim | None] = []
         for name in function.output:
             same_shape = name in tensors and tensors[name].shape == stated[name].shape
             held.append(ends[name].claims.get(stated[name].tensor) if same_shape else None)
-        there = [claim for claim in held if claim is not None]
+        claims = [claim for claim in held if claim is not None]
         spots = tuple([None if claim is None else (claim.lo, claim.partial) for claim in held])
-        if len(there) == len(held):
-            is_plain = len({*function.input, *function.output}) == len(read) + len(made)
-            return Call(spots, template=proof.template(there) if is_plain else None)
-        if not every_rule and any(one.described_op.description.local for one in known):
-            by_rule = self._follow(function, content, ops, read, made, every_rule=True)
+        if len(claims) == len(held):
+            is_plain = len({*function.input, *function.output}) == len(read) + len(outputs)
+            return Call(spots, template=proof.template(claims) if is_plain else None)
+        if not every_rule and any(op.described_op.description.local for op in model_ops):
+            by_rule = self._follow(function, content, ops, read, outputs, every_rule=True)
             if None not in by_rule.outputs:
                 return by_rule
         op, reason = None, "it is no part of an op of the model"
@@ -141,53 +143,53 @@ class Calls:
 
     def _function(self, function: FunctionProto, content: Hashable, read: Sequence[Array]) -> Function:
         types = tuple((buffer.shape, buffer.dtype) for buffer, _ in read)
-        held = [None if isinstance(what, Claim) else what for _, what in read]
+        held = [None if isinstance(entry, Claim) else entry for _, entry in read]
         key = content, types, tuple(held)
         if key not in self._functions:
             constants = {
-                name: array_of(what, buffer.shape, buffer.dtype)
-                for name, what, (buffer, _) in zip(function.input, held, read, strict=True)
-                if what is not None
+                name: array_of(constant, buffer.shape, buffer.dtype)
+                for name, constant, (buffer, _) in zip(function.input, held, read, strict=True)
+                if constant is not None
             }
-            self._functions[key] = read_function(function, types, constants, self.whole)
+            self._functions[key] = read_function(function, types, constants, self.reference)
         return self._functions[key]
 
     def _content(self, function: FunctionProto) -> tuple[str, int]:
         """What tells functions apart: their names do not, in files that others have written."""
-        known = self._contents.setdefault(function.name, [])
-        for place, one in enumerate(known):
-            if one is function or one == function:
+        protos = self._contents.setdefault(function.name, [])
+        for place, proto in enumerate(protos):
+            if proto is function or proto == function:
                 return function.name, place
-        known.append(function)
-        return function.name, len(known) - 1
+        protos.append(function)
+        return function.name, len(protos) - 1
 
 
 def is_at(spot: Spot, stated: Claim) -> bool:
     """Whether an array lies where it is stated to lie."""
-    return all(one is None or one == two for one, two in zip(spot[0], stated.lo, strict=True))
+    return all(lo is None or lo == stated_lo for lo, stated_lo in zip(spot[0], stated.lo, strict=True))
 
 
 def _value(array: Array) -> Value:
-    buffer, what = array
-    if isinstance(what, Claim):
-        return Value({what.tensor: what}, shape=buffer.shape)
-    return Value({}, what, shape=buffer.shape)
+    buffer, held = array
+    if isinstance(held, Claim):
+        return Value({held.tensor: held}, shape=buffer.shape)
+    return Value({}, held, shape=buffer.shape)
 
 
-def _wiring(ops: Sequence[Known]) -> tuple[Hashable, dict[Hashable, int]]:
+def _wiring(ops: Sequence[ModelOp]) -> tuple[Hashable, dict[Hashable, int]]:
     """Kinds of ops, and what they read and make by number; the numbers."""
     numbers: dict[Hashable, int] = {}
-    return tuple((one.kind, *(_number(name, numbers) for name in (*one.reads, *one.makes))) for one in ops), numbers
+    return tuple((op.kind, *(_number(name, numbers) for name in (*op.reads, *op.makes))) for op in ops), numbers
 
 
 def _number(symbol: Hashable, numbers: dict[Hashable, int]) -> Hashable:
     return symbol if isinstance(symbol, Num | Literal) else numbers.setdefault(symbol, len(numbers))
 
 
-def _like(array: Array, numbers: dict[Hashable, int]) -> Hashable:
+def _array_kind(array: Array, numbers: dict[Hashable, int]) -> Hashable:
     """What is known of an array, wherever it lies."""
-    buffer, what = array
-    return _number(what.tensor if isinstance(what, Claim) else what, numbers), buffer.shape, buffer.dtype
+    buffer, held = array
+    return _number(held.tensor if isinstance(held, Claim) else held, numbers), buffer.shape, buffer.dtype
 
 
 def _kind_of_place(claim: Claim) -> Hashable:
@@ -197,8 +199,8 @@ def _kind_of_place(claim: Claim) -> Hashable:
 def _again(alike: Sequence[Call], claims: Sequence[Claim]) -> Call | None:
     """What a call is found to do by what was found of calls that are alike but for their places."""
     spots = [(claim.lo, claim.partial) for claim in claims]
-    for one in alike:
-        ends = one.template.again(spots) if one.template else None
+    for call in alike:
+        ends = call.template.again(spots) if call.template else None
         if ends is not None and all(map(is_at, ends, claims[len(claims) - len(ends) :])):
             return Call(tuple(ends))
     return None

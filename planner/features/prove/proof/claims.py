@@ -30,34 +30,34 @@ class Partial:
     reducer: Reducer
     parts: tuple[tuple[Hashable, tuple[Box, ...]], ...]
     """By term, sorted, the disjoint boxes of its index set that are reduced."""
-    whole: tuple[tuple[Hashable, tuple[int, ...]], ...]
+    extents: tuple[tuple[Hashable, tuple[int, ...]], ...]
     """By term, the index set's extents."""
 
     @property
     def is_whole(self) -> bool:
         held = dict(self.parts)
-        return all(_covers(held.get(term, ()), extents) for term, extents in self.whole)
+        return all(_covers(held.get(term, ()), extents) for term, extents in self.extents)
 
-    def with_others(self, others: Iterable[Partial]) -> Partial | str:
+    def with_others(self, partials: Iterable[Partial]) -> Partial | str:
         """All contributions together; a text that says why they are none."""
         held: dict[Hashable, list[Box]] = {term: list(boxes) for term, boxes in self.parts}
-        for other in others:
-            if (other.reducer, other.whole) != (self.reducer, self.whole):
+        for partial in partials:
+            if (partial.reducer, partial.extents) != (self.reducer, self.extents):
                 return "contributions to different reductions are joined"
-            for term, boxes in other.parts:
+            for term, boxes in partial.parts:
                 mine = held.setdefault(term, [])
-                if self.reducer not in IDEMPOTENT and any(_meet(one, two) for one in mine for two in boxes):
+                if self.reducer not in IDEMPOTENT and any(_meet(held_box, box) for held_box in mine for box in boxes):
                     return f"a contribution is counted twice: term {term}"
                 mine.extend(box for box in boxes if box not in mine)
-        return Partial(self.reducer, sorted_parts(held), self.whole)
+        return Partial(self.reducer, sorted_parts(held), self.extents)
 
     def lacking(self) -> str:
         """What is not there, in words."""
         held = dict(self.parts)
-        for term, extents in self.whole:
+        for term, extents in self.extents:
             if not _covers(held.get(term, ()), extents):
-                told = ", ".join(str(Region(*box)) for box in held.get(term, ())) or "nothing"
-                return f"of term {term} over {Region.whole(extents)} it has {told}"
+                boxes = ", ".join(str(Region(*box)) for box in held.get(term, ())) or "nothing"
+                return f"of term {term} over {Region.whole(extents)} it has {boxes}"
         return "nothing"
 
 
@@ -65,15 +65,15 @@ def sorted_parts(held: Mapping[Hashable, Sequence[Box]]) -> tuple[tuple[Hashable
     return tuple(sorted(((term, tuple(sorted(boxes))) for term, boxes in held.items()), key=repr))
 
 
-def _meet(one: Box, two: Box) -> bool:
-    return all(max(a, b) < min(c, d) for a, b, c, d in zip(one[0], two[0], one[1], two[1], strict=True))
+def _meet(first: Box, second: Box) -> bool:
+    return all(max(a, b) < min(c, d) for a, b, c, d in zip(first[0], second[0], first[1], second[1], strict=True))
 
 
 def _covers(boxes: Sequence[Box], extents: tuple[int, ...]) -> bool:
     missing = [Region((0,) * len(extents), extents)] if extents else [Region((0,), (1,))]
     for lo, hi in boxes:
         held = Region(lo, hi) if extents else Region((0,), (1,))
-        missing = [rest for one in missing for rest in one.subtract(held)]
+        missing = [gap for box in missing for gap in box.subtract(held)]
     return not missing
 
 

@@ -121,7 +121,7 @@ def terms_of(value: Expr) -> tuple[tuple[float, Expr], ...]:
 def scaled(factor: float, value: Expr) -> Expr:
     if isinstance(value, Num):
         return Num(factor * value.value)
-    return _total(tuple((factor * own, term) for own, term in terms_of(value)))
+    return _total(tuple((factor * coefficient, term) for coefficient, term in terms_of(value)))
 
 
 def _total(terms: tuple[tuple[float, Expr], ...]) -> Expr:
@@ -130,19 +130,19 @@ def _total(terms: tuple[tuple[float, Expr], ...]) -> Expr:
 
 def _product(factors: Sequence[Expr]) -> Expr:
     constant = 1.0
-    kept: list[Expr] = []
+    symbolic: list[Expr] = []
     for factor in factors:
-        own = terms_of(factor)
+        terms = terms_of(factor)
         if isinstance(factor, Num):
             constant *= factor.value
-        elif len(own) == 1:
-            constant *= own[0][0]
-            kept.extend(own[0][1].factors if isinstance(own[0][1], Times) else (own[0][1],))
+        elif len(terms) == 1:
+            constant *= terms[0][0]
+            symbolic.extend(terms[0][1].factors if isinstance(terms[0][1], Times) else (terms[0][1],))
         else:
-            kept.append(factor)
-    if not kept:
+            symbolic.append(factor)
+    if not symbolic:
         return Num(constant)
-    return scaled(constant, kept[0] if len(kept) == 1 else Times(tuple(kept)))
+    return scaled(constant, symbolic[0] if len(symbolic) == 1 else Times(tuple(symbolic)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,21 +167,23 @@ class Described:
             case tdl.Number(constant):
                 return Num(float(constant))
             case tdl.Access(slot, indices, fill):
-                return read(slot, tuple(self._index(one, names, read, space) for one in indices), fill)
+                return read(slot, tuple(self._index(place, names, read, space) for place in indices), fill)
             case tdl.Apply(function, arguments):
-                return self._applied(function, [self._value(one, names, read, space) for one in arguments])
+                return self._applied(function, [self._value(argument, names, read, space) for argument in arguments])
             case tdl.Reduce(reducer, variables, body):
-                own = dict(names)
+                body_names = dict(names)
                 numbers = []
                 for place, variable in enumerate(variables):
                     lin = space.variable(reduced_extent(value, place).size(self.node))
-                    own[variable.name] = lin
+                    body_names[variable.name] = lin
                     numbers.append(index.variable_of(lin))
-                inner = self._value(body, own, read, space)
-                return _reduced(reducer, tuple(one for one in numbers if one is not None), inner)
+                inner = self._value(body, body_names, read, space)
+                return _reduced(reducer, tuple(number for number in numbers if number is not None), inner)
             case tdl.OpaqueResult(name, arguments, indices):
-                at = tuple(_plain(self._index(one, names, read, space)) for one in indices)
-                return Opq(self.tag(name), tuple(self._value(one, names, read, space) for one in arguments), at)
+                at = tuple(_plain(self._index(place, names, read, space)) for place in indices)
+                return Opq(
+                    self.tag(name), tuple(self._value(argument, names, read, space) for argument in arguments), at
+                )
             case tdl.IndexValue(where):
                 return Pos(_lin(self._index(where, names, read, space)))
             case tdl.Match(element, where):
@@ -190,7 +192,7 @@ class Described:
     def _applied(self, function: str, arguments: list[Expr]) -> Expr:
         match function:
             case "+" | "Add" | "Sum":
-                return _total(tuple(term for one in arguments for term in terms_of(one)))
+                return _total(tuple(term for argument in arguments for term in terms_of(argument)))
             case "-" | "Sub" if len(arguments) == 2:
                 zero = isinstance(arguments[0], Num) and arguments[0].value == 0
                 minus = scaled(-1.0, arguments[1])
@@ -208,8 +210,8 @@ class Described:
                 return App(("Div", self.dtype.is_float), tuple(arguments))
         return App(self.tag(function), tuple(arguments))
 
-    def _index(self, one: tdl.Index, names: dict[str, Lin], read: Read, space: Space) -> Lin | Acc | None:
-        match one:
+    def _index(self, place: tdl.Index, names: dict[str, Lin], read: Read, space: Space) -> Lin | Acc | None:
+        match place:
             case tdl.Var(name):
                 return names[name]
             case tdl.Number(value):
@@ -221,28 +223,28 @@ class Described:
             case tdl.Times(inner, factor):
                 return index.times(_lin(self._index(inner, names, read, space)), factor)
             case tdl.FloorDiv(inner, divisor):
-                return index.divided(_lin(self._index(inner, names, read, space)), divisor, space, rest=False)
+                return index.divided(_lin(self._index(inner, names, read, space)), divisor, space, is_remainder=False)
             case tdl.Mod(inner, divisor):
-                return index.divided(_lin(self._index(inner, names, read, space)), divisor, space, rest=True)
+                return index.divided(_lin(self._index(inner, names, read, space)), divisor, space, is_remainder=True)
             case tdl.Whole():
                 return None
             case tdl.At(access):
-                found = self._value(access, names, read, space)
-                if isinstance(found, Acc):
-                    return found
+                element = self._value(access, names, read, space)
+                if isinstance(element, Acc):
+                    return element
         raise UnprovenError("an index that is made by an op")
 
 
-def _lin(one: Lin | Acc | None) -> Lin:
-    if not isinstance(one, Lin):
+def _lin(place: Lin | Acc | None) -> Lin:
+    if not isinstance(place, Lin):
         raise UnprovenError("an index of a whole dim, or of data, in a sum")
-    return one
+    return place
 
 
-def _plain(one: Lin | Acc | None) -> Lin | None:
-    if isinstance(one, Acc):
+def _plain(place: Lin | Acc | None) -> Lin | None:
+    if isinstance(place, Acc):
         raise UnprovenError("a result that the data index")
-    return one
+    return place
 
 
 def _reduced(reducer: Reducer, variables: tuple[int, ...], body: Expr) -> Expr:

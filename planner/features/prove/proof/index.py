@@ -23,11 +23,11 @@ MOST_PLACES: Final = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Quotient:
-    """``inner // divisor``, or with ``rest`` ``inner % divisor``."""
+    """``inner // divisor``, or with ``is_remainder`` ``inner % divisor``."""
 
     inner: Lin
     divisor: int
-    rest: bool
+    is_remainder: bool
 
 
 Atom: TypeAlias = "int | Quotient"
@@ -46,10 +46,10 @@ class Lin:
 
     @cached_property
     def variables(self) -> frozenset[int]:
-        found: set[int] = set()
+        variables: set[int] = set()
         for atom, _ in self.terms:
-            found |= atom.inner.variables if isinstance(atom, Quotient) else {atom}
-        return frozenset(found)
+            variables |= atom.inner.variables if isinstance(atom, Quotient) else {atom}
+        return frozenset(variables)
 
 
 @dataclass
@@ -76,77 +76,78 @@ def variable_of(lin: Lin) -> int | None:
     return None
 
 
-def _made(factors: Mapping[Atom, Fraction], constant: Fraction) -> Lin:
-    kept = {atom: factor for atom, factor in factors.items() if factor}
-    for atom in list(kept):  # d * (e // d) + e % d is e
-        if isinstance(atom, Quotient) and atom.rest and atom in kept:
-            whole = _above(atom)
-            if kept.get(whole) == kept[atom] * atom.divisor:
-                factor = kept.pop(atom)
-                del kept[whole]
-                return plus(_made(kept, constant), times(atom.inner, factor))
-    return Lin(tuple(sorted(kept.items(), key=lambda term: repr(term[0]))), constant)
+def _normal_form(factors: Mapping[Atom, Fraction], constant: Fraction) -> Lin:
+    remaining = {atom: factor for atom, factor in factors.items() if factor}
+    for atom in list(remaining):  # d * (e // d) + e % d is e
+        if isinstance(atom, Quotient) and atom.is_remainder and atom in remaining:
+            quotient = _above(atom)
+            if remaining.get(quotient) == remaining[atom] * atom.divisor:
+                factor = remaining.pop(atom)
+                del remaining[quotient]
+                return plus(_normal_form(remaining, constant), times(atom.inner, factor))
+    return Lin(tuple(sorted(remaining.items(), key=lambda term: repr(term[0]))), constant)
 
 
-def _above(rest: Quotient) -> Quotient:
+def _above(remainder: Quotient) -> Quotient:
     """The quotient that goes with a remainder, as the normal form has it."""
-    terms = rest.inner.terms
-    if len(terms) == 1 and terms[0][1] == 1 and not rest.inner.constant:
+    terms = remainder.inner.terms
+    if len(terms) == 1 and terms[0][1] == 1 and not remainder.inner.constant:
         under = terms[0][0]
-        if isinstance(under, Quotient) and not under.rest:
-            return Quotient(under.inner, under.divisor * rest.divisor, rest=False)
-    return Quotient(rest.inner, rest.divisor, rest=False)
+        if isinstance(under, Quotient) and not under.is_remainder:
+            return Quotient(under.inner, under.divisor * remainder.divisor, is_remainder=False)
+    return Quotient(remainder.inner, remainder.divisor, is_remainder=False)
 
 
-def plus(one: Lin, two: Lin) -> Lin:
-    if not two.terms:
-        return Lin(one.terms, one.constant + two.constant) if two.constant else one
-    factors = dict(one.terms)
-    for atom, factor in two.terms:
+def plus(first: Lin, second: Lin) -> Lin:
+    if not second.terms:
+        return Lin(first.terms, first.constant + second.constant) if second.constant else first
+    factors = dict(first.terms)
+    for atom, factor in second.terms:
         factors[atom] = factors.get(atom, Fraction(0)) + factor
-    return _made(factors, one.constant + two.constant)
+    return _normal_form(factors, first.constant + second.constant)
 
 
-def times(one: Lin, factor: Fraction) -> Lin:
+def times(lin: Lin, factor: Fraction) -> Lin:
     if factor == 1:
-        return one
-    return Lin(tuple((atom, f * factor) for atom, f in one.terms) if factor else (), one.constant * factor)
+        return lin
+    return Lin(tuple((atom, f * factor) for atom, f in lin.terms) if factor else (), lin.constant * factor)
 
 
-def divided(one: Lin, divisor: int, space: Space, *, rest: bool) -> Lin:
-    """``one // divisor``, or with ``rest`` ``one % divisor``; what runs in one row only is taken apart."""
+def divided(lin: Lin, divisor: int, space: Space, *, is_remainder: bool) -> Lin:
+    """``lin // divisor``, or with ``is_remainder`` ``lin % divisor``; what runs in one row only is taken apart."""
     if divisor == 1:
-        return number(0) if rest else one
+        return number(0) if is_remainder else lin
     rows: dict[Atom, Fraction] = {}
     beside: dict[Atom, Fraction] = {}
-    for atom, factor in one.terms:
+    for atom, factor in lin.terms:
         (rows if factor.denominator == 1 and factor.numerator % divisor == 0 else beside)[atom] = factor
-    whole = floor(one.constant / divisor)
-    inner = _made(beside, one.constant - whole * divisor)
-    outer = _made({atom: factor / divisor for atom, factor in rows.items()}, Fraction(whole))
+    quotient = floor(lin.constant / divisor)
+    inner = _normal_form(beside, lin.constant - quotient * divisor)
+    outer = _normal_form({atom: factor / divisor for atom, factor in rows.items()}, Fraction(quotient))
     low, high = reach(inner, space)
     if low >= 0 and high < divisor:
-        return inner if rest else outer
+        return inner if is_remainder else outer
     if floor(low / divisor) == floor(high / divisor):
         row = floor(low / divisor)
-        return plus(inner, number(-row * divisor)) if rest else plus(outer, number(row))
-    if not rest and len(inner.terms) == 1 and not inner.constant and inner.terms[0][1] == 1:
+        return plus(inner, number(-row * divisor)) if is_remainder else plus(outer, number(row))
+    if not is_remainder and len(inner.terms) == 1 and not inner.constant and inner.terms[0][1] == 1:
         atom = inner.terms[0][0]
-        if isinstance(atom, Quotient) and not atom.rest:
+        if isinstance(atom, Quotient) and not atom.is_remainder:
             return plus(
-                outer, Lin(((Quotient(atom.inner, atom.divisor * divisor, rest=False), Fraction(1)),), Fraction(0))
+                outer,
+                Lin(((Quotient(atom.inner, atom.divisor * divisor, is_remainder=False), Fraction(1)),), Fraction(0)),
             )
-    mine = Lin(((Quotient(inner, divisor, rest), Fraction(1)),), Fraction(0))
-    return mine if rest else plus(outer, mine)
+    mine = Lin(((Quotient(inner, divisor, is_remainder), Fraction(1)),), Fraction(0))
+    return mine if is_remainder else plus(outer, mine)
 
 
-def reach(one: Lin, space: Space) -> tuple[Fraction, Fraction]:
+def reach(lin: Lin, space: Space) -> tuple[Fraction, Fraction]:
     """Bounds of an expression, both included; exact for an affine one."""
-    low = high = one.constant
-    for atom, factor in one.terms:
+    low = high = lin.constant
+    for atom, factor in lin.terms:
         if isinstance(atom, Quotient):
             ends = (Fraction(0), Fraction(atom.divisor - 1))
-            if not atom.rest:
+            if not atom.is_remainder:
                 inner = reach(atom.inner, space)
                 ends = (Fraction(floor(inner[0] / atom.divisor)), Fraction(floor(inner[1] / atom.divisor)))
         else:
@@ -156,127 +157,127 @@ def reach(one: Lin, space: Space) -> tuple[Fraction, Fraction]:
     return low, high
 
 
-def replaced(one: Lin, by: Mapping[int, Lin], space: Space) -> Lin:
+def replaced(lin: Lin, by: Mapping[int, Lin], space: Space) -> Lin:
     """An expression with others in place of variables."""
-    if not one.variables & by.keys():
-        return one
-    found = number(one.constant)
-    for atom, factor in one.terms:
+    if not lin.variables & by.keys():
+        return lin
+    total = number(lin.constant)
+    for atom, factor in lin.terms:
         if isinstance(atom, Quotient):
-            inner = divided(replaced(atom.inner, by, space), atom.divisor, space, rest=atom.rest)
+            inner = divided(replaced(atom.inner, by, space), atom.divisor, space, is_remainder=atom.is_remainder)
         else:
             inner = by.get(atom) or Lin(((atom, Fraction(1)),), Fraction(0))
-        found = plus(found, times(inner, factor))
-    return found
+        total = plus(total, times(inner, factor))
+    return total
 
 
-def equal(one: Lin, two: Lin, space: Space) -> bool:
+def equal(first: Lin, second: Lin, space: Space) -> bool:
     """Whether two expressions are equal wherever their variables run: False also where that is not found out."""
-    if one == two:
+    if first == second:
         return True
-    used = sorted(one.variables | two.variables)
+    used = sorted(first.variables | second.variables)
     single = {variable: number(0) for variable in used if space.extents[variable] == 1}
     if single:
-        one, two = replaced(one, single, space), replaced(two, single, space)
+        first, second = replaced(first, single, space), replaced(second, single, space)
         used = [variable for variable in used if variable not in single]
-        if one == two:
+        if first == second:
             return True
-    atoms = [atom for atom, _ in (*one.terms, *two.terms) if isinstance(atom, Quotient)]
+    atoms = [atom for atom, _ in (*first.terms, *second.terms) if isinstance(atom, Quotient)]
     if not atoms or any(map(_is_broken, atoms)) or prod(space.extents[variable] for variable in used) > MOST_PLACES:
         return False
     grid = np.indices([space.extents[variable] for variable in used], dtype=np.int64)
     places = dict(zip(used, grid, strict=True))
-    scale = _denominator(one) * _denominator(two)
-    return bool(np.all(_at(one, places, scale) == _at(two, places, scale)))
+    scale = _denominator(first) * _denominator(second)
+    return bool(np.all(_at(first, places, scale) == _at(second, places, scale)))
 
 
-def _is_broken(one: Quotient) -> bool:
+def _is_broken(quotient: Quotient) -> bool:
     """Whether fractions stand inside of a quotient."""
-    return _denominator(one.inner) != 1 or any(
-        isinstance(atom, Quotient) and _is_broken(atom) for atom, _ in one.inner.terms
+    return _denominator(quotient.inner) != 1 or any(
+        isinstance(atom, Quotient) and _is_broken(atom) for atom, _ in quotient.inner.terms
     )
 
 
-def values_at(one: Lin, places: Mapping[int, np.ndarray]) -> np.ndarray:
+def values_at(lin: Lin, places: Mapping[int, np.ndarray]) -> np.ndarray:
     """What a whole expression is at places.
 
     Args:
-        one: of whole numbers everywhere.
+        lin: of whole numbers everywhere.
         places: by variable.
     """
-    scale = _denominator(one)
-    return _at(one, places, scale) // scale
+    scale = _denominator(lin)
+    return _at(lin, places, scale) // scale
 
 
-def _denominator(one: Lin) -> int:
-    found = one.constant.denominator
-    for _, factor in one.terms:
-        found *= factor.denominator
-    return found
+def _denominator(lin: Lin) -> int:
+    denominator = lin.constant.denominator
+    for _, factor in lin.terms:
+        denominator *= factor.denominator
+    return denominator
 
 
-def _at(one: Lin, places: Mapping[int, np.ndarray], scale: int) -> np.ndarray:
+def _at(lin: Lin, places: Mapping[int, np.ndarray], scale: int) -> np.ndarray:
     """Times ``scale``, at every place."""
-    found = np.asarray(int(one.constant * scale))
-    for atom, factor in one.terms:
+    values = np.asarray(int(lin.constant * scale))
+    for atom, factor in lin.terms:
         if isinstance(atom, Quotient):
             inner = _at(atom.inner, places, 1)
-            value = inner % atom.divisor if atom.rest else inner // atom.divisor
+            value = inner % atom.divisor if atom.is_remainder else inner // atom.divisor
         else:
             value = places[atom]
-        found = found + value * int(factor * scale)
-    return found
+        values = values + value * int(factor * scale)
+    return values
 
 
 def solve(
-    equations: Sequence[tuple[Lin, Fraction]], rooms: Mapping[int, int], known: Mapping[int, int], space: Space
+    equations: Sequence[tuple[Lin, Fraction]], rooms: Mapping[int, int], fixed: Mapping[int, int], space: Space
 ) -> dict[int, int]:
     """Offsets that may satisfy equations ``lin(offsets) == value``: a proposal, which is still to be checked.
 
     Args:
         equations: in the unknowns.
         rooms: by unknown, the largest value that it may have; it is at least 0.
-        known: unknowns that are known.
+        fixed: unknowns that are known.
         space: of the unknowns.
     """
-    found = dict(known)
-    found.update({unknown: 0 for unknown, room in rooms.items() if room == 0 and unknown not in found})
-    open_ones = list(equations)
+    offsets = dict(fixed)
+    offsets.update({unknown: 0 for unknown, room in rooms.items() if room == 0 and unknown not in offsets})
+    unsolved = list(equations)
     moving = True
     while moving:
         moving = False
-        by = {unknown: number(value) for unknown, value in found.items()}
+        by = {unknown: number(value) for unknown, value in offsets.items()}
         rests: list[tuple[Lin, Fraction]] = []
-        for lin, value in open_ones:
+        for lin, value in unsolved:
             lin = replaced(lin, by, space)
             rests.append((Lin(lin.terms, Fraction(0)), value - lin.constant))
         rests = [(lin, value) for lin, value in rests if lin.terms]
-        joined = [one for one in _joined(rests) if one not in rests]
+        joined = [equation for equation in _joined(rests) if equation not in rests]
         moving = bool(joined)
         rests += joined
         for lin, value in rests:
-            new = _single(lin, value, rooms)
-            if new:
-                found.update(new)
+            digits = _single(lin, value, rooms)
+            if digits:
+                offsets.update(digits)
                 moving = True
                 break
-        open_ones = rests
-    return found
+        unsolved = rests
+    return offsets
 
 
 def _joined(rests: Sequence[tuple[Lin, Fraction]]) -> list[tuple[Lin, Fraction]]:
     """What follows from a quotient and its remainder: the number itself."""
-    known = {lin.terms[0][0]: value / lin.terms[0][1] for lin, value in rests if len(lin.terms) == 1}
-    found = []
-    for atom, value in known.items():
-        if isinstance(atom, Quotient) and atom.rest:
-            above = known.get(_above(atom))
+    value_of = {lin.terms[0][0]: value / lin.terms[0][1] for lin, value in rests if len(lin.terms) == 1}
+    equations = []
+    for atom, value in value_of.items():
+        if isinstance(atom, Quotient) and atom.is_remainder:
+            above = value_of.get(_above(atom))
             if above is not None:
                 inner = atom.inner
-                new = (Lin(inner.terms, Fraction(0)), above * atom.divisor + value - inner.constant)
-                if len(new[0].terms) > 1 or new[0].terms[0][0] not in known:
-                    found.append(new)
-    return found
+                equation = (Lin(inner.terms, Fraction(0)), above * atom.divisor + value - inner.constant)
+                if len(equation[0].terms) > 1 or equation[0].terms[0][0] not in value_of:
+                    equations.append(equation)
+    return equations
 
 
 def _single(lin: Lin, value: Fraction, rooms: Mapping[int, int]) -> dict[int, int]:
@@ -284,16 +285,16 @@ def _single(lin: Lin, value: Fraction, rooms: Mapping[int, int]) -> dict[int, in
     if any(isinstance(atom, Quotient) for atom, _ in lin.terms):
         return {}
     digits = sorted(((abs(factor), factor, atom) for atom, factor in lin.terms if isinstance(atom, int)), reverse=True)
-    left = [sum(size * rooms.get(atom, 0) for size, _, atom in digits[place + 1 :]) for place in range(len(digits))]
+    tails = [sum(size * rooms.get(atom, 0) for size, _, atom in digits[place + 1 :]) for place in range(len(digits))]
     if len(digits) > 1 and any(
-        factor < 0 or size <= rest for (size, factor, _), rest in zip(digits, left, strict=True)
+        factor < 0 or size <= remainder for (size, factor, _), remainder in zip(digits, tails, strict=True)
     ):
         return {}
-    found = {}
+    digit_of = {}
     for _, factor, atom in digits:
         digit = Fraction(floor(value / factor)) if len(digits) > 1 else value / factor
         if digit.denominator != 1 or not 0 <= digit <= rooms.get(atom, 0):
             return {}
-        found[atom] = int(digit)
+        digit_of[atom] = int(digit)
         value -= factor * digit
-    return {} if value else found
+    return {} if value else digit_of

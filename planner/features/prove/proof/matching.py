@@ -24,7 +24,7 @@ from planner.features.prove.proof.expression import (
     terms_of,
 )
 from planner.features.prove.proof.index import Lin, Space
-from planner.features.prove.proof.pairing import Found, Joined, Literal, Pairing, number_of
+from planner.features.prove.proof.pairing import Constraints, Joined, Literal, Pairing, number_of
 from planner.features.prove.proof.placing import MismatchError, Moved, Placed, Read, placed
 from planner.graph.model import DType
 
@@ -68,116 +68,137 @@ class Matching:
         """
         if len(mine) != len(theirs):
             raise MismatchError("ranks differ", is_alike=False)
-        found = Found()
-        terms = Pairing(self._space, self._rounds_to, mine, theirs).terms(local, model, found)
-        pairs = [(number_of(one), number_of(two)) for one, two in zip(mine, theirs, strict=True)] + found.pairs
-        rooms = {two: self._space.extents[two] - self._space.extents[one] for one, two in pairs}
+        constraints = Constraints()
+        terms = Pairing(self._space, self._rounds_to, mine, theirs).terms(local, model, constraints)
+        pairs = [
+            (number_of(lin), number_of(model_lin)) for lin, model_lin in zip(mine, theirs, strict=True)
+        ] + constraints.pairs
+        rooms = {model_var: self._space.extents[model_var] - self._space.extents[var] for var, model_var in pairs}
         if any(room < 0 for room in rooms.values()):
             raise MismatchError("the local op runs further than the model's")
-        offsets = self._offsets(found, pairs, rooms, theirs, hint)
-        self._place_literals(found, pairs, rooms, offsets)
-        by = {two: index.plus(_variable(one), index.number(offsets.get(two, 0))) for one, two in pairs}
-        needed: set[int] = set().union(*(two.variables for _, two in found.equations))
-        needed.update(number_of(theirs[one.axis]) for one in found.joined)
-        found.still.update(*(one.variables for _, two in found.literals for one in two.at if isinstance(one, Lin)))
-        needed |= found.still
-        for one, two in pairs:
-            if two not in offsets and (two in needed or (one, two) in found.pairs):
+        offsets = self._offsets(constraints, pairs, rooms, theirs, hint)
+        self._place_literals(constraints, pairs, rooms, offsets)
+        by = {
+            model_var: index.plus(_variable(var), index.number(offsets.get(model_var, 0))) for var, model_var in pairs
+        }
+        # A variable that no read depends on may lie anywhere; of the others each must have an offset.
+        needed: set[int] = set().union(*(model_lin.variables for _, model_lin in constraints.equations))
+        needed.update(number_of(theirs[joined.axis]) for joined in constraints.joined)
+        constraints.still.update(
+            *(lin.variables for _, acc in constraints.literals for lin in acc.at if isinstance(lin, Lin))
+        )
+        needed |= constraints.still
+        for var, model_var in pairs:
+            if model_var not in offsets and (model_var in needed or (var, model_var) in constraints.pairs):
                 raise MismatchError("it cannot be told where a part lies")
-            if two in found.inner and (offsets[two] or rooms[two]):
+            if model_var in constraints.inner and (offsets[model_var] or rooms[model_var]):
                 raise MismatchError("a reduction below another function is not whole")
-            if two in found.looked_up and (offsets[two] or rooms[two]):
+            if model_var in constraints.looked_up and (offsets[model_var] or rooms[model_var]):
                 raise MismatchError("it looks an element up in a part")
-        for one_lin, two_lin in found.equations:
-            if not index.equal(one_lin, index.replaced(two_lin, by, self._space), self._space):
+        for lin, model_lin in constraints.equations:
+            if not index.equal(lin, index.replaced(model_lin, by, self._space), self._space):
                 raise MismatchError("an element is read from another place")
-        for one_acc, two_acc in found.accesses:
-            found.fixed += self._check_borders(one_acc, two_acc)
-        for one_acc, two_acc in found.literals:
-            self._check_literal(one_acc, two_acc, by)
-        for one_joined in found.joined:
-            self._check_joined(one_joined, offsets[number_of(theirs[one_joined.axis])], by)
-        made = placed(
+        for local_acc, model_acc in constraints.accesses:
+            constraints.fixed += self._check_borders(local_acc, model_acc)
+        for local_acc, model_acc in constraints.literals:
+            self._check_literal(local_acc, model_acc, by)
+        for joined in constraints.joined:
+            self._check_joined(joined, offsets[number_of(theirs[joined.axis])], by)
+        deed = placed(
             terms,
-            [number_of(two) for two in theirs],
+            [number_of(lin) for lin in theirs],
             offsets,
             rooms,
-            zip(found.reads, (two for _, two in found.equations), strict=True),
-            [((hinted_by, dim), number_of(two)) for dim, two in enumerate(theirs)] if hint is not None else (),
-            found.fixed,
-            found.still,
+            zip(constraints.reads, (model_lin for _, model_lin in constraints.equations), strict=True),
+            [((hinted_by, dim), number_of(lin)) for dim, lin in enumerate(theirs)] if hint is not None else (),
+            constraints.fixed,
+            constraints.still,
         )
-        if made.partial and made.partial.reducer is not Reducer.SUM and any(n != 1 for n, _ in terms_of(model)):
+        if deed.partial and deed.partial.reducer is not Reducer.SUM and any(n != 1 for n, _ in terms_of(model)):
             raise MismatchError("a maximum times a number")
-        return made
+        return deed
 
     def _offsets(
         self,
-        found: Found,
+        constraints: Constraints,
         pairs: Sequence[tuple[int, int]],
         rooms: Mapping[int, int],
         theirs: Sequence[Lin],
         hint: Place | None,
     ) -> dict[int, int]:
-        origin = {one: index.number(0) for one, _ in pairs}
+        origin = {var: index.number(0) for var, _ in pairs}
         equations = [
-            (two, index.replaced(one, origin, self._space).constant) for one, two in found.equations if two.variables
+            (model_lin, index.replaced(lin, origin, self._space).constant)
+            for lin, model_lin in constraints.equations
+            if model_lin.variables
         ]
-        known: dict[int, int] = {}
+        hint_offsets: dict[int, int] = {}
         if hint is not None and len(hint) == len(theirs):
-            known = {number_of(lin): place for lin, place in zip(theirs, hint, strict=True) if place is not None}
-            if any(not 0 <= place <= rooms[unknown] for unknown, place in known.items()):
-                known = {}
-        return index.solve(equations, rooms, known, self._space)
+            hint_offsets = {number_of(lin): place for lin, place in zip(theirs, hint, strict=True) if place is not None}
+            if any(not 0 <= place <= rooms[unknown] for unknown, place in hint_offsets.items()):
+                hint_offsets = {}
+        return index.solve(equations, rooms, hint_offsets, self._space)
 
     def _place_literals(
-        self, found: Found, pairs: Sequence[tuple[int, int]], rooms: Mapping[int, int], offsets: dict[int, int]
+        self,
+        constraints: Constraints,
+        pairs: Sequence[tuple[int, int]],
+        rooms: Mapping[int, int],
+        offsets: dict[int, int],
     ) -> None:
         """Finds the part of a constant that a worker has by its elements, where nothing else tells the place.
 
         A constant may repeat itself, as the filters of windows do: a place is one where other equations hold, too.
         """
-        by = {two: index.plus(_variable(one), index.number(offsets.get(two, 0))) for one, two in pairs}
-        ours = {two: one for one, two in pairs}
-        for local, model in found.literals:
-            used: set[int] = set().union(*(one.variables for one in model.at if isinstance(one, Lin)))
+        by = {
+            model_var: index.plus(_variable(var), index.number(offsets.get(model_var, 0))) for var, model_var in pairs
+        }
+        ours = {model_var: var for var, model_var in pairs}
+        for local, model in constraints.literals:
+            used: set[int] = set().union(*(lin.variables for lin in model.at if isinstance(lin, Lin)))
             unknown = used - offsets.keys()
+            # Two unknowns would be a search over pairs of places; an earlier constant may have settled one.
             if len(unknown) != 1:
                 continue
-            [two] = unknown
-            others = [one for one in found.equations if two in one[1].variables and one[1].variables <= {*offsets, two}]
-            for place in range(min(rooms[two], _MOST_TRIED) + 1):
-                by[two] = index.plus(_variable(ours[two]), index.number(place))
+            [model_var] = unknown
+            equations = [
+                equation
+                for equation in constraints.equations
+                if model_var in equation[1].variables and equation[1].variables <= {*offsets, model_var}
+            ]
+            for place in range(min(rooms[model_var], _MOST_TRIED) + 1):
+                by[model_var] = index.plus(_variable(ours[model_var]), index.number(place))
                 if not all(
-                    index.equal(mine, index.replaced(its, by, self._space), self._space) for mine, its in others
+                    index.equal(lin, index.replaced(model_lin, by, self._space), self._space)
+                    for lin, model_lin in equations
                 ):
                     continue
                 try:
                     self._check_literal(local, model, by)
                 except MismatchError:
                     continue
-                offsets[two] = place
+                offsets[model_var] = place
                 break
 
     def _check_borders(self, local: Acc, model: Acc) -> list[Read]:
         """Both read the tensor where the other does, and the fill where the other does; which places that rests on."""
         if local.fill is not None and model.fill is not None and local.fill != model.fill:
             raise MismatchError("padding has another value")
-        both = local.fill is not None and model.fill is not None
+        has_fill = local.fill is not None and model.fill is not None
         looked_at: list[Read] = []
-        for dim, one in enumerate(local.at):
-            if local.origin >= 0 and (both or not isinstance(one, Lin)):
+        for dim, at in enumerate(local.at):
+            if local.origin >= 0 and (has_fill or not isinstance(at, Lin)):
                 looked_at.append((local.origin, dim))
-            if not isinstance(one, Lin):
+            if not isinstance(at, Lin):
                 continue
-            low, high = index.reach(one, self._space)
+            low, high = index.reach(at, self._space)
             lo = local.lo[dim]
             if lo is None:
                 if local.fill is not None or model.fill is not None:
                     raise MismatchError("padding along a dim without a place")
                 continue
             hi, size = lo + local.held[dim], local.sizes[dim]
-            if both:
+            if has_fill:
                 is_short = (low <= lo - 1 and high >= 0 and lo > 0) or (low <= size - 1 and high >= hi and hi < size)
             else:
                 is_short = low < lo or high >= hi
@@ -185,58 +206,59 @@ class Matching:
                 raise MismatchError(f"it has [{lo}:{hi}] of a dim and reads [{int(low)}:{int(high) + 1}]")
         return looked_at
 
-    def _check_joined(self, one: Joined, offset: int, by: Mapping[int, Lin]) -> None:
-        (start, size), (first, all_of_it) = one.mine, one.theirs
+    def _check_joined(self, joined: Joined, offset: int, by: Mapping[int, Lin]) -> None:
+        (start, size), (first, all_of_it) = joined.mine, joined.theirs
         shift = offset + start - first
         if shift < 0 or shift + size > all_of_it:
             raise MismatchError("a part is joined at another place")
-        if isinstance(one.local, Acc) and isinstance(one.local.tensor, Literal) and isinstance(one.model, Acc):
+        if isinstance(joined.local, Acc) and isinstance(joined.local.tensor, Literal) and isinstance(joined.model, Acc):
             along = self._space.variable(size)
-            mine, theirs = list(one.local.at), list(one.model.at)
-            mine[one.axis], theirs[one.axis] = along, index.plus(along, index.number(shift))
-            self._check_literal(replace(one.local, at=tuple(mine)), replace(one.model, at=tuple(theirs)), by)
+            mine, theirs = list(joined.local.at), list(joined.model.at)
+            mine[joined.axis], theirs[joined.axis] = along, index.plus(along, index.number(shift))
+            self._check_literal(replace(joined.local, at=tuple(mine)), replace(joined.model, at=tuple(theirs)), by)
 
     def _check_literal(self, local: Acc, model: Acc, by: Mapping[int, Lin]) -> None:
         assert isinstance(local.tensor, Literal), "pairs of literals are kept apart"
         assert isinstance(model.tensor, Literal), "pairs of literals are kept apart"
         lins = [
-            (one, index.replaced(two, by, self._space) if isinstance(two, Lin) else two)
-            for one, two in zip(local.at, model.at, strict=True)
+            (local_at, index.replaced(model_at, by, self._space) if isinstance(model_at, Lin) else model_at)
+            for local_at, model_at in zip(local.at, model.at, strict=True)
         ]
         ours, theirs = local.tensor.array, model.tensor.array
         at_ours: list[Lin] = []
         at_theirs: list[Lin] = []
-        for dim, (one, two) in enumerate(lins):
-            if isinstance(one, Lin) and isinstance(two, Lin):
-                at_ours.append(one)
-                at_theirs.append(two)
-            elif one is None and two is None and ours.shape[dim] == theirs.shape[dim]:
+        for dim, (local_at, model_at) in enumerate(lins):
+            if isinstance(local_at, Lin) and isinstance(model_at, Lin):
+                at_ours.append(local_at)
+                at_theirs.append(model_at)
+            # Both read all of the dim: a variable of its own runs through it.
+            elif local_at is None and model_at is None and ours.shape[dim] == theirs.shape[dim]:
                 at_ours.append(self._space.variable(ours.shape[dim]))
                 at_theirs.append(at_ours[-1])
             else:
                 raise MismatchError("a constant that the data index")
-        used: list[int] = sorted(set().union(*(one.variables for one in (*at_ours, *at_theirs))))
+        used: list[int] = sorted(set().union(*(lin.variables for lin in (*at_ours, *at_theirs))))
         shape = [self._space.extents[variable] for variable in used]
         if prod(shape) > 16 * index.MOST_PLACES:
             raise MismatchError("a constant is too large to be compared")
         places = dict(zip(used, np.indices(shape, dtype=np.int64), strict=True))
-        mine, other = (
-            np.broadcast_to(_elements(array, [index.values_at(one, places) for one in at], fill), shape)
+        local_elements, model_elements = (
+            np.broadcast_to(_elements(array, [index.values_at(lin, places) for lin in at], fill), shape)
             for array, fill, at in ((ours, local.fill, at_ours), (theirs, model.fill, at_theirs))
         )
-        if mine.dtype != other.dtype or mine.tobytes() != other.tobytes():
+        if local_elements.dtype != model_elements.dtype or local_elements.tobytes() != model_elements.tobytes():
             raise MismatchError("a constant has other elements")
 
 
 def _elements(array: np.ndarray, at: Sequence[np.ndarray], fill: float | None) -> np.ndarray:
     """The elements of a constant at places, and the fill around it."""
-    inside = [(one >= 0) & (one < size) for one, size in zip(at, array.shape, strict=True)]
+    inside = [(place >= 0) & (place < size) for place, size in zip(at, array.shape, strict=True)]
     is_in = np.logical_and.reduce(np.broadcast_arrays(*inside)) if inside else np.True_
     if fill is None and not is_in.all():
         raise MismatchError("a constant is read beyond its end")
-    found = array[tuple(np.clip(one, 0, size - 1) for one, size in zip(at, array.shape, strict=True))]
+    elements = array[tuple(np.clip(place, 0, size - 1) for place, size in zip(at, array.shape, strict=True))]
     with np.errstate(all="ignore"):
-        return found if fill is None else np.where(is_in, found, np.array(fill).astype(array.dtype))
+        return elements if fill is None else np.where(is_in, elements, np.array(fill).astype(array.dtype))
 
 
 def _variable(number: int) -> Lin:
@@ -248,25 +270,25 @@ def moved(local: Expr, mine: Sequence[Lin], space: Space) -> tuple[Claim, Moved]
     if not isinstance(local, Acc) or len(local.at) != len(mine) or isinstance(local.tensor, Literal):
         return None
     lo: list[int | None] = []
-    for dim, (one, variable) in enumerate(zip(local.at, mine, strict=True)):
+    for dim, (at, variable) in enumerate(zip(local.at, mine, strict=True)):
         first = local.lo[dim]
-        if not isinstance(one, Lin):
+        if not isinstance(at, Lin):
             return None
-        low, high = index.reach(one, space)
+        low, high = index.reach(at, space)
         if low < (first or 0) or high >= (first or 0) + local.held[dim]:
             return None  # the fill is read
         if first is None:
             lo.append(None)
             continue
-        rest = index.plus(one, index.times(variable, Fraction(-1)))
-        if rest.terms:
-            if space.extents[number_of(variable)] != 1 or one.terms:
+        start = index.plus(at, index.times(variable, Fraction(-1)))
+        if start.terms:
+            if space.extents[number_of(variable)] != 1 or at.terms:
                 return None
-            rest = one
-        if rest.constant.denominator != 1:
+            start = at
+        if start.constant.denominator != 1:
             return None
-        lo.append(int(rest.constant))
-    claim = Claim(local.tensor, tuple(lo), tuple(space.extents[number_of(one)] for one in mine), local.partial)
+        lo.append(int(start.constant))
+    claim = Claim(local.tensor, tuple(lo), tuple(space.extents[number_of(lin)] for lin in mine), local.partial)
     return claim, Moved(claim.lo, (local.origin,))
 
 
@@ -274,13 +296,13 @@ def summed(local: Expr, mine: Sequence[Lin], space: Space) -> tuple[Claim, Moved
     """The claim of an output that adds contributions to one tensor; None if it is anything else."""
     if not isinstance(local, Total) or any(factor != 1 for factor, _ in local.terms):
         return None
-    found = [moved(term, mine, space) for _, term in local.terms]
-    claims = [claim for claim, _ in filter(None, found)]
-    partials = [one.partial for one in claims if one.partial is not None and one.partial.reducer is Reducer.SUM]
-    if len(partials) < len(found) or len({(one.tensor, one.lo) for one in claims}) > 1:
+    moves = [moved(term, mine, space) for _, term in local.terms]
+    claims = [claim for claim, _ in filter(None, moves)]
+    partials = [claim.partial for claim in claims if claim.partial is not None and claim.partial.reducer is Reducer.SUM]
+    if len(partials) < len(moves) or len({(claim.tensor, claim.lo) for claim in claims}) > 1:
         return None
     together = partials[0].with_others(partials[1:])
     if isinstance(together, str):
         raise MismatchError(together)
     claim = replace(claims[0], partial=None if together.is_whole else together)
-    return claim, Moved(claim.lo, tuple(one for _, made in filter(None, found) for one in made.origins))
+    return claim, Moved(claim.lo, tuple(origin for _, move in filter(None, moves) for origin in move.origins))

@@ -65,7 +65,7 @@ def _may_join(local: Expr, model: Expr) -> bool:
 
 
 @dataclass
-class Found:
+class Constraints:
     """What pairing two trees has given so far."""
 
     equations: list[tuple[Lin, Lin]] = field(default_factory=list)
@@ -86,12 +86,12 @@ class Found:
     """Of the model's: those that a value is compared with, and so must be whole: ONNX counts an index below 0 from the
     end of what it has, so that one op on a part finds other elements there. Parts are proven by their local rules."""
 
-    def equate(self, one: Lin, two: Lin, read: Read | None = None) -> None:
-        self.equations.append((one, two))
+    def equate(self, local: Lin, model: Lin, read: Read | None = None) -> None:
+        self.equations.append((local, model))
         self.reads.append(read if read is not None and read[0] >= 0 else None)
 
-    def copy(self) -> Found:
-        return Found(**{name: value.copy() for name, value in vars(self).items()})
+    def copy(self) -> Constraints:
+        return Constraints(**{name: value.copy() for name, value in vars(self).items()})
 
 
 class Pairing:
@@ -109,13 +109,13 @@ class Pairing:
         self._rounds_to = None if rounds_to is None else rounds_to.array_dtype
         self._mine, self._theirs = mine, theirs
 
-    def terms(self, local: Expr, model: Expr, found: Found) -> list[Term]:
+    def terms(self, local: Expr, model: Expr, constraints: Constraints) -> list[Term]:
         """The model's terms, with those of the local sum that are parts of them.
 
         Args:
             local: of the worker's element.
             model: of the model's.
-            found: what pairing them gives is added.
+            constraints: what pairing them gives is added.
 
         Raises:
             MismatchError: they are not one tree.
@@ -125,13 +125,13 @@ class Pairing:
         terms: list[Term] = []
         for factor, term in ours:
             for number in free:
-                trial = found.copy()
+                trial = constraints.copy()
                 if not self._close(factor, theirs[number][0]):
                     continue
-                made = self._term(number, term, theirs[number][1], trial)
-                if made is not None:
-                    vars(found).update(vars(trial))
-                    terms.append(made)
+                model_term = self._term(number, term, theirs[number][1], trial)
+                if model_term is not None:
+                    vars(constraints).update(vars(trial))
+                    terms.append(model_term)
                     free.remove(number)
                     break
             else:
@@ -145,7 +145,7 @@ class Pairing:
     def _extents(self, variables: Sequence[int]) -> tuple[int, ...]:
         return tuple(self._space.extents[variable] for variable in variables)
 
-    def _term(self, number: int, local: Expr, model: Expr, found: Found) -> Term | None:
+    def _term(self, number: int, local: Expr, model: Expr, constraints: Constraints) -> Term | None:
         reducer: Reducer | None = None
         variables: tuple[int, ...] = ()
         sizes: tuple[int, ...] = ()
@@ -154,17 +154,18 @@ class Pairing:
             if len(local.variables) != len(model.variables):
                 return None
             reducer, variables, sizes = model.reducer, model.variables, self._extents(local.variables)
-            found.pairs.extend(zip(local.variables, model.variables, strict=True))
+            constraints.pairs.extend(zip(local.variables, model.variables, strict=True))
             inner_local, inner_model = local.body, model.body
-        before = len(found.accesses)
-        if not self._pair(inner_local, inner_model, found):
+        before = len(constraints.accesses)
+        if not self._pair(inner_local, inner_model, constraints):
             return None
-        made = Term(number, reducer, variables, sizes, self._extents(variables))
-        partials = [(acc.partial, acc.origin) for acc, _ in found.accesses[before:] if acc.partial is not None]
+        term = Term(number, reducer, variables, sizes, self._extents(variables))
+        partials = [(acc.partial, acc.origin) for acc, _ in constraints.accesses[before:] if acc.partial is not None]
         if not partials:
-            return made
-        if any(acc.partial is not None and acc.fill for acc, _ in found.accesses[before:]):
+            return term
+        if any(acc.partial is not None and acc.fill for acc, _ in constraints.accesses[before:]):
             raise MismatchError("a partial result is padded")
+        # Only what is linear in a sum may be applied to its parts before they are added.
         factors = inner_local.factors if isinstance(inner_local, Times) else (inner_local,)
         direct = sum(isinstance(factor, Acc) and factor.partial is not None for factor in factors)
         if len(partials) != 1 or direct != 1:
@@ -174,70 +175,75 @@ class Pairing:
             raise MismatchError("a partial maximum is read by what is not its like")
         if reducer not in (None, Reducer.SUM):
             raise MismatchError("a partial result is read by what is not linear in it")
-        return replace(made, partial=partial, origin=origin)
+        return replace(term, partial=partial, origin=origin)
 
-    def _pair(self, local: Expr, model: Expr, found: Found) -> bool:
+    def _pair(self, local: Expr, model: Expr, constraints: Constraints) -> bool:
         if isinstance(model, App) and isinstance(model.tag, Joins):
-            return self._pair_joined(local, model.arguments, model.tag, found)
+            return self._pair_joined(local, model.arguments, model.tag, constraints)
         match local, model:
-            case Num(one), Num(two):
-                return self._close(one, two)
+            case Num(ours), Num(theirs):
+                return self._close(ours, theirs)
             case Acc(), Acc():
-                return self._pair_access(local, model, found)
-            case App(one_tag, one), App(two_tag, two):
-                return one_tag == two_tag and self._pair_all(one, two, found)
-            case Red(one_reducer, one_variables, one), Red(two_reducer, two_variables, two):
-                if one_reducer is not two_reducer or len(one_variables) != len(two_variables):
+                return self._pair_access(local, model, constraints)
+            case App(local_tag, ours), App(model_tag, theirs):
+                return local_tag == model_tag and self._pair_all(ours, theirs, constraints)
+            case Red(local_reducer, local_variables, ours), Red(model_reducer, model_variables, theirs):
+                if local_reducer is not model_reducer or len(local_variables) != len(model_variables):
                     return False
-                found.pairs.extend(zip(one_variables, two_variables, strict=True))
-                found.inner.update(two_variables)
-                return self._pair(one, two, found)
-            case Opq(one_tag, one, one_at), Opq(two_tag, two, two_at):
-                if one_tag != two_tag or len(one_at) != len(two_at) or not self._pair_all(one, two, found):
+                constraints.pairs.extend(zip(local_variables, model_variables, strict=True))
+                constraints.inner.update(model_variables)
+                return self._pair(ours, theirs, constraints)
+            case Opq(local_tag, ours, local_at), Opq(model_tag, theirs, model_at):
+                if (
+                    local_tag != model_tag
+                    or len(local_at) != len(model_at)
+                    or not self._pair_all(ours, theirs, constraints)
+                ):
                     return False
-                for one_index, two_index in zip(one_at, two_at, strict=True):
-                    if one_index is not None and two_index is not None:
-                        found.equate(one_index, two_index)
-                    elif one_index is not two_index:
+                for local_index, model_index in zip(local_at, model_at, strict=True):
+                    if local_index is not None and model_index is not None:
+                        constraints.equate(local_index, model_index)
+                    elif local_index is not model_index:
                         return False
                 return True
-            case Pos(one_index), Pos(two_index):
-                found.equate(one_index, two_index)
+            case Pos(local_index), Pos(model_index):
+                constraints.equate(local_index, model_index)
                 return True
-            case Hit(one, one_index), Hit(two, two_index):
-                found.equate(one_index, two_index)
-                found.looked_up |= set(two_index.variables)
-                return self._pair(one, two, found)
-            case Total(one), Total(two):
+            # ONNX counts an index below 0 from the end: a part of the dim would find other elements.
+            case Hit(ours, local_index), Hit(theirs, model_index):
+                constraints.equate(local_index, model_index)
+                constraints.looked_up |= set(model_index.variables)
+                return self._pair(ours, theirs, constraints)
+            case Total(ours), Total(theirs):
                 return (
-                    len(one) == len(two)
-                    and all(self._close(a, b) for (a, _), (b, _) in zip(one, two, strict=True))
-                    and self._pair_all([term for _, term in one], [term for _, term in two], found)
+                    len(ours) == len(theirs)
+                    and all(self._close(a, b) for (a, _), (b, _) in zip(ours, theirs, strict=True))
+                    and self._pair_all([term for _, term in ours], [term for _, term in theirs], constraints)
                 )
-            case Times(one), Times(two):
-                return self._pair_all(one, two, found)
+            case Times(ours), Times(theirs):
+                return self._pair_all(ours, theirs, constraints)
         return False
 
-    def _pair_all(self, ours: Sequence[Expr], theirs: Sequence[Expr], found: Found) -> bool:
+    def _pair_all(self, ours: Sequence[Expr], theirs: Sequence[Expr], constraints: Constraints) -> bool:
         return len(ours) == len(theirs) and all(
-            self._pair(one, two, found) for one, two in zip(ours, theirs, strict=True)
+            self._pair(local, model, constraints) for local, model in zip(ours, theirs, strict=True)
         )
 
-    def _pair_joined(self, local: Expr, model: Sequence[Expr], joins: Joins, found: Found) -> bool:
+    def _pair_joined(self, local: Expr, model: Sequence[Expr], joins: Joins, constraints: Constraints) -> bool:
         """Concat: what is joined here are parts of what the model joins, each at its own place.
 
         Where a part lies is told by how it is read. Of what is the same everywhere along the dim, and of constants, it
         is told by where it begins here and in the model (``_check_joined``).
         """
         axis = joins.axis
-        found.still.add(number_of(self._theirs[axis]))
+        constraints.still.add(number_of(self._theirs[axis]))
         ours = local.arguments if isinstance(local, App) else (local,)
-        found.fixed += [(one.origin, axis) for one in ours if isinstance(one, Acc) and one.origin >= 0]
+        constraints.fixed += [(part.origin, axis) for part in ours if isinstance(part, Acc) and part.origin >= 0]
         if not (isinstance(local, App) and isinstance(local.tag, Joins) and local.tag.axis == axis):
             if not isinstance(local, Acc) or isinstance(local.tensor, Literal) or local.lo[axis] is None:
                 return False
-            like = [one for one in model if isinstance(one, Acc) and one.tensor == local.tensor]
-            return bool(like) and local.partial is None and self._pair(local, like[0], found)
+            candidates = [part for part in model if isinstance(part, Acc) and part.tensor == local.tensor]
+            return bool(candidates) and local.partial is None and self._pair(local, candidates[0], constraints)
         free = list(range(len(model)))
         is_direct = False
         for mine, (start, size) in zip(local.arguments, local.tag.places, strict=True):
@@ -247,53 +253,53 @@ class Pairing:
             free.remove(chosen[0])
             theirs = model[chosen[0]]
             if isinstance(mine, Acc) and isinstance(theirs, Acc) and not isinstance(mine.tensor, Literal):
-                if not self._pair(mine, theirs, found):
+                if not self._pair(mine, theirs, constraints):
                     return False
-                found.accesses.pop()  # beyond its array another one is taken, here and in the model
+                constraints.accesses.pop()  # beyond its array another one is taken, here and in the model
                 first, at = mine.lo[axis], mine.at[axis]
                 if first is not None:
                     wanted = index.plus(self._mine[axis], index.number(first - start))
                     is_direct = is_direct or at == wanted
                     continue
-            found.joined.append(Joined(mine, theirs, axis, (start, size), joins.places[chosen[0]]))
-        return is_direct or not found.joined
+            constraints.joined.append(Joined(mine, theirs, axis, (start, size), joins.places[chosen[0]]))
+        return is_direct or not constraints.joined
 
-    def _pair_access(self, local: Acc, model: Acc, found: Found) -> bool:
+    def _pair_access(self, local: Acc, model: Acc, constraints: Constraints) -> bool:
         if isinstance(local.tensor, Literal):
             if not isinstance(model.tensor, Literal) or len(model.at) != len(local.at):
                 return False
-            found.literals.append((local, model))
+            constraints.literals.append((local, model))
             return True
         if local.tensor != model.tensor or len(local.at) != len(model.at):
             return False
-        for dim, (one, two) in enumerate(zip(local.at, model.at, strict=True)):
-            if isinstance(one, Lin) and isinstance(two, Lin):
+        for dim, (local_at, model_at) in enumerate(zip(local.at, model.at, strict=True)):
+            if isinstance(local_at, Lin) and isinstance(model_at, Lin):
                 if local.lo[dim] is not None:
-                    found.equate(one, two, (local.origin, dim))
+                    constraints.equate(local_at, model_at, (local.origin, dim))
                 continue
             is_whole = local.held[dim] == local.sizes[dim] and local.lo[dim] in (0, None)
             if not is_whole:
                 return False
-            if isinstance(one, Acc) and isinstance(two, Acc):
-                if not self._pair(one, two, found):
+            if isinstance(local_at, Acc) and isinstance(model_at, Acc):
+                if not self._pair(local_at, model_at, constraints):
                     return False
-            elif one is not None or two is not None:
+            elif local_at is not None or model_at is not None:
                 return False
-        found.accesses.append((local, model))
+        constraints.accesses.append((local, model))
         return True
 
-    def _close(self, one: float, two: float) -> bool:
+    def _close(self, local: float, model: float) -> bool:
         """Whether two numbers are equal, or near and finite and the same as the dtype has them."""
-        if one == two or self._rounds_to is None or not abs(one - two) <= 0.01 * abs(two):
-            return one == two
+        if local == model or self._rounds_to is None or not abs(local - model) <= 0.01 * abs(model):
+            return local == model
         with np.errstate(all="ignore"):
-            first, second = (np.asarray(number).astype(self._rounds_to).astype(np.float64) for number in (one, two))
+            first, second = (np.asarray(number).astype(self._rounds_to).astype(np.float64) for number in (local, model))
         return bool(np.isfinite(first) and first == second)
 
 
 def number_of(lin: Lin) -> int:
     """The variable that an output's or a reduction's index is."""
-    found = index.variable_of(lin)
-    if found is None:
+    variable = index.variable_of(lin)
+    if variable is None:
         raise UnprovenError("an output's variable")
-    return found
+    return variable

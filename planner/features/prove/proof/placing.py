@@ -29,12 +29,12 @@ class MismatchError(Exception):
     """The two are not seen to be equal; says where they part.
 
     Args:
-        what: in words.
+        difference: in words.
         is_alike: they are one tree, and differ in places only.
     """
 
-    def __init__(self, what: str, *, is_alike: bool = True) -> None:
-        super().__init__(what)
+    def __init__(self, difference: str, *, is_alike: bool = True) -> None:
+        super().__init__(difference)
         self.is_alike = is_alike
 
 
@@ -61,12 +61,13 @@ def partial_of(terms: Sequence[Term], offsets: Mapping[int, int]) -> Partial | N
         MismatchError: parts of reductions that are not alike.
     """
     parts: dict[Hashable, list[Box]] = {}
-    whole: dict[Hashable, tuple[int, ...]] = {}
+    extents: dict[Hashable, tuple[int, ...]] = {}
     reducers: set[Reducer] = set()
     for term in terms:
+        # A term that the local sum lacks has an extent and no box, so that the result is no whole sum.
         if not term.is_there:
             reducers.add(Reducer.SUM)
-            whole[term.number] = term.extents
+            extents[term.number] = term.extents
             continue
         lo = tuple([offsets[variable] for variable in term.variables])
         hi = tuple([first + size for first, size in zip(lo, term.sizes, strict=True)])
@@ -74,19 +75,19 @@ def partial_of(terms: Sequence[Term], offsets: Mapping[int, int]) -> Partial | N
             reducers.add(term.reducer or Reducer.SUM)
         if term.partial is None:
             parts[term.number] = [(lo, hi)]
-            whole[term.number] = term.extents
+            extents[term.number] = term.extents
             continue
         reducers.add(term.partial.reducer)
         held = dict(term.partial.parts)
-        for key, inner in term.partial.whole:
+        for key, inner in term.partial.extents:
             parts[term.number, key] = [((*lo, *low), (*hi, *high)) for low, high in held.get(key, ())]
-            whole[term.number, key] = (*term.extents, *inner)
+            extents[term.number, key] = (*term.extents, *inner)
     if not reducers:
         return None
     if len(reducers) > 1 or (len(terms) > 1 and reducers != {Reducer.SUM}):
         raise MismatchError("parts of several kinds of reductions")
-    found = Partial(reducers.pop(), sorted_parts(parts), tuple(sorted(whole.items(), key=repr)))
-    return None if found.is_whole else found
+    partial = Partial(reducers.pop(), sorted_parts(parts), tuple(sorted(extents.items(), key=repr)))
+    return None if partial.is_whole else partial
 
 
 class Moves:
@@ -94,18 +95,18 @@ class Moves:
 
     Args:
         before: where each claim began, by number.
-        now: where it begins now, with what of it there is; of those that are known so far.
+        spots: where it begins now, with what of it there is; of those that are known so far.
     """
 
-    def __init__(self, before: Sequence[Place], now: Sequence[Spot]) -> None:
+    def __init__(self, before: Sequence[Place], spots: Sequence[Spot]) -> None:
         self._before = before
-        self.now = list(now)
+        self.spots = list(spots)
 
     def of(self, read: Read | None) -> int:
         if read is None:
             return 0
-        before, now = self._before[read[0]][read[1]], self.now[read[0]][0][read[1]]
-        return 0 if before is None or now is None else now - before
+        before, after = self._before[read[0]][read[1]], self.spots[read[0]][0][read[1]]
+        return 0 if before is None or after is None else after - before
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +121,10 @@ class Moved:
         shifts = [[moves.of((origin, dim)) for dim in range(len(self.lo))] for origin in self.origins]
         if any(shift != shifts[0] for shift in shifts):
             return None
-        partial, *others = [moves.now[origin][1] for origin in self.origins]
-        if others:
-            parts = [one for one in others if one is not None]
-            together = partial.with_others(parts) if partial is not None and len(parts) == len(others) else None
+        partial, *partials = [moves.spots[origin][1] for origin in self.origins]
+        if partials:
+            parts = [contribution for contribution in partials if contribution is not None]
+            together = partial.with_others(parts) if partial is not None and len(parts) == len(partials) else None
             if not isinstance(together, Partial):
                 return None
             partial = None if together.is_whole else together
@@ -154,9 +155,9 @@ class Placed:
         if any(map(moves.of, self.fixed)):
             return None
         by: dict[int, int] = {}
-        for variable, factor, read, others in self.solved:
-            move, rest = divmod(moves.of(read) - _sum(others, by), factor)
-            if rest or not 0 <= self.offsets[variable] + move <= self.rooms[variable]:
+        for variable, factor, read, factors in self.solved:
+            move, remainder = divmod(moves.of(read) - _sum(factors, by), factor)
+            if remainder or not 0 <= self.offsets[variable] + move <= self.rooms[variable]:
                 return None
             by[variable] = int(move)
         if any(_sum(factors, by) != moves.of(read) for read, factors in self.checked):
@@ -164,8 +165,10 @@ class Placed:
         if any(_sum(factors, by) % divisor for factors, divisor in self.multiples):
             return None
         offsets = {variable: first + by.get(variable, 0) for variable, first in self.offsets.items()}
-        terms = [one if one.partial is None else replace(one, partial=moves.now[one.origin][1]) for one in self.terms]
-        if any(one.origin >= 0 and one.partial is None for one in terms):
+        terms = [
+            term if term.partial is None else replace(term, partial=moves.spots[term.origin][1]) for term in self.terms
+        ]
+        if any(term.origin >= 0 and term.partial is None for term in terms):
             return None
         return _further(self.lo, [by.get(variable, 0) for variable in self.outputs]), partial_of(terms, offsets)
 
@@ -196,23 +199,25 @@ def placed(
         MismatchError: parts of reductions that are not alike.
     """
     multiples: dict[tuple[Factors, int], None] = {}
-    open_ones = list(dict.fromkeys((read, _movement(lin, multiples)) for read, lin in equations))
-    open_ones = [(read, tuple(one for one in factors if rooms[one[0]])) for read, factors in open_ones]
-    known = {variable for variable, room in rooms.items() if not room} | set(still)
+    equations_left = list(dict.fromkeys((read, _movement(lin, multiples)) for read, lin in equations))
+    equations_left = [(read, tuple(entry for entry in factors if rooms[entry[0]])) for read, factors in equations_left]
+    settled = {variable for variable, room in rooms.items() if not room} | set(still)
     solved: list[tuple[int, Fraction | int, Read | None, Factors]] = []
     checked: list[tuple[Read | None, Factors]] = []
-    while open_ones:
+    while equations_left:
         # One that leaves several variables open decides the one with the largest factor, and the others stay.
-        unknowns = [[one for one in factors if one[0] not in known] for _, factors in open_ones]
-        number = min(range(len(open_ones)), key=lambda place: len(unknowns[place]))
-        unknown, (read, factors) = unknowns[number], open_ones.pop(number)
+        unknowns = [[entry for entry in factors if entry[0] not in settled] for _, factors in equations_left]
+        number = min(range(len(equations_left)), key=lambda place: len(unknowns[place]))
+        unknown, (read, factors) = unknowns[number], equations_left.pop(number)
         if not unknown:
             checked.append((read, factors))
             continue
-        variable, factor = min(unknown, key=lambda one: (-abs(one[1]), one[0]))
-        known.update(one for one, _ in unknown)
-        solved.append((variable, factor, read, tuple(one for one in factors if one[0] != variable)))
-    solved += [(variable, 1, read, ()) for read, variable in suggested if variable in offsets and variable not in known]
+        variable, factor = min(unknown, key=lambda entry: (-abs(entry[1]), entry[0]))
+        settled.update(open_variable for open_variable, _ in unknown)
+        solved.append((variable, factor, read, tuple(entry for entry in factors if entry[0] != variable)))
+    solved += [
+        (variable, 1, read, ()) for read, variable in suggested if variable in offsets and variable not in settled
+    ]
     lo = tuple(offsets.get(variable) for variable in outputs)
     return Placed(
         lo,
@@ -230,18 +235,18 @@ def placed(
 
 def _movement(lin: Lin, multiples: dict[tuple[Factors, int], None]) -> Factors:
     """How far an index moves with its variables, if what is divided moves by multiples of its divisor."""
-    found: dict[int, Fraction] = {}
+    factors: dict[int, Fraction] = {}
     for atom, factor in lin.terms:
         if isinstance(atom, Quotient):
             inner = _movement(atom.inner, multiples)
             multiples[inner, atom.divisor] = None
-            own = () if atom.rest else inner
+            moves = () if atom.is_remainder else inner
             factor /= atom.divisor
         else:
-            own = ((atom, 1),)
-        for variable, times in own:
-            found[variable] = found.get(variable, Fraction(0)) + factor * times
-    return tuple((one, int(by) if by.denominator == 1 else by) for one, by in sorted(found.items()) if by)
+            moves = ((atom, 1),)
+        for variable, times in moves:
+            factors[variable] = factors.get(variable, Fraction(0)) + factor * times
+    return tuple((variable, int(by) if by.denominator == 1 else by) for variable, by in sorted(factors.items()) if by)
 
 
 def _sum(factors: Factors, by: Mapping[int, int]) -> Fraction | int:

@@ -63,7 +63,7 @@ class _Walk:
 
     def __init__(self, calls: Calls, program: Program, files: Sequence[WorkerFile]) -> None:
         self._calls = calls
-        self._whole = calls.whole
+        self._reference = calls.reference
         self._program = program
         self._files = files
         self.claims: list[dict[str, Claim]] = [{} for _ in program.workers]
@@ -99,9 +99,9 @@ class _Walk:
     # What is given and what is given back.
 
     def _load(self, worker: int, buffer: Buffer) -> None:
-        tensor = self._whole.graph.tensors.get(buffer.tensor)
-        given = self._whole.graph.constants.get(buffer.tensor, 0) is None
-        if tensor is None or not (buffer.tensor in self._whole.graph.inputs or given):
+        tensor = self._reference.graph.tensors.get(buffer.tensor)
+        lacks_value = self._reference.graph.constants.get(buffer.tensor, 0) is None
+        if tensor is None or not (buffer.tensor in self._reference.graph.inputs or lacks_value):
             self._fail(worker, None, buffer.name, f"a part of {buffer.tensor!r}", "a part of an input")
         space = Region.whole(tensor.shape)
         if not space.contains(buffer.region) or buffer.dtype not in (tensor.dtype, tensor.dtype.carrier):
@@ -111,11 +111,11 @@ class _Walk:
     def _stated(self, buffer: Buffer, partial: Partial | None = None) -> Claim:
         """What a buffer says that it holds."""
         lo = buffer.region.lo if buffer.shape else ()
-        return Claim(self._whole.symbol(buffer.tensor), lo, buffer.shape, partial)
+        return Claim(self._reference.symbol(buffer.tensor), lo, buffer.shape, partial)
 
     def _collect(self) -> None:
         held_by: dict[str, list[Region]] = {name: [] for name in self._program.outputs}
-        following = {pair.current: pair.following for pair in self._whole.graph.state}
+        following = {pair.current: pair.following for pair in self._reference.graph.state}
         for worker in self._program.workers:
             collected = set()
             for name in worker.collected:
@@ -132,10 +132,10 @@ class _Walk:
                         worker.worker, None, name, "a state whose next value is not made here", following[buffer.tensor]
                     )
         for name, regions in held_by.items():
-            missing: tuple[Region, ...] = (Region.whole(index_space(self._whole.graph.tensors[name].shape)),)
+            missing: tuple[Region, ...] = (Region.whole(index_space(self._reference.graph.tensors[name].shape)),)
             for region in dict.fromkeys(regions):
-                missing = tuple(rest for one in missing for rest in one.subtract(region))
-            if missing and self._whole.graph.tensors[name].elements:
+                missing = tuple(gap for box in missing for gap in box.subtract(region))
+            if missing and self._reference.graph.tensors[name].elements:
                 self._fail(0, None, name, f"nothing at {missing[0]}: no worker gives it back", "an output")
 
     def _check_final(self, worker: int, step: Step | None, buffer: Buffer) -> None:
@@ -143,8 +143,8 @@ class _Walk:
         claim = self.claims[worker].get(buffer.name)
         if claim is None:
             constant = self._constants[worker].get(buffer.name)
-            known = self._whole.constant(buffer.tensor)
-            if constant is None or constant != known:
+            content = self._reference.constant(buffer.tensor)
+            if constant is None or constant != content:
                 self._fail(worker, step, buffer.name, "nothing that is known", f"{buffer.tensor}{buffer.region}")
             return
         if claim.partial is not None:
@@ -166,23 +166,25 @@ class _Walk:
     def _fetch(self, worker: int, step: Fetch) -> None:
         self.fetches += 1
         target = self._program.workers[worker].buffers[step.target]
-        symbol = self._whole.symbol(target.tensor)
+        symbol = self._reference.symbol(target.tensor)
         regions = tuple([piece.region for piece in step.pieces])
         if not tile(regions, target.region):
-            told = f"pieces {', '.join(map(str, regions))}"
-            self._fail(worker, step, target.name, told, f"{target.region}, each element once")
+            holds = f"pieces {', '.join(map(str, regions))}"
+            self._fail(worker, step, target.name, holds, f"{target.region}, each element once")
         brought = [self._brought(worker, step, piece, symbol) for piece in step.pieces]
         partial = brought[0]
-        if any(one is not partial and one != partial for one in brought):
-            told = "; ".join(
+        if any(contribution is not partial and contribution != partial for contribution in brought):
+            holds = "; ".join(
                 f"from worker {', '.join(str(source.worker) for source in piece.sources)} "
-                f"{'all of it' if one is None else self._stated(target, one)}"
-                for one, piece in dict(zip(brought, step.pieces, strict=True)).items()
+                f"{'all of it' if contribution is None else self._stated(target, contribution)}"
+                for contribution, piece in dict(zip(brought, step.pieces, strict=True)).items()
             )
-            self._fail(worker, step, target.name, told, "all of it, or the same part everywhere")
-        own = sum(size for other, size in step.taken_bytes(target.dtype.item_bytes).items() if other != worker)
-        if own != step.predicted_bytes:
-            self._fail(worker, step, target.name, f"{own} bytes from others", f"{step.predicted_bytes}, as stated")
+            self._fail(worker, step, target.name, holds, "all of it, or the same part everywhere")
+        moved_bytes = sum(size for giver, size in step.taken_bytes(target.dtype.item_bytes).items() if giver != worker)
+        if moved_bytes != step.predicted_bytes:
+            self._fail(
+                worker, step, target.name, f"{moved_bytes} bytes from others", f"{step.predicted_bytes}, as stated"
+            )
         self.claims[worker][target.name] = self._stated(target, partial)
 
     def _brought(self, worker: int, step: Fetch, piece: Piece, symbol: Symbol) -> Partial | None:
@@ -192,11 +194,11 @@ class _Walk:
             claims = [self.claims[source.worker][source.buffer] for source in piece.sources]
             for claim, source in zip(claims, piece.sources, strict=True):
                 if claim.tensor != symbol or not claim.holds(piece.region):
-                    what = f"at {piece.region} what {source.buffer!r} of worker {source.worker} holds: {claim}"
+                    holds = f"at {piece.region} what {source.buffer!r} of worker {source.worker} holds: {claim}"
                     # What ops make may be equal to what other ops make; two inputs are not.
-                    is_wrong = {claim.tensor, symbol} <= set(self._whole.graph.inputs)
+                    is_wrong = {claim.tensor, symbol} <= set(self._reference.graph.inputs)
                     should = f"{self._program.workers[worker].buffers[step.target].tensor}{piece.region}"
-                    self._fail(worker, step, step.target, what, should, is_wrong=is_wrong)
+                    self._fail(worker, step, step.target, holds, should, is_wrong=is_wrong)
             self._pieces[key] = self._joined(worker, step, piece.region, claims)
         return self._pieces[key]
 
@@ -204,41 +206,41 @@ class _Walk:
         first = claims[0].partial
         if len(claims) == 1:
             return first
-        others = [claim.partial for claim in claims[1:] if claim.partial is not None]
-        if first is None or len(others) + 1 != len(claims):
-            if step.reducer in (Reducer.MAX, Reducer.MIN) and first is None and not others:
+        partials = [claim.partial for claim in claims[1:] if claim.partial is not None]
+        if first is None or len(partials) + 1 != len(claims):
+            if step.reducer in (Reducer.MAX, Reducer.MIN) and first is None and not partials:
                 return None
             self._fail(worker, step, step.target, f"final values that are joined, at {region}", "each once")
         if first.reducer is not step.reducer:
             self._fail(worker, step, step.target, f"joined by {step.reducer}", f"by {first.reducer}")
-        key = tuple(map(id, [first, *others]))
+        key = tuple(map(id, [first, *partials]))
         if key not in self._together:
-            together = first.with_others(others)
+            together = first.with_others(partials)
             is_all = isinstance(together, Partial) and together.is_whole
-            self._together[key] = [first, *others], None if is_all else together
-        _, found = self._together[key]
-        if isinstance(found, str):
-            self._fail(worker, step, step.target, f"at {region}: {found}", "each contribution once")
-        return found
+            self._together[key] = [first, *partials], None if is_all else together
+        _, joined = self._together[key]
+        if isinstance(joined, str):
+            self._fail(worker, step, step.target, f"at {region}: {joined}", "each contribution once")
+        return joined
 
     def _segment(self, worker: int, step: Segment) -> None:
         buffers = self._program.workers[worker].buffers
-        unknown = [name for name in step.ops if name not in self._whole.ops]
+        unknown = [name for name in step.ops if name not in self._reference.ops]
         if unknown:
             self._fail(worker, step, step.outputs[0], f"a part of op {unknown[0]!r}", "a part of an op of the model")
         read: list[Array] = []
         for name in step.inputs:
-            what = self.claims[worker].get(name) or self._constants[worker].get(name)
-            if what is None:
+            content = self.claims[worker].get(name) or self._constants[worker].get(name)
+            if content is None:
                 self._fail(worker, step, name, "nothing: it is read before it is written", "a value")
-            read.append((buffers[name], what))
+            read.append((buffers[name], content))
         stated = [self._stated(buffers[name]) for name in step.outputs]
-        made: list[Array] = [(buffers[name], claim) for name, claim in zip(step.outputs, stated, strict=True)]
-        found = self._calls.found(self._files[worker].bodies[step.function], step.ops, read, made)
-        for name, claim, spot in zip(step.outputs, stated, found.outputs, strict=True):
+        outputs: list[Array] = [(buffers[name], claim) for name, claim in zip(step.outputs, stated, strict=True)]
+        effect = self._calls.effect(self._files[worker].bodies[step.function], step.ops, read, outputs)
+        for name, claim, spot in zip(step.outputs, stated, effect.outputs, strict=True):
             if spot is None:
-                op = ", ".join(map(self._whole.told, step.ops if found.op is None else [step.ops[found.op]]))
-                holds = f"what is not seen to be it: {found.reason}"
+                op = ", ".join(map(self._reference.label, step.ops if effect.op is None else [step.ops[effect.op]]))
+                holds = f"what is not seen to be it: {effect.reason}"
                 self._fail(worker, step, name, holds, str(claim), op=op, is_wrong=False)
             lo, partial = spot
             self.claims[worker][name] = replace(claim, lo=lo, partial=partial)
@@ -257,17 +259,17 @@ class _Walk:
         op: str = "",
         is_wrong: bool = True,
     ) -> NoReturn:
-        fault = fault_at(self._whole, self._program, worker, step, buffer, holds, should)
+        fault = fault_at(self._reference, self._program, worker, step, buffer, holds, should)
         raise FaultError(replace(fault, op=op or fault.op, is_counterexample=is_wrong))
 
 
 def fault_at(
-    whole: Whole, program: Program, worker: int | None, step: Step | None, buffer: str, holds: str, should: str
+    reference: Whole, program: Program, worker: int | None, step: Step | None, buffer: str, holds: str, should: str
 ) -> Fault:
     """A counterexample, with the op of the model that it is of.
 
     Args:
-        whole: the model.
+        reference: the model.
         program: of all workers.
         worker: None: several, or all.
         step: None: no step alone.
@@ -275,9 +277,9 @@ def fault_at(
         holds: what is there.
         should: what should be.
     """
-    told = "" if step is None else f"{'fetch' if isinstance(step, Fetch) else 'segment'} {step.name!r}"
+    title = "" if step is None else f"{'fetch' if isinstance(step, Fetch) else 'segment'} {step.name!r}"
     named = step.target if isinstance(step, Fetch) and not buffer else buffer
     held_in = None if worker is None else program.workers[worker].buffers.get(named)
-    maker = whole.makers.get(held_in.tensor if held_in else named)
+    maker = reference.makers.get(held_in.tensor if held_in else named)
     ops = [maker] if maker is not None else step.ops if isinstance(step, Segment) else ()
-    return Fault(worker, told, buffer, ", ".join(map(whole.told, ops)), holds, should, is_counterexample=True)
+    return Fault(worker, title, buffer, ", ".join(map(reference.label, ops)), holds, should, is_counterexample=True)

@@ -13,7 +13,7 @@ from planner.algebra.region import Region
 from planner.artifacts.worker_model import make_body
 from planner.errors import TofuError
 from planner.features.prove.proof.expression import UnprovenError
-from planner.features.prove.proof.whole import Known, Whole
+from planner.features.prove.proof.whole import ModelOp, Whole
 from planner.graph.folding.derived import Derived
 from planner.graph.model import DType, Graph, Op, Shape
 from planner.graph.protos import dtype_of_array, elem_type_of, op_to_node
@@ -34,13 +34,16 @@ class Function:
     """By name; also those that it is given."""
     derived: Derived
 
-    def known(self, op: Op) -> bool:
+    def is_constant(self, op: Op) -> bool:
         """Whether an op is of constants alone, and can be worked out."""
         return any(map(self.derived.covers, op.outputs))
 
 
 def read_function(
-    function: FunctionProto, inputs: Sequence[tuple[Shape, DType]], constants: Mapping[str, np.ndarray], whole: Whole
+    function: FunctionProto,
+    inputs: Sequence[tuple[Shape, DType]],
+    constants: Mapping[str, np.ndarray],
+    reference: Whole,
 ) -> Function:
     """A function's nodes as a graph, with all shapes.
 
@@ -48,7 +51,7 @@ def read_function(
         function: of a worker's file.
         inputs: shape and dtype of each input.
         constants: inputs that are known, by name.
-        whole: whose descriptions say shapes that ONNX does not know.
+        reference: whose descriptions say shapes that ONNX does not know.
 
     Raises:
         UnprovenError: it cannot be read.
@@ -64,36 +67,37 @@ def read_function(
     graph.output.extend([helper.make_empty_tensor_value_info(name) for name in function.output])
     graph.value_info.extend(function.value_info)
     # What is read is brought to an opset that plans have, and what runs is of the function's own.
-    theirs = {**whole.graph.domains, "": whole.graph.opset, "ai.onnx": whole.graph.opset}
-    if any(theirs.get(one.domain, one.version) != one.version for one in function.opset_import):
+    theirs = {**reference.graph.domains, "": reference.graph.opset, "ai.onnx": reference.graph.opset}
+    if any(theirs.get(opset.domain, opset.version) != opset.version for opset in function.opset_import):
         raise UnprovenError(f"function {function.name} has ops of other versions than the model")
     model = helper.make_model(graph, ir_version=10, opset_imports=function.opset_import)
     try:
-        read = graph_from_proto(model, state_pairs=(), operators=whole.descriptions)
+        read = graph_from_proto(model, state_pairs=(), operators=reference.descriptions)
     except TofuError as error:
         raise UnprovenError(f"function {function.name} cannot be read: {error.what}") from None
-    known = {name: value for name, value in read.constants.items() if value is not None} | dict(constants)
-    derived = Derived(known, read.opset)
+    values = {name: value for name, value in read.constants.items() if value is not None} | dict(constants)
+    derived = Derived(values, read.opset)
     for op in read.ops:
         derived.note(op, [read.tensors[name] for name in op.outputs if name])
-    return Function(read, known, derived)
+    return Function(read, values, derived)
 
 
-def read_rule(known: Known, local: LocalOp, part: Part, whole: Whole) -> Function:
+def read_rule(model_op: ModelOp, local: LocalOp, part: Part, reference: Whole) -> Function:
     """A local op as a worker's function of it is read; its inputs and outputs are ``in0``, ``out0`` and so on.
 
     Args:
-        known: the op of the model.
+        model_op: the op of the model.
         local: what its local rule makes of the part.
         part: of the op.
-        whole: the model.
+        reference: the model.
 
     Raises:
         UnprovenError: it cannot be read.
     """
-    node, arrays, types = known.described_op.node, dict(local.constants), []
-    made = dict.fromkeys(name for one in local.nodes for name in one.outputs if name)
-    read = dict.fromkeys(name for one in local.nodes for name in one.inputs if name and name not in made)
+    node, arrays, types = model_op.described_op.node, dict(local.constants), []
+    produced = dict.fromkeys(name for op in local.nodes for name in op.outputs if name)
+    # Labels that no node of the rule makes are inputs: slots of the op, or constants of the rule.
+    read = dict.fromkeys(name for op in local.nodes for name in op.inputs if name and name not in produced)
     for label in read:
         if label not in arrays:
             slot = int(label.removeprefix("in"))
@@ -107,16 +111,16 @@ def read_rule(known: Known, local: LocalOp, part: Part, whole: Whole) -> Functio
         else:
             types.append((arrays[label].shape, dtype_of_array(arrays[label])))
     nodes = [
-        op_to_node(Op("", one.op_type, one.inputs, one.outputs, tuple(one.attributes.items()), one.domain))
-        for one in local.nodes
+        op_to_node(Op("", op.op_type, op.inputs, op.outputs, tuple(op.attributes.items()), op.domain))
+        for op in local.nodes
     ]
-    outputs = {int(name.removeprefix("out")): name for name in made if name.startswith("out")}
+    outputs = {int(name.removeprefix("out")): name for name in produced if name.startswith("out")}
     stated = [
         helper.make_tensor_value_info(name, elem_type_of(kind), out.shape if node.output_shapes[position] else ())
         for position, name in outputs.items()
         if (out := part.outputs[position]) is not None and (kind := node.output_dtypes[position]) is not None
     ]
-    domains = {one.domain: domain_version(whole.graph, one.domain) for one in local.nodes if one.domain}
-    opset, names = whole.graph.opset, list(outputs.values())
+    domains = {op.domain: domain_version(reference.graph, op.domain) for op in local.nodes if op.domain}
+    opset, names = reference.graph.opset, list(outputs.values())
     function = make_body("rule", list(read), names, nodes, opset, domains=domains, types=stated)
-    return read_function(function, types, {name: arrays[name] for name in read if name in arrays}, whole)
+    return read_function(function, types, {name: arrays[name] for name in read if name in arrays}, reference)

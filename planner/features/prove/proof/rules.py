@@ -18,7 +18,7 @@ from planner.features.prove.proof.claims import Claim, Partial, Symbol
 from planner.features.prove.proof.expression import Num, UnprovenError
 from planner.features.prove.proof.pairing import Literal
 from planner.features.prove.proof.reading import Function, read_rule
-from planner.features.prove.proof.whole import Known, Whole
+from planner.features.prove.proof.whole import ModelOp, Whole
 from planner.features.prove.proof.whole import held as holding
 from planner.graph.model import Op
 from planner.tdl.expr import VarKind
@@ -33,30 +33,30 @@ Held: TypeAlias = "Mapping[Symbol, Claim]"
 def by_rule(
     function: Function,
     number: int,
-    known: Known,
+    model_op: ModelOp,
     values: Mapping[str, Held],
     stated: Sequence[Claim],
-    whole: Whole,
+    reference: Whole,
 ) -> tuple[int, dict[str, Claim]] | None:
     """How many nodes from one on are an op's local op, and what they make; None if they are not seen to be.
 
     Args:
         function: of the worker.
         number: of the first node.
-        known: the op.
+        model_op: the op.
         values: what is known so far of arrays that data may change, by name.
         stated: what the function's outputs are stated to hold.
-        whole: the model.
+        reference: the model.
     """
-    described_op = known.described_op
+    described_op = model_op.described_op
     first = function.graph.ops[number]
-    if described_op.description.local is None or function.known(first):
+    if described_op.description.local is None or function.is_constant(first):
         return None
     tensors = {name for name in first.inputs if name}
     wanted = {
         slot: symbol
         for slot in described_op.read_slots
-        if (symbol := known.reads[slot]) is not None and not isinstance(symbol, Num | Literal)
+        if (symbol := model_op.reads[slot]) is not None and not isinstance(symbol, Num | Literal)
     }
     read = [values[name] for name in tensors if name in values]
     if wanted and not any(symbol in claims for symbol in wanted.values() for claims in read):
@@ -67,45 +67,46 @@ def by_rule(
     }
     chosen = []
     for names in candidates.values():
-        sure = [one for one in names if one[1].partial is None and None not in one[1].lo]
-        near = [one for one in sure if one[0] in tensors]
+        # Inputs that the first node reads go first: others may hold the same part by chance.
+        sure = [candidate for candidate in names if candidate[1].partial is None and None not in candidate[1].lo]
+        near = [candidate for candidate in sure if candidate[0] in tensors]
         chosen.append(near or sure)
     for inputs in itertools.islice(itertools.product(*chosen), MOST_RANGES):
         held = dict(zip(candidates, inputs, strict=True))
-        for ranges in _ranges(known, held, values, stated):
-            found = _as_ruled(function, number, known, held, ranges, whole)
-            if found is not None:
-                return found
+        for ranges in _ranges(model_op, held, values, stated):
+            ruled = _as_ruled(function, number, model_op, held, ranges, reference)
+            if ruled is not None:
+                return ruled
     return None
 
 
 def _as_ruled(
     function: Function,
     number: int,
-    known: Known,
+    model_op: ModelOp,
     held: Mapping[int, tuple[str, Claim]],
     ranges: Boxes,
-    whole: Whole,
+    reference: Whole,
 ) -> tuple[int, dict[str, Claim]] | None:
     """The same, of one part of the op."""
-    described_op, op, graph = known.described_op, known.described_op.op, function.graph
+    described_op, op, graph = model_op.described_op, model_op.described_op.op, function.graph
     reads = described_op.reads(ranges)
     for slot, (_, claim) in held.items():
         region = reads[slot].boxes.region(0)
         if region.shape != index_space(claim.shape) or not claim.holds(region):
             return None
-    key = known.kind, ranges.lo.tobytes(), ranges.hi.tobytes()
-    if key not in whole.rules:
+    key = model_op.kind, ranges.lo.tobytes(), ranges.hi.tobytes()
+    if key not in reference.rules:
         try:
             part = described_op.part(ranges, reads, 0)
-            whole.rules[key] = read_rule(known, described_op.local_op(part), part, whole)
+            reference.rules[key] = read_rule(model_op, described_op.local_op(part), part, reference)
         except (NotLocalError, UnprovenError, AssertionError):  # some are parts that no strategy makes
-            whole.rules[key] = None
-    rule, inputs = whole.rules[key], {f"in{slot}": name for slot, (name, _) in held.items()}
-    found = None if rule is None else _same_nodes(function, number, rule, inputs)
-    if found is None:
+            reference.rules[key] = None
+    rule, inputs = reference.rules[key], {f"in{slot}": name for slot, (name, _) in held.items()}
+    match = None if rule is None else _same_nodes(function, number, rule, inputs)
+    if match is None:
         return None
-    end, names = found
+    end, names = match
     numbers = [n for n, variable in enumerate(described_op.variables) if variable.kind is VarKind.REDUCTION]
     cut = {
         described_op.variables[n].reducer
@@ -114,10 +115,10 @@ def _as_ruled(
     }
     if len(cut) > 1 or None in cut:
         return None
-    partial = _partial(known, ranges, numbers, cut.pop()) if cut else None
+    partial = _partial(model_op, ranges, numbers, cut.pop()) if cut else None
     claims = {}
     for position, name in enumerate(op.outputs):
-        symbol = known.makes[position]
+        symbol = model_op.makes[position]
         if name and symbol is not None and f"out{position}" in names:
             region = described_op.makes(ranges, position).region(0)
             mine = graph.tensors[names[f"out{position}"]]
@@ -129,28 +130,28 @@ def _as_ruled(
 
 
 def _ranges(
-    known: Known,
+    model_op: ModelOp,
     held: Mapping[int, tuple[str, Claim]],
     values: Mapping[str, Held],
     stated: Sequence[Claim],
 ) -> Iterator[Boxes]:
     """Parts of the iteration space that inputs and outputs suggest; each is checked by what it reads and says."""
-    described_op = known.described_op
-    found: dict[int, set[tuple[int, int]]] = {}
+    described_op = model_op.described_op
+    spans: dict[int, set[tuple[int, int]]] = {}
     for read, numbers in described_op.plain_dims:
         for dim, variable in enumerate(numbers):
             if read.slot in held and variable is not None and dim < len(held[read.slot][1].lo):
                 claim = held[read.slot][1]
                 lo = claim.lo[dim]
                 assert lo is not None, "claims without a place are refused before"
-                found.setdefault(variable, set()).add((lo, lo + claim.shape[dim]))
+                spans.setdefault(variable, set()).add((lo, lo + claim.shape[dim]))
     for claim in stated:
-        place = known.makes.index(claim.tensor) if claim.tensor in known.makes else None
+        place = model_op.makes.index(claim.tensor) if claim.tensor in model_op.makes else None
         if place is not None and not described_op.analysis.steps_of(place):
             numbers = described_op.analysis.outputs[place] or ()
             for variable, first, size in zip(numbers, claim.lo, claim.shape, strict=False):  # a scalar's are none
                 if first is not None:
-                    found.setdefault(variable, set()).add((first, first + size))
+                    spans.setdefault(variable, set()).add((first, first + size))
     seen = {
         (lo, lo + size)
         for value in values.values()
@@ -159,10 +160,10 @@ def _ranges(
         if lo is not None
     }
     for variable, extent in enumerate(described_op.extents):
-        found.setdefault(variable, {(0, extent), *((lo, hi) for lo, hi in seen if hi <= extent)})
+        spans.setdefault(variable, {(0, extent), *((lo, hi) for lo, hi in seen if hi <= extent)})
     # Most variables are whole.
     every = itertools.product(
-        *(sorted(found[n], key=lambda part: (part != (0, size), part)) for n, size in enumerate(described_op.extents))
+        *(sorted(spans[n], key=lambda part: (part != (0, size), part)) for n, size in enumerate(described_op.extents))
     )
     for chosen in itertools.islice(every, MOST_RANGES):
         boxes = Boxes.whole(described_op.extents, 1)
@@ -179,8 +180,8 @@ def _same_nodes(
     What no data change is compared by value, whichever nodes make it.
     """
     names, ops = dict(inputs), function.graph.ops
-    for wanted in itertools.filterfalse(rule.known, rule.graph.ops):
-        while number < len(ops) and function.known(ops[number]):
+    for wanted in itertools.filterfalse(rule.is_constant, rule.graph.ops):
+        while number < len(ops) and function.is_constant(ops[number]):
             number += 1
         if number == len(ops):
             return None
@@ -190,10 +191,10 @@ def _same_nodes(
         for mine, label in zip(node.inputs, wanted.inputs, strict=True):
             array = rule.derived.value(label) if label and mine else None
             if array is not None:
-                there = function.derived.value(mine)
-                if there is None or there.dtype != array.dtype or there.shape != array.shape:
+                held_array = function.derived.value(mine)
+                if held_array is None or held_array.dtype != array.dtype or held_array.shape != array.shape:
                     return None
-                if holding(there) != holding(array):
+                if holding(held_array) != holding(array):
                     return None
             elif bool(mine) != bool(label) or names.setdefault(label, mine) != mine:
                 return None
@@ -208,9 +209,9 @@ def _form(op: Op) -> tuple[object, ...]:
     return op.op_type, op.domain, len(op.inputs), len(op.outputs), dict(op.attributes)
 
 
-def _partial(known: Known, ranges: Boxes, numbers: Sequence[int], reducer: Reducer | None) -> Partial:
+def _partial(model_op: ModelOp, ranges: Boxes, numbers: Sequence[int], reducer: Reducer | None) -> Partial:
     """Which contributions the part makes, of the op's reduction variables."""
     assert reducer is not None, "a part without a reducer is refused before"
     box = tuple(int(ranges.lo[0, n]) for n in numbers), tuple(int(ranges.hi[0, n]) for n in numbers)
-    extents = tuple(known.described_op.extents[n] for n in numbers)
+    extents = tuple(model_op.described_op.extents[n] for n in numbers)
     return Partial(reducer, ((0, (box,)),), ((0, extents),))

@@ -15,7 +15,7 @@ from planner.features.prove.proof.claims import Claim, Place, Symbol
 from planner.features.prove.proof.expression import Acc, At, Described, Expr, Num, Read, Red, UnprovenError, terms_of
 from planner.features.prove.proof.index import Lin, Space
 from planner.features.prove.proof.pairing import Literal
-from planner.features.prove.proof.whole import Known, Whole, array_of
+from planner.features.prove.proof.whole import ModelOp, Whole, array_of
 from planner.graph.model import DType, Shape
 
 Reads: TypeAlias = "Sequence[Symbol | Num | Literal | None]"
@@ -29,72 +29,72 @@ class Value:
     claims: Mapping[Symbol, Claim]
     """By tensor of which it holds a part; the last one is that of the latest op."""
     constant: Num | Literal | None = None
-    made: Described | None = None
+    producer: Described | None = None
     """By which node it is made."""
     reads: tuple[Value | None, ...] = ()
     """Of that node, by slot."""
     shape: Shape = ()
 
 
-def readings(known: Known) -> list[Reads]:
+def readings(model_op: ModelOp) -> list[Reads]:
     """What an op reads: a constant of one number as that, and then as a part of constants that are not."""
-    numbers = tuple(None if isinstance(one, Literal) else one for one in known.reads)
-    slots = known.described_op.read_slots
-    return [numbers, known.reads] if any(isinstance(known.reads[slot], Literal) for slot in slots) else [numbers]
+    numbers = tuple(None if isinstance(tensor, Literal) else tensor for tensor in model_op.reads)
+    slots = model_op.described_op.read_slots
+    return [numbers, model_op.reads] if any(isinstance(model_op.reads[slot], Literal) for slot in slots) else [numbers]
 
 
-def reader(known: Known) -> Read:
+def reader(model_op: ModelOp) -> Read:
     """Reads tensors of the model."""
 
     def read(slot: int, at: At, fill: float | None) -> Expr:
-        what = known.reads[slot]
-        shape = known.described_op.node.input_shapes[slot]
+        tensor = model_op.reads[slot]
+        shape = model_op.described_op.node.input_shapes[slot]
         assert shape is not None, "what is read is there"
-        assert what is not None, "what is read is there"
-        if isinstance(what, Num) and (fill is None or fill == what.value):
-            return what
-        return Acc(what, at, (0,) * len(shape), shape, shape, fill)
+        assert tensor is not None, "what is read is there"
+        if isinstance(tensor, Num) and (fill is None or fill == tensor.value):
+            return tensor
+        return Acc(tensor, at, (0,) * len(shape), shape, shape, fill)
 
     return read
 
 
-def is_padding(told: Described, known: Known, lo: Place, shape: Shape, fill: Num) -> bool:
+def is_padding(expression: Described, model_op: ModelOp, lo: Place, shape: Shape, fill: Num) -> bool:
     """Whether all of a part of what an op makes is one number that lies around what it reads."""
     space = Space()
-    at = [index.plus(space.variable(size), index.number(one or 0)) for one, size in zip(lo, shape, strict=True)]
+    at = [index.plus(space.variable(size), index.number(first or 0)) for first, size in zip(lo, shape, strict=True)]
     try:
-        found = told.at(at, reader(known), space)
+        access = expression.at(at, reader(model_op), space)
     except UnprovenError:
         return False
-    if not isinstance(found, Acc) or found.fill is None or Num(found.fill) != fill:
+    if not isinstance(access, Acc) or access.fill is None or Num(access.fill) != fill:
         return False
     reaches = [
-        (index.reach(one, space), n) for one, n in zip(found.at, found.sizes, strict=True) if isinstance(one, Lin)
+        (index.reach(lin, space), n) for lin, n in zip(access.at, access.sizes, strict=True) if isinstance(lin, Lin)
     ]
     return any(high < 0 or low >= size for (low, high), size in reaches)
 
 
-def element(own: Value, at: Sequence[Lin], space: Space, prefer: Reads, whole: Whole) -> Expr:
+def element(array: Value, at: Sequence[Lin], space: Space, prefer: Reads, reference: Whole) -> Expr:
     """The element of an array that a node makes, in tensors of the model.
 
     Args:
-        own: the array.
+        array: the array.
         at: which element.
         space: of the variables.
         prefer: by which of its claims what is read is told, where it has several: the slot's own, then the first.
-        whole: says how large tensors are.
+        reference: says how large tensors are.
     """
-    assert own.made is not None, "a node makes it"
+    assert array.producer is not None, "a node makes it"
 
     def read(slot: int, where: At, fill: float | None) -> Expr:
-        value = own.reads[slot]
+        value = array.reads[slot]
         if value is None:
             raise UnprovenError("an array of which nothing is known is read")
         # A part of a tensor may be a part of two that an op reads: x, and a Slice of x.
-        dtype = own.made.node.input_dtypes[slot] if own.made else None
-        return _read(value, where, fill, space, (*prefer[slot : slot + 1], *prefer), whole, dtype)
+        dtype = array.producer.node.input_dtypes[slot] if array.producer else None
+        return _read(value, where, fill, space, (*prefer[slot : slot + 1], *prefer), reference, dtype)
 
-    return own.made.at(at, read, space)
+    return array.producer.at(at, read, space)
 
 
 def _read(
@@ -103,15 +103,16 @@ def _read(
     fill: float | None,
     space: Space,
     prefer: Reads,
-    whole: Whole,
+    reference: Whole,
     dtype: DType | None,
 ) -> Expr:
     chosen = [value.claims[symbol] for symbol in prefer if symbol in value.claims]
     if not chosen and value.claims and value.constant is None:
         chosen = [list(value.claims.values())[-1]]
+    # A claim says most, and a constant more than the node that made it: an expression grows with every node.
     if chosen:
-        return _access(chosen[0], at, fill, whole)
-    as_elements = any(isinstance(one, Literal) for one in prefer) and value.constant not in prefer
+        return _access(chosen[0], at, fill, reference)
+    as_elements = any(isinstance(symbol, Literal) for symbol in prefer) and value.constant not in prefer
     if value.constant is not None and dtype is not None and as_elements:
         array = array_of(value.constant, value.shape, dtype)
         return Acc(Literal("", array), at, (0,) * len(value.shape), value.shape, value.shape, fill)
@@ -120,22 +121,22 @@ def _read(
     if value.constant is not None:
         tensor = value.constant if isinstance(value.constant, Literal) else ("filled", value.constant)
         return Acc(tensor, at, (0,) * len(value.shape), value.shape, value.shape, fill)
-    if value.made is None:
+    if value.producer is None:
         raise UnprovenError("an array of which nothing is known is read")
     inside: list[Lin] = []
-    for one, size in zip(at, value.shape, strict=True):
-        if not isinstance(one, Lin):
+    for place, size in zip(at, value.shape, strict=True):
+        if not isinstance(place, Lin):
             raise UnprovenError("all of a dim is read of what is no part of a tensor")
-        low, high = index.reach(one, space)
+        low, high = index.reach(place, space)
         if fill is not None and (low < 0 or high >= size):
             raise UnprovenError("what is no part of a tensor is padded")
-        inside.append(one)
-    found = element(value, inside, space, prefer, whole)
-    _check_factors(found, value.made.dtype, space)
-    return found
+        inside.append(place)
+    expression = element(value, inside, space, prefer, reference)
+    _check_factors(expression, value.producer.dtype, space)
+    return expression
 
 
-def _check_factors(found: Expr, dtype: DType, space: Space) -> None:
+def _check_factors(expression: Expr, dtype: DType, space: Space) -> None:
     """Refuses an array between two nodes whose constant factors leave its dtype little room for what they scale.
 
     Factors of the nodes after it are multiplied with them as if nothing had been lost. Half of the exponents, to either
@@ -144,19 +145,19 @@ def _check_factors(found: Expr, dtype: DType, space: Space) -> None:
     if not dtype.is_float:
         return
     limits: Any = ml_dtypes.finfo(dtype.array_dtype)  # type: ignore[no-untyped-call]
-    least, most = float(limits.smallest_normal) ** 0.5, float(limits.max) ** 0.5
-    for factor, term in terms_of(found):
+    low, high = float(limits.smallest_normal) ** 0.5, float(limits.max) ** 0.5
+    for factor, term in terms_of(expression):
         summed = term.variables if isinstance(term, Red) and term.reducer is Reducer.SUM else ()
         count = prod([space.extents[variable] for variable in summed])
-        own = abs(factor * term.value if isinstance(term, Num) else factor)
-        if own != 1 and not isclose(own * count, 1, rel_tol=0.01) and not least <= own <= own * count <= most:
-            raise UnprovenError(f"constant factors of {own:.3g} between nodes, near the ends of {dtype.value}")
+        scale = abs(factor * term.value if isinstance(term, Num) else factor)
+        if scale != 1 and not isclose(scale * count, 1, rel_tol=0.01) and not low <= scale <= scale * count <= high:
+            raise UnprovenError(f"constant factors of {scale:.3g} between nodes, near the ends of {dtype.value}")
 
 
-def _access(claim: Claim, at: At, fill: float | None, whole: Whole) -> Expr:
-    sizes = whole.sizes[claim.tensor].shape
+def _access(claim: Claim, at: At, fill: float | None, reference: Whole) -> Expr:
+    sizes = reference.sizes[claim.tensor].shape
     moved_at = tuple(
-        index.plus(one, index.number(first)) if isinstance(one, Lin) and first is not None else one
-        for one, first in zip(at, claim.lo, strict=True)
+        index.plus(place, index.number(first)) if isinstance(place, Lin) and first is not None else place
+        for place, first in zip(at, claim.lo, strict=True)
     )
     return Acc(claim.tensor, moved_at, claim.lo, claim.shape, sizes, fill, claim.partial, claim.number)

@@ -32,9 +32,9 @@ _MOST_DERIVED = 2**24
 _BY_RULE_ALONE = "by its local rule alone"
 
 
-def _said(op: Op) -> Hashable:
+def _attribute_key(op: Op) -> Hashable:
     """Attributes as they are told apart: of arrays every byte, of numbers also whether they are whole."""
-    return tuple((name, one if isinstance(one, TensorAttribute) else repr(one)) for name, one in op.attributes)
+    return tuple((name, value if isinstance(value, TensorAttribute) else repr(value)) for name, value in op.attributes)
 
 
 def held(value: np.ndarray) -> Num | Literal:
@@ -60,15 +60,15 @@ def held(value: np.ndarray) -> Num | Literal:
     return Literal(digest, value)
 
 
-def array_of(what: Num | Literal, shape: Shape, dtype: DType) -> np.ndarray:
+def array_of(constant: Num | Literal, shape: Shape, dtype: DType) -> np.ndarray:
     """The array that is held so."""
-    if isinstance(what, Literal):
-        return what.array
-    return np.broadcast_to(np.array(what.value).astype(dtype.array_dtype), shape)
+    if isinstance(constant, Literal):
+        return constant.array
+    return np.broadcast_to(np.array(constant.value).astype(dtype.array_dtype), shape)
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ModelOp:
     """An op of the model with what its description says of each output; None where the output is absent."""
 
     described_op: BoundOp
@@ -103,14 +103,14 @@ class Whole:
             name: self.held(value) for name, value in graph.constants.items() if value is not None
         }
         self._symbols: dict[str, Symbol] = {}
-        self.ops: dict[str, Known] = {}
+        self.ops: dict[str, ModelOp] = {}
         self.sizes: dict[Symbol, Tensor] = {}
-        self.makers = {name: one.op.name for one in ops for name in one.op.outputs}
-        made: dict[Hashable, tuple[Symbol | None, ...]] = {}
+        self.makers = {name: bound.op.name for bound in ops for name in bound.op.outputs}
+        symbols_by_key: dict[Hashable, tuple[Symbol | None, ...]] = {}
         arrays = dict(graph.constants)
         self._derived = Derived(arrays, graph.opset, most=_MOST_DERIVED)
         for described_op in ops:
-            known = self._known(described_op, made)
+            model_op = self._model_op(described_op, symbols_by_key)
             op = described_op.op
             read = list(op.inputs)
             for slot in described_op.description.shape_only:  # of what it holds nothing matters
@@ -118,8 +118,8 @@ class Whole:
                     tensor, read[slot] = graph.tensors[read[slot]], f"{op.name}\0{slot}"
                     arrays[read[slot]] = np.broadcast_to(np.zeros((), tensor.dtype.array_dtype), tensor.shape)
             self._derived.note(replace(op, inputs=tuple(read)), [graph.tensors[name] for name in op.outputs if name])
-            self.ops[described_op.op.name] = known
-            for name, symbol in zip(described_op.op.outputs, known.makes, strict=True):
+            self.ops[described_op.op.name] = model_op
+            for name, symbol in zip(described_op.op.outputs, model_op.makes, strict=True):
                 if name and symbol is not None:
                     self._symbols[name] = symbol
         for name, tensor in graph.tensors.items():
@@ -139,16 +139,16 @@ class Whole:
         """What stands for a tensor."""
         return self._symbols.get(name, name)
 
-    def told(self, op: str) -> str:
+    def label(self, op: str) -> str:
         """An op with its type, if the model has it."""
-        known = self.ops.get(op)
-        return op if known is None else f"{op} ({known.described_op.op.op_type})"
+        model_op = self.ops.get(op)
+        return op if model_op is None else f"{op} ({model_op.described_op.op.op_type})"
 
     def constant(self, name: str) -> Num | Literal | None:
         """What a constant is; None where it is none, or its value is not there."""
         return self._constants.get(name)
 
-    def _known(self, described_op: BoundOp, made: dict[Hashable, tuple[Symbol | None, ...]]) -> Known:
+    def _model_op(self, described_op: BoundOp, symbols_by_key: dict[Hashable, tuple[Symbol | None, ...]]) -> ModelOp:
         op = described_op.op
         reads = tuple((self.constant(name) or self.symbol(name)) if name else None for name in op.inputs)
         kind = self._kind(described_op.node)
@@ -157,8 +157,8 @@ class Whole:
             makes = (reads[0],)
         elif op.op_type not in RANDOM:
             key = (kind, reads, tuple(map(bool, op.outputs)))
-            known = made.setdefault(key, makes)
-            makes = known
+            equal_makes = symbols_by_key.setdefault(key, makes)
+            makes = equal_makes
         if kind not in self._described:
             # What runs whole because nobody describes it has no expression, and is not proven.
             is_told = not self.descriptions.is_unknown(described_op)
@@ -166,13 +166,13 @@ class Whole:
                 described(described_op.node, described_op.description) if is_told else (None,) * len(op.outputs)
             )
             self._by_rule[kind] = is_told and any(map(_is_by_rule, self._described[kind]))
-        return Known(described_op, self._described[kind], kind, reads, makes, self._by_rule[kind])
+        return ModelOp(described_op, self._described[kind], kind, reads, makes, self._by_rule[kind])
 
     def _kind(self, node: NodeView) -> int:
         key = (
             node.op.domain,
             node.op.op_type,
-            _said(node.op),
+            _attribute_key(node.op),
             node.input_shapes,
             node.output_shapes,
             node.input_dtypes,
@@ -188,8 +188,8 @@ def described(node: NodeView, description: Description) -> tuple[Described | Non
     present = [shape is not None for shape in node.output_shapes]
     read = {
         value.slot
-        for output, there in zip(outputs, present, strict=False)
-        if there
+        for output, is_present in zip(outputs, present, strict=False)
+        if is_present
         for value in subvalues(output.value)
         if isinstance(value, Access)
     }
@@ -202,28 +202,29 @@ def described(node: NodeView, description: Description) -> tuple[Described | Non
 
     def tag(function: str) -> Hashable:
         dtypes = tuple(dtype.value if dtype else "" for dtype in node.output_dtypes)
-        there = tuple(slot for slot, shape in enumerate(node.input_shapes) if shape is not None)
+        present_slots = tuple(slot for slot, shape in enumerate(node.input_shapes) if shape is not None)
         if op.op_type == "Concat" and not op.domain:
             axis = int(node.attribute("axis")) % node.output_rank()
             sizes = [shape[axis] for shape in node.input_shapes if shape is not None]
             return Joins(axis, tuple((sum(sizes[:n]), size) for n, size in enumerate(sizes)))
         if description.local is not None or op.op_type in RANDOM:
+            # A new object is equal to no other: the description does not say what is computed.
             return _BY_RULE_ALONE, object()
-        return function, op.domain, op.op_type, _said(op), there, unread, dtypes
+        return function, op.domain, op.op_type, _attribute_key(op), present_slots, unread, dtypes
 
     return tuple(
-        Described(output, node, tag, dtype) if there and dtype is not None else None
-        for output, there, dtype in zip(outputs, present, node.output_dtypes, strict=False)
+        Described(output, node, tag, dtype) if is_present and dtype is not None else None
+        for output, is_present, dtype in zip(outputs, present, node.output_dtypes, strict=False)
     )
 
 
-def _is_by_rule(told: Described | None) -> bool:
-    for value in () if told is None else subvalues(told.output.value):
+def _is_by_rule(expression: Described | None) -> bool:
+    for value in () if expression is None else subvalues(expression.output.value):
         if isinstance(value, Match):
             return True
         if isinstance(value, Apply | OpaqueResult):
             name = value.function if isinstance(value, Apply) else value.name
-            tag = told.tag(name) if told is not None else None
+            tag = expression.tag(name) if expression is not None else None
             if isinstance(tag, tuple) and tag[:1] == (_BY_RULE_ALONE,) and name not in ARITHMETIC:
                 return True
     return False
