@@ -66,12 +66,12 @@ def list_checkpoints(directory: Path) -> CheckpointList:
 
 def _named(directory: Path) -> list[tuple[int, Path]]:
     """Steps and folders of the checkpoints of a folder, earliest first; or of the one that it is."""
-    found = numbered(directory)
-    if not found and (match := NAME.fullmatch(directory.resolve().name)) and directory.is_dir():
-        found = [(int(match[1]), directory)]
-    if not found:
+    checkpoints = numbered(directory)
+    if not checkpoints and (match := NAME.fullmatch(directory.resolve().name)) and directory.is_dir():
+        checkpoints = [(int(match[1]), directory)]
+    if not checkpoints:
         raise UsageError(f"{directory} holds no checkpoints", hint="name the folder that --checkpoint-dir named")
-    return found
+    return checkpoints
 
 
 def _row(number: int, path: Path) -> CheckpointRow:
@@ -120,14 +120,14 @@ def export_checkpoint(
         ModelError: it is not whole.
     """
     try_export(output, forward)
-    found = _named(directory)
+    checkpoints = _named(directory)
     if number is not None:
-        known = ", ".join(str(step) for step, _ in found)
-        found = [(step, path) for step, path in found if step == number]
-        if not found:
-            raise UsageError(f"{directory} holds no checkpoint of step {number}", facts=(f"there are: {known}",))
+        steps = ", ".join(str(step) for step, _ in checkpoints)
+        checkpoints = [(step, path) for step, path in checkpoints if step == number]
+        if not checkpoints:
+            raise UsageError(f"{directory} holds no checkpoint of step {number}", facts=(f"there are: {steps}",))
     passed_over: list[str] = []
-    for row in (_row(step, path) for step, path in reversed(found)):
+    for row in (_row(step, path) for step, path in reversed(checkpoints)):
         if row.checkpoint is not None:
             names = export_weights(output, row.checkpoint.tensors, row.checkpoint.whole, forward)
             return ExportedCheckpoint(row.path, row.number, names, tuple(passed_over))

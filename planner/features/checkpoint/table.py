@@ -22,19 +22,19 @@ def checkpoints(result: CheckpointList, file: TextIO) -> None:
 
 
 def _row(row: CheckpointRow) -> tuple[str, ...]:
-    found = row.checkpoint
-    if found is None:
+    checkpoint = row.checkpoint
+    if checkpoint is None:
         return str(row.number), format_bytes(row.size_bytes), "", "", "", row.problem
-    data = found.data
+    data = checkpoint.data
     passed = "" if data is None else f", {data.items:,} rows or files by {data.per_batch:,}"
     if data is not None and data.shuffle is not None:
         passed += f", --shuffle {data.shuffle}"
-    digest = found.model_digest.removeprefix("sha256:")[:_DIGITS]
+    digest = checkpoint.model_digest.removeprefix("sha256:")[:_DIGITS]
     return (
-        str(found.step),
+        str(checkpoint.step),
         format_bytes(row.size_bytes),
-        str(len(found.tensors)),
-        str(found.seed),
+        str(len(checkpoint.tensors)),
+        str(checkpoint.seed),
         digest,
         f"whole{passed}",
     )

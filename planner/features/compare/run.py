@@ -55,15 +55,15 @@ def compare(options: CompareOptions) -> Comparison:  # noqa: D417 - those are th
     )
     session, target, tables = Session(request), request.target, CostTables()
     rows = []
-    known: list[tuple[float, Decided]] = []  # without their programs, which together take much memory
-    for name, found in of_the_literature(LITERATURE, session.by_strategy, progress):
-        if isinstance(found, Trial):
-            rows.append(_row(name, found, target, tables))
-            known.append((rows[-1].estimated_seconds or 0.0, found.decided))
+    timed: list[tuple[float, Decided]] = []  # without their programs, which together take much memory
+    for name, outcome in of_the_literature(LITERATURE, session.by_strategy, progress):
+        if isinstance(outcome, Trial):
+            rows.append(_row(name, outcome, target, tables))
+            timed.append((rows[-1].estimated_seconds or 0.0, outcome.decided))
         else:
-            rows.append(ComparisonRow(name, STRATEGIES[name], None, None, None, None, found.what))
+            rows.append(ComparisonRow(name, STRATEGIES[name], None, None, None, None, outcome.what))
     progress("strategy tofu")
-    fastest = [trial_of(min(known, key=lambda one: one[0])[1])] if known else []
+    fastest = [trial_of(min(timed, key=lambda entry: entry[0])[1])] if timed else []
     rows.insert(0, _row("tofu", session.planned_beside(fastest), target, tables))
     machine = None if target.machine is None else target.machine.name
     return Comparison(session.graph.name, target.workers, tuple(rows), machine, request.objective)

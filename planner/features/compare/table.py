@@ -35,7 +35,7 @@ def print_comparison(result: Comparison, file: TextIO) -> None:
         return row.moved_bytes is None, (row.estimated_seconds if is_timed else row.cost) or 0
 
     marks = _marks(planned, is_timed)
-    found = next(amount(row) for row in result.rows if row.strategy == "tofu")
+    tofu_amount = next(amount(row) for row in result.rows if row.strategy == "tofu")
     rows: list[tuple[str, ...]] = []
     for row in sorted(result.rows, key=order):
         if row.moved_bytes is None:
@@ -47,7 +47,7 @@ def print_comparison(result: Comparison, file: TextIO) -> None:
                 row.strategy,
                 marks.get(row.strategy, ""),
                 format_bytes(row.moved_bytes),
-                f"{amount(row) / found:.2f}" if found else "",
+                f"{amount(row) / tofu_amount:.2f}" if tofu_amount else "",
                 binary(row.peak_bytes or 0),
                 "" if row.estimated_seconds is None else format_seconds(row.estimated_seconds),
                 "" if sources is None else f"{sources.measured_ops:,} of {sources.ops:,} ops",
@@ -68,9 +68,9 @@ def print_comparison(result: Comparison, file: TextIO) -> None:
         "as SoyBean counts": is_narrow,
         "what it is": is_narrow,
     }
-    kept = [number for number, column in enumerate(columns) if not left_out.get(column, False)]
-    heads = tuple(columns[number] for number in kept)
-    cells = [tuple(row[number] for number in kept) for row in rows]
+    shown = [number for number, column in enumerate(columns) if not left_out.get(column, False)]
+    heads = tuple(columns[number] for number in shown)
+    cells = [tuple(row[number] for number in shown) for row in rows]
     console.print_table(heads, cells, [head for head in heads if head in costs], is_narrow=is_narrow)
     if is_narrow:
         console.print()
@@ -79,17 +79,17 @@ def print_comparison(result: Comparison, file: TextIO) -> None:
 
 def _marks(rows: Sequence[ComparisonRow], is_timed: bool) -> dict[str, str]:
     """By strategy what it is best in: all that are equally good."""
-    found: dict[str, list[str]] = {}
+    marks: dict[str, list[str]] = {}
 
     def mark(word: str, amount: Callable[[ComparisonRow], float]) -> None:
         least = min(map(amount, rows), default=0)
         for row in rows:
             if amount(row) == least:
-                found.setdefault(row.strategy, []).append(word)
+                marks.setdefault(row.strategy, []).append(word)
 
     if is_timed:
         mark("fastest", lambda row: row.estimated_seconds or 0)
     else:
         mark("least cost", lambda row: row.cost or 0)
     mark("leanest", lambda row: row.peak_bytes or 0)
-    return {strategy: ", ".join(words) for strategy, words in found.items()}
+    return {strategy: ", ".join(words) for strategy, words in marks.items()}

@@ -217,11 +217,11 @@ class PlannedModel:
         for body in bodies:
             for name in (*(op.name for op in body.ops), *body.tensors):
                 self.belongs_to[name] = body.op.name, name.removeprefix(body.op.name)
-        self._deliveries = frozenset(one.name for one in plan.deliveries)
-        known: dict[str, int] = {}
-        for one in plan.deliveries:
-            self.belongs_to[one.name] = one.tensor, known.setdefault(one.tensor, 0)
-            known[one.tensor] += 1
+        self._deliveries = frozenset(delivery.name for delivery in plan.deliveries)
+        count_of: dict[str, int] = {}
+        for delivery in plan.deliveries:
+            self.belongs_to[delivery.name] = delivery.tensor, count_of.setdefault(delivery.tensor, 0)
+            count_of[delivery.tensor] += 1
 
     @cached_property
     def parts(self) -> Mapping[tuple[str, str | int], str]:
@@ -272,17 +272,17 @@ class PlannedModel:
             descriptions: that the plan was made with; with others, it does not add up.
         """
         tables = CostTables(self.plan.rates)
-        found = {
+        charges = {
             bound.op.name: op_charge(bound, self.plan.strategies[bound.op.name].tiling, tables)
             for bound in descriptions.bind_all(self.graph)
         }
-        return found if sum(found.values()) == self.plan.excess_bytes else None
+        return charges if sum(charges.values()) == self.plan.excess_bytes else None
 
 
 def difference(
     first: PlannedModel,
     second: PlannedModel,
-    found: Counterparts,
+    counterparts: Counterparts,
     excess: tuple[Mapping[str, int] | None, Mapping[str, int] | None],
 ) -> Difference:
     """Holds two plans against each other.
@@ -290,17 +290,17 @@ def difference(
     Args:
         first: a plan.
         second: another one.
-        found: which ops and tensors of their models are the same.
+        counterparts: which ops and tensors of their models are the same.
         excess: of the ops of both, see ``PlannedModel.excess``.
     """
     is_known = excess[0] is not None and excess[1] is not None
     by_op = excess if is_known else (None, None)
-    tensors = list(_pairs(first, second, found, found.tensors, first.tensor_names, second.tensor_names))
-    ops = list(_pairs(first, second, found, found.ops, first.op_names, second.op_names))
+    tensors = list(_pairs(first, second, counterparts, counterparts.tensors, first.tensor_names, second.tensor_names))
+    ops = list(_pairs(first, second, counterparts, counterparts.ops, first.op_names, second.op_names))
     return Difference(
         paths=(first.path, second.path),
         plans=(first.plan, second.plan),
-        matched_by=found.by,
+        matched_by=counterparts.by,
         tensors=_folded(TensorChange, ((pair, first.tensor(pair[0]), second.tensor(pair[1])) for pair in tensors)),
         ops=_folded(OpChange, ((pair, first.op(pair[0], by_op[0]), second.op(pair[1], by_op[1])) for pair in ops)),
         compared_tensors=sum(None not in pair for pair in tensors),
@@ -312,55 +312,55 @@ def difference(
 def _pairs(
     first: PlannedModel,
     second: PlannedModel,
-    found: Counterparts,
+    counterparts: Counterparts,
     twins: Mapping[str, str],
     ours: Sequence[str],
     theirs: Sequence[str],
 ) -> Iterator[tuple[str | None, str | None]]:
     """Every name of the first plan with its counterpart, and every other name of the second."""
     back = {twin: name for name, twin in twins.items()}
-    both = {**found.tensors, **found.ops}
-    both_back = {twin: name for name, twin in both.items()}
+    model_twins = {**counterparts.tensors, **counterparts.ops}
+    model_back = {twin: name for name, twin in model_twins.items()}
     met = set()
     for name in ours:
-        twin = _twin(name, first, second, twins, both)
+        twin = _twin(name, first, second, twins, model_twins)
         met.add(twin)
         yield name, twin
     for name in theirs:
         if name not in met:
-            yield _twin(name, second, first, back, both_back), name
+            yield _twin(name, second, first, back, model_back), name
 
 
 def _twin(
-    name: str, here: PlannedModel, there: PlannedModel, twins: Mapping[str, str], both: Mapping[str, str]
+    name: str, source: PlannedModel, target: PlannedModel, twins: Mapping[str, str], model_twins: Mapping[str, str]
 ) -> str | None:
     """The counterpart of a tensor or an op of a plan.
 
     Args:
         name: of it.
-        here: its plan.
-        there: the other plan.
+        source: its plan.
+        target: the other plan.
         twins: the counterparts of what is of its kind in the model.
-        both: those of all tensors and ops of the model.
+        model_twins: those of all tensors and ops of the model.
     """
-    place = here.belongs_to.get(name)
+    place = source.belongs_to.get(name)
     if place is None:
         return twins.get(name)
     owner, part = place
-    whose = _twin(owner, here, there, both, both)
-    return None if whose is None else there.parts.get((whose, part))
+    whose = _twin(owner, source, target, model_twins, model_twins)
+    return None if whose is None else target.parts.get((whose, part))
 
 
-_Found: TypeAlias = "tuple[tuple[str | None, str | None], Side | None, Side | None]"
+_Compared: TypeAlias = "tuple[tuple[str | None, str | None], Side | None, Side | None]"
 
 
-def _folded(kind: Callable[..., AnyChange], found: Iterable[_Found[Side]]) -> tuple[AnyChange, ...]:
+def _folded(kind: Callable[..., AnyChange], pairs: Iterable[_Compared[Side]]) -> tuple[AnyChange, ...]:
     """What differs, equal differences together; most bytes of difference first, then as they come."""
-    groups: dict[Hashable, list[_Found[Side]]] = {}
-    for names, a, b in found:
+    groups: dict[Hashable, list[_Compared[Side]]] = {}
+    for names, a, b in pairs:
         if a != b:
             groups.setdefault((_kind(names), a, b), []).append((names, a, b))
-    changes = [kind(tuple(one[0] for one in group), group[0][1], group[0][2]) for group in groups.values()]
+    changes = [kind(tuple(entry[0] for entry in group), group[0][1], group[0][2]) for group in groups.values()]
     return tuple(sorted(changes, key=lambda change: (-abs(change.added_bytes), -max(change.a_bytes, change.b_bytes))))
 
 

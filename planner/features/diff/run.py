@@ -48,14 +48,14 @@ def diff(options: DiffOptions) -> Difference:  # noqa: D417 - those are the fiel
     progress("reading the models")
     first, second = (_planned(folder) for folder in folders)
     progress("looking for what they have in common")
-    found = counterparts(first.model, second.model)
-    _refuse_unrelated(first, second, found)
+    matching = counterparts(first.model, second.model)
+    _refuse_unrelated(first, second, matching)
     tell = in_part(progress, "excess")
     excess = []
-    for one in (first, second):
-        tell(str(one.path))
-        excess.append(_excess(one, path_of(options.opdefs)))
-    return difference(first, second, found, (excess[0], excess[1]))
+    for planned in (first, second):
+        tell(str(planned.path))
+        excess.append(_excess(planned, path_of(options.opdefs)))
+    return difference(first, second, matching, (excess[0], excess[1]))
 
 
 def _excess(planned: PlannedModel, opdefs: Path | None) -> Mapping[str, int] | None:
@@ -92,22 +92,22 @@ def _planned(folder: PlanFolder) -> PlannedModel:
     return PlannedModel(folder.path, plan, model, planned_form(folder, model).form.graph)
 
 
-def _refuse_unrelated(first: PlannedModel, second: PlannedModel, found: Counterparts) -> None:
-    if found.is_of_one_structure:
+def _refuse_unrelated(first: PlannedModel, second: PlannedModel, matching: Counterparts) -> None:
+    if matching.is_of_one_structure:
         return
     least = min(len(first.model.ops), len(second.model.ops))
-    common = in_common(first.model, second.model, found)
+    common = in_common(first.model, second.model, matching)
     if common <= _COMMON * least:
         raise UsageError(
             f"{first.path} and {second.path} are plans of unrelated models",
             facts=(
-                _told(first.path, first.model),
-                _told(second.path, second.model),
+                _description(first.path, first.model),
+                _description(second.path, second.model),
                 f"{common:,} ops are in both, with all that they read and make",
             ),
             hint="diff two plans of one model, or of two versions of it",
         )
 
 
-def _told(path: Path, model: Graph) -> str:
+def _description(path: Path, model: Graph) -> str:
     return f"{path}: {model.name}, {len(model.ops):,} ops"

@@ -18,28 +18,30 @@ _MATCHED_BY = {
 }
 
 
-def print_difference(found: Difference, sheet: Sheet, *, shows_all: bool = False) -> None:
+def print_difference(difference: Difference, sheet: Sheet, *, shows_all: bool = False) -> None:
     """Prints two plans side by side, and the tensors and ops that differ.
 
     Args:
-        found: what differs.
+        difference: what differs.
         sheet: to print on.
         shows_all: print every difference, not only the largest.
     """
-    of = [f" of {plan.model}" if len({plan.model for plan in found.plans}) > 1 else "" for plan in found.plans]
-    sheet.title(f"A is {found.paths[0]}{of[0]}, B is {found.paths[1]}{of[1]}")
-    sheet.table(("", "A", "B", "B - A"), list(_totals(*found.plans)), numbers=("A", "B", "B - A"))
-    machines = [_topology(plan) for plan in found.plans]
+    of = [
+        f" of {plan.model}" if len({plan.model for plan in difference.plans}) > 1 else "" for plan in difference.plans
+    ]
+    sheet.title(f"A is {difference.paths[0]}{of[0]}, B is {difference.paths[1]}{of[1]}")
+    sheet.table(("", "A", "B", "B - A"), list(_totals(*difference.plans)), numbers=("A", "B", "B - A"))
+    machines = [_topology(plan) for plan in difference.plans]
     if machines[0] != machines[1]:
         sheet.line(f"topology: {machines[0]} in A, {machines[1]} in B")
-    if found.matched_by in _MATCHED_BY:
-        sheet.line(_MATCHED_BY[found.matched_by])
-    for line in _summary(found):
+    if difference.matched_by in _MATCHED_BY:
+        sheet.line(_MATCHED_BY[difference.matched_by])
+    for line in _summary(difference):
         sheet.line(line)
     shown = None if shows_all else SHOWN_DIFFERENCES
-    _table(sheet, "tensor", "tiling", "moved", found.tensors, _told_tensor, shown)
-    _table(sheet, "op", "strategy", "excess" if found.knows_excess else "", found.ops, _told_op, shown)
-    if not found.knows_excess and found.ops:
+    _table(sheet, "tensor", "tiling", "moved", difference.tensors, _describe_tensor, shown)
+    _table(sheet, "op", "strategy", "excess" if difference.knows_excess else "", difference.ops, _describe_op, shown)
+    if not difference.knows_excess and difference.ops:
         sheet.line("the excess of ops is not told: --opdefs names the file that describes them")
 
 
@@ -81,18 +83,18 @@ def _gap(plan: Plan) -> str:
 _GAP_OF = {"bytes": "cost", "time": "time"}
 
 
-def _total(name: str, a: float | None, b: float | None, told: Callable[[Number], str]) -> tuple[str, ...]:
+def _total(name: str, a: float | None, b: float | None, text_of: Callable[[Number], str]) -> tuple[str, ...]:
     if a is None or b is None:
-        return name, "unknown" if a is None else told(a), "unknown" if b is None else told(b), ""
-    return name, told(a), told(b), _added(a, b, told)
+        return name, "unknown" if a is None else text_of(a), "unknown" if b is None else text_of(b), ""
+    return name, text_of(a), text_of(b), _added(a, b, text_of)
 
 
-def _added(a: float, b: float, told: Callable[[Number], str]) -> str:
+def _added(a: float, b: float, text_of: Callable[[Number], str]) -> str:
     """``+2.2 MB (+18%)``; ``=`` where nothing is added."""
     if a == b:
         return "="
     sign = "+" if b > a else "-"
-    text = f"{sign}{told(abs(b - a))}"
+    text = f"{sign}{text_of(abs(b - a))}"
     if not a:
         return text
     return f"{text} (x{b / a:,.0f})" if b > _MANY * a else f"{text} ({sign}{format_ratio(abs(b - a) / a)})"
@@ -102,51 +104,51 @@ _MANY = 10
 """From so many times as much on, nobody wants it in percent."""
 
 
-def _summary(found: Difference) -> Iterator[str]:
-    if found.is_none:
+def _summary(difference: Difference) -> Iterator[str]:
+    if difference.is_none:
         yield "no tensor and no op differs"
         return
-    for what, changes, compared in (
-        ("tensors", found.tensors, found.compared_tensors),
-        ("ops", found.ops, found.compared_ops),
+    for kind, changes, compared in (
+        ("tensors", difference.tensors, difference.compared_tensors),
+        ("ops", difference.ops, difference.compared_ops),
     ):
         count = {at: sum(change.count for change in changes if change.only_in == at) for at in (None, "a", "b")}
         only = "".join(f", {count[at]:,} only in {at.upper()}" for at in ("a", "b") if count[at])
-        yield f"{what} that differ: {count[None]:,} of {compared:,} that both have{only}"
+        yield f"{kind} that differ: {count[None]:,} of {compared:,} that both have{only}"
 
 
 def _table(
     sheet: Sheet,
-    what: str,
+    kind: str,
     how: str,
     amount: str,
     changes: Sequence[Change[Side]],
-    told: Callable[[Side], tuple[str, str]],
+    describe: Callable[[Side], tuple[str, str]],
     shown: int | None,
 ) -> None:
     """Prints differences, a line for each plan that has such a tensor or op.
 
     Args:
         sheet: to print on.
-        what: one is.
+        kind: one is.
         how: what a plan gives it.
         amount: what is told in bytes; "" if nothing is.
         changes: to be printed.
-        told: of one in a plan its size, or what else its name needs, and what the plan gives it.
+        describe: of one in a plan its size, or what else its name needs, and what the plan gives it.
         shown: how many differences, at most; None: all.
     """
     if not changes:
         return
     numbers: tuple[str, ...] = (amount, "B - A") if amount else ()
-    rows = [row[: 3 + len(numbers)] for change in changes[:shown] for row in _rows(change, told)]
-    sheet.table((what, "in", how, *numbers), rows, numbers=numbers, names=(what, how))
+    rows = [row[: 3 + len(numbers)] for change in changes[:shown] for row in _rows(change, describe)]
+    sheet.table((kind, "in", how, *numbers), rows, numbers=numbers, names=(kind, how))
     if len(changes) > len(changes[:shown]):
-        sheet.line(f"and {len(changes[shown:]):,} smaller differences of {what}s: --all shows them")
+        sheet.line(f"and {len(changes[shown:]):,} smaller differences of {kind}s: --all shows them")
 
 
-def _rows(change: Change[Side], told: Callable[[Side], tuple[str, str]]) -> Iterator[tuple[str, ...]]:
+def _rows(change: Change[Side], describe: Callable[[Side], tuple[str, str]]) -> Iterator[tuple[str, ...]]:
     """The lines of one difference, under A and under B; what B has in common with A is not said again."""
-    sizes = [None if side is None else told(side)[0] for side in (change.a, change.b)]
+    sizes = [None if side is None else describe(side)[0] for side in (change.a, change.b)]
     before = ""
     for at, (side, size) in enumerate(zip((change.a, change.b), sizes, strict=True)):
         if side is None:
@@ -161,18 +163,18 @@ def _rows(change: Change[Side], told: Callable[[Side], tuple[str, str]]) -> Iter
         yield (
             " ".join(shown),
             where,
-            told(side)[1],
+            describe(side)[1],
             amount,
             _signed(change.added_bytes) if last else "",
         )
         before = name
 
 
-def _told_tensor(side: TensorSide) -> tuple[str, str]:
+def _describe_tensor(side: TensorSide) -> tuple[str, str]:
     return str(list(side.shape)), side.tiling or ("constant" if side.role == "constant" else "read in place")
 
 
-def _told_op(side: OpSide) -> tuple[str, str]:
+def _describe_op(side: OpSide) -> tuple[str, str]:
     return "", f"{side.op_type} {side.strategy}"
 
 

@@ -38,31 +38,33 @@ class Block:
     count: int
 
 
-def folded(calls: Sequence[Call], kept: Sequence[str]) -> tuple[list[Call], list[Block]]:
+def folded(calls: Sequence[Call], results: Sequence[str]) -> tuple[list[Call], list[Block]]:
     """The calls with equal runs of them replaced by calls of blocks; a block may call others.
 
     Args:
         calls: in order.
-        kept: tensors that are needed at the end.
+        results: tensors that are needed at the end.
     """
     current, blocks = list(calls), list[Block]()
     while len(blocks) < _MOST_BLOCKS:
         # An expression's form may be that of a function: both say how many tensors they take and give.
-        found = most_saving(
+        repeat = most_saving(
             numbered((call.form, len(call.inputs), len(call.outputs)) for call in current),
             [(*call.inputs, *call.outputs) for call in current],
             shortest=_SHORTEST,
         )
-        if found is None:
+        if repeat is None:
             break
-        starts, length = found.starts, found.length
+        starts, length = repeat.starts, repeat.length
         name = f"block_{len(blocks) + 1}"
-        made = [_outputs(current, start, length) for start in starts]
-        used = _used_outside(current, starts, length, kept)
-        positions = [number for number in range(len(made[0])) if any(outputs[number] in used for outputs in made)]
+        run_outputs = [_outputs(current, start, length) for start in starts]
+        used = _used_outside(current, starts, length, results)
+        positions = [
+            number for number in range(len(run_outputs[0])) if any(outputs[number] in used for outputs in run_outputs)
+        ]
         replaced: list[Call] = []
         at = 0
-        for start, outputs in zip(starts, made, strict=True):
+        for start, outputs in zip(starts, run_outputs, strict=True):
             inputs = _inputs(current, start, length)
             chosen = tuple(outputs[number] for number in positions)
             if start == starts[0]:
@@ -84,13 +86,13 @@ def _inputs(calls: Sequence[Call], start: int, length: int) -> tuple[str, ...]:
     )
 
 
-def _used_outside(calls: Sequence[Call], starts: Sequence[int], length: int, kept: Sequence[str]) -> set[str]:
+def _used_outside(calls: Sequence[Call], starts: Sequence[int], length: int, results: Sequence[str]) -> set[str]:
     """What is made in a run and read outside of it."""
     run_of = {number: start for start in starts for number in range(start, start + length)}
     made_in = {name: run_of[number] for number in run_of for name in calls[number].outputs}
 
     def read() -> Iterator[str]:
-        yield from kept
+        yield from results
         for number, call in enumerate(calls):
             yield from (name for name in call.inputs if made_in.get(name) != run_of.get(number))
 

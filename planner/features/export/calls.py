@@ -36,20 +36,21 @@ class Calls:
         by_text: dict[tuple[object, ...], tuple[str, list[OpText]]] = {}
         calls: list[Call] = []
         count: dict[str, int] = {}
-        for one in written:
-            key = (one.parameters, one.lines, one.returned)
-            if key not in by_text and (one.lines or len(one.returned) > 1):
-                kind = one.op_type.lower()
+        for op in written:
+            key = (op.parameters, op.lines, op.returned)
+            # A single expression stands in the step itself; any longer text becomes a function, shared by its ops.
+            if key not in by_text and (op.lines or len(op.returned) > 1):
+                kind = op.op_type.lower()
                 count[kind] = count.get(kind, 0) + 1
                 by_text[key] = (f"{kind}_{count[kind]}", [])
             if key in by_text:
-                name, same = by_text[key]
-                same.append(one)
-                calls.append(Call(name, True, one.inputs, one.outputs))
+                name, texts = by_text[key]
+                texts.append(op)
+                calls.append(Call(name, True, op.inputs, op.outputs))
             else:
-                calls.append(Call(one.returned[0], False, one.inputs, one.outputs, one.parameters))
+                calls.append(Call(op.returned[0], False, op.inputs, op.outputs, op.parameters))
         outputs = tuple(dict.fromkeys(graph.outputs))
-        left, blocks = folded(calls, outputs)
+        step_calls, blocks = folded(calls, outputs)
         self._taken = [name for name, _ in by_text.values()] + [block.name for block in blocks]
         self.op_functions, self.blocks = len(by_text), len(blocks)
         self.functions = [_function(name, ops) for name, ops in by_text.values()]
@@ -59,7 +60,7 @@ class Calls:
         names = self._names()
         lines = [_broken("def on_device(", [names.of(name) for name in arguments], "):", "")]
         lines.append('    """All ops of an iteration, on one device\'s parts."""')
-        lines += [_line(call, names) for call in left]
+        lines += [_line(call, names) for call in step_calls]
         lines.append(_broken("    return {", [f"{name!a}: {names.of(name)}" for name in outputs], "}", "    "))
         self.step = "\n".join(lines)
 
@@ -79,13 +80,13 @@ class Calls:
 
 
 def _line(call: Call, names: Names) -> str:
-    given = [names.of(name) for name in call.inputs]
-    made = ", ".join(names.of(name) for name in call.outputs)
-    before = f"    {made} = " if made else "    "
+    arguments = [names.of(name) for name in call.inputs]
+    outputs = ", ".join(names.of(name) for name in call.outputs)
+    before = f"    {outputs} = " if outputs else "    "
     if call.is_function:
-        return _broken(f"{before}{call.form}(", given, ")", "    ")
-    found = dict(zip(call.parameters, given, strict=True))
-    text = _STRING_OR_NAME.sub(lambda match: found.get(match[0], match[0]), call.form)
+        return _broken(f"{before}{call.form}(", arguments, ")", "    ")
+    argument_of = dict(zip(call.parameters, arguments, strict=True))
+    text = _STRING_OR_NAME.sub(lambda match: argument_of.get(match[0], match[0]), call.form)
     return f"{before}{text}"
 
 
@@ -105,11 +106,11 @@ def _broken(before: str, items: Sequence[str], after: str, indent: str) -> str:
 
 def _function(name: str, ops: Sequence[OpText]) -> str:
     first = ops[0]
-    titles = list(dict.fromkeys(one.title for one in ops))
+    titles = list(dict.fromkeys(op.title for op in ops))
     title = "; ".join(titles[:3]) + ("; and others" if len(titles) > 3 else "")
     moves = f"; moves {first.predicted_bytes:,} bytes" if first.predicted_bytes else ""
     lines = [f"def {name}({', '.join(first.parameters)}):"]
-    lines.append(f'    """{title}{moves}: {some([one.op for one in ops])}."""')
+    lines.append(f'    """{title}{moves}: {some([op.op for op in ops])}."""')
     lines += [f"    {line}" for line in first.lines]
     lines.append(f"    return {', '.join(first.returned)}")
     return "\n".join(lines)

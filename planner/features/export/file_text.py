@@ -13,7 +13,7 @@ from planner.algebra.tiling import Tiling, cuts_along, pieces
 from planner.features.export.calls import Calls
 from planner.features.export.emitters import InexpressibleError
 from planner.features.export.helpers import HELPERS
-from planner.features.export.names import some, told
+from planner.features.export.names import comment_text, some
 from planner.features.export.op_text import OpText, OpWriter
 from planner.features.export.source import Source
 from planner.graph.dependence import leading_to
@@ -84,12 +84,12 @@ def jax_step(source: Source, constants_file: str) -> JaxStep:
     stepped = [name for name, strategy in plan.strategies.items() if strategy.steps is not None]
     if stepped:
         notes.append(f"ops that the plan runs in steps run at once, which takes more memory: {some(stepped)}")
-    predicted = sum(one.predicted_bytes for one in written)
+    predicted = sum(op.predicted_bytes for op in written)
     assert predicted == plan.moved_bytes, f"{predicted} bytes are counted, the plan says {plan.moved_bytes}"
     layout = _Layout(source)
     calls = Calls(graph, written)
-    used = {helper for one in written for helper in one.helpers}
-    used |= {other for helper in used for other in _BY_HELPER.get(helper, ())}
+    used = {helper for op in written for helper in op.helpers}
+    used |= {dependency for helper in used for dependency in _BY_HELPER.get(helper, ())}
     body = "\n\n\n".join(
         [
             *(HELPERS[name].strip() for name in HELPERS if name in used),
@@ -99,7 +99,7 @@ def jax_step(source: Source, constants_file: str) -> JaxStep:
     )
     # A form may take a constant's value and never its name: the file holds those that the text reads.
     constants = {name: value for name, value in writer.large.items() if f"CONSTANTS[{name!r}]" in body}
-    moved = sum(one.moved_bytes for one in written)
+    moved = sum(op.moved_bytes for op in written)
     head = _head(source, predicted, moved, notes, bool(constants), constants_file, used)
     text = "\n\n\n".join([f"{head}\n\n{layout.text}", body, layout.entry()]) + "\n"
     return JaxStep(
@@ -139,7 +139,7 @@ def _head(
     plan = source.plan
     wide = any(tensor.dtype in (DType.INT64, DType.UINT64, DType.FLOAT64) for tensor in source.graph.tensors.values())
     lines = [
-        f'"""A training step of {told(plan.model)} on {plan.workers} devices, as tofu planned it.',
+        f'"""A training step of {comment_text(plan.model)} on {plan.workers} devices, as tofu planned it.',
         "",
         f"Moves {predicted:,} bytes between devices in an iteration by the plan, {moved:,} as it is written here.",
         *(f"Note: {note}." for note in notes),
@@ -221,12 +221,12 @@ class _Layout:
             is_spread = name in self.padded_names and not graph.tensors[name].shape
             return f"{text}.reshape({shape})" if is_spread else text
 
-        given = [
+        arguments = [
             as_it_is(f"state[{name!a}]{f'[{number}]' if name in self._joined else ''}", part, "()")
             for name, parts in self._states.items()
             for number, part in enumerate(parts)
         ]
-        given += [as_it_is(f"data[{name!a}]", name, "()") for name in self._data]
+        arguments += [as_it_is(f"data[{name!a}]", name, "()") for name in self._data]
 
         def taken(name: str) -> str:
             return as_it_is(f"named[{name!a}]", name, "1")
@@ -234,14 +234,14 @@ class _Layout:
         following = {
             name: ", ".join(taken(self._nexts[part]) for part in parts) for name, parts in self._states.items()
         }
-        nexts = ", ".join(f"{n!a}: {f'({one})' if n in self._joined else one}" for n, one in following.items())
+        nexts = ", ".join(f"{n!a}: {f'({parts})' if n in self._joined else parts}" for n, parts in following.items())
 
         # check_vma=False: to JAX the results of a switch or a gather differ between devices, also where P() is right.
         return f'''
 def local_step(state, data):
     """One iteration, as each device sees it: its own parts."""
     named = on_device(
-{_arguments(given)}    )
+{_arguments(arguments)}    )
     state = {{{nexts}}}
     return state, {{{", ".join(f"{name!a}: {taken(name)}" for name in self._results)}}}
 
@@ -313,9 +313,9 @@ def spec_of(tiling: Tiling) -> str:
 
 def parts_of(tiling: Tiling, shape: Shape) -> dict[int, tuple[tuple[int, int], ...]]:
     """By dim whose parts are not of one length, where each begins and ends."""
-    found = {}
+    bounds = {}
     for dim, _, how in cuts_along(tiling):
         starts, ends = pieces((shape or (1,))[dim], how)
         if len(set((ends - starts).tolist())) > 1:
-            found[dim] = tuple(zip(starts.tolist(), ends.tolist(), strict=True))
-    return found
+            bounds[dim] = tuple(zip(starts.tolist(), ends.tolist(), strict=True))
+    return bounds

@@ -62,18 +62,19 @@ def grid_of(regions: Sequence[Region], ways: tuple[int, ...], extents: Shape) ->
     if (sizes != sizes[0]).any() or (sizes <= 0).any():
         return None
     groups = coordinates(ways)
-    found = []
+    grid = []
     for dim, extent in enumerate(extents):
         size = int(sizes[0, dim])
         strides = {}
         for cut in range(len(ways)):
-            other = groups[0].copy()
-            other[cut] = 1
-            worker = int(np.flatnonzero((groups == other).all(axis=1))[0])
+            neighbour = groups[0].copy()
+            neighbour[cut] = 1
+            worker = int(np.flatnonzero((groups == neighbour).all(axis=1))[0])
             stride = int(lo[worker, dim] - lo[0, dim])
             if stride:
                 strides[cut] = stride
         cuts = tuple(sorted(strides, key=lambda cut: -strides[cut]))
+        # The innermost cut shifts by one part, and each cut outside it by all that it encloses.
         expected = size
         for cut in reversed(cuts):
             if strides[cut] != expected:
@@ -82,5 +83,5 @@ def grid_of(regions: Sequence[Region], ways: tuple[int, ...], extents: Shape) ->
         total = sum((groups[:, cut] * strides[cut] for cut in cuts), np.zeros(len(groups), dtype=np.int64))
         if expected != extent or lo[0, dim] != 0 or (lo[:, dim] != total).any():
             return None
-        found.append(cuts)
-    return tuple(found)
+        grid.append(cuts)
+    return tuple(grid)

@@ -58,20 +58,20 @@ class Exchange:
 def moved_elements(movement: Sequence[Collective], before: Shape, ways: tuple[int, ...]) -> tuple[int, Shape]:
     """What collectives move between workers, all together, and the shape of each worker's part afterwards."""
     shape, moved, workers = list(before), 0, prod(ways)
-    for one in movement:
-        size, count = prod(ways[cut] for cut in one.cuts), prod(shape)
-        if one.kind == "slice":
-            shape[one.dim] //= size
-        elif one.kind == "psum_scatter":
+    for collective in movement:
+        size, count = prod(ways[cut] for cut in collective.cuts), prod(shape)
+        if collective.kind == "slice":
+            shape[collective.dim] //= size
+        elif collective.kind == "psum_scatter":
             moved += workers * (count - count // size)
-            shape[one.dim] //= size
-        elif one.kind == "all_to_all":
+            shape[collective.dim] //= size
+        elif collective.kind == "all_to_all":
             moved += workers * (count - count // size)
-            shape[one.dim] //= size
-            shape[one.before] *= size
-        elif one.kind == "all_gather":
+            shape[collective.dim] //= size
+            shape[collective.before] *= size
+        elif collective.kind == "all_gather":
             moved += workers * count * (size - 1)
-            shape[one.dim] *= size
+            shape[collective.dim] *= size
         else:
             moved += 2 * (size - 1) * count * workers // size
     return moved, tuple(shape)
@@ -100,29 +100,31 @@ def collectives_between(
     """
     if not source.is_even or not target.is_even:
         return None
-    now, wanted = (grid_of(held.regions, ways, extents) for held in (source, target))
-    if now is None or wanted is None:
+    current, wanted = (grid_of(held.regions, ways, extents) for held in (source, target))
+    if current is None or wanted is None:
         return None
-    found = _found(now, wanted, set(partial), reducer)
-    if found is None:
+    collectives = _collectives(current, wanted, set(partial), reducer)
+    if collectives is None:
         return None
     shape = list(source.frame)
-    for one in found:  # what is shared out must be whole
-        size = prod(ways[cut] for cut in one.cuts)
-        if one.kind in ("slice", "psum_scatter", "all_to_all"):
-            if shape[one.dim] % size:
+    for collective in collectives:  # what is shared out must be whole
+        size = prod(ways[cut] for cut in collective.cuts)
+        if collective.kind in ("slice", "psum_scatter", "all_to_all"):
+            if shape[collective.dim] % size:
                 return None
-            shape[one.dim] //= size
-        if one.kind == "all_to_all":
-            shape[one.before] *= size
-        if one.kind == "all_gather":
-            shape[one.dim] *= size
-    return found
+            shape[collective.dim] //= size
+        if collective.kind == "all_to_all":
+            shape[collective.before] *= size
+        if collective.kind == "all_gather":
+            shape[collective.dim] *= size
+    return collectives
 
 
-def _found(now: Grid, wanted: Grid, partial: set[int], reducer: Reducer | None) -> tuple[Collective, ...] | None:
-    state = [list(cuts) for cuts in now]
-    found: list[Collective] = []
+def _collectives(
+    current: Grid, wanted: Grid, partial: set[int], reducer: Reducer | None
+) -> tuple[Collective, ...] | None:
+    state = [list(cuts) for cuts in current]
+    collectives: list[Collective] = []
 
     def next_cut(dim: int) -> int | None:
         """The cut by which a dim is to be divided next; None where it is not, or not yet."""
@@ -132,11 +134,11 @@ def _found(now: Grid, wanted: Grid, partial: set[int], reducer: Reducer | None) 
         return None
 
     def divided(kind: str, dim: int, cut: int, before: int = -1) -> None:
-        last = found[-1] if found else None
+        last = collectives[-1] if collectives else None
         if last is not None and kind != "all_to_all" and (last.kind, last.dim) == (kind, dim):
-            found[-1] = replace(last, cuts=(*last.cuts, cut))
+            collectives[-1] = replace(last, cuts=(*last.cuts, cut))
         else:
-            found.append(Collective(kind, (cut,), dim, before))
+            collectives.append(Collective(kind, (cut,), dim, before))
         state[dim].append(cut)
 
     def one_more() -> bool:
@@ -154,61 +156,65 @@ def _found(now: Grid, wanted: Grid, partial: set[int], reducer: Reducer | None) 
                 return True
         for dim in dims:
             cut = next_cut(dim)
-            for other in dims:
-                if other != dim and cut is not None and state[other][-1:] == [cut]:
-                    state[other].pop()
-                    divided("all_to_all", dim, cut, other)
+            for source_dim in dims:
+                if source_dim != dim and cut is not None and state[source_dim][-1:] == [cut]:
+                    state[source_dim].pop()
+                    divided("all_to_all", dim, cut, source_dim)
                     return True
         return False
 
     seen = set[tuple[tuple[int, ...], ...]]()
     while one_more():
-        known = tuple(tuple(cuts) for cuts in state)
-        if known in seen:  # a diagonal: two dims are cut by one cut, and each takes it from the other
+        layout = tuple(tuple(cuts) for cuts in state)
+        if layout in seen:  # a diagonal: two dims are cut by one cut, and each takes it from the other
             return None
-        seen.add(known)
+        seen.add(layout)
     if partial:
         if reducer is None or reducer not in _JOINED_WHOLE or any(cut in cuts for cut in partial for cuts in wanted):
             return None
-        found.append(Collective(_JOINED_WHOLE[reducer], tuple(sorted(partial))))
+        collectives.append(Collective(_JOINED_WHOLE[reducer], tuple(sorted(partial))))
     for dim, (have, want) in enumerate(zip(state, wanted, strict=True)):
-        kept = len(want)
-        if tuple(have[:kept]) != want:
+        depth = len(want)
+        if tuple(have[:depth]) != want:
             return None
-        if len(have) > kept:
-            found.append(Collective("all_gather", tuple(have[kept:]), dim))
-    return tuple(found)
+        if len(have) > depth:
+            collectives.append(Collective("all_gather", tuple(have[depth:]), dim))
+    return tuple(collectives)
 
 
-def exchanged(source: Held, target: Held, taken: Round) -> Exchange:
+def exchanged(source: Held, target: Held, fetches: Round) -> Exchange:
     """A tensor assembled box by box.
 
     Args:
         source: what workers hold.
         target: what they are to hold.
-        taken: what they take from whom.
+        fetches: what they take from whom.
     """
-    own: dict[Shape, dict[int, list[Region]]] = {}
+    local_boxes: dict[Shape, dict[int, list[Region]]] = {}
     sent: list[tuple[int, int, Region]] = []
-    for worker, mine in enumerate(taken.boxes):
+    for worker, mine in enumerate(fetches.boxes):
         for region, givers, _ in mine:
             for giver in givers:
                 if giver == worker:
-                    own.setdefault(region.shape, {}).setdefault(worker, []).append(region)
+                    local_boxes.setdefault(region.shape, {}).setdefault(worker, []).append(region)
                 else:
                     sent.append((giver, worker, region))
-    found: list[Sent] = []
-    for shape, by_worker in own.items():
+    boxes: list[Sent] = []
+    for shape, by_worker in local_boxes.items():
         for number in range(max(len(regions) for regions in by_worker.values())):
             chosen = {worker: regions[number] for worker, regions in by_worker.items() if number < len(regions)}
-            found.append(_sent(source, target, shape, {worker: worker for worker in chosen}, chosen, ()))
-    workers = len(taken.boxes)
+            boxes.append(_sent(source, target, shape, {worker: worker for worker in chosen}, chosen, ()))
+    workers = len(fetches.boxes)
     # Transfers over one distance are a shift, the usual pattern of halos and rings; none has two senders to a worker.
-    sent.sort(key=lambda one: ((one[1] - one[0]) % workers, one[2].shape))
+    sent.sort(key=lambda transfer: ((transfer[1] - transfer[0]) % workers, transfer[2].shape))
     rounds: list[tuple[Shape, dict[int, tuple[int, Region]]]] = []
     for giver, taker, region in sent:
         for shape, arriving in rounds:
-            if shape == region.shape and taker not in arriving and all(one != giver for one, _ in arriving.values()):
+            if (
+                shape == region.shape
+                and taker not in arriving
+                and all(sender != giver for sender, _ in arriving.values())
+            ):
                 arriving[taker] = (giver, region)
                 break
         else:
@@ -217,8 +223,8 @@ def exchanged(source: Held, target: Held, taken: Round) -> Exchange:
         senders = {taker: giver for taker, (giver, _) in arriving.items()}
         pairs = tuple(sorted((giver, taker) for taker, giver in senders.items()))
         regions = {taker: region for taker, (_, region) in arriving.items()}
-        found.append(_sent(source, target, shape, senders, regions, pairs))
-    return Exchange(target, tuple(found), taken.reducer)
+        boxes.append(_sent(source, target, shape, senders, regions, pairs))
+    return Exchange(target, tuple(boxes), fetches.reducer)
 
 
 def _sent(
@@ -242,8 +248,8 @@ def _sent(
     )
 
 
-def _filled(known: Mapping[int, Shape], workers: range) -> tuple[Shape, ...]:
+def _filled(by_worker: Mapping[int, Shape], workers: range) -> tuple[Shape, ...]:
     """By worker what is known; elsewhere the same as of all others, if that is one: then it need not vary."""
-    first = next(iter(known.values()))
-    other = first if all(value == first for value in known.values()) else (0,) * len(first)
-    return tuple(known.get(worker, other) for worker in workers)
+    first = next(iter(by_worker.values()))
+    filler = first if all(value == first for value in by_worker.values()) else (0,) * len(first)
+    return tuple(by_worker.get(worker, filler) for worker in workers)

@@ -41,7 +41,7 @@ def written_movement(
     source: Held,
     target: Held,
     rounds: Sequence[Round],
-    found: Sequence[Collective] | None,
+    collectives: Sequence[Collective] | None,
     before: str,
     variable: str,
     tensor: Tensor,
@@ -54,7 +54,7 @@ def written_movement(
         source: what workers hold.
         target: what they are to hold.
         rounds: what they take for that from whom.
-        found: collectives that do the same, if there are any.
+        collectives: collectives that do the same, if there are any.
         before: the variable that holds it.
         variable: one to which it may be given.
         tensor: which.
@@ -63,37 +63,39 @@ def written_movement(
         The variable that holds it then.
     """
     dtype = tensor.dtype
-    predicted = sum(one.moved_elements for one in rounds) * dtype.item_bytes
+    predicted = sum(fetches.moved_elements for fetches in rounds) * dtype.item_bytes
     text.predicted_bytes += predicted
-    if found is not None:
-        moved = moved_elements(found, source.frame, ways)[0] * dtype.item_bytes
+    if collectives is not None:
+        moved = moved_elements(collectives, source.frame, ways)[0] * dtype.item_bytes
         if moved == predicted:
             text.moved_bytes += moved
-            for one in found:
-                text.lines.append(f"{variable} = {_collective(text, one, before)}")
+            for collective in collectives:
+                text.lines.append(f"{variable} = {_collective(text, collective, before)}")
                 before = variable
             return before
-    for taken in rounds:
-        held = target if taken is rounds[-1] else Held.of(taken.regions)
-        assembled = f"{variable}_{'here' if taken.reducer is None else 'sum'}"
-        _exchange(text, exchanged(source, held, taken), source, before, assembled, tensor)
+    for fetches in rounds:
+        held = target if fetches is rounds[-1] else Held.of(fetches.regions)
+        assembled = f"{variable}_{'here' if fetches.reducer is None else 'sum'}"
+        _exchange(text, exchanged(source, held, fetches), source, before, assembled, tensor)
         source, before = held, assembled
     return before
 
 
-def _collective(text: Text, one: Collective, value: str) -> str:
-    names = [f'"c{cut}"' for cut in one.cuts]
+def _collective(text: Text, collective: Collective, value: str) -> str:
+    names = [f'"c{cut}"' for cut in collective.cuts]
     axes = names[0] if len(names) == 1 else f"({', '.join(names)})"
-    if one.kind == "slice":
+    if collective.kind == "slice":
         text.helpers.update(("part",))
-        return f"part({value}, {axes}, {one.dim})"
-    if one.kind == "psum_scatter":
-        return f"lax.psum_scatter({value}, {axes}, scatter_dimension={one.dim}, tiled=True)"
-    if one.kind == "all_to_all":
-        return f"lax.all_to_all({value}, {axes}, split_axis={one.dim}, concat_axis={one.before}, tiled=True)"
-    if one.kind == "all_gather":
-        return f"lax.all_gather({value}, {axes}, axis={one.dim}, tiled=True)"
-    return f"lax.{one.kind}({value}, {axes})"
+        return f"part({value}, {axes}, {collective.dim})"
+    if collective.kind == "psum_scatter":
+        return f"lax.psum_scatter({value}, {axes}, scatter_dimension={collective.dim}, tiled=True)"
+    if collective.kind == "all_to_all":
+        return (
+            f"lax.all_to_all({value}, {axes}, split_axis={collective.dim}, concat_axis={collective.before}, tiled=True)"
+        )
+    if collective.kind == "all_gather":
+        return f"lax.all_gather({value}, {axes}, axis={collective.dim}, tiled=True)"
+    return f"lax.{collective.kind}({value}, {axes})"
 
 
 def _exchange(text: Text, exchange: Exchange, source: Held, before: str, variable: str, tensor: Tensor) -> None:
@@ -108,10 +110,10 @@ def _exchange(text: Text, exchange: Exchange, source: Held, before: str, variabl
     origin = (0,) * len(frame)
     first = boxes[0] if boxes else None
     if first is not None and first.shape == frame and all(first.takes) and set(first.places) == {origin} and is_sum:
-        made = _box(text, boxes.pop(0), value, source)
+        initial = _box(text, boxes.pop(0), value, source)
     else:
-        made = f"jnp.full({frame}, {fill}, {array_dtype(dtype)})"
-    text.lines.append(f"{variable} = {made}")
+        initial = f"jnp.full({frame}, {fill}, {array_dtype(dtype)})"
+    text.lines.append(f"{variable} = {initial}")
     for sent in boxes:
         box, place = _box(text, sent, value, source), _row(text, sent.places)
         if is_sum:
@@ -131,8 +133,8 @@ def _box(text: Text, sent: Sent, value: str, source: Held) -> str:
     if set(sent.starts) == {sent.starts[0]}:
         start = sent.starts[0]
         bounds = [
-            ":" if (lo, lo + size) == (0, whole) else f"{lo}:{lo + size}"
-            for lo, size, whole in zip(start, sent.shape, source.frame, strict=True)
+            ":" if (lo, lo + size) == (0, extent) else f"{lo}:{lo + size}"
+            for lo, size, extent in zip(start, sent.shape, source.frame, strict=True)
         ]
         box = value if set(bounds) == {":"} else f"{value}[{', '.join(bounds)}]"
     else:

@@ -19,24 +19,24 @@ _TAKEN: Final = frozenset(
 
 def identifier(name: str, prefix: str = "t") -> str:
     """A Python name that is like a tensor's."""
-    found = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")[:60] or prefix
-    return f"{prefix}_{found}" if found[0].isdigit() or found in _TAKEN else found
+    word = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")[:60] or prefix
+    return f"{prefix}_{word}" if word[0].isdigit() or word in _TAKEN else word
 
 
 def inner_name(name: str) -> str:
     """A Python name for a value inside of an op, whose inputs are called by letters."""
-    found = identifier(name, "v")
-    return f"v_{found}" if len(found) == 1 else found
+    label = identifier(name, "v")
+    return f"v_{label}" if len(label) == 1 else label
 
 
-def told(name: str) -> str:
+def comment_text(name: str) -> str:
     """A name in a comment or a docstring: no quotes, no escapes, nothing that ends the text."""
     return re.sub(r"[^\w.:/@+ -]", "?", name, flags=re.ASCII)
 
 
 def some(names: Sequence[str]) -> str:
     """The first names of many, and how many more there are."""
-    shown = ", ".join(told(name) for name in names[:3])
+    shown = ", ".join(comment_text(name) for name in names[:3])
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
 
 
@@ -54,10 +54,10 @@ class Names:
     def of(self, name: str) -> str:
         """The Python name."""
         if name not in self._of:
-            found = base = identifier(name)
+            candidate = base = identifier(name)
             number = 2
-            while found in self._used:
-                found, number = f"{base}_{number}", number + 1
-            self._used.add(found)
-            self._of[name] = found
+            while candidate in self._used:
+                candidate, number = f"{base}_{number}", number + 1
+            self._used.add(candidate)
+            self._of[name] = candidate
         return self._of[name]

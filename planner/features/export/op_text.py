@@ -94,7 +94,7 @@ class OpWriter:
         held: dict[str, Held] = {}
         parameters: dict[str, str] = {}
         for slot, name in enumerate(op.inputs):
-            if not name or not any(f"in{slot}" in node.inputs for one in local_ops for node in one.nodes):
+            if not name or not any(f"in{slot}" in node.inputs for local_op in local_ops for node in local_op.nodes):
                 continue
             if name in self._graph.constants:
                 operand = self._constant(described, division, slot)
@@ -108,7 +108,9 @@ class OpWriter:
                 operands[f"in{slot}"], held[f"in{slot}"] = operands[f"in{shared}"], held[f"in{shared}"]
                 continue
             target = needed[slot]
-            is_again = sum(op.inputs[other] == name for other in set(described.delivered_slots.values())) > 1
+            is_again = (
+                sum(op.inputs[reader_slot] == name for reader_slot in set(described.delivered_slots.values())) > 1
+            )
             if name in self._graph.constants:
                 label = variable = f"constant{slot}"
             else:
@@ -161,26 +163,27 @@ class OpWriter:
         read = described.reads(described.ranges(self._plan.strategies[described.op.name].tiling))[0]
         regions = division.reads[0]
         rank = len(needed[0].frame)
-        cut = [any(one.lo[dim] != regions[0].lo[dim] for one in regions) for dim in range(rank)]
+        cut = [any(region.lo[dim] != regions[0].lo[dim] for region in regions) for dim in range(rank)]
         before, after = (np.where(cut, reach, 0) for reach in (read.before, read.after))
         frames = {
             tuple((np.array(region.shape) + first + last).tolist())
             for region, first, last in zip(regions, before, after, strict=True)
         }
+        # Where a dim is cut, the frame holds the neighbours' rows or zeros, and the op needs no pad of its own.
         alike = {
-            tuple(0 if cut[2 + dim % (rank - 2)] else pad for dim, pad in enumerate(_pads(one, rank)))
-            for one in local_ops
+            tuple(0 if cut[2 + dim % (rank - 2)] else pad for dim, pad in enumerate(_pads(local_op, rank)))
+            for local_op in local_ops
         }
         if len(frames) != 1 or len(alike) != 1 or not (before.any() or after.any()):
             return needed, local_ops
         [frame], [pads] = frames, alike
         needed[0] = Held(regions, frame, tuple(tuple(row) for row in before.tolist()))
         node = local_ops[0].nodes[0]
-        same = replace(node, attributes={**node.attributes, "pads": pads})
-        others = {(one.nodes[0].inputs, _without_pads(one)) for one in local_ops}
-        if len(others) != 1 or any(len(one.nodes) != 1 for one in local_ops):
+        shared_node = replace(node, attributes={**node.attributes, "pads": pads})
+        forms = {(local_op.nodes[0].inputs, _without_pads(local_op)) for local_op in local_ops}
+        if len(forms) != 1 or any(len(local_op.nodes) != 1 for local_op in local_ops):
             return {**needed, 0: Held.of(regions)}, local_ops
-        return needed, (replace(local_ops[0], nodes=(same,)),)
+        return needed, (replace(local_ops[0], nodes=(shared_node,)),)
 
     def _constant(self, described: BoundOp, division: Division, slot: int) -> Operand | None:
         """A constant input; None where workers read different parts of it."""
@@ -192,11 +195,11 @@ class OpWriter:
             parts = {division.parts[worker].inputs[slot] for worker in division.busy} - {None}
             if len(parts) > 1:
                 return None
-            whole = Region.whole(value.shape)
+            space = Region.whole(value.shape)
             for region in parts:
                 assert region is not None, "None was taken out"
                 if value.shape:
-                    value = value[region.within(whole)]
+                    value = value[region.within(space)]
         return self._literal(name, value)
 
     def _literal(self, name: str, value: np.ndarray) -> Operand:
@@ -222,9 +225,9 @@ class OpWriter:
             tiling = self._plan.tilings[name]
         if source == target:
             return label
-        taken = self._ways.read(source.regions, tiling, target.regions)
-        found = collectives_between(source, target, index_space(tensor.shape), self._plan.cuts)
-        return written_movement(text, self._plan.cuts, source, target, [taken], found, label, variable, tensor)
+        fetches = self._ways.read(source.regions, tiling, target.regions)
+        collectives = collectives_between(source, target, index_space(tensor.shape), self._plan.cuts)
+        return written_movement(text, self._plan.cuts, source, target, [fetches], collectives, label, variable, tensor)
 
     def _computed(
         self,
@@ -239,45 +242,50 @@ class OpWriter:
         """Writes what workers compute; an expression for each output."""
         op = described.op
         dtypes = {f"out{position}": self._graph.tensors[op.outputs[position]].dtype for position in results}
-        made = {position: Held.of(division.made[position]) for position in results}
+        outputs = {position: Held.of(division.made[position]) for position in results}
         one_form = len(local_ops) == 1 and len(division.busy) == self._plan.workers
         if one_form and (
-            len(local_ops) < len(division.local_ops) or all(one.is_even for one in (*held.values(), *made.values()))
+            len(local_ops) < len(division.local_ops)
+            or all(part.is_even for part in (*held.values(), *outputs.values()))
         ):
             lines, values = self._local(text, op.name, local_ops[0], operands, dtypes)
             text.lines.extend(lines)
             return values
-        return self._switched(text, described, division, operands, held, made, dtypes)
+        return self._switched(text, described, division, operands, held, outputs, dtypes)
 
     def _local(
         self, text: Text, op: str, local: LocalOp, operands: Mapping[str, Operand], dtypes: Mapping[str, DType]
     ) -> tuple[list[str], list[str]]:
         """A local op's lines, and the expressions of its results; "" of a part without elements."""
-        known = {**operands, **{key: self._literal(f"{op}.{key}", value) for key, value in local.constants.items()}}
+        operand_of = {
+            **operands,
+            **{key: self._literal(f"{op}.{key}", value) for key, value in local.constants.items()},
+        }
         lines: list[str] = []
         for number, node in enumerate(local.nodes):
             form = Form(
                 node,
-                tuple(known[name] if name else None for name in node.inputs),
+                tuple(operand_of[name] if name else None for name in node.inputs),
                 self._graph.opset,
                 tuple(dtypes.get(name) for name in node.outputs),
                 text.helpers,
             )
             values = emitted(form)
-            there = [name for name in node.outputs if name]
-            if len(values) == 1 and len(there) == 1:
+            outputs = [name for name in node.outputs if name]
+            if len(values) == 1 and len(outputs) == 1:
+                # The last node's text is returned as it is; any other gets a name, for it may be read twice.
                 is_last = number + 1 == len(local.nodes)
-                label = there[0] if is_last else inner_name(there[0])
+                label = outputs[0] if is_last else inner_name(outputs[0])
                 if not is_last:
                     lines.append(f"{label} = {values[0]}")
-                    known[there[0]] = Operand(label)
+                    operand_of[outputs[0]] = Operand(label)
                 else:
-                    known[there[0]] = Operand(values[0])
+                    operand_of[outputs[0]] = Operand(values[0])
                 continue
             labels = [inner_name(name) if name else "_" for name in node.outputs]
             lines.append(f"{', '.join(labels)} = {', '.join(values)}")
-            known.update({name: Operand(label) for name, label in zip(node.outputs, labels, strict=True) if name})
-        return lines, [known[name].text if name in known else "" for name in dtypes]
+            operand_of.update({name: Operand(label) for name, label in zip(node.outputs, labels, strict=True) if name})
+        return lines, [operand_of[name].text if name in operand_of else "" for name in dtypes]
 
     def _switched(
         self,
@@ -286,14 +294,14 @@ class OpWriter:
         division: Division,
         operands: Mapping[str, Operand],
         held: Mapping[str, Held],
-        made: Mapping[int, Held],
+        outputs: Mapping[int, Held],
         dtypes: Mapping[str, DType],
     ) -> list[str]:
         """Writes a form for each kind of workers: parts are taken out of frames, and results put into frames."""
         op, graph = described.op, self._graph
         scalar = {
             **{f"in{slot}": not graph.tensors[name].shape for slot, name in enumerate(op.inputs) if name},
-            **{f"out{position}": not graph.tensors[op.outputs[position]].shape for position in made},
+            **{f"out{position}": not graph.tensors[op.outputs[position]].shape for position in outputs},
         }
         variables = {key: operands[key].text for key in held}
         arguments = tuple(dict.fromkeys(variables.values()))
@@ -301,7 +309,9 @@ class OpWriter:
         numbers: list[int] = []
         for worker in range(self._plan.workers):
             local = division.local[worker]
-            parts = tuple((one.regions[worker].shape, one.offsets[worker]) for one in (*held.values(), *made.values()))
+            parts = tuple(
+                (part.regions[worker].shape, part.offsets[worker]) for part in (*held.values(), *outputs.values())
+            )
             key = None if local == NOTHING else (local, parts)
             fresh = key not in kinds
             number = kinds.setdefault(key, len(kinds))
@@ -311,7 +321,7 @@ class OpWriter:
             text.lines.append(f"def kind_{number}({', '.join(arguments)}):")
             # lax.switch takes one shape from all forms: a worker without work makes a frame of zeros.
             if key is None:
-                shapes = {f"out{position}": one.frame for position, one in made.items()}
+                shapes = {f"out{position}": part.frame for position, part in outputs.items()}
                 values = [
                     f"jnp.zeros({() if scalar[name] else shape}, {array_dtype(dtypes[name])})"
                     for name, shape in shapes.items()
@@ -319,27 +329,27 @@ class OpWriter:
                 text.lines.append(f"    return {_tuple(values)}")
                 continue
             mine = dict(operands)
-            for slot, one in held.items():
-                region = one.regions[worker]
-                if region.is_empty or scalar[slot] or region.shape == one.frame:
+            for slot, part in held.items():
+                region = part.regions[worker]
+                if region.is_empty or scalar[slot] or region.shape == part.frame:
                     continue
                 bounds = ", ".join(
-                    ":" if size == whole else f"{lo}:{lo + size}"
-                    for lo, size, whole in zip(one.offsets[worker], region.shape, one.frame, strict=True)
+                    ":" if size == extent else f"{lo}:{lo + size}"
+                    for lo, size, extent in zip(part.offsets[worker], region.shape, part.frame, strict=True)
                 )
                 text.lines.append(f"    {slot} = {variables[slot]}[{bounds}]")
                 mine[slot] = Operand(slot)
             lines, values = self._local(text, op.name, division.local_ops[local], mine, dtypes)
             text.lines.extend(f"    {line}" for line in lines)
             widened = []
-            for value, (position, one) in zip(values, made.items(), strict=True):
-                shape = one.regions[worker].shape
-                pads = tuple((0, whole - size) for size, whole in zip(shape, one.frame, strict=True))
+            for value, (position, part) in zip(values, outputs.items(), strict=True):
+                shape = part.regions[worker].shape
+                pads = tuple((0, extent - size) for size, extent in zip(shape, part.frame, strict=True))
                 is_whole = scalar[f"out{position}"] or not any(after for _, after in pads)
                 value = value or f"jnp.zeros({shape}, {array_dtype(dtypes[f'out{position}'])})"
                 widened.append(value if is_whole else f"jnp.pad({value}, {pads})")
             text.lines.append(f"    return {_tuple(widened)}")
-        names = [f"made{position or ''}" for position in made]
+        names = [f"made{position or ''}" for position in outputs]
         forms = ", ".join(f"kind_{number}" for number in range(len(kinds)))
         text.helpers.add("mine")
         choice = f"mine({numbers})" if len(kinds) > 1 else "0"
@@ -356,21 +366,23 @@ class OpWriter:
         name = described.op.outputs[position]
         tensor, tiling, made_as = self._graph.tensors[name], self._plan.tilings[name], division.made_as[position]
         assert made_as is not None, "an absent output is never made"
-        made, owned = Held.of(division.made[position]), self.owned(name)
-        way = self._ways.returned((made.regions,), made_as, owned.regions, tiling, tensor.shape)
+        computed, owned = Held.of(division.made[position]), self.owned(name)
+        way = self._ways.returned((computed.regions,), made_as, owned.regions, tiling, tensor.shape)
         if not way.rounds:
             return value
         space, reducer = index_space(tensor.shape), way.rounds[0].reducer
-        found = collectives_between(made, owned, space, self._plan.cuts, frozenset(way.joined), reducer)
+        collectives = collectives_between(computed, owned, space, self._plan.cuts, frozenset(way.joined), reducer)
         variable = f"made{position or ''}"
         if value != variable:
             text.lines.append(f"{variable} = {value}")
-        return written_movement(text, self._plan.cuts, made, owned, way.rounds, found, variable, variable, tensor)
+        return written_movement(
+            text, self._plan.cuts, computed, owned, way.rounds, collectives, variable, variable, tensor
+        )
 
 
 def _pads(local: LocalOp, rank: int) -> tuple[int, ...]:
     pads = local.nodes[0].attributes.get("pads")
-    return tuple(int(one) for one in pads) if isinstance(pads, tuple) else (0,) * (2 * (rank - 2))
+    return tuple(int(pad) for pad in pads) if isinstance(pads, tuple) else (0,) * (2 * (rank - 2))
 
 
 def _without_pads(local: LocalOp) -> tuple[object, ...]:

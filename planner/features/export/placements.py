@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from planner.algebra.tiling import Only, Partial, Reducer, Replicate, Shard, Tiling, cuts_along, pieces
-from planner.features.export.names import told
+from planner.features.export.names import comment_text
 from planner.features.export.source import Source
 from planner.graph.model import Shape
 
@@ -33,9 +33,9 @@ class Placements:
 def placements(source: Source) -> Placements:
     """A plan's tilings as DTensor placements."""
     plan, graph = source.plan, source.graph
-    delivered = {one.name for one in plan.deliveries}
+    delivered = {delivery.name for delivery in plan.deliveries}
     tilings = {name: tiling for name, tiling in plan.tilings.items() if name not in delivered}
-    findings = [f"tensor {told(name)}: {why}" for name, tiling in tilings.items() for why in _obstacles(tiling)]
+    findings = [f"tensor {comment_text(name)}: {why}" for name, tiling in tilings.items() for why in _obstacles(tiling)]
     uneven = tuple(name for name, tiling in tilings.items() if is_uneven(tiling, graph.tensors[name].shape))
     named: dict[str, tuple[Tiling, Shape, str]] = {}
     for name, parts in source.parts_of(list(tilings)).items():
@@ -44,12 +44,14 @@ def placements(source: Source) -> Placements:
         named[name] = tiling, shape, graph.roles[parts[0]].value
         along = {dim for part in parts if not is_whole for dim, at in enumerate(source.boxes[part][1].lo) if at}
         if along.intersection(tiling.dims) or any(tilings[part] != tiling for part in parts):
-            findings.append(f"tensor {told(name)}: workers have some of each of its parts, which is no box of it")
+            findings.append(
+                f"tensor {comment_text(name)}: workers have some of each of its parts, which is no box of it"
+            )
     if findings:
         return Placements("", len(named), uneven, tuple(findings))
     names = tuple(f"c{cut}" for cut in range(len(plan.cuts)))
     lines = [
-        f'"""The placements that tofu planned for {told(plan.model)} on {plan.workers} devices.',
+        f'"""The placements that tofu planned for {comment_text(plan.model)} on {plan.workers} devices.',
         "",
         '    mesh = init_device_mesh("cuda", MESH_SHAPE, mesh_dim_names=MESH_NAMES)',
         "    weight = distribute_tensor(weight, mesh, PLACEMENTS[name])",
@@ -78,23 +80,23 @@ def placements(source: Source) -> Placements:
 
 def placed(tiling: Tiling) -> str:
     """A tuple of placements, as Python reads it."""
-    texts = [_placement(one) for one in tiling.placements]
+    texts = [_placement(placement) for placement in tiling.placements]
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
 
 
-def _placement(one: object) -> str:
-    if isinstance(one, Shard):
-        return f"Shard({one.dim})"
-    if isinstance(one, Partial):
-        return "Partial()" if one.reducer is Reducer.SUM else f'Partial("{_REDUCE_OPS[one.reducer]}")'
-    assert isinstance(one, Replicate), "others cannot be expressed"
+def _placement(placement: object) -> str:
+    if isinstance(placement, Shard):
+        return f"Shard({placement.dim})"
+    if isinstance(placement, Partial):
+        return "Partial()" if placement.reducer is Reducer.SUM else f'Partial("{_REDUCE_OPS[placement.reducer]}")'
+    assert isinstance(placement, Replicate), "others cannot be expressed"
     return "Replicate()"
 
 
 def _obstacles(tiling: Tiling) -> Iterator[str]:
-    if any(isinstance(one, Only) for one in tiling.placements):
+    if any(isinstance(placement, Only) for placement in tiling.placements):
         yield f"{tiling}: DTensor has no placement on one group of devices alone"
-    if any(isinstance(one, Shard) and one.shares for one in tiling.placements):
+    if any(isinstance(placement, Shard) and placement.shares for placement in tiling.placements):
         yield f"{tiling}: DTensor divides a dim in equal parts only"
     if tiling.is_nested:
         yield f"{tiling}: DTensor divides a dim in the order of the mesh's dims only"
@@ -112,18 +114,18 @@ def is_uneven(tiling: Tiling, shape: Shape) -> bool:
 def _needed(source: Source, tilings: dict[str, Tiling]) -> Iterator[str]:
     """Of each op the inputs that it reads in another tiling than theirs, where that is a tiling."""
     for described in source.ops:
-        strategy, found = source.plan.strategies[described.op.name].tiling, {}
+        strategy, texts = source.plan.strategies[described.op.name].tiling, {}
         for slot in described.read_slots:
             name, dims = described.op.inputs[slot], described.plain_read(slot)
             if name not in tilings or dims is None:
                 continue
             along = {variable: dim for dim, variable in enumerate(dims) if variable >= 0}
             wanted = tuple(
-                Shard(along[one.dim]) if isinstance(one, Shard) and one.dim in along
-                else one if isinstance(one, Partial) else Replicate()
-                for one in strategy.placements
+                Shard(along[placement.dim]) if isinstance(placement, Shard) and placement.dim in along
+                else placement if isinstance(placement, Partial) else Replicate()
+                for placement in strategy.placements
             )  # fmt: skip
             if wanted != tilings[name].plain.placements and not strategy.is_nested:
-                found[name] = placed(Tiling(wanted, strategy.ways))
-        if found:
-            yield f"    {described.op.name!a}: {{{', '.join(f'{name!a}: {text}' for name, text in found.items())}}},"
+                texts[name] = placed(Tiling(wanted, strategy.ways))
+        if texts:
+            yield f"    {described.op.name!a}: {{{', '.join(f'{name!a}: {text}' for name, text in texts.items())}}},"

@@ -25,7 +25,7 @@ class Source:
 
     def parts_of(self, names: Sequence[str]) -> dict[str, list[str]]:
         """Tensors of the model by these of the graph: of a whole, its parts."""
-        found: dict[str, list[str]] = {}
+        parts: dict[str, list[str]] = {}
         for name in names:
-            found.setdefault(self.boxes[name][0] if name in self.boxes else name, []).append(name)
-        return found
+            parts.setdefault(self.boxes[name][0] if name in self.boxes else name, []).append(name)
+        return parts

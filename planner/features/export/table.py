@@ -19,10 +19,10 @@ def print_export(result: ExportResult, file: TextIO) -> None:
         ("plan moves", f"{format_bytes(result.predicted_bytes)} per iteration over all workers"),
     ]
     if result.jax is not None and result.moved_bytes is not None:
-        more = result.moved_bytes - result.predicted_bytes
+        extra_bytes = result.moved_bytes - result.predicted_bytes
         facts += [
             ("step in JAX", str(result.jax)),
-            ("it moves", f"{format_bytes(result.moved_bytes)}, {f'{more:+,} B' if more else 'the same'}"),
+            ("it moves", f"{format_bytes(result.moved_bytes)}, {f'{extra_bytes:+,} B' if extra_bytes else 'the same'}"),
             ("ops", f"{result.ops}, written as {result.functions} functions and {result.blocks} blocks"),
         ]
         if result.constants is not None:

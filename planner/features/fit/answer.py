@@ -30,7 +30,7 @@ from planner.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Question:
     """What is asked of one machine, or of so much memory."""
 
     machine: Machine | None
@@ -65,26 +65,26 @@ class Answered:
     """By number of workers, the plan that is taken, and what is computed again in it; none where none fits."""
 
 
-def answered(batches: Batches, asked: Asked, progress: Progress) -> Answered:
+def answered(batches: Batches, question: Question, progress: Progress) -> Answered:
     """Plans for each number of workers.
 
     Args:
         batches: the model.
-        asked: what is asked.
+        question: what is asked.
         progress: told what is being done.
 
     Raises:
         TofuError: the model cannot be planned.
     """
-    search = _Counts(batches, asked, progress)
-    found = [search.row(count) for count in asked.counts]
-    rows = _monotone(found)
-    fitting = next((number for number, row in enumerate(rows) if row.fits and _is_within(row, asked)), None)
+    search = _Counts(batches, question, progress)
+    own_rows = [search.row(count) for count in question.counts]
+    rows = _monotone(own_rows)
+    fitting = next((number for number, row in enumerate(rows) if row.fits and _is_within(row, question)), None)
     below = len(rows) - 1 if fitting is None else fitting - 1
     why_not = None if below < 0 else search.why_not(rows[below])
     answer = FitAnswer(
-        None if asked.machine is None else asked.machine.name,
-        max(asked.limits(asked.target(asked.counts[-1]))),
+        None if question.machine is None else question.machine.name,
+        max(question.limits(question.target(question.counts[-1]))),
         tuple(rows),
         None if fitting is None else rows[fitting].workers,
         why_not,
@@ -92,16 +92,16 @@ def answered(batches: Batches, asked: Asked, progress: Progress) -> Answered:
     return Answered(answer, search.plans)
 
 
-def _is_within(row: FitRow, asked: Asked) -> bool:
-    within = asked.within_seconds
+def _is_within(row: FitRow, question: Question) -> bool:
+    within = question.within_seconds
     return within is None or (row.estimated_seconds is not None and row.estimated_seconds <= within)
 
 
 class _Counts:
     """Plans for one number of workers after the other."""
 
-    def __init__(self, batches: Batches, asked: Asked, progress: Progress) -> None:
-        self._batches, self._asked, self._progress = batches, asked, progress
+    def __init__(self, batches: Batches, question: Question, progress: Progress) -> None:
+        self._batches, self._question, self._progress = batches, question, progress
         self._largest: LargestBatch | None = None
         self._known_batch = 0
         """The largest for which there is a plan that fits on fewer workers, and so on more; 0: none is known."""
@@ -111,14 +111,14 @@ class _Counts:
 
     def row(self, count: int) -> FitRow:
         """What plans for so many workers take."""
-        asked, given = self._asked, self._batches.given
-        target = asked.target(count)
-        limits = asked.limits(target)
-        at_least = given.whatever_is_again.least(count).total_bytes
+        question, sized = self._question, self._batches.stated
+        target = question.target(count)
+        limits = question.limits(target)
+        at_least = sized.whatever_is_again.least(count).total_bytes
         row = FitRow(count, -(-at_least // count))
         if at_least <= sum(limits):
             times = self._times(target)
-            row, judged = self._with_plan(row, Ladder(given, target, times, self._progress), target, limits)
+            row, judged = self._with_plan(row, Ladder(sized, target, times, self._progress), target, limits)
             if judged is not None:
                 self.plans[count] = (target, judged.trial, judged.again)
                 row = replace(row, estimated_seconds=None if times is None else times.seconds(judged.trial))
@@ -158,7 +158,7 @@ class _Counts:
             plan_workers=row.workers,
             plan_bytes=judged.worker_bytes,
             moved_bytes=judged.trial.decided.moved_bytes,
-            recompute=_said(judged),
+            recompute=_recompute(judged),
         )
         return row, judged
 
@@ -167,7 +167,7 @@ class _Counts:
         if all(offers.least(number) > sum(limits) for number in reversed(range(len(offers.sets)))):
             return None
         auto = Recompute("auto")
-        source, memory_bytes = self._batches.given.source, self._asked.memory_bytes
+        source, memory_bytes = self._batches.stated.source, self._question.memory_bytes
         session = Session(
             PlanRequest(source, target, memory_bytes, limits, recompute=auto, effort="quick", progress=self._progress)
         )
@@ -177,7 +177,7 @@ class _Counts:
             return None
 
     def _largest_batch(self, target: Target, limits: Sequence[int], row: FitRow) -> int | None:
-        samples, (low, high) = self._batches.samples, self._asked.batches
+        samples, (low, high) = self._batches.samples, self._question.batches
         if samples is None:
             return None
         if row.fits and low <= samples.given <= high:
@@ -186,7 +186,7 @@ class _Counts:
             return high
         try:
             if self._largest is None:
-                self._largest = LargestBatch(self._batches, self._asked.batches, self._progress)
+                self._largest = LargestBatch(self._batches, self._question.batches, self._progress)
             self._known_batch = self._largest.on(target, limits, self._known_batch) or 0
         except TofuError as error:
             self._batches.fix(error)
@@ -195,11 +195,11 @@ class _Counts:
 
     def why_not(self, row: FitRow) -> WhyNot:
         """What takes the room on so many workers."""
-        least = self._batches.given.whatever_is_again.least(row.workers)
+        least = self._batches.stated.whatever_is_again.least(row.workers)
         return WhyNot(
             row.workers,
             least.op,
-            {said: -(-size // row.workers) for said, size in least.by_purpose().items()},
+            {purpose: -(-size // row.workers) for purpose, size in least.by_purpose().items()},
         )
 
 
@@ -211,19 +211,19 @@ def _with_least(row: FitRow, judged: Judged) -> FitRow:
         row,
         least_bytes=judged.worker_bytes,
         is_by_program=judged.is_by_program,
-        least_recompute=_said(judged),
+        least_recompute=_recompute(judged),
     )
 
 
-def _said(judged: Judged) -> Literal["none", "auto"]:
+def _recompute(judged: Judged) -> Literal["none", "auto"]:
     return "auto" if judged.again else "none"
 
 
 def _monotone(rows: Sequence[FitRow]) -> list[FitRow]:
     """The rows with what a plan for fewer workers is to more."""
-    found: list[FitRow] = []
+    monotone: list[FitRow] = []
     for row in rows:
-        before = found[-1] if found else None
+        before = monotone[-1] if monotone else None
         if before is not None:
             if before.least_bytes is not None and (row.least_bytes is None or before.least_bytes < row.least_bytes):
                 row = replace(
@@ -242,14 +242,14 @@ def _monotone(rows: Sequence[FitRow]) -> list[FitRow]:
                     estimated_seconds=before.estimated_seconds,
                     recompute=before.recompute,
                 )
-        found.append(row)
-    return found
+        monotone.append(row)
+    return monotone
 
 
-def _is_better(fewer: FitRow, more: FitRow) -> bool:
+def _is_better(smaller: FitRow, larger: FitRow) -> bool:
     """Whether the plan for fewer workers is the plan for more: theirs does not fit, or is slower."""
-    if not more.fits:
+    if not larger.fits:
         return True
-    if fewer.estimated_seconds is None or more.estimated_seconds is None:
+    if smaller.estimated_seconds is None or larger.estimated_seconds is None:
         return False
-    return fewer.estimated_seconds < more.estimated_seconds
+    return smaller.estimated_seconds < larger.estimated_seconds

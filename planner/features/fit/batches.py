@@ -33,8 +33,8 @@ def looked_at(low: int, high: int) -> tuple[int, ...]:
     >>> looked_at(15, 24)
     (15, 16, 18, 20, 22, 24)
     """
-    found = (size for size in range(low, high + 1) if size % (1 << max(0, size.bit_length() - _DIGITS)) == 0)
-    return tuple(sorted({low, high, *found}))
+    sizes = (size for size in range(low, high + 1) if size % (1 << max(0, size.bit_length() - _DIGITS)) == 0)
+    return tuple(sorted({low, high, *sizes}))
 
 
 class LargestBatch:
@@ -54,29 +54,29 @@ class LargestBatch:
         assert batches.samples is not None, "the batch can be changed"
         self._batches, self._progress = batches, progress
         self._sizes = looked_at(*ends)
-        given = batches.samples.given
-        self._two = (given, ends[1] if ends[1] != given else ends[0])
+        batch = batches.samples.given
+        self._two = (batch, ends[1] if ends[1] != batch else ends[0])
         progress(f"reading the model at a batch of {self._two[1]}")
-        self._again = batches.given.leanest_again
+        self._again = batches.stated.leanest_again
         small, large = sorted(self._two)
         vectors = zip(self._least(small), self._least(large), strict=True)
-        self._growths = [Growth(small, one, large, other) for one, other in vectors]
+        self._growths = [Growth(small, small_least, large, large_least) for small_least, large_least in vectors]
         """By what is computed again: nothing, or the most."""
 
-    def on(self, target: Target, limits: Sequence[int], known: int) -> int | None:
+    def on(self, target: Target, limits: Sequence[int], fitting_batch: int) -> int | None:
         """The largest batch for which a plan was found that fits; None if there is none.
 
         Args:
             target: what is planned for.
             limits: the memory there is, one entry for each worker, in any order.
-            known: a batch for which there is a plan that fits; 0: none is known.
+            fitting_batch: a batch for which there is a plan that fits; 0: none is known.
 
         Raises:
             TofuError: the batch cannot be changed.
         """
         room, sizes = sum(limits), self._sizes
         largest = self._largest(room)
-        fitting = sizes.index(known) if known in sizes else -1
+        fitting = sizes.index(fitting_batch) if fitting_batch in sizes else -1
         beyond = -1 if largest is None else sizes.index(largest) + 1
         at, tried = beyond - 1, 0
         while fitting < at < beyond and tried < _MOST_TRIED:
@@ -107,9 +107,9 @@ class LargestBatch:
         sized = self._batches.at(batch)
         copied = recomputed(sized.graph, self._again)
         again = [EveryPlan(copied, sized.source.descriptions)] if self._again else []
-        return [one.by_moment for one in (sized.every_plan, *again)]
+        return [plans.by_moment for plans in (sized.every_plan, *again)]
 
     def _largest(self, room: int) -> int | None:
         """The largest batch at which no more lies there at least than there is room for, as two batches tell."""
-        found = (growth.largest(self._sizes, room) for growth in self._growths)
-        return max((size for size in found if size is not None), default=None)
+        sizes = (growth.largest(self._sizes, room) for growth in self._growths)
+        return max((size for size in sizes if size is not None), default=None)

@@ -33,7 +33,7 @@ class CapacityPoint:
     bound_bytes: int
     """Every plan takes so much at least on some worker; 0: nothing is known."""
     fits: bool
-    said: str = ""
+    remark: str = ""
     """More of it, shown under the pointer."""
 
 
@@ -66,19 +66,21 @@ def capacity_chart(points: Sequence[CapacityPoint], limit: int) -> Markup:
         points: by number of workers, ascending; at least one.
         limit: the memory that a worker has, in bytes.
     """
-    amounts = [limit, *(one.bound_bytes for one in points), *(one.least_bytes or 0 for one in points)]
+    amounts = [limit, *(point.bound_bytes for point in points), *(point.least_bytes or 0 for point in points)]
     logs = [math.log2(amount) for amount in amounts if amount > 0]
     low = math.floor(min(logs))
     high = max(low + 1, math.ceil(max(logs)))
     scale = _Scale(math.log2(points[0].workers), math.log2(points[-1].workers), low, high)
-    known = [(scale.x(one.workers), scale.y(one.least_bytes)) for one in points if one.least_bytes is not None]
-    bounds = [(scale.x(one.workers), scale.y(one.bound_bytes)) for one in points if one.bound_bytes]
+    leanest = [
+        (scale.x(point.workers), scale.y(point.least_bytes)) for point in points if point.least_bytes is not None
+    ]
+    bounds = [(scale.x(point.workers), scale.y(point.bound_bytes)) for point in points if point.bound_bytes]
     base, height = _TOP + _HEIGHT, _TOP + _HEIGHT + _BELOW
     return element(
         "svg",
-        *_axes(scale, [one.workers for one in points]),
+        *_axes(scale, [point.workers for point in points]),
         _line(bounds, _BOUND, "3 3"),
-        _line(known, _BOUND, None),
+        _line(leanest, _BOUND, None),
         element("path", d=f"M{_LEFT:g} {scale.y(limit):.1f}H{WIDTH:g}", stroke=_LACKS, stroke_width=2, class_="limit"),
         _text(f"limit {binary(limit)}", WIDTH, scale.y(limit) - 5, "end", 11, fill="#A04000"),
         *_marks(points, scale),
@@ -113,21 +115,25 @@ def _marks(points: Sequence[CapacityPoint], scale: _Scale) -> list[Markup]:
     """A point for each number of workers, with its amount where there is room, and more under the pointer."""
     parts = []
     written = -math.inf
-    first_that_fits = next((one.workers for one in points if one.fits), None)
-    for one in points:
-        amount = one.bound_bytes if one.least_bytes is None else one.least_bytes
-        left, top = scale.x(one.workers), scale.y(amount)
-        least = "no plan was looked for" if one.least_bytes is None else f"the leanest plan takes {binary(amount)}"
-        lines = [f"{one.workers:,} workers: {least}", f"every plan takes {binary(one.bound_bytes)} at least", one.said]
-        fill = _FITS if one.fits else "transparent"  # which the pointer finds
-        stroke = _FITS if one.fits else _LACKS
+    first_that_fits = next((point.workers for point in points if point.fits), None)
+    for point in points:
+        amount = point.bound_bytes if point.least_bytes is None else point.least_bytes
+        left, top = scale.x(point.workers), scale.y(amount)
+        least = "no plan was looked for" if point.least_bytes is None else f"the leanest plan takes {binary(amount)}"
+        lines = [
+            f"{point.workers:,} workers: {least}",
+            f"every plan takes {binary(point.bound_bytes)} at least",
+            point.remark,
+        ]
+        fill = _FITS if point.fits else "transparent"  # which the pointer finds
+        stroke = _FITS if point.fits else _LACKS
         title = element("title", "; ".join(filter(None, lines)))
         parts.append(element("circle", title, cx=left, cy=top, r=5, fill=fill, stroke=stroke, stroke_width=2))
-        if left - written >= 2 * _APART or one.workers == first_that_fits:
-            at_least = "at least " if one.least_bytes is None else ""
+        if left - written >= 2 * _APART or point.workers == first_that_fits:
+            at_least = "at least " if point.least_bytes is None else ""
             # Away from the limit, and from the picture's right end.
             anchor = "end" if left > WIDTH - 2 * _APART else "start"
-            aside, below = (-8 if anchor == "end" else 8), (16 if one.fits else -7)
+            aside, below = (-8 if anchor == "end" else 8), (16 if point.fits else -7)
             parts.append(_text(at_least + binary(amount), left + aside, top + below, anchor, 10))
             written = left
     return parts

@@ -45,5 +45,5 @@ def fit(model: Path, json_wanted: bool, **options: Any) -> int:
     """
     from planner import api
 
-    found = show(lambda line: api.fit(model, progress=line, **given(FitOptions, options)), json_wanted)
-    return EXIT_DONE if found.is_held else EXIT_NO
+    result = show(lambda line: api.fit(model, progress=line, **given(FitOptions, options)), json_wanted)
+    return EXIT_DONE if result.is_held else EXIT_NO

@@ -25,10 +25,10 @@ def range_of(text: str, option: str) -> tuple[int, int] | None:
     Raises:
         UsageError: it ends before it begins.
     """
-    found = _RANGE.fullmatch(text.strip())
-    if found is None:
+    match = _RANGE.fullmatch(text.strip())
+    if match is None:
         return None
-    low, high = int(found[1]), int(found[2])
+    low, high = int(match[1]), int(match[2])
     if low > high:
         raise UsageError(f"{option}: {text!r} ends before it begins", hint=f"write {option} {high}..{low}")
     return low, high
@@ -47,18 +47,20 @@ def counts_of(text: str | None, machine: Machine | None) -> tuple[int, ...]:
     Raises:
         UsageError: the text is neither, or a list asks for more than there are.
     """
-    most = MOST_BY_DEFAULT if machine is None else machine.device_count
-    ends = (1, most) if text is None else range_of(text, "--gpus")
+    device_count = MOST_BY_DEFAULT if machine is None else machine.device_count
+    ends = (1, device_count) if text is None else range_of(text, "--gpus")
     if ends is None:
         return _listed(text or "", machine)
-    low, high = ends if machine is None else (ends[0], min(ends[1], most))
+    low, high = ends if machine is None else (ends[0], min(ends[1], device_count))
     if low > high:
-        raise UsageError(f"--gpus {text}: the topology has {most} devices", hint=f"write --gpus 1..{most}")
-    found, joined = {low, high, *(1 << power for power in range(high.bit_length()))}, 1
+        raise UsageError(
+            f"--gpus {text}: the topology has {device_count} devices", hint=f"write --gpus 1..{device_count}"
+        )
+    counts, joined = {low, high, *(1 << power for power in range(high.bit_length()))}, 1
     for ways in reversed(() if machine is None else level_ways(machine)):
         joined *= ways
-        found.add(joined)
-    return tuple(sorted(count for count in found if low <= count <= high))
+        counts.add(joined)
+    return tuple(sorted(count for count in counts if low <= count <= high))
 
 
 def _listed(text: str, machine: Machine | None) -> tuple[int, ...]:

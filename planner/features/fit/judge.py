@@ -76,7 +76,7 @@ def least_of(rungs: Sequence[Rung], limits: Sequence[int]) -> Judged:
     if not is_quick(leanest[0]):
         return by_residence(leanest[0], limits)
     judged = [by_program(rung, limits) for rung in leanest]
-    return min(judged, key=lambda one: (one.lacking_bytes, one.worker_bytes))
+    return min(judged, key=lambda plan: (plan.lacking_bytes, plan.worker_bytes))
 
 
 def fitting(
@@ -92,10 +92,10 @@ def fitting(
         confirmed: a program is made even where that takes long.
     """
     makes_program = is_quick(rungs[0]) or (confirmed and can_be_confirmed(rungs[0]))
-    found = ladder.fitting(rungs, offers, limits, makes_program=makes_program)
-    if found is None:
+    choice = ladder.fitting(rungs, offers, limits, makes_program=makes_program)
+    if choice is None:
         return None
-    again, trial = found
+    again, trial = choice
     if makes_program:
         return of_program(trial, again)
     average = -(-fullest(trial.decided) // len(limits))

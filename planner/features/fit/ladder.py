@@ -106,32 +106,32 @@ class Ladder:
         Raises:
             TofuError: there is no plan of the model.
         """
-        found = decide_with_bodies(
+        decided = decide_with_bodies(
             self._sized.graph, self._sized.source.descriptions, self._ask, through_bodies=not self._is_large
         )
-        rungs = [self._rung(found)]
+        rungs = [self._rung(decided)]
         if self._times is not None:
             for name in CLOSED_FORMS:
                 rungs += self._tried(self._graph, self._ops, replace(self._ask, strategy=name, effort="normal"))
-            rungs += self._tried(found.graph, found.ops, replace(self._ask, tables=self._times.goal.tables))
+            rungs += self._tried(decided.graph, decided.ops, replace(self._ask, tables=self._times.goal.tables))
         return rungs
 
-    def lean(self, most: int = _MOST_LEAN) -> list[Rung]:
+    def lean(self, count: int = _MOST_LEAN) -> list[Rung]:
         """Plans that take little memory, the leanest last; none where there is no plan.
 
         Args:
-            most: plans that are made at most; of a large graph one is.
+            count: plans that are made at most; of a large graph one is.
         """
-        most = 1 if self._is_large else most
+        count = 1 if self._is_large else count
         prices: dict[int, Fraction] = {}
         highest = payable(HIGHEST_PRICE, self._residence, self._ask.workers)
         moment, rungs = int(np.argmax(self._sized.every_plan.by_moment)), list[Rung]()
-        while moment not in prices and len(prices) < most:
+        while moment not in prices and len(prices) < count:
             prices[moment] = highest
-            found = self._priced(self.tables, prices)
-            if not found:
+            priced = self._priced(self.tables, prices)
+            if not priced:
                 break
-            rungs += found
+            rungs += priced
             before = rungs[-2].held_bytes if len(rungs) > 1 else None
             if before is not None and rungs[-1].held_bytes > before * (1 - _LITTLE_LEANER):
                 break
@@ -157,19 +157,19 @@ class Ladder:
         """
         sized, tables = self._sized, self.tables if makes_program else None
         decided = with_copies(rung.decided, sized.graph, again, sized.source.descriptions, tables)
-        there = Residence(decided.graph, decided.ops).of(decided)
+        by_moment = Residence(decided.graph, decided.ops).of(decided)
         least = sized.whatever_is_again.least(self._ask.workers).total_bytes
-        return Rung(decided, there, rung.rank, max(int(there.max(initial=0)), least), again, is_of_base=False)
+        return Rung(decided, by_moment, rung.rank, max(int(by_moment.max(initial=0)), least), again, is_of_base=False)
 
-    def offers(self, like: Rung) -> Offers:
+    def offers(self, rung: Rung) -> Offers:
         """What may be computed again.
 
         Args:
-            like: a plan of the model.
+            rung: a plan of the model.
         """
         sized, times = self._sized, self._times
         goal = least_cost(self.tables) if times is None else times.goal_by_tables
-        return Offers(sized.graph, sized.source.descriptions, self.tables, like.decided, goal)
+        return Offers(sized.graph, sized.source.descriptions, self.tables, rung.decided, goal)
 
     def fitting(
         self, rungs: Sequence[Rung], offers: Offers, limits: Sequence[int], *, makes_program: bool
@@ -186,8 +186,8 @@ class Ladder:
             The activations that are computed again, and the plan.
         """
         plans = [trial_of(rung.decided, limit_bytes=min(limits)) for rung in rungs]
-        found = fitted_by_copies(offers, plans, limits, self._ask, makes_program=makes_program)
-        return None if found is None else (offers.sets[found[0]], found[1])
+        fitted = fitted_by_copies(offers, plans, limits, self._ask, makes_program=makes_program)
+        return None if fitted is None else (offers.sets[fitted[0]], fitted[1])
 
     def _priced(self, tables: CostTables, prices: dict[int, Fraction]) -> list[Rung]:
         priced = PricedTables(tables, self._residence, prices)
@@ -203,6 +203,8 @@ class Ladder:
         is_of_base = decided.graph is self._graph
         residence = self._residence if is_of_base else Residence(decided.graph, decided.ops)
         rank = float(decided.cost) if self._times is None else self._times.by_tables(decided)
-        there = residence.of(decided)
+        by_moment = residence.of(decided)
         # Tiles that lie apart from what the workers need are counted once, so that this can be a little too few.
-        return Rung(decided, there, rank, max(int(there.max(initial=0)), self._least_bytes), frozenset(), is_of_base)
+        return Rung(
+            decided, by_moment, rank, max(int(by_moment.max(initial=0)), self._least_bytes), frozenset(), is_of_base
+        )

@@ -18,7 +18,7 @@ def fit_page(result: FitResult) -> str:
 
 def _section(answer: FitAnswer, result: FitResult) -> Markup:
     points = [
-        CapacityPoint(row.workers, row.least_bytes, row.at_least_bytes, row.fits, _said(row)) for row in answer.rows
+        CapacityPoint(row.workers, row.least_bytes, row.at_least_bytes, row.fits, _remark(row)) for row in answer.rows
     ]
     heads, rows, _ = columns_and_rows(answer, result)
     table = element(
@@ -37,7 +37,7 @@ def _section(answer: FitAnswer, result: FitResult) -> Markup:
     )
 
 
-def _said(row: FitRow) -> str:
-    said = [] if row.largest_batch is None else [f"largest batch {row.largest_batch:,}"]
-    said += [] if row.estimated_seconds is None else [f"{format_seconds(row.estimated_seconds)} an iteration"]
-    return "; ".join(said)
+def _remark(row: FitRow) -> str:
+    texts = [] if row.largest_batch is None else [f"largest batch {row.largest_batch:,}"]
+    texts += [] if row.estimated_seconds is None else [f"{format_seconds(row.estimated_seconds)} an iteration"]
+    return "; ".join(texts)

@@ -10,7 +10,7 @@ from planner.api.arguments import bytes_text, model_file, names_file, path_of, t
 from planner.api.training_wishes import wishes_of
 from planner.collection import without_collection
 from planner.errors import InfeasibleError, UsageError
-from planner.features.fit.answer import Answered, Asked, answered
+from planner.features.fit.answer import Answered, Question, answered
 from planner.features.fit.counts import batches_of, counts_of
 from planner.features.fit.options import FitOptions
 from planner.features.fit.result import FitResult
@@ -73,12 +73,12 @@ def fit(options: FitOptions) -> FitResult:  # noqa: D417 - those are the fields 
             f"{path}: a name of the zoo is a training graph already", hint="leave --loss and --optimizer out"
         )
     ends, of_plans = batches_of(None if options.batch is None else str(options.batch))
-    asked = _asked(options, ends)
-    if plan is not None and len(asked) > 1:
+    questions = _questions(options, ends)
+    if plan is not None and len(questions) > 1:
         raise UsageError(f"--plan {plan}: on which topology?", hint="write one --topology")
     if plan is not None:
         # The plan is taken from the answer for its count, so that count is answered, whether or not it is in --gpus.
-        asked = [replace(one, counts=tuple(sorted({*one.counts, plan}))) for one in asked]
+        questions = [replace(question, counts=tuple(sorted({*question.counts, plan}))) for question in questions]
     directory = path_of(options.out) or Path(f"{path.stem}.tofu{plan}")
     destination = Destination(directory, options.force, None, has_models=False)
     if plan is not None:
@@ -90,17 +90,17 @@ def fit(options: FitOptions) -> FitResult:  # noqa: D417 - those are the fields 
     source = source_of(path, options.dim, values, state, opdefs, options.unknown_ops)
     progress(f"reading {path}")
     batches = batches_of_model(Wanted(source, is_of_zoo, wishes if is_trained else None, of_plans))
-    found = [answered(batches, one, progress) for one in asked]
+    answers = [answered(batches, question, progress) for question in questions]
     result = FitResult(
-        batches.given.graph.name,
-        tuple(one.answer for one in found),
+        batches.stated.graph.name,
+        tuple(answer.answer for answer in answers),
         None if batches.samples is None else batches.samples.given,
         None if batches.samples is None or of_plans is not None else ends,
         batches.why_fixed,
-        asked[0].within_seconds,
+        questions[0].within_seconds,
     )
     if plan is not None:
-        _write(plan, found[0], asked[0], batches.given.source, destination, progress)
+        _write(plan, answers[0], questions[0], batches.stated.source, destination, progress)
         result = replace(result, directory=destination.directory)
     if page is not None:
         from planner.features.fit.page import fit_page
@@ -110,7 +110,7 @@ def fit(options: FitOptions) -> FitResult:  # noqa: D417 - those are the fields 
     return result
 
 
-def _asked(options: FitOptions, ends: tuple[int, int]) -> list[Asked]:
+def _questions(options: FitOptions, ends: tuple[int, int]) -> list[Question]:
     """What is asked of each machine.
 
     Raises:
@@ -127,7 +127,9 @@ def _asked(options: FitOptions, ends: tuple[int, int]) -> list[Asked]:
         raise UsageError(f"--within {within}: times are estimated for a topology", hint="write --topology")
     counts = gpus if gpus is None or isinstance(gpus, str) else ",".join(map(str, _listed(gpus)))
     machines: list[Machine | None] = [load_topology(name) for name in topology]
-    return [Asked(machine, memory_bytes, counts_of(counts, machine), ends, seconds) for machine in machines or [None]]
+    return [
+        Question(machine, memory_bytes, counts_of(counts, machine), ends, seconds) for machine in machines or [None]
+    ]
 
 
 def _listed(gpus: int | Sequence[int]) -> Sequence[int]:
@@ -135,7 +137,7 @@ def _listed(gpus: int | Sequence[int]) -> Sequence[int]:
 
 
 def _write(
-    count: int, found: Answered, asked: Asked, source: ModelSource, destination: Destination, progress: Progress
+    count: int, answer: Answered, question: Question, source: ModelSource, destination: Destination, progress: Progress
 ) -> None:
     """Writes the plan for so many workers.
 
@@ -143,17 +145,23 @@ def _write(
         InfeasibleError: none was found that fits.
         TofuError: it cannot be written.
     """
-    row = next(row for row in found.answer.rows if row.workers == count)
-    if count not in found.plans:
+    row = next(row for row in answer.answer.rows if row.workers == count)
+    if count not in answer.plans:
         raise InfeasibleError(
             f"--plan {count}: no plan was found that fits on {count} workers",
             facts=(f"every plan takes {binary(row.at_least_bytes)} at least on some worker",),
-            hint=f"write --plan {found.answer.workers}" if found.answer.workers else "a smaller batch takes less",
+            hint=f"write --plan {answer.answer.workers}" if answer.answer.workers else "a smaller batch takes less",
         )
-    target, trial, again = found.plans[count]
+    target, trial, again = answer.plans[count]
     auto = Recompute("auto")
     request = PlanRequest(
-        source, target, asked.memory_bytes, asked.limits(target), recompute=auto, effort="quick", progress=progress
+        source,
+        target,
+        question.memory_bytes,
+        question.limits(target),
+        recompute=auto,
+        effort="quick",
+        progress=progress,
     )
     session = Session(request)
     if again:

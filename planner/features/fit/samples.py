@@ -59,16 +59,16 @@ def batches_of_model(wanted: Wanted) -> Batches:
         if batch is not None:
             raise UsageError(f"--batch {batch}: {_FIXED}", hint="write a range, or leave --batch out")
         return Batches(source, None, _FIXED)
-    made = make(source.model, replace(training, batch=batch))
-    given = _as_its_file(replace(source, make=lambda: made.graph))
-    count = 0 if made.forward is None else samples_of_inputs(made.forward)[0]
+    trained = make(source.model, replace(training, batch=batch))
+    stated_source = _as_its_file(replace(source, make=lambda: trained.graph))
+    count = 0 if trained.forward is None else samples_of_inputs(trained.forward)[0]
     if not count:
-        return Batches(given, None, "the model says itself how it is trained, and with which batch")
+        return Batches(stated_source, None, "the model says itself how it is trained, and with which batch")
 
     def at(size: int) -> ModelSource:
         return replace(source, make=lambda: make(source.model, replace(training, batch=size)).graph)
 
-    return Batches(given, Samples(batch or count, at), "")
+    return Batches(stated_source, Samples(batch or count, at), "")
 
 
 def _of_zoo(source: ModelSource, batch: int | None) -> Batches:

@@ -59,7 +59,7 @@ class Batches:
     """A model at several batches; each is read once.
 
     Attributes:
-        given: the model as it is asked for.
+        stated: the model as it is asked for.
         samples: how its batch is changed; None: it cannot be.
         why_fixed: why not, in words; "" where it can.
     """
@@ -75,10 +75,10 @@ class Batches:
         Raises:
             TofuError: it cannot be read.
         """
-        self.given = Sized(source)
+        self.stated = Sized(source)
         self.samples = samples
         self.why_fixed = why_fixed
-        self._known = {} if samples is None else {samples.given: self.given}
+        self._known = {} if samples is None else {samples.given: self.stated}
 
     def at(self, batch: int) -> Sized:
         """The model at a batch.
@@ -88,10 +88,10 @@ class Batches:
         """
         assert self.samples is not None, "its batch can be changed"
         if batch not in self._known:
-            found = Sized(self.samples.at(batch))
-            if _form(found) != _form(self.given):
+            sized = Sized(self.samples.at(batch))
+            if _form(sized) != _form(self.stated):
                 raise UnsupportedError(f"at a batch of {batch} the model has other ops")
-            self._known[batch] = found
+            self._known[batch] = sized
         return self._known[batch]
 
     def fix(self, error: TofuError) -> None:

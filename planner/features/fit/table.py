@@ -71,9 +71,9 @@ def columns_and_rows(answer: FitAnswer, result: FitResult) -> tuple[list[str], l
     return heads, rows, [head for head in heads if head != "fits"]
 
 
-def _again(head: str, which: list[str | None]) -> dict[str, list[str]]:
+def _again(head: str, recomputes: list[str | None]) -> dict[str, list[str]]:
     """A column of what is computed again, where any plan does."""
-    return {head: [one or "-" for one in which]} if "auto" in which else {}
+    return {head: [recompute or "-" for recompute in recomputes]} if "auto" in recomputes else {}
 
 
 def _least(row: FitRow) -> str:
@@ -91,30 +91,30 @@ def _batch(row: FitRow, batches: tuple[int, int]) -> str:
 def why_not(why: WhyNot, answer: FitAnswer, result: FitResult) -> str:
     """Why so many GPUs are too few."""
     row = next(row for row in answer.rows if row.workers == why.workers)
-    taken = ", ".join(f"{binary(size)} {said}" for said, size in why.purpose_bytes.items())
-    said = f"while {why.op} runs, every plan takes {binary(row.at_least_bytes)} at least on some worker: {taken}"
+    purposes = ", ".join(f"{binary(size)} {purpose}" for purpose, size in why.purpose_bytes.items())
+    reason = f"while {why.op} runs, every plan takes {binary(row.at_least_bytes)} at least on some worker: {purposes}"
     if row.fits and result.within_seconds is not None:
         seconds = "unknown" if row.estimated_seconds is None else format_seconds(row.estimated_seconds)
         return f"why not {why.workers}: the fastest plan that fits is estimated to take {seconds}"
     if row.least_bytes is not None and row.at_least_bytes <= answer.memory_bytes:
-        said = f"the leanest plan that was found takes {binary(row.least_bytes)}; {said}"
-    return f"why not {why.workers}: {said}"
+        reason = f"the leanest plan that was found takes {binary(row.least_bytes)}; {reason}"
+    return f"why not {why.workers}: {reason}"
 
 
 def notes(result: FitResult) -> list[str]:
     """How the table is to be read."""
-    said = [
+    lines = [
         "at least: no plan takes less, whatever it computes again. least found: of the leanest plan. plan "
         "takes: the fastest of those that fit, or the one that costs least. A plan for fewer GPUs is one for more, so "
         "no row takes more than one above it."
     ]
     if any(not row.is_by_program and row.least_bytes is not None for answer in result.answers for row in answer.rows):
-        said.append("about: as tables add it up op by op; programs are seen to take a few percent more.")
+        lines.append("about: as tables add it up op by op; programs are seen to take a few percent more.")
     if any("auto" in (row.least_recompute, row.recompute) for answer in result.answers for row in answer.rows):
-        said.append(
+        lines.append(
             "again: whether the leanest and the taken plan compute activations again for the backward pass, as those "
             "of `tofu plan --recompute auto` do."
         )
     if result.why_fixed:
-        said.append(f"largest batch: not looked for, since {result.why_fixed}.")
-    return said
+        lines.append(f"largest batch: not looked for, since {result.why_fixed}.")
+    return lines

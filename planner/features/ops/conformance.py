@@ -251,8 +251,8 @@ def constants_to_try(case: OnnxCase) -> Iterator[tuple[str, ...]]:
         return
     first = next(iter(case.inputs), "")
     every = parameters(case)
-    others = tuple(name for name in every if name != first)
-    yield from dict.fromkeys((*((name,) for name in others), others, every))
+    names = tuple(name for name in every if name != first)
+    yield from dict.fromkeys((*((name,) for name in names), names, every))
 
 
 @dataclass(frozen=True)
@@ -285,17 +285,18 @@ def _judge(case: OnnxCase, stock: Sequence[Value], planned: _Planned, names: tup
         for candidate in enumerate_strategies(op, planned.workers):
             if candidate.veto:
                 continue
-            others = []
+            plans = []
+            # The plan has run already: of its own division only the steps are new.
             if _pieces(op, candidate.strategy) == chosen:
-                other = decided
+                base = decided
             else:
                 held = {op.op.name: candidate.strategy}
-                other = decide(planned.graph, decided.ops, SearchRequest(planned.workers, held=held))
-                others.append(other)
-            stepped = list(_in_steps(other, op))
-            for one in (*others, *stepped):
-                _, faults = _run(case, stock, planned.graph, planned.graph, decided.ops, one)
-                findings += [f"{one.strategies[op.op.name]}: {fault}" for fault in faults]
+                base = decide(planned.graph, decided.ops, SearchRequest(planned.workers, held=held))
+                plans.append(base)
+            stepped = list(_in_steps(base, op))
+            for variant in (*plans, *stepped):
+                _, faults = _run(case, stock, planned.graph, planned.graph, decided.ops, variant)
+                findings += [f"{variant.strategies[op.op.name]}: {fault}" for fault in faults]
                 count += not faults
             in_steps += len(stepped)
     is_cut = _is_cut(decided.graph, decided.ops, plan, program)
@@ -315,8 +316,8 @@ def _judge(case: OnnxCase, stock: Sequence[Value], planned: _Planned, names: tup
 def _in_steps(plan: Decided, op: BoundOp) -> Iterator[Decided]:
     """A plan of one op with that in two steps along each variable that allows it."""
     for number in step_variables(op):
-        known = choices(plan, along=number)
-        yield from (with_steps(plan, known, known) for _ in known)
+        step_choices = choices(plan, along=number)
+        yield from (with_steps(plan, step_choices, step_choices) for _ in step_choices)
 
 
 def _pieces(op: BoundOp, strategy: Tiling) -> tuple[bytes, bytes]:
@@ -345,8 +346,8 @@ def _run(
         return program, (str(error),)
     outputs = [results[value.name] for value in case.model.graph.output]
     faults = list(differences(case, outputs))
-    for value, made, whole in zip(case.model.graph.output, outputs, stock, strict=True):
-        if made.dtype.kind in "iub" and not np.array_equal(made, np.asarray(whole)):
+    for value, output, stock_output in zip(case.model.graph.output, outputs, stock, strict=True):
+        if output.dtype.kind in "iub" and not np.array_equal(output, np.asarray(stock_output)):
             faults.append(f"output {value.name!r}: is not the stock runtime's")
     return program, tuple(faults)
 

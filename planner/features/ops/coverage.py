@@ -118,8 +118,8 @@ def coverage(
             schemas.setdefault(schema.name, []).append((schema.since_version, schema.deprecated))
     examples = by_type(tuple(cases))
     rows = []
-    others = {(domain, name) for domain, _, name in (key.rpartition(".") for key in lowered)}
-    for domain, op_type in sorted({("", name) for name in schemas} | set(descriptions.described) | others):
+    lowered_keys = {(domain, name) for domain, _, name in (key.rpartition(".") for key in lowered)}
+    for domain, op_type in sorted({("", name) for name in schemas} | set(descriptions.described) | lowered_keys):
         history = sorted(schemas.get(op_type, ())) if domain == "" else []
         deprecated = {version for version, is_deprecated in history if is_deprecated}
         versions = _in_force([version for version, _ in history]) if history else ()
@@ -130,6 +130,7 @@ def coverage(
             kind = _Kind(OperatorClass.LOWERED, reason=lowered[qualified(domain, op_type)])
         else:
             kind = _Kind(reason=excluded.get(op_type, "not described"))
+        # An operator is deprecated if its newest version is, though older ones still run.
         gone = max((version for version, _ in history), default=0) in deprecated
         rows.append(
             OperatorRow(
@@ -152,12 +153,12 @@ def coverage(
 
 def _in_force(versions: Sequence[int]) -> tuple[int, ...]:
     """The versions that some opset from 7 to 26 means; the first one, for what is newer."""
-    found = set()
+    newest = set()
     for opset in range(OLDEST_OPSET, MAX_OPSET + 1):
         older = [version for version in versions if version <= opset]
         if older:
-            found.add(max(older))
-    return tuple(sorted(found or {min(versions)}))
+            newest.add(max(older))
+    return tuple(sorted(newest or {min(versions)}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +178,9 @@ def _kind(cases: Sequence[Case], descriptions: Descriptions) -> _Kind:
             continue  # the verifier says what is wrong with it
     if not ops:
         return _Kind(OperatorClass.AFFINE)
-    opaque = any(one.analysis.is_opaque for one in ops)
-    reductions = any(variable.kind is VarKind.REDUCTION for one in ops for variable in one.variables)
-    if all(one.analysis.is_elementwise for one in ops) and any(one.read_slots for one in ops):
+    opaque = any(op.analysis.is_opaque for op in ops)
+    reductions = any(variable.kind is VarKind.REDUCTION for op in ops for variable in op.variables)
+    if all(op.analysis.is_elementwise for op in ops) and any(op.read_slots for op in ops):
         kind = OperatorClass.ELEMENTWISE
     elif reductions:
         kind = OperatorClass.REDUCTION
@@ -190,7 +191,7 @@ def _kind(cases: Sequence[Case], descriptions: Descriptions) -> _Kind:
 
 def why_none(ops: Sequence[BoundOp]) -> str:
     """Why none of these ops can be cut; "" if one can."""
-    if any(not variable.obstacle for one in ops for variable in one.variables):
+    if any(not variable.obstacle for op in ops for variable in op.variables):
         return ""
-    obstacles = sorted({variable.obstacle for one in ops for variable in one.variables})
+    obstacles = sorted({variable.obstacle for op in ops for variable in op.variables})
     return "; ".join(obstacles) or "its result is one number, known from the shapes"

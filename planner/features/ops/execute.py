@@ -44,16 +44,16 @@ def to_model(
         attributes = tuple(sorted(node.attributes.items(), key=lambda item: item[0]))
         nodes.append(op_to_node(Op(f"node{number}", node.op_type, node.inputs, node.outputs, attributes, node.domain)))
     used = {name for node in local.nodes for name in node.inputs}
-    given = [
+    input_infos = [
         helper.make_tensor_value_info(name, elem_type_of(dtype_of_array(array)), array.shape)
         for name, array in inputs.items()
         if name in used
     ]
-    made = [helper.make_tensor_value_info(name, elem_type_of(dtype), None) for name, dtype in outputs.items()]
+    output_infos = [helper.make_tensor_value_info(name, elem_type_of(dtype), None) for name, dtype in outputs.items()]
     constants = [numpy_helper.from_array(np.asarray(array), name) for name, array in local.constants.items()]
     domains = sorted({node.domain for node in local.nodes if node.domain})
     opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
-    graph = helper.make_graph(nodes, "local", given, made, constants)
+    graph = helper.make_graph(nodes, "local", input_infos, output_infos, constants)
     return helper.make_model(graph, opset_imports=opsets, ir_version=min(10, MAX_IR_VERSION))
 
 
@@ -72,8 +72,8 @@ def execute_any(
     dtypes = {value.name: dtype_of(value.type.tensor_type.elem_type) for value in inferred.graph.output}
     # Shape inference says nothing of some operators that are functions (GroupNormalization): they keep the dtype.
     first = dtype_of_array(next(iter(inputs.values()))) if inputs else DType.FLOAT32
-    known = {name: first if dtype is None else dtype for name, dtype in dtypes.items()}
-    return execute(local, inputs, known, opset)
+    output_dtypes = {name: first if dtype is None else dtype for name, dtype in dtypes.items()}
+    return execute(local, inputs, output_dtypes, opset)
 
 
 def execute(

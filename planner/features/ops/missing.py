@@ -55,23 +55,23 @@ def missing_strategies(case: Case, descriptions: Descriptions) -> tuple[Gap, ...
     Raises:
         ExecutionError: the whole op cannot be executed.
     """
-    op, arrays, whole = bind_case(case, descriptions, seed=0)
-    _, others, other_whole = bind_case(case, descriptions, seed=1)
+    op, arrays, expected = bind_case(case, descriptions, seed=0)
+    _, second_arrays, second_expected = bind_case(case, descriptions, seed=1)
     admitted = [variable for number, variable in enumerate(op.variables) if _is_admitted(op, number, variable)]
-    found = []
+    gaps = []
     for choice in _choices(op, arrays):
-        outputs = _joins(op, choice, arrays, whole)
+        outputs = _joins(op, choice, arrays, expected)
         if outputs is None:
             continue
-        again = _joins(op, choice, others, other_whole)
+        again = _joins(op, choice, second_arrays, second_expected)
         if again is None:
             continue
         labels = {position: outputs[position] & again[position] for position in outputs}
         if not all(labels.values()) or all(None in cuts for cuts in labels.values()):
             continue
         if not any(_explains(op, variable, choice, labels) for variable in admitted):
-            found.append(Gap(str(case), _inputs_text(choice), _outputs_text(labels)))
-    return tuple(found)
+            gaps.append(Gap(str(case), _inputs_text(choice), _outputs_text(labels)))
+    return tuple(gaps)
 
 
 def _is_admitted(op: BoundOp, number: int, variable: Variable) -> bool:
@@ -89,7 +89,9 @@ def _choices(op: BoundOp, arrays: Mapping[str, np.ndarray]) -> Iterator[dict[int
     """Choices of a dim for some of the inputs, all dims of one size."""
     shapes = {slot: arrays[name].shape for slot, name in enumerate(op.op.inputs) if name in arrays}
     for size in sorted({size for shape in shapes.values() for size in shape if size >= WAYS}):
-        options = {slot: [None, *(d for d, own in enumerate(shape) if own == size)] for slot, shape in shapes.items()}
+        options = {
+            slot: [None, *(d for d, extent in enumerate(shape) if extent == size)] for slot, shape in shapes.items()
+        }
         slots = sorted(options)
         for number, dims in enumerate(product(*(options[slot] for slot in slots))):
             if number >= MOST_CHOICES:
@@ -100,52 +102,57 @@ def _choices(op: BoundOp, arrays: Mapping[str, np.ndarray]) -> Iterator[dict[int
 
 
 def _joins(
-    op: BoundOp, choice: Mapping[int, int], arrays: Mapping[str, np.ndarray], whole: Mapping[int, np.ndarray]
+    op: BoundOp, choice: Mapping[int, int], arrays: Mapping[str, np.ndarray], expected: Mapping[int, np.ndarray]
 ) -> dict[int, set[Cut]] | None:
     """For each output the ways to join its pieces that give the whole; None if a piece cannot be executed."""
     pieces: list[dict[int, np.ndarray]] = []
     for worker in range(WAYS):
-        given = {}
+        inputs = {}
         for slot, name in enumerate(op.op.inputs):
             array = arrays.get(name)
-            known = op.node.constants[slot]
-            array = known if array is None else array
+            constant = op.node.constants[slot]
+            array = constant if array is None else array
             if array is not None:
                 dim = choice.get(slot)
-                given[f"in{slot}"] = array if dim is None else np.array_split(array, WAYS, axis=dim)[worker]
+                inputs[f"in{slot}"] = array if dim is None else np.array_split(array, WAYS, axis=dim)[worker]
         wanted = {f"out{p}": dtype for p, dtype in enumerate(op.node.output_dtypes) if dtype is not None}
         try:
-            made = execute(whole_op(op), given, wanted, op.node.opset)
+            outputs = execute(whole_op(op), inputs, wanted, op.node.opset)
         except ExecutionError:
             return None
-        pieces.append({int(name.removeprefix("out")): array for name, array in made.items()})
-    return {position: set(_ways_to_join([piece[position] for piece in pieces], whole[position])) for position in whole}
+        pieces.append({int(name.removeprefix("out")): array for name, array in outputs.items()})
+    return {
+        position: set(_ways_to_join([piece[position] for piece in pieces], expected[position])) for position in expected
+    }
 
 
-def _ways_to_join(pieces: list[np.ndarray], whole: np.ndarray) -> Iterator[Cut]:
-    if all(_same(piece, whole) for piece in pieces):
+def _ways_to_join(pieces: list[np.ndarray], expected: np.ndarray) -> Iterator[Cut]:
+    if all(_agree(piece, expected) for piece in pieces):
         yield None
-    for dim in range(whole.ndim):
-        if all(piece.ndim == whole.ndim and _others(piece, dim) == _others(whole, dim) for piece in pieces):
+    for dim in range(expected.ndim):
+        if all(
+            piece.ndim == expected.ndim and _sizes_beside(piece, dim) == _sizes_beside(expected, dim)
+            for piece in pieces
+        ):
             joined = np.concatenate(pieces, axis=dim)
-            if joined.shape == whole.shape and _same(joined, whole):
+            if joined.shape == expected.shape and _agree(joined, expected):
                 yield dim
-    if all(piece.shape == whole.shape for piece in pieces) and whole.dtype != np.bool_:
+    if all(piece.shape == expected.shape for piece in pieces) and expected.dtype != np.bool_:
         for reducer in Reducer:
             total = pieces[0]
             with np.errstate(all="ignore"):
                 for piece in pieces[1:]:
                     total = JOIN[reducer](total, piece)
-            if _same(total, whole):
+            if _agree(total, expected):
                 yield reducer
 
 
-def _others(array: np.ndarray, dim: int) -> tuple[int, ...]:
+def _sizes_beside(array: np.ndarray, dim: int) -> tuple[int, ...]:
     return array.shape[:dim] + array.shape[dim + 1 :]
 
 
-def _same(result: np.ndarray, whole: np.ndarray) -> bool:
-    return result.shape == whole.shape and normwise_error(result, whole) <= tolerance(whole.dtype)
+def _agree(result: np.ndarray, expected: np.ndarray) -> bool:
+    return result.shape == expected.shape and normwise_error(result, expected) <= tolerance(expected.dtype)
 
 
 def _explains(op: BoundOp, variable: Variable, choice: Mapping[int, int], labels: Mapping[int, set[Cut]]) -> bool:
@@ -161,7 +168,7 @@ def _explains(op: BoundOp, variable: Variable, choice: Mapping[int, int], labels
     if variable.reducer is None:
         return does_something
     alone = Interval.variable(variable.name)
-    read = {(read.slot, dim) for read in op.analysis.reads for dim, there in enumerate(read.dims) if there == alone}
+    read = {(read.slot, dim) for read in op.analysis.reads for dim, span in enumerate(read.dims) if span == alone}
     return does_something and any(place in read for place in choice.items())
 
 

@@ -67,14 +67,14 @@ def onnx_cases() -> tuple[OnnxCase, ...]:
         warnings.simplefilter("ignore")  # the cases are computed by NumPy as they are collected, overflow and all
         from onnx.backend.test.case.node import collect_testcases
 
-        found = collect_testcases("")
-    return tuple(_case(case) for case in found)
+        testcases = collect_testcases("")
+    return tuple(_case(case) for case in testcases)
 
 
 def _case(case: Any) -> OnnxCase:
     model = case.model
     ((inputs, outputs),) = case.data_sets
-    values = {value.name: _value(given) for value, given in zip(model.graph.input, inputs, strict=True)}
+    values = {value.name: _value(data) for value, data in zip(model.graph.input, inputs, strict=True)}
     return OnnxCase(case.name, model, values, tuple(_value(output) for output in outputs), case.rtol, case.atol)
 
 
@@ -89,12 +89,12 @@ def _stamped(model: ModelProto) -> ModelProto:
     return stamped
 
 
-def _value(given: Any) -> Value:
-    if isinstance(given, TensorProto):
-        return numpy_helper.to_array(given)
-    if given is None or isinstance(given, list):
-        return given
-    return np.asarray(given)
+def _value(data: Any) -> Value:
+    if isinstance(data, TensorProto):
+        return numpy_helper.to_array(data)
+    if data is None or isinstance(data, list):
+        return data
+    return np.asarray(data)
 
 
 def stock_outputs(case: OnnxCase) -> Sequence[Value]:
@@ -113,17 +113,17 @@ def stock_outputs(case: OnnxCase) -> Sequence[Value]:
     # The runtime as it is, without anything of ours.
     session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"], enable_fallback=0)
     if not case.has_only_tensors:
-        given = {name: value for name, value in case.inputs.items() if value is not None}
-        made: Sequence[Value] = session.run(None, given)
-        return made
+        feeds = {name: value for name, value in case.inputs.items() if value is not None}
+        results: Sequence[Value] = session.run(None, feeds)
+        return results
     binding = session.io_binding()
-    kept = []
+    buffers = []
     for value in case.model.graph.input:
         array = case.inputs[value.name]
         assert isinstance(array, np.ndarray), "the case has only tensors"
-        kept.append(_as_bytes(array))
+        buffers.append(_as_bytes(array))
         kind = value.type.tensor_type.elem_type
-        binding.bind_input(value.name, "cpu", 0, kind, array.shape, kept[-1].ctypes.data)
+        binding.bind_input(value.name, "cpu", 0, kind, array.shape, buffers[-1].ctypes.data)
     outputs = []
     for value, expected in zip(case.model.graph.output, case.expected, strict=True):
         assert isinstance(expected, np.ndarray), "the case has only tensors"
@@ -151,24 +151,24 @@ def differences(case: OnnxCase, outputs: Sequence[Value]) -> tuple[str, ...]:
     names = [value.name for value in case.model.graph.output]
     return tuple(
         f"output {name!r}: {fault}"
-        for name, made, expected in zip(names, outputs, case.expected, strict=True)
-        for fault in _faults(made, expected, case.rtol, case.atol)
+        for name, actual, expected in zip(names, outputs, case.expected, strict=True)
+        for fault in _faults(actual, expected, case.rtol, case.atol)
     )
 
 
-def _faults(made: Value, expected: Value, rtol: float, atol: float) -> Iterator[str]:
-    if isinstance(expected, list) or isinstance(made, list):
-        if not isinstance(made, list) or not isinstance(expected, list) or len(made) != len(expected):
+def _faults(actual: Value, expected: Value, rtol: float, atol: float) -> Iterator[str]:
+    if isinstance(expected, list) or isinstance(actual, list):
+        if not isinstance(actual, list) or not isinstance(expected, list) or len(actual) != len(expected):
             yield "is another sequence"
             return
-        for one, other in zip(made, expected, strict=True):
-            yield from _faults(one, other, rtol, atol)
+        for element, expected_element in zip(actual, expected, strict=True):
+            yield from _faults(element, expected_element, rtol, atol)
         return
-    if made is None or expected is None:
-        if made is not expected:
+    if actual is None or expected is None:
+        if actual is not expected:
             yield "is there, or is not"
         return
-    first, second = np.asarray(made), np.asarray(expected)
+    first, second = np.asarray(actual), np.asarray(expected)
     if first.shape != second.shape:
         yield f"has shape {list(first.shape)}, not {list(second.shape)}"
     elif second.dtype.kind in "OUT":
@@ -186,18 +186,18 @@ def _faults(made: Value, expected: Value, rtol: float, atol: float) -> Iterator[
 
 def _largest(first: np.ndarray, second: np.ndarray) -> float:
     """The largest difference of two arrays of numbers, over those that are finite in both."""
-    one, other = first.astype(np.float64), second.astype(np.float64)
-    finite = np.isfinite(one) & np.isfinite(other)
-    return float(np.abs(one[finite] - other[finite]).max(initial=0.0))
+    wide_first, wide_second = first.astype(np.float64), second.astype(np.float64)
+    finite = np.isfinite(wide_first) & np.isfinite(wide_second)
+    return float(np.abs(wide_first[finite] - wide_second[finite]).max(initial=0.0))
 
 
 def with_constants(case: OnnxCase, names: Sequence[str]) -> ModelProto:
     """The case's model with some inputs as initializers, which hold the case's values."""
     model = ModelProto()
     model.CopyFrom(case.model)
-    kept = [value for value in case.model.graph.input if value.name not in names]
+    inputs = [value for value in case.model.graph.input if value.name not in names]
     del model.graph.input[:]
-    model.graph.input.extend(kept)
+    model.graph.input.extend(inputs)
     for name in names:
         array = case.inputs[name]
         assert isinstance(array, np.ndarray), "only tensors become initializers"

@@ -91,7 +91,7 @@ def operator_page(op_type: str, descriptions: Descriptions, cases: Sequence[Case
     """
     key = find_operator(op_type, descriptions.described)
     if key is None:
-        names = [qualified(*known) for known in descriptions.described]
+        names = [qualified(*pair) for pair in descriptions.described]
         raise UsageError(f"operator {op_type} has no description", hint=did_you_mean(op_type, names))
     description = descriptions.description(*key)
     examples: list[Example] = []
@@ -148,10 +148,10 @@ def _parts(case: Case, descriptions: Descriptions) -> tuple[PartLine, ...]:
     names = {name: f"in{slot}" for slot, name in enumerate(body.op.inputs)}
     names |= {copy.outputs[0]: names[copy.inputs[0]] for copy in body.copies}
     names |= {op.outputs[0]: op.name.removeprefix(f"{body.op.name}/") for op in body.ops if op not in body.copies}
-    made = [op for op in body.ops if op not in body.copies]
+    ops = [op for op in body.ops if op not in body.copies]
     lines = []
     # Of two workers each sends its part of what the other joins, and then what it has joined.
-    for op in made:
+    for op in ops:
         described = descriptions.bind(op, expanded.graph)
         output = expanded.graph.tensors[op.outputs[0]]
         joined = tuple(

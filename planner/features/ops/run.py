@@ -52,9 +52,9 @@ class Operators:
         lowered = next((name for name in LOWERED if name.lower() == op_type.lower()), op_type)
         if lowered in LOWERED and ("", lowered) not in self.descriptions:
             domain, _, name = lowered.rpartition(".")
-            found = decompositions(Purpose.READING if domain else Purpose.RANDOM)[lowered]
-            source = f"{found.function.__module__.replace('.', '/')}.py"
-            text = f"{inspect.getdoc(found.function)}\n{LOWERED[lowered]}"
+            lowering = decompositions(Purpose.READING if domain else Purpose.RANDOM)[lowered]
+            source = f"{lowering.function.__module__.replace('.', '/')}.py"
+            text = f"{inspect.getdoc(lowering.function)}\n{LOWERED[lowered]}"
             return OperatorPage(domain, name, source, text, ())
         return operator_page(op_type, self.descriptions, self._cases)
 
@@ -84,8 +84,8 @@ class Operators:
         cases = onnx_cases()
         chosen = [case for case in cases if op_type is None or op_type in {kind for _, kind in case.op_types}]
         if not chosen:
-            known = sorted({kind for case in cases for _, kind in case.op_types})
-            raise UsageError(f"the onnx package has no case of {op_type}", hint=did_you_mean(op_type or "", known))
+            op_types = sorted({kind for case in cases for _, kind in case.op_types})
+            raise UsageError(f"the onnx package has no case of {op_type}", hint=did_you_mean(op_type or "", op_types))
         return conformance(self.descriptions, chosen, progress=_counted(progress))
 
 
@@ -98,11 +98,11 @@ def gradients(op_type: str | None = None) -> GradientTable:
     rows = gradient_table()
     if op_type is None:
         return GradientTable(rows)
-    found = tuple(row for row in rows if row.op_type.lower() == op_type.lower())
-    if not found:
+    matches = tuple(row for row in rows if row.op_type.lower() == op_type.lower())
+    if not matches:
         hint = did_you_mean(op_type, [row.op_type for row in rows])
         raise UsageError(f"ONNX's default domain has no operator {op_type} in force", hint=hint)
-    return GradientTable(found)
+    return GradientTable(matches)
 
 
 def _tell_of_runtime(notice: Callable[[str], None]) -> None:

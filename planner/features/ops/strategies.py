@@ -114,7 +114,7 @@ def enumerate_strategies(op: BoundOp, *ways: int) -> tuple[Candidate, ...]:
         for block in (1, *variable.blocks)
     ]
     seen: set[tuple[bytes, bytes]] = set()
-    found = []
+    candidates = []
     for placements in product(choices, repeat=len(ways)):
         strategy = Tiling(placements, ways)
         ranges = op.ranges(strategy)
@@ -122,8 +122,8 @@ def enumerate_strategies(op: BoundOp, *ways: int) -> tuple[Candidate, ...]:
         if key in seen or int(ranges.elements.min()) == 0:
             continue
         seen.add(key)
-        found.append(Candidate(strategy, strategy_text(op, strategy), op.veto(ranges)))
-    return tuple(found)
+        candidates.append(Candidate(strategy, strategy_text(op, strategy), op.veto(ranges)))
+    return tuple(candidates)
 
 
 def run_whole(op: BoundOp, inputs: Mapping[str, np.ndarray]) -> dict[int, np.ndarray]:
@@ -136,10 +136,10 @@ def run_whole(op: BoundOp, inputs: Mapping[str, np.ndarray]) -> dict[int, np.nda
     Raises:
         ExecutionError: it cannot be executed.
     """
-    given = {f"in{slot}": array for slot, array in _arrays(op, inputs).items()}
+    operands = {f"in{slot}": array for slot, array in _arrays(op, inputs).items()}
     outputs = {f"out{position}": dtype for position, dtype in enumerate(op.node.output_dtypes) if dtype is not None}
-    made = execute(whole_op(op), given, outputs, op.node.opset)
-    return {int(name.removeprefix("out")): array for name, array in made.items()}
+    results = execute(whole_op(op), operands, outputs, op.node.opset)
+    return {int(name.removeprefix("out")): array for name, array in results.items()}
 
 
 def enumerate_steps(op: BoundOp, strategy: Tiling, *counts: int) -> Iterator[Steps]:
@@ -181,18 +181,19 @@ def verify_strategy(
     try:
         arrays = _arrays(op, inputs)
         if steps is None:
-            made = _run_workers(op, strategy, arrays, findings)
+            outputs = _run_workers(op, strategy, arrays, findings)
         else:
-            made = _run_in_steps(op, strategy, steps, arrays)
+            outputs = _run_in_steps(op, strategy, steps, arrays)
     except NotLocalError as error:
         return Verdict(strategy, text, (Finding(Kind.VETOED, str(error)),))
     except ExecutionError as error:
         return Verdict(strategy, text, (Finding(Kind.FAILED, str(error)),))
+    # Arrays of wrong shapes cannot be joined.
     if findings:
         return Verdict(strategy, text, tuple(findings))
     bit_equal, largest = True, 0.0
     for position, array in sorted(expected.items()):
-        joined = _join(op, strategy, made, position, array, findings)
+        joined = _join(op, strategy, outputs, position, array, findings)
         difference = normwise_error(joined, array)
         bit_equal = bit_equal and joined.tobytes() == array.tobytes()
         largest = max(largest, difference)
@@ -203,37 +204,37 @@ def verify_strategy(
 
 
 def _arrays(op: BoundOp, inputs: Mapping[str, np.ndarray]) -> dict[int, np.ndarray]:
-    found: dict[int, np.ndarray] = {}
+    arrays: dict[int, np.ndarray] = {}
     for slot, name in enumerate(op.op.inputs):
         constant = op.node.constants[slot]
         if name in inputs:
-            found[slot] = inputs[name]
+            arrays[slot] = inputs[name]
         elif constant is not None:
-            found[slot] = constant
+            arrays[slot] = constant
         elif name:
             raise TofuError(f"input {name} of op {op.op.name} is not given")
-    return found
+    return arrays
 
 
-Made = dict[int, dict[int, tuple[Region, np.ndarray]]]
+Outputs = dict[int, dict[int, tuple[Region, np.ndarray]]]
 """By worker and output position: the region and its array."""
 
 
-def _run_workers(op: BoundOp, strategy: Tiling, arrays: Mapping[int, np.ndarray], findings: list[Finding]) -> Made:
+def _run_workers(op: BoundOp, strategy: Tiling, arrays: Mapping[int, np.ndarray], findings: list[Finding]) -> Outputs:
     ranges = op.ranges(strategy)
     reads = op.reads(ranges)
-    made: Made = {}
+    outputs: Outputs = {}
     for worker in range(ranges.workers):
         if ranges.elements[worker] == 0:
             continue
         part = op.part(ranges, reads, worker)
         local = op.local_op(part)
-        given = {
+        inputs = {
             f"in{slot}": _sliced(arrays[slot], region) for slot, region in enumerate(part.inputs) if region is not None
         }
         wanted = {f"out{p}": dtype for p, dtype in enumerate(op.node.output_dtypes) if dtype is not None}
-        results = execute(local, given, wanted, op.node.opset)
-        made[worker] = {}
+        results = execute(local, inputs, wanted, op.node.opset)
+        outputs[worker] = {}
         for position, region in enumerate(part.outputs):
             if region is None:
                 continue
@@ -242,11 +243,11 @@ def _run_workers(op: BoundOp, strategy: Tiling, arrays: Mapping[int, np.ndarray]
             if array.shape != shape:
                 message = f"worker {worker}, output {position}: made {list(array.shape)}, not {list(shape)}"
                 findings.append(Finding(Kind.SHAPE, message))
-            made[worker][position] = (region, array)
-    return made
+            outputs[worker][position] = (region, array)
+    return outputs
 
 
-def _run_in_steps(op: BoundOp, strategy: Tiling, steps: Steps, arrays: Mapping[int, np.ndarray]) -> Made:
+def _run_in_steps(op: BoundOp, strategy: Tiling, steps: Steps, arrays: Mapping[int, np.ndarray]) -> Outputs:
     """What workers make of the one output of an op that sums products, a chunk after the other."""
     division = SteppedDivision.of(op, strategy, steps)
     wanted = {f"out{p}": dtype for p, dtype in enumerate(op.node.output_dtypes) if dtype is not None}
@@ -254,18 +255,18 @@ def _run_in_steps(op: BoundOp, strategy: Tiling, steps: Steps, arrays: Mapping[i
     for chunk in division.chunks:
         for part, work in chunk.work.items():
             for worker, todo in work.items():
-                given = {f"in{slot}": _sliced(arrays[slot], region) for slot, region in todo.reads.items()}
-                result = execute(todo.local, given, wanted, op.node.opset)["out0"]
+                inputs = {f"in{slot}": _sliced(arrays[slot], region) for slot, region in todo.reads.items()}
+                result = execute(todo.local, inputs, wanted, op.node.opset)["out0"]
                 parts[worker][part] = parts[worker][part] + result if part in parts[worker] else result
     regions = tuple(op.makes(op.ranges(strategy), 0))
-    made: Made = {}
+    outputs: Outputs = {}
     for worker, results in parts.items():
         array = np.zeros(regions[worker].shape, dtype=next(iter(results.values())).dtype)
         for part, result in results.items():
             where = division.parts[part][worker].within(regions[worker])
             array[where] = result.reshape(array[where].shape)
-        made[worker] = {0: (regions[worker], array if op.node.output_shapes[0] else array.reshape(()))}
-    return made
+        outputs[worker] = {0: (regions[worker], array if op.node.output_shapes[0] else array.reshape(()))}
+    return outputs
 
 
 def _sliced(array: np.ndarray, region: Region) -> np.ndarray:
@@ -276,27 +277,27 @@ def _sliced(array: np.ndarray, region: Region) -> np.ndarray:
 
 
 def _join(
-    op: BoundOp, strategy: Tiling, made: Made, position: int, like: np.ndarray, findings: list[Finding]
+    op: BoundOp, strategy: Tiling, outputs: Outputs, position: int, expected: np.ndarray, findings: list[Finding]
 ) -> np.ndarray:
     """Reduces within each group that shares a reduction, then places what the groups have."""
     reducers = op.reducers(strategy)
     groups: dict[tuple[int, ...], tuple[Region, np.ndarray]] = {}
     for worker, place in enumerate(coordinates(strategy.ways)):
-        if worker not in made:
+        if worker not in outputs:
             continue
-        region, array = made[worker][position]
+        region, array = outputs[worker][position]
         key = tuple(int(at) for at, reducer in zip(place, reducers, strict=True) if reducer is None)
         if key in groups:
             reducer = next(reducer for reducer in reducers if reducer is not None)
             groups[key] = (region, JOIN[reducer](groups[key][1], array))
         else:
             groups[key] = (region, array)
-    result = np.zeros_like(like)
-    covered = np.zeros(like.shape, dtype=bool)
+    result = np.zeros_like(expected)
+    covered = np.zeros(expected.shape, dtype=bool)
     for region, array in groups.values():
-        where = () if like.ndim == 0 else region.within(Region.whole(like.shape))
+        where = () if expected.ndim == 0 else region.within(Region.whole(expected.shape))
         again = covered[where]
-        if again.any() and normwise_error(array[again], result[where][again]) > tolerance(like.dtype):
+        if again.any() and normwise_error(array[again], result[where][again]) > tolerance(expected.dtype):
             findings.append(Finding(Kind.DISAGREE, f"output {position}: two workers differ on {region}"))
         result[where] = array
         covered[where] = True

@@ -39,10 +39,13 @@ def print_coverage(coverage: Coverage, file: TextIO) -> None:
     """Prints the counts in the form of Tofu, section 4.1, and every operator."""
     console = ReportConsole(file)
     described = [row for row in coverage.rows if row.described]
-    own = [row for row in coverage.rows if row.domain == "" and row.versions]
-    others = len(coverage.rows) - len(own)
+    onnx_rows = [row for row in coverage.rows if row.domain == "" and row.versions]
+    other_count = len(coverage.rows) - len(onnx_rows)
     counts = [
-        ("operators", f"{len(own)} of ONNX's default domain" + _deprecated(own) + f", {others} others"),
+        (
+            "operators",
+            f"{len(onnx_rows)} of ONNX's default domain" + _deprecated(onnx_rows) + f", {other_count} others",
+        ),
         ("described", str(len(described))),
         ("  element-wise", str(coverage.count(OperatorClass.ELEMENTWISE))),
         ("  with reductions", str(sum(row.has_reductions for row in described))),
@@ -141,6 +144,7 @@ def print_verification(result: Verification, file: TextIO) -> None:
         ],
     )
     _print_findings(console, result.wrong, result.missing)
+    # One operator's reasons are listed; of many there would be too many, and their count stands above.
     for operator in result.operators[: len(result.operators) == 1]:
         for text in (*filter(None, [operator.veto_reason]), *operator.left_out):
             console.print_line(f"left out: {text}")
@@ -165,12 +169,12 @@ def print_conformance(result: Conformance, file: TextIO) -> None:
         ],
     )
     refused = {reason.value: names for reason, names in result.refused().items() if names}
-    for what, cases in (("refused because", refused), ("not cut because", result.not_cut())):
+    for title, cases in (("refused because", refused), ("not cut because", result.not_cut())):
         if not cases:
             continue
         console.print()
         rows = [(reason, str(len(names)), names[0]) for reason, names in cases.items()]
-        console.print_table((what, "cases", "e.g."), rows, ("cases",))
+        console.print_table((title, "cases", "e.g."), rows, ("cases",))
     for outcome in result.differing:
         console.print_line(f"differing: {outcome.name}: {'; '.join(outcome.differences)}")
     for outcome in result.failed:
@@ -178,8 +182,8 @@ def print_conformance(result: Conformance, file: TextIO) -> None:
 
 
 def _print_findings(console: ReportConsole, wrong: Sequence[str], missing: Sequence[str]) -> None:
-    for what, texts in (("incorrect", wrong), ("missing", missing)):
+    for title, texts in (("incorrect", wrong), ("missing", missing)):
         for text in texts[:_MOST_WRONG]:
-            console.print_line(f"{what}: {text}")
+            console.print_line(f"{title}: {text}")
         if len(texts) > _MOST_WRONG:
-            console.print(f"{what}: {len(texts) - _MOST_WRONG} more; --json lists them all")
+            console.print(f"{title}: {len(texts) - _MOST_WRONG} more; --json lists them all")

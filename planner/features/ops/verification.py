@@ -124,6 +124,7 @@ def verify_operator(
             _verify_case(case, descriptions, ways, tally, wrong, variables, name in VETOED)
             for gap in missing_strategies(case, descriptions):
                 gaps[str(gap)] = gap_reason(name, str(gap))
+        # A case that cannot run is a finding: the other cases are still verified.
         except TofuError as error:
             wrong.append(f"{case}: {error.what}")
     return OperatorVerification(
@@ -153,7 +154,7 @@ def _verify_case(
     variables: set[str],
     may_be_vetoed: bool,
 ) -> None:
-    bound, inputs, whole = bind_case(case, descriptions)
+    bound, inputs, expected = bind_case(case, descriptions)
     for cuts in ways:
         for candidate in enumerate_strategies(bound, *cuts):
             if candidate.veto:
@@ -163,7 +164,7 @@ def _verify_case(
                 continue
             counts = cuts if len(cuts) == 1 else ()  # a chunk is one more division: as many as there are workers
             for steps in (None, *enumerate_steps(bound, candidate.strategy, *counts)):
-                verdict = verify_strategy(bound, candidate.strategy, inputs, whole=whole, steps=steps)
+                verdict = verify_strategy(bound, candidate.strategy, inputs, whole=expected, steps=steps)
                 tally.executed += 1
                 tally.pairs += len(cuts) > 1
                 tally.stepped += steps is not None
@@ -194,18 +195,18 @@ def verify_operators(
     Raises:
         UsageError: an operator that is not described, or has no cases.
     """
-    known = by_type(all_cases() if cases is None else tuple(cases))
-    there = [key for key in descriptions.described if qualified(*key) in known]
-    wanted = [(name, find_operator(name, there)) for name in op_types] or [(qualified(*key), key) for key in there]
-    found = []
+    cases_by_type = by_type(all_cases() if cases is None else tuple(cases))
+    keys = [key for key in descriptions.described if qualified(*key) in cases_by_type]
+    wanted = [(name, find_operator(name, keys)) for name in op_types] or [(qualified(*key), key) for key in keys]
+    verifications = []
     for number, (name, key) in enumerate(wanted):
         if key is None:
             raise UsageError(
                 f"operator {name} has no description, or no cases to verify it with",
-                hint=did_you_mean(name, [qualified(*key) for key in there]),
+                hint=did_you_mean(name, [qualified(*key) for key in keys]),
             )
         if progress is not None:
             progress(name, number, len(wanted))
-        cases_of = known[qualified(*key)]
-        found.append(verify_operator(key[1], cases_of, descriptions, domain=key[0], ways=ways))
-    return Verification(tuple(ways), tuple(found))
+        cases_of = cases_by_type[qualified(*key)]
+        verifications.append(verify_operator(key[1], cases_of, descriptions, domain=key[0], ways=ways))
+    return Verification(tuple(ways), tuple(verifications))

@@ -57,11 +57,11 @@ class PartTimes:
         self._measured: dict[tuple[Signature, LocalShapes], MeasuredOp] = {}
         self._unmeasured: dict[tuple[Signature, LocalShapes], UnmeasuredOp] = {}
 
-    def measure(self, what: str, graph: Graph, strategies: Iterable[tuple[BoundOp, Tiling]]) -> int:
+    def measure(self, label: str, graph: Graph, strategies: Iterable[tuple[BoundOp, Tiling]]) -> int:
         """Measures those parts that have not been looked at before.
 
         Args:
-            what: they are, for the progress.
+            label: they are, for the progress.
             graph: that the ops are of.
             strategies: ops, and how they are divided.
 
@@ -75,7 +75,7 @@ class PartTimes:
                 if key not in self._measured and key not in self._unmeasured:
                     jobs.setdefault(key, _Job(graph, op, strategy, part))
         for number, (key, job) in enumerate(jobs.items(), start=1):
-            self._progress(f"{what}: {number} of {len(jobs)}, {job.part.signature.op} of {job.op.op.name}")
+            self._progress(f"{label}: {number} of {len(jobs)}, {job.part.signature.op} of {job.op.op.name}")
             try:
                 self._measured[key] = self._run(job)
             except TofuError as error:
@@ -98,8 +98,8 @@ class PartTimes:
     @property
     def unheard_of(self) -> tuple[str, ...]:
         """Ops of which no part could be measured."""
-        known = {signature for signature, _ in self._measured}
-        return tuple(dict.fromkeys(signature.op for signature, _ in self._unmeasured if signature not in known))
+        measured = {signature for signature, _ in self._measured}
+        return tuple(dict.fromkeys(signature.op for signature, _ in self._unmeasured if signature not in measured))
 
     def whole_seconds(self, op: BoundOp) -> float | None:
         """What the whole op takes; None where that could not be measured."""
@@ -138,24 +138,25 @@ def _model(job: _Job) -> tuple[ModelProto, dict[str, np.ndarray], dict[str, tupl
     part = op.part(ranges, op.reads(ranges), worker)
     local = op.local_op(part)
     read = {name for node in local.nodes for name in node.inputs}
-    made = {name for node in local.nodes for name in node.outputs}
-    given: dict[str, np.ndarray] = {}
+    produced = {name for node in local.nodes for name in node.outputs}
+    arrays: dict[str, np.ndarray] = {}
     constants = dict(local.constants)
     for slot, (kind, shape) in enumerate(zip(job.part.signature.inputs, job.part.shapes.inputs, strict=True)):
         name, region = f"in{slot}", part.inputs[slot]
         if kind is None or shape is None or region is None or name not in read:
             continue
+        # A constant is part of the model; other operands are made up within the size that they index.
         value = op.node.constants[slot]
         if value is not None:
-            whole = Region.whole(value.shape)
-            constants[name] = value.reshape(whole.shape)[region.within(whole)].reshape(shape)
+            space = Region.whole(value.shape)
+            constants[name] = value.reshape(space.shape)[region.within(space)].reshape(shape)
         else:
-            given[name] = made_up(shape, kind[0], indexed_size(graph, op.op, slot))
+            arrays[name] = made_up(shape, kind[0], indexed_size(graph, op.op, slot))
     outputs = {
         f"out{position}": (shape, kind[0])
         for position, (kind, shape) in enumerate(zip(job.part.signature.outputs, job.part.shapes.outputs, strict=True))
-        if kind is not None and shape is not None and f"out{position}" in made
+        if kind is not None and shape is not None and f"out{position}" in produced
     }
     dtypes = {name: dtype for name, (_, dtype) in outputs.items()}
-    model = to_model(LocalOp(local.nodes, constants), given, dtypes, graph.opset)
-    return model, given, outputs
+    model = to_model(LocalOp(local.nodes, constants), arrays, dtypes, graph.opset)
+    return model, arrays, outputs

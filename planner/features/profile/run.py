@@ -109,27 +109,29 @@ def profile(options: ProfileOptions) -> ProfileResult:  # noqa: D417 - those are
     source = source_of(path, options.dim, values, state, opdefs, options.unknown_ops)
     graph, descriptions = canonical(source.read()).graph, source.descriptions
     times = PartTimes(stopwatch, limit, progress)
-    given = f" --topology {topology}" if topology is not None else f" --gpus {gpus}" if gpus is not None else ""
-    so_far = partial(times.profile, graph.name, f"tofu profile {path.name}{given} --device {options.device}")
+    workers_option = (
+        f" --topology {topology}" if topology is not None else f" --gpus {gpus}" if gpus is not None else ""
+    )
+    so_far = partial(times.profile, graph.name, f"tofu profile {path.name}{workers_option} --device {options.device}")
     # Which composites a plan takes through their bodies is known after a search: composites and bodies are measured.
     least = expand(graph, only_through_bodies(graph, descriptions)).graph
     ops = descriptions.bind_all(least)
     times.measure("ops", least, _basic_strategies(ops, cuts))
     if workers > 1:
-        most = expand(graph, workers=workers).graph
-        inner = descriptions.bind_all(most)
-        times.measure("ops inside of composite ops", most, _basic_strategies(inner, cuts))
+        inner_graph = expand(graph, workers=workers).graph
+        inner = descriptions.bind_all(inner_graph)
+        times.measure("ops inside of composite ops", inner_graph, _basic_strategies(inner, cuts))
         _measure_plans(times, graph, descriptions, workers, cuts, machine, so_far, progress)
-    found = so_far()
-    write_bytes(target, found.to_text(as_json=target.suffix == ".json").encode())
-    whole = [times.whole_seconds(bound) for bound in ops]
+    device_profile = so_far()
+    write_bytes(target, device_profile.to_text(as_json=target.suffix == ".json").encode())
+    op_seconds = [times.whole_seconds(bound) for bound in ops]
     return ProfileResult(
-        profile=found,
+        profile=device_profile,
         output=target,
         workers=workers,
         ops=len(ops),
-        model_seconds=sum(seconds for seconds in whole if seconds is not None),
-        model_unmeasured=sum(seconds is None for seconds in whole),
+        model_seconds=sum(seconds for seconds in op_seconds if seconds is not None),
+        model_unmeasured=sum(seconds is None for seconds in op_seconds),
         total_seconds=time.perf_counter() - started,
     )
 
@@ -154,12 +156,12 @@ def _basic_strategies(ops: Sequence[BoundOp], cuts: tuple[int, ...]) -> Iterator
     """Every op whole, and along each index variable in as many ways as the first cuts have together."""
     seen: set[object] = set()
     for bound in ops:
-        whole = Tiling((), ())
-        key = tuple((part.signature, part.shapes) for part in different_parts(bound, whole))
+        unsplit = Tiling((), ())
+        key = tuple((part.signature, part.shapes) for part in different_parts(bound, unsplit))
         if key in seen:
             continue
         seen.add(key)
-        yield bound, whole
+        yield bound, unsplit
         for number in range(1, len(cuts) + 1):
             for candidate in enumerate_strategies(bound, prod(cuts[:number])):
                 if not candidate.veto:
@@ -181,10 +183,10 @@ def _measure_plans(
     ask = SearchRequest(workers, cuts, effort="quick", tables=tables, progress=progress)
     search = partial(decide_with_bodies, graph, descriptions)
 
-    def measured(what: str, decided: Decided) -> int:
+    def measured(label: str, decided: Decided) -> int:
         strategies = decided.strategies
         ops = ((bound, strategies[bound.op.name].tiling) for bound in decided.ops)
-        return times.measure(what, decided.graph, ops)
+        return times.measure(label, decided.graph, ops)
 
     fewest = search(ask)
     measured("parts of the plan for the least cost in bytes", fewest)
@@ -194,13 +196,14 @@ def _measure_plans(
         unknown = ", ".join(times.unheard_of)
         progress(f"no plan for the least time: neither measured nor said by the topology is how fast {unknown} is")
         return
-    others = of_the_literature(LITERATURE, lambda name: search(replace(ask, strategy=name)))
-    known = [trial_of(fewest), *(found for _, found in others if isinstance(found, Trial))]
+    outcomes = of_the_literature(LITERATURE, lambda name: search(replace(ask, strategy=name)))
+    trials = [trial_of(fewest), *(outcome for _, outcome in outcomes if isinstance(outcome, Trial))]
+    # Each measurement may make another plan the fastest, whose parts are then measured, too.
     for _ in range(_ROUNDS):
-        found = so_far()
-        plans = Times(machine, tables, found)
-        by_tables = timed(lambda others: search(replace(ask, tables=others)), plans.goal, tables)
-        best = plans.fastest([*known, by_tables], None).best
-        new = [measured("parts of the plan for the least time", one.decided) for one in (by_tables, best)]
-        if not any(new):
+        device_profile = so_far()
+        plans = Times(machine, tables, device_profile)
+        by_tables = timed(lambda goal_tables: search(replace(ask, tables=goal_tables)), plans.goal, tables)
+        best = plans.fastest([*trials, by_tables], None).best
+        counts = [measured("parts of the plan for the least time", trial.decided) for trial in (by_tables, best)]
+        if not any(counts):
             break

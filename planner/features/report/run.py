@@ -33,7 +33,7 @@ from planner.descriptions import in_force
 from planner.errors import TofuError, UsageError
 from planner.features.report.options import ReportOptions
 from planner.features.report.page.columns import columns, products_of
-from planner.features.report.page.facts import Beside, Made, Memory, PlanFacts
+from planner.features.report.page.facts import Beside, Memory, PlanFacts, Provenance
 from planner.features.report.page.page import page
 from planner.features.report.page.strip import Picture, Strip
 from planner.features.report.page.trace import trace as traced
@@ -118,8 +118,8 @@ def report(options: ReportOptions) -> ReportResult:  # noqa: D417 - those are th
         _write(trace, json.dumps(content, separators=(",", ":"), allow_nan=False) + "\n")
     facts = None
     if output is not None or svg is not None:
-        given = {"-o": output or "plan.html", "--topology": topology, "--profile": profile, "--opdefs": opdefs}
-        facts = gathering.facts(times, measured, opdefs, output is not None, _made(folder.path, given))
+        arguments = {"-o": output or "plan.html", "--topology": topology, "--profile": profile, "--opdefs": opdefs}
+        facts = gathering.facts(times, measured, opdefs, output is not None, _provenance(folder.path, arguments))
     if svg is not None and facts is not None:
         _write(svg, Picture(Strip.of(facts.graph, facts.plan, facts.columns)).alone() + "\n")
     size = 0
@@ -135,11 +135,11 @@ def report(options: ReportOptions) -> ReportResult:  # noqa: D417 - those are th
         trace_events=events,
         is_measured=measured is not None,
         left_out=() if facts is None or output is None else tuple(_left_out(facts)),
-        **(_told(times.schedule) if trace is not None and times.schedule is not None else {}),
+        **(_schedule_fields(times.schedule) if trace is not None and times.schedule is not None else {}),
     )
 
 
-def _told(schedule: Schedule) -> dict[str, Any]:
+def _schedule_fields(schedule: Schedule) -> dict[str, Any]:
     """What is told of a schedule that is written, by field of the result."""
     return {
         "estimated_seconds": schedule.estimate.estimated_seconds,
@@ -148,12 +148,12 @@ def _told(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def _made(directory: Path, given: Mapping[str, str | Path | None]) -> Made:
+def _provenance(directory: Path, arguments: Mapping[str, str | Path | None]) -> Provenance:
     """How the page comes to be, by a command with the options that were given."""
-    options = [str(word) for option in given.items() if option[1] is not None for word in option]
+    options = [str(word) for option in arguments.items() if option[1] is not None for word in option]
     words = ["tofu", "report", str(directory), *options]
     versions = f"tofu {planner.__version__} (onnx {onnx.__version__})"
-    return Made(date.today().isoformat(), versions, shlex.join(words))
+    return Provenance(date.today().isoformat(), versions, shlex.join(words))
 
 
 def _write(target: Path, text: str) -> int:
@@ -163,7 +163,7 @@ def _write(target: Path, text: str) -> int:
 
 
 def _left_out(facts: PlanFacts) -> Iterator[str]:
-    yield from (f"{one.name}: {one.remark}" for one in facts.beside if one.moved_bytes is None)
+    yield from (f"{way.name}: {way.remark}" for way in facts.beside if way.moved_bytes is None)
     if facts.schedule is None:
         yield f"the schedule: {facts.no_schedule}"
     if facts.no_whys:
@@ -189,7 +189,7 @@ class _Gathering:
         return memory_of_page(self._program, self._opened.graph, levels(self._program.workers))
 
     def facts(
-        self, times: Times, measured: MeasuredRun | None, opdefs: Path | None, is_page: bool, made: Made
+        self, times: Times, measured: MeasuredRun | None, opdefs: Path | None, is_page: bool, provenance: Provenance
     ) -> PlanFacts:
         """All that a page tells; of what a picture of the strip alone does not need, only what is quickly known.
 
@@ -198,14 +198,15 @@ class _Gathering:
             measured: what a run took, or None.
             opdefs: the file of descriptions that the plan was made with.
             is_page: a page is wanted.
-            made: how the page came to be.
+            provenance: how the page came to be.
         """
         plan, graph, ops = self._opened.folder.plan, self._opened.graph, self._opened.ops
         products = products_of(ops)
         self._progress("drawing the network")
         drawn = columns(graph, ops, plan, products, self._tables)
         wanted = [bound for bound in ops if bound.op.name in products] if is_page else []
-        found, whys, no_whys = self._why(opdefs) if is_page else ((), (), "")
+        # Reasons take longest of all, and the strip alone shows none.
+        largest_causes, whys, no_whys = self._why(opdefs) if is_page else ((), (), "")
         peaks = self._program.peak_bytes
         return PlanFacts(
             directory=self._opened.folder.path,
@@ -221,21 +222,21 @@ class _Gathering:
             no_schedule=f"No schedule is drawn: {times.lacking}; {times.hint}." if times.schedule is None else "",
             measured=measured,
             distances=tuple(distances(graph, wanted, plan.strategies, plan.tilings, self._tables)),
-            causes=found,
+            causes=largest_causes,
             whys=whys,
             no_whys=no_whys,
             readers=_readers(graph, plan, Strip.of(graph, plan, drawn).tensors()),
-            made=made,
+            provenance=provenance,
         )
 
     def _limits(self, machine: Machine | None) -> tuple[int, ...] | None:
         """The memory of each worker, as its device has it and as the plan was asked to keep to."""
         plan = self._opened.folder.plan
-        asked = max(plan.asked.limit_bytes, default=None)
+        wanted_bytes = max(plan.asked.limit_bytes, default=None)
         if machine is None or plan.estimate is None:
-            return None if asked is None else (asked,) * plan.workers
+            return None if wanted_bytes is None else (wanted_bytes,) * plan.workers
         held = (machine.devices[device].memory_bytes for device in plan.estimate.devices)
-        return tuple(limit if asked is None else min(limit, asked) for limit in held)
+        return tuple(limit if wanted_bytes is None else min(limit, wanted_bytes) for limit in held)
 
     def _why(self, opdefs: Path | None) -> tuple[tuple[Cause, ...], tuple[Why, ...], str]:
         """The largest causes, and the tensors that cost most; with runners-up where these take seconds."""
@@ -244,40 +245,40 @@ class _Gathering:
             return (), (), "left out: the plan was made with descriptions of your own; give that file with --opdefs"
         self._progress("looking for reasons")
         answers = answers_of(self._opened)
-        found = causes(answers.deliveries)
-        dearest = [cause.names[0] for cause in found if cause.kind == "tensor"][:_WHYS]
+        all_causes = causes(answers.deliveries)
+        dearest = [cause.names[0] for cause in all_causes if cause.kind == "tensor"][:_WHYS]
         is_quick = len(self._opened.ops) * plan.workers <= _MOST_PARTS_ASKED
         whys = []
         for name in dearest:
             self._progress(f"what else {name} could be")
             whys.append(answers.why("tensor", name, _RUNNERS_UP if is_quick else 0))
         no_whys = "" if is_quick else f"left out, they take long here: `tofu explain {path} TENSOR` solves for them"
-        return found[:_CAUSES], tuple(whys), no_whys
+        return all_causes[:_CAUSES], tuple(whys), no_whys
 
     def _beside(self, opdefs: Path | None, times: Times) -> Iterator[Beside]:
         """Data parallelism on as many workers, with its time where the plan's machine is at hand."""
         plan, graph = self._opened.folder.plan, self._opened.form.graph
-        what = "the batch is divided, everything else is on every worker"
+        remark = "the batch is divided, everything else is on every worker"
         if len(graph.ops) * plan.workers > _MOST_PARTS:
             yield Beside("data parallelism", None, None, "left out, it takes long here: `tofu compare` has it")
             return
         self._progress("planning data parallelism, to compare with")
         ask = SearchRequest(plan.workers, strategy="data", tables=self._tables)
         try:
-            found = decide_with_bodies(graph, in_force(opdefs, "replicate")[0], ask)
+            decided = decide_with_bodies(graph, in_force(opdefs, "replicate")[0], ask)
         except TofuError as error:
             yield Beside("data parallelism", None, None, f"no plan: {error.what}")
             return
         seconds = None
         if times.schedule is not None and times.machine is not None:
-            seconds = Goals(times.machine, self._tables, times.profile).seconds(trial_of(found))
-        yield Beside("data parallelism", found.moved_bytes, found.excess_bytes, what, seconds)
+            seconds = Goals(times.machine, self._tables, times.profile).seconds(trial_of(decided))
+        yield Beside("data parallelism", decided.moved_bytes, decided.excess_bytes, remark, seconds)
 
 
 def _readers(graph: Graph, plan: Plan, drawn: Sequence[str]) -> Mapping[str, tuple[str, tuple[str, ...]]]:
     """Makers and readers of the tensors that are drawn, and of those that most moves of."""
-    most = sorted(plan.tensor_bytes, key=lambda name: (-plan.tensor_bytes[name], name))[:_TOLD]
-    names = [name for name in dict.fromkeys([*drawn, *most]) if name in graph.tensors][:_TOLD]
+    heaviest = sorted(plan.tensor_bytes, key=lambda name: (-plan.tensor_bytes[name], name))[:_TOLD]
+    names = [name for name in dict.fromkeys([*drawn, *heaviest]) if name in graph.tensors][:_TOLD]
 
     def maker(name: str) -> str:
         return graph.producer[name].name if name in graph.producer else ""
@@ -295,8 +296,8 @@ def memory_of_page(program: Program, graph: Graph, levels: Sequence[Sequence[int
     """
     reads = last_reads(program.workers, levels)
     backward = passes_in(graph).backward
-    found = []
+    memories = []
     for worker, total in zip(program.workers, program.peak_bytes, strict=True):
         needed = needed_bytes(spans_held(program, worker, levels, reads).values(), len(worker.steps))
-        found.append(Memory(needed + (total - int(needed.max())), total, begins_of(worker, graph, backward)))
-    return tuple(found)
+        memories.append(Memory(needed + (total - int(needed.max())), total, begins_of(worker, graph, backward)))
+    return tuple(memories)

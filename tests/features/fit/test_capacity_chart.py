@@ -13,7 +13,7 @@ def test_points_that_fit_lie_below_the_limit_and_are_full() -> None:
     points = [
         CapacityPoint(1, None, 1400 * GIB, fits=False),
         CapacityPoint(2, 900 * GIB, 700 * GIB, fits=False),
-        CapacityPoint(8, 176 * GIB, 90 * GIB, fits=False, said="with <all>"),
+        CapacityPoint(8, 176 * GIB, 90 * GIB, fits=False, remark="with <all>"),
         CapacityPoint(32, 50 * GIB, 22 * GIB, fits=True),
     ]
     chart = str(capacity_chart(points, 80 * GIB))

@@ -41,5 +41,5 @@ def test_what_reading_makes_constants_of_is_no_op_of_the_plan(tmp_path: Path) ->
     read = read_model(tmp_path / "training.onnx")
     assert len(read.ops) < len(made.ops), "the gradient of a look-up begins with zeros, which reading makes"
     source = source_of(forward, None, None, None, None, "refuse")
-    given = batches_of_model(Wanted(source, is_of_zoo=False, training=wishes, batch=None)).given
+    given = batches_of_model(Wanted(source, is_of_zoo=False, training=wishes, batch=None)).stated
     assert {op.name for op in given.source.read().ops} == {op.name for op in read.ops}

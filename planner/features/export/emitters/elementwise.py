@@ -51,8 +51,8 @@ def _is_integer(form: Form) -> bool:
     dtype = form.dtypes[0] if form.dtypes else None
     if dtype is not None:
         return not dtype.is_float
-    known = [operand.known for operand in form.operands if operand is not None and operand.known is not None]
-    return any(np.issubdtype(array.dtype, np.integer) for array in known)
+    constants = [operand.constant for operand in form.operands if operand is not None and operand.constant is not None]
+    return any(np.issubdtype(array.dtype, np.integer) for array in constants)
 
 
 @emitter("Div")
@@ -66,7 +66,7 @@ def power(form: Form) -> str:
     """The result has the dtype of the base."""
     exponent = form.operands[1]
     assert exponent is not None, "Pow has an exponent"
-    if exponent.known is not None and exponent.known.ndim == 0 and float(exponent.known) == 2.0:
+    if exponent.constant is not None and exponent.constant.ndim == 0 and float(exponent.constant) == 2.0:
         form.read.add(1)
         return f"jnp.square({form[0]})"
     return f"jnp.power({form[0]}, {form[1]}).astype({form[0]}.dtype)"
@@ -93,8 +93,8 @@ def joined(form: Form) -> str:
         total = " + ".join(texts)
         return total if form.node.op_type == "Sum" else f"({total}) / {len(texts)}"
     function, text = f"jnp.{form.node.op_type.lower()}imum", texts[0]
-    for other in texts[1:]:
-        text = f"{function}({text}, {other})"
+    for operand in texts[1:]:
+        text = f"{function}({text}, {operand})"
     return text
 
 

@@ -45,7 +45,7 @@ def scatter_elements(form: Form) -> str:
 @emitter("OneHot")
 def one_hot(form: Form) -> str:
     """One of two values; a negative index counts from the end, and one beyond the depth sets nothing."""
-    depth = int(form.known(1).reshape(()))
+    depth = int(form.constant(1).reshape(()))
     index = f"jnp.where({form[0]} < 0, {form[0]} + {depth}, {form[0]})"
     hot = f"jax.nn.one_hot({index}, {depth}, axis={form.integer('axis', -1)}, dtype=jnp.bool_)"
     return f"jnp.where({hot}, {form[2]}[1], {form[2]}[0])"

@@ -54,7 +54,7 @@ def expand(form: Form) -> str:
     """Broadcast, either way."""
     shape = form.integers(1)
     operand = form.operands[0]
-    if operand is not None and operand.known is not None and operand.known.size == 1 >= operand.known.ndim:
+    if operand is not None and operand.constant is not None and operand.constant.size == 1 >= operand.constant.ndim:
         return f"jnp.full({shape}, {form[0]})"
     return f"jnp.broadcast_to({form[0]}, jnp.broadcast_shapes({form[0]}.shape, {shape}))"
 
@@ -124,7 +124,7 @@ def constant(form: Form) -> str:
 @emitter("Range")
 def numbers(form: Form) -> str:
     """From start to limit."""
-    start, limit, delta = (form.known(position) for position in range(3))
+    start, limit, delta = (form.constant(position) for position in range(3))
     return literal(np.arange(start.item(), limit.item(), delta.item(), dtype=start.dtype))
 
 

@@ -14,11 +14,11 @@ def matmul(form: Form) -> str:
 @emitter("Gemm")
 def gemm(form: Form) -> str:
     """Alpha A B + beta C."""
-    left, right = (
+    lhs, rhs = (
         f"{form[position]}.T" if form.integer(name) else form[position]
         for position, name in enumerate(("transA", "transB"))
     )
-    product = f"jnp.matmul({left}, {right})"
+    product = f"jnp.matmul({lhs}, {rhs})"
     alpha, beta = form.number("alpha", 1.0), form.number("beta", 1.0)
     text = product if alpha == 1 else f"{alpha!r} * {product}"
     if form.has(2):

@@ -29,8 +29,8 @@ def reduce(form: Form) -> str:
     """Over some axes, or all."""
     is_noop = form.integer("noop_with_empty_axes")
     axes = per_axes(form) or (() if is_noop else None)
-    said = f"axis={axes}, keepdims={bool(form.integer('keepdims', 1))}"
-    text = _FUNCTIONS[form.node.op_type].format(form[0], said)
+    arguments = f"axis={axes}, keepdims={bool(form.integer('keepdims', 1))}"
+    text = _FUNCTIONS[form.node.op_type].format(form[0], arguments)
     dtype = form.dtypes[0] if form.dtypes else None
     # JAX widens sums of integers, and makes floats of their means and roots.
     return text if dtype in (None, DType.FLOAT32) else f"{text}.astype({form[0]}.dtype)"
@@ -41,8 +41,8 @@ def arg(form: Form) -> str:
     """The first of equal ones, or the last."""
     if form.integer("select_last_index"):
         raise form.refuse("select_last_index")
-    said = f"axis={form.integer('axis')}, keepdims={bool(form.integer('keepdims', 1))}"
-    return f"jnp.{form.node.op_type.lower()}({form[0]}, {said}).astype(jnp.int64)"
+    arguments = f"axis={form.integer('axis')}, keepdims={bool(form.integer('keepdims', 1))}"
+    return f"jnp.{form.node.op_type.lower()}({form[0]}, {arguments}).astype(jnp.int64)"
 
 
 @emitter("TopK")

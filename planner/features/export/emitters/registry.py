@@ -22,7 +22,7 @@ class Operand:
 
     text: str
     """The Python name that holds it, or an expression of a constant."""
-    known: np.ndarray | None = None
+    constant: np.ndarray | None = None
     """Its value, where it is a constant."""
 
 
@@ -52,20 +52,20 @@ class Form:
         self.read.add(position)
         return position < len(self.operands) and self.operands[position] is not None
 
-    def known(self, position: int) -> np.ndarray:
+    def constant(self, position: int) -> np.ndarray:
         """The value of an input that must be a constant.
 
         Raises:
             InexpressibleError: it is none.
         """
         operand = self.operands[position] if self.has(position) else None
-        if operand is None or operand.known is None:
+        if operand is None or operand.constant is None:
             raise InexpressibleError(f"{self.node.op_type}: input {position} is no constant")
-        return operand.known
+        return operand.constant
 
     def integers(self, position: int) -> tuple[int, ...]:
         """The value of an input that is a list of integers."""
-        return tuple(int(value) for value in np.atleast_1d(self.known(position)))
+        return tuple(int(value) for value in np.atleast_1d(self.constant(position)))
 
     def attribute(self, name: str, default: Attribute | None = None) -> Attribute | None:
         """An attribute, or the default."""
@@ -87,7 +87,7 @@ class Form:
     def listed(self, name: str) -> tuple[int, ...] | None:
         """An attribute that is a list of integers; None where it is not stated."""
         value = self.attribute(name)
-        return tuple(int(one) for one in value) if isinstance(value, tuple) else None
+        return tuple(int(number) for number in value) if isinstance(value, tuple) else None
 
     def needs(self, helper: str) -> str:
         """The name of a helper function, which is then written into the file."""

@@ -35,12 +35,12 @@ def _rank(form: Form) -> int:
 def conv(form: Form) -> str:
     """Any rank, grouped or not."""
     rank = _rank(form)
-    said = [f"{_per_dim(form, 'strides', rank)}", f"{_edges(form, rank)}"]
-    if any(one != 1 for one in _per_dim(form, "dilations", rank)):
-        said.append(f"rhs_dilation={_per_dim(form, 'dilations', rank)}")
+    arguments = [f"{_per_dim(form, 'strides', rank)}", f"{_edges(form, rank)}"]
+    if any(dilation != 1 for dilation in _per_dim(form, "dilations", rank)):
+        arguments.append(f"rhs_dilation={_per_dim(form, 'dilations', rank)}")
     if form.integer("group", 1) != 1:
-        said.append(f"feature_group_count={form.integer('group', 1)}")
-    return _biased(form, f"lax.conv_general_dilated({form[0]}, {form[1]}, {', '.join(said)})", rank)
+        arguments.append(f"feature_group_count={form.integer('group', 1)}")
+    return _biased(form, f"lax.conv_general_dilated({form[0]}, {form[1]}, {', '.join(arguments)})", rank)
 
 
 @emitter("ConvTranspose")

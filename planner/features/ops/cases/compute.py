@@ -41,6 +41,7 @@ def elementwise() -> Iterator[Case]:
         yield make(name, Given((5, 4), low=low, high=high))
     for first, second in BROADCASTS:
         for name in BINARY:
+            # A slope of PRelu broadcasts to its input, never the input to the slope.
             if name != "PRelu" or np.broadcast_shapes(first, second) == first:
                 yield make(name, first, second)
         for name in LOGIC:
@@ -110,12 +111,13 @@ def convolutions() -> Iterator[Case]:
     yield make("Conv", (1, 2, 7, 8), (3, 2, 4, 3), None, auto_pad="SAME_LOWER", strides=(1, 2))
     yield make("Conv", (1, 2, 7, 8), (3, 2, 3, 3), None, auto_pad="VALID")
     yield make("Conv", (1, 2, 5, 4, 6), (3, 2, 2, 3, 3), (3,), pads=(1, 1, 0, 0, 1, 2))
+    # Windows that do not overlap need no halo.
     yield make("Conv", (2, 3, 16, 16), (4, 3, 4, 4), None, strides=(4, 4))
     yield make("Conv", (3, 2, 8, 8), (4, 2, 8, 8), None, dilations=(1, 1), pads=(1, 1, 1, 1))
     yield make("Conv", (1, 2, 4, 4), (3, 2, 1, 1), (3,), pads=(2, 2, 2, 2))
     yield make("ConvTranspose", (2, 4, 5), (4, 6, 3), (6,), strides=(2,), pads=(1, 1), output_padding=(1,))
-    both, around = (2, 2), (1, 1, 1, 1)
-    yield make("ConvTranspose", (2, 3, 4, 5), (3, 4, 3, 3), (4,), strides=both, pads=around, output_padding=(1, 1))
+    strides, around = (2, 2), (1, 1, 1, 1)
+    yield make("ConvTranspose", (2, 3, 4, 5), (3, 4, 3, 3), (4,), strides=strides, pads=around, output_padding=(1, 1))
     yield make("ConvTranspose", (1, 3, 4, 4), (3, 4, 3, 3), None, pads=(1, 1, 1, 1))
     yield make("ConvTranspose", (1, 3, 4, 4), (3, 4, 2, 3), (4,), strides=(3, 2), dilations=(1, 2), pads=(0, 2, 1, 0))
     yield make("ConvTranspose", (2, 4, 3, 3), (4, 3, 3, 3), (6,), group=2, strides=(2, 2))

@@ -81,8 +81,8 @@ def make(
     **attributes: Attribute,
 ) -> Case:
     """A case; a bare shape is a random float32 input, what is not named among these an attribute of the op."""
-    given = tuple(Given(operand) if isinstance(operand, tuple) else operand for operand in operands)
-    return Case(op_type, given, tuple(sorted(attributes.items())), outputs, opset, domain, absent)
+    inputs = tuple(Given(operand) if isinstance(operand, tuple) else operand for operand in operands)
+    return Case(op_type, inputs, tuple(sorted(attributes.items())), outputs, opset, domain, absent)
 
 
 def ints(*values: int) -> Known:
@@ -107,22 +107,22 @@ def execute_case(case: Case, seed: int = 0) -> tuple[Graph, dict[str, np.ndarray
         elif operand is not None:
             (constants if operand.constant else arrays)[names[-1]] = operand.array
     outputs = tuple("" if position in case.absent else f"y{position}" for position in range(case.outputs))
-    given = {**arrays, **constants}
+    feeds = {**arrays, **constants}
     node = LocalNode(case.op_type, tuple(names), outputs, dict(case.attributes), case.domain)
-    made = execute_any(LocalOp((node,)), given, tuple(filter(None, outputs)), case.opset)
-    tensors = {name: Tensor(name, array.shape, dtype_of_array(array)) for name, array in {**given, **made}.items()}
+    results = execute_any(LocalOp((node,)), feeds, tuple(filter(None, outputs)), case.opset)
+    tensors = {name: Tensor(name, array.shape, dtype_of_array(array)) for name, array in {**feeds, **results}.items()}
     op = Op(str(case), case.op_type, tuple(names), outputs, case.attributes, case.domain)
-    return Graph("case", tensors, (op,), tuple(arrays), tuple(made), constants, opset=case.opset), arrays, made
+    return Graph("case", tensors, (op,), tuple(arrays), tuple(results), constants, opset=case.opset), arrays, results
 
 
 def bind_case(
     case: Case, descriptions: Descriptions, seed: int = 0
 ) -> tuple[BoundOp, dict[str, np.ndarray], dict[int, np.ndarray]]:
     """The case as a one-op graph, bound; its inputs; and what the whole op makes of them, by output position."""
-    graph, arrays, made = execute_case(case, seed)
+    graph, arrays, results = execute_case(case, seed)
     (op,) = graph.ops
-    whole = {position: made[name] for position, name in enumerate(op.outputs) if name}
-    return descriptions.bind(op, graph), arrays, whole
+    expected = {position: results[name] for position, name in enumerate(op.outputs) if name}
+    return descriptions.bind(op, graph), arrays, expected
 
 
 def _random(operand: Given, generator: np.random.Generator) -> np.ndarray:
@@ -142,16 +142,16 @@ def all_cases() -> tuple[Case, ...]:
     return tuple(case for file in files for family in file.families() for case in family)
 
 
-def find_operator(name: str, known: Iterable[tuple[str, str]]) -> tuple[str, str] | None:
+def find_operator(name: str, described: Iterable[tuple[str, str]]) -> tuple[str, str] | None:
     """(domain, op type) of an operator that is named with its domain, or without where only one has the name."""
-    operators = sorted(known)
+    operators = sorted(described)
     exact = [key for key in operators if qualified(*key) == name]
     return next(iter(exact or [key for key in operators if key[1] == name]), None)
 
 
 def by_type(cases: tuple[Case, ...]) -> Mapping[str, tuple[Case, ...]]:
     """The cases of each operator, by its qualified name."""
-    found: dict[str, list[Case]] = {}
+    groups: dict[str, list[Case]] = {}
     for case in cases:
-        found.setdefault(qualified(case.domain, case.op_type), []).append(case)
-    return {name: tuple(group) for name, group in found.items()}
+        groups.setdefault(qualified(case.domain, case.op_type), []).append(case)
+    return {name: tuple(group) for name, group in groups.items()}

@@ -103,24 +103,24 @@ def pools() -> Iterator[Case]:
     yield make("LpPool", (1, 2, 6), kernel_shape=(2,), strides=(2,), dilations=(2,), pads=(1, 1), ceil_mode=1)
     yield make("GlobalLpPool", (2, 3, 5, 4))
     yield make("GlobalLpPool", (3, 2, 7), p=1)
-    found = np.stack([np.array([[[5, 7], [13, 15]], [[0, 2], [8, 11]]]) + 32 * b for b in range(3)])
-    found[:, 1] += 16
+    indices = np.stack([np.array([[[5, 7], [13, 15]], [[0, 2], [8, 11]]]) + 32 * b for b in range(3)])
+    indices[:, 1] += 16
     yield make(
-        "MaxUnpool", (3, 2, 2, 2), Known(found.astype(np.int64), constant=False), kernel_shape=(2, 2), strides=(2, 2)
+        "MaxUnpool", (3, 2, 2, 2), Known(indices.astype(np.int64), constant=False), kernel_shape=(2, 2), strides=(2, 2)
     )
     line = np.arange(2 * 3 * 4).reshape(2, 3, 4) * 2 + 1
     # Of another size than the one that follows from the kernel, the places are of other channels, too.
-    beyond = Known(found.astype(np.int64), constant=False), ints(3, 2, 5, 4)
+    beyond = Known(indices.astype(np.int64), constant=False), ints(3, 2, 5, 4)
     yield make("MaxUnpool", (3, 2, 2, 2), *beyond, kernel_shape=(2, 2), strides=(2, 2))
     yield make("MaxUnpool", (2, 3, 4), Known(line.astype(np.int64), constant=False), kernel_shape=(2,), strides=(2,))
 
 
 def signals() -> Iterator[Case]:
     """Transforms along an axis and by frames; the tables that go with them."""
-    one = Known(np.array(1, dtype=np.int64))
-    yield make("DFT", (3, 8, 1), None, one)
-    yield make("DFT", (3, 5, 2), None, one, inverse=1)
-    yield make("DFT", (3, 8, 4, 1), Known(np.array(6, dtype=np.int64)), one, onesided=1)
+    axis = Known(np.array(1, dtype=np.int64))
+    yield make("DFT", (3, 8, 1), None, axis)
+    yield make("DFT", (3, 5, 2), None, axis, inverse=1)
+    yield make("DFT", (3, 8, 4, 1), Known(np.array(6, dtype=np.int64)), axis, onesided=1)
     yield make("DFT", (4, 6, 1), axis=1, opset=17)
     yield make("STFT", (2, 16, 1), Known(np.array(4, dtype=np.int64)), (8,))
     frame = Known(np.array(5, dtype=np.int64))

@@ -46,6 +46,7 @@ def attentions() -> Iterator[Case]:
     yield make("Attention", (2, 4, 5, 4), (2, 4, 6, 4), (2, 4, 6, 4), (2, 1, 5, 6), opset=23)
     mask = Given((2, 4, 5, 6), "bool")
     yield make("Attention", (2, 4, 5, 4), (2, 4, 6, 4), (2, 4, 6, 4), mask, softcap=2.0, opset=23)
+    # The last two operands are cached keys and values; the op returns them with the new ones appended.
     past = ((2, 3, 5, 4), (2, 3, 1, 4), (2, 3, 1, 6), (5, 4), (2, 3, 3, 4), (2, 3, 3, 6))
     yield make("Attention", *past, outputs=3, opset=23)
     grouped = ((2, 4, 5, 4), (2, 2, 1, 4), (2, 2, 1, 6), (5, 4), (2, 2, 3, 4), (2, 2, 3, 6))
@@ -76,8 +77,15 @@ def recurrences() -> Iterator[Case]:
         yield make(name, (5, 4, 3), (1, count * 2, 3), (1, count * 2, 2), hidden_size=2)
         yield make(name, (3, 5, 1), (1, count * 3, 1), (1, count * 3, 3), (1, count * 6), hidden_size=3, **two)  # type: ignore[arg-type]
         states = [(2, 6, 2)] * (2 if name == "LSTM" else 1)
-        both: tuple[object, ...] = ((5, 6, 3), (2, count * 2, 3), (2, count * 2, 2), (2, count * 4), lengths, *states)
-        yield make(name, *both, hidden_size=2, direction="bidirectional", **two)  # type: ignore[arg-type]
+        bidirectional: tuple[object, ...] = (
+            (5, 6, 3),
+            (2, count * 2, 3),
+            (2, count * 2, 2),
+            (2, count * 4),
+            lengths,
+            *states,
+        )
+        yield make(name, *bidirectional, hidden_size=2, direction="bidirectional", **two)  # type: ignore[arg-type]
         yield make(name, (5, 7, 3), (1, count * 2, 3), (1, count * 2, 2), hidden_size=2, direction="reverse")
     peephole = ((5, 4, 3), (1, 8, 3), (1, 8, 2), (1, 16), None, None, None, (1, 6))
     yield make("LSTM", *peephole, hidden_size=2)

@@ -34,54 +34,56 @@ def memory_chart(memory: Sequence[Memory], limits: Sequence[int] | None) -> Mark
     """What is held over the steps of the program, a row for each worker; workers that are alike to a pixel share one,
     which has the numbers of the one that needs most.
     """
-    most = max(one.total_bytes for one in memory)
-    shown = [limit for limit in (limits or ()) if limit <= 4 * most]
-    scale = (_ROW - 14) / max([1, most, *shown])
+    largest = max(usage.total_bytes for usage in memory)
+    shown = [limit for limit in (limits or ()) if limit <= 4 * largest]
+    scale = (_ROW - 14) / max([1, largest, *shown])
     seen = [
         np.array(
             [
-                *binned_most(one.held_bytes, _BINS),
-                one.total_bytes,
+                *binned_most(usage.held_bytes, _BINS),
+                usage.total_bytes,
                 *(() if limits is None else limits[worker : worker + 1]),
             ]
         )
-        for worker, one in enumerate(memory)
+        for worker, usage in enumerate(memory)
     ]
     rows = _alike([scale * amounts for amounts in seen])
     parts = []
     for number, workers in enumerate(rows[:_MOST_ROWS]):
-        one = max((memory[worker] for worker in workers), key=lambda one: one.total_bytes)
+        usage = max((memory[worker] for worker in workers), key=lambda usage: usage.total_bytes)
         limit = None if limits is None else min(limits[worker] for worker in workers)
-        parts.append(_memory_row(one, number * _ROW + _ROW - 4, scale, workers, limit))
+        parts.append(_memory_row(usage, number * _ROW + _ROW - 4, scale, workers, limit))
     last = len(memory[0].held_bytes) - 1
     ticks = [f"step {round(last * part / _TICKS):,}" for part in range(_TICKS + 1)]
     return _chart([*parts, _axis(ticks, len(rows))], _ROW, "Memory over the steps of the program, by worker", len(rows))
 
 
-def _memory_row(one: Memory, base: float, scale: float, workers: Sequence[int], limit: int | None) -> Markup:
-    live = binned_most(one.held_bytes, _BINS)
+def _memory_row(usage: Memory, base: float, scale: float, workers: Sequence[int], limit: int | None) -> Markup:
+    live = binned_most(usage.held_bytes, _BINS)
     step = (WIDTH - _LEFT) / max(1, len(live))
     path = (
         f"M{_LEFT:g} {base:g}" + "".join(f"V{base - scale * amount:.1f}h{step:.4g}" for amount in live) + f"V{base:g}z"
     )
-    total = base - scale * one.total_bytes
-    said = [
+    total = base - scale * usage.total_bytes
+    marks = [
         element("text", _workers(workers), x=0, y=base - _ROW / 2 + 2, font_size=12),
-        element("text", f"reserved {binary(one.total_bytes)}", x=0, y=base - _ROW / 2 + 17, font_size=11, fill="#444"),
+        element(
+            "text", f"reserved {binary(usage.total_bytes)}", x=0, y=base - _ROW / 2 + 17, font_size=11, fill="#444"
+        ),
         element("path", d=path, fill="#56B4E9"),
         element("path", d=f"M{_LEFT:g} {total:.1f}H{WIDTH:g}", stroke="#0072B2", stroke_dasharray="4 3"),
     ]
-    for line, (part, begin) in enumerate(one.begins.items()):
-        at = _LEFT + (WIDTH - _LEFT) * begin / max(1, len(one.held_bytes))
-        said.append(element("path", d=f"M{at:.1f} {base:g}v{10 - _ROW:g}", stroke="#888", stroke_dasharray="2 2"))
-        said.append(element("text", part, x=at + 2, y=base - 16 + 10 * line, font_size=9, fill="#444"))
+    for line, (part, begin) in enumerate(usage.begins.items()):
+        at = _LEFT + (WIDTH - _LEFT) * begin / max(1, len(usage.held_bytes))
+        marks.append(element("path", d=f"M{at:.1f} {base:g}v{10 - _ROW:g}", stroke="#888", stroke_dasharray="2 2"))
+        marks.append(element("text", part, x=at + 2, y=base - 16 + 10 * line, font_size=9, fill="#444"))
     if limit is not None:
         at = base - scale * limit
         if at >= base - _ROW + 8:
-            said.append(element("path", d=f"M{_LEFT:g} {at:.1f}H{WIDTH:g}", stroke="#D55E00", stroke_width=2))
+            marks.append(element("path", d=f"M{_LEFT:g} {at:.1f}H{WIDTH:g}", stroke="#D55E00", stroke_width=2))
         text = f"limit {binary(limit)}" + ("" if at >= base - _ROW + 8 else ", far above")
-        said.append(element("text", text, x=0, y=base - _ROW / 2 + 31, font_size=11, fill="#A04000"))
-    return joined(*said)
+        marks.append(element("text", text, x=0, y=base - _ROW / 2 + 31, font_size=11, fill="#A04000"))
+    return joined(*marks)
 
 
 def traffic_chart(between: NDArray[np.int64]) -> Markup:
@@ -91,37 +93,37 @@ def traffic_chart(between: NDArray[np.int64]) -> Markup:
     starts = list(range(0, count, group))
     cells = np.add.reduceat(np.add.reduceat(between, starts, axis=0), starts, axis=1)
     size = max(20.0, min(58.0, 640.0 / len(starts)))
-    most, left, top = max(1, int(cells.max())), 60.0, 34.0
+    largest, left, top = max(1, int(cells.max())), 60.0, 34.0
     parts = [element("text", "takes (row) from (column)", x=0, y=10, font_size=11)]
     for row, start in enumerate(starts):
         label = str(start) if group == 1 else f"{start}–{min(count, start + group) - 1}"
         parts.append(element("text", label, x=left - 6, y=top + size * (row + 0.6), font_size=10, text_anchor="end"))
         parts.append(element("text", label, x=left + size * (row + 0.5), y=top - 4, font_size=10, text_anchor="middle"))
         for column, amount in enumerate(cells[row].tolist()):
-            parts.append(_cell(left + size * column, top + size * row, size, amount, most))
-    whole = size * len(starts)
+            parts.append(_cell(left + size * column, top + size * row, size, amount, largest))
+    side = size * len(starts)
     return element(
         "svg",
         *parts,
-        viewBox=f"0 0 {left + whole + 2:g} {top + whole + 2:g}",
-        width=left + whole + 2,
-        height=top + whole + 2,
+        viewBox=f"0 0 {left + side + 2:g} {top + side + 2:g}",
+        width=left + side + 2,
+        height=top + side + 2,
         role="img",
         aria_label="Bytes that each worker takes from each other one",
     )
 
 
-def _cell(left: float, top: float, size: float, amount: int, most: int) -> Markup:
-    share = amount / most
+def _cell(left: float, top: float, size: float, amount: int, largest: int) -> Markup:
+    share = amount / largest
     fill = f"#{255 - round(255 * share):02X}{255 - round(141 * share):02X}{255 - round(77 * share):02X}"
     square = element("rect", x=left, y=top, width=size, height=size, fill=fill, stroke="#FFF")
     if size < 40 or not amount:
         return square
     text = "#FFF" if share > 0.55 else "#000"
-    said = format_bytes(amount)
+    label = format_bytes(amount)
     return joined(
         square,
-        element("text", said, x=left + size / 2, y=top + size / 2 + 3, font_size=9, text_anchor="middle", fill=text),
+        element("text", label, x=left + size / 2, y=top + size / 2 + 3, font_size=9, text_anchor="middle", fill=text),
     )
 
 
@@ -160,10 +162,10 @@ def _axis(ticks: Sequence[str], rows: int) -> Markup:
 def _alike(heights: Sequence[NDArray[Any]]) -> list[list[int]]:
     """Workers in rows: in each row those whose heights differ from the first one's by a pixel at most."""
     rows: list[list[int]] = []
-    for worker, its in enumerate(heights):
+    for worker, worker_heights in enumerate(heights):
         for row in rows:
             first = heights[row[0]]
-            if first.shape == its.shape and np.abs(first - its).max(initial=0) <= 1:
+            if first.shape == worker_heights.shape and np.abs(first - worker_heights).max(initial=0) <= 1:
                 row.append(worker)
                 break
         else:
@@ -210,16 +212,20 @@ def _workers(workers: Sequence[int]) -> str:
             runs[-1][1] = worker
         else:
             runs.append([worker, worker])
-    said = [str(first) if first == last else f"{first}–{last}" for first, last in runs]
-    shown = [one for at, one in enumerate(said) if not at or len(", ".join(said[: at + 1])) <= _LONGEST_LABEL]
-    more = f", … ({len(workers)})" if len(shown) < len(said) else ""
-    return f"worker{'s' * (len(workers) > 1)} {', '.join(shown)}{more}"
+    ranges = [str(first) if first == last else f"{first}–{last}" for first, last in runs]
+    shown = [text for at, text in enumerate(ranges) if not at or len(", ".join(ranges[: at + 1])) <= _LONGEST_LABEL]
+    ellipsis = f", … ({len(workers)})" if len(shown) < len(ranges) else ""
+    return f"worker{'s' * (len(workers) > 1)} {', '.join(shown)}{ellipsis}"
 
 
 def _chart(parts: Sequence[Markup], row: float, label: str, rows: int) -> Markup:
     height = row * min(rows, _MOST_ROWS) + 32
-    more = rows - _MOST_ROWS
-    note = element("text", f"and {more} more kinds of workers", x=0, y=height - 2, font_size=11) if more > 0 else ""
+    hidden_rows = rows - _MOST_ROWS
+    note = (
+        element("text", f"and {hidden_rows} more kinds of workers", x=0, y=height - 2, font_size=11)
+        if hidden_rows > 0
+        else ""
+    )
     return element(
         "svg",
         *parts,

@@ -81,37 +81,39 @@ def columns(
     bound_of = {bound.op.name: bound for bound in ops}
     of_state = _of_state(graph, ops)
     next_of = {pair.current: pair.following for pair in graph.state}
-    found: list[Column] = []
-    taken: set[str] = set()
+    row: list[Column] = []
+    assigned: set[str] = set()
     for bound in ops:
         name = bound.op.name
         if name not in products or name not in forward:
             continue
         operands = _operands(bound, products[name])
-        weights = next((one for one in reversed(operands) if one in of_state or one in graph.constants), None)
+        weights = next(
+            (operand for operand in reversed(operands) if operand in of_state or operand in graph.constants), None
+        )
         upper = operands[1] if weights is None else weights
-        lower = next((one for one in operands if one != upper), upper)
-        its = [bound]
+        lower = next((operand for operand in operands if operand != upper), upper)
+        column_ops = [bound]
         # The products of the backward pass read an operand of the one that they are the gradients of. Two products with
         # one operand find each other's: the first in the graph's order takes them, so that no byte counts twice.
         for tensor in operands:
             for reader in graph.consumers[tensor]:
-                if reader.name in products and reader.name not in forward and reader.name not in taken:
-                    taken.add(reader.name)
-                    its.append(bound_of[reader.name])
+                if reader.name in products and reader.name not in forward and reader.name not in assigned:
+                    assigned.add(reader.name)
+                    column_ops.append(bound_of[reader.name])
         if weights is not None and weights in of_state:
             following = next_of[of_state[weights]]
-            its += [bound_of[op] for op in _updating(graph, following, update, products) if op not in taken]
-            taken.update(one.op.name for one in its)
+            column_ops += [bound_of[op] for op in _updating(graph, following, update, products) if op not in assigned]
+            assigned.update(member.op.name for member in column_ops)
         above = below = 0
-        for one in its:
-            for tensor, amount in op_bytes(graph, one, plan.strategies, plan.tilings, tables):
+        for member in column_ops:
+            for tensor, amount in op_bytes(graph, member, plan.strategies, plan.tilings, tables):
                 if tensor == upper or tensor in update:
                     above += amount
                 else:
                     below += amount
         is_window = "Conv" in bound.op.op_type
-        found.append(
+        row.append(
             Column(
                 name,
                 bound.op.op_type,
@@ -121,11 +123,11 @@ def columns(
                 weights is not None,
                 above,
                 below,
-                sum(map(tables.computing, its)),
+                sum(map(tables.computing, column_ops)),
                 sum(_tile_bytes(graph, plan, tensor) for tensor in {upper, lower}),
             )
         )
-    return tuple(found)
+    return tuple(row)
 
 
 def _tile_bytes(graph: Graph, plan: Plan, name: str) -> int:
@@ -138,13 +140,13 @@ def _tile_bytes(graph: Graph, plan: Plan, name: str) -> int:
 
 def products_of(ops: Sequence[BoundOp]) -> Mapping[str, Bounds]:
     """The ops that sum products of two inputs, by name."""
-    found = ((bound.op.name, Bounds.of(bound)) for bound in ops)
-    return {name: known for name, known in found if known is not None}
+    bounds_of_ops = ((bound.op.name, Bounds.of(bound)) for bound in ops)
+    return {name: bounds for name, bounds in bounds_of_ops if bounds is not None}
 
 
-def _operands(op: BoundOp, known: Bounds) -> list[str]:
+def _operands(op: BoundOp, bounds: Bounds) -> list[str]:
     """The two inputs whose products are summed."""
-    return [op.op.inputs[operand.position] for operand in known.contraction.operands[:RESULT]]
+    return [op.op.inputs[operand.position] for operand in bounds.contraction.operands[:RESULT]]
 
 
 def forward_ops(graph: Graph) -> frozenset[str]:
@@ -157,29 +159,29 @@ def forward_ops(graph: Graph) -> frozenset[str]:
 
 def _updating(graph: Graph, following: str, update: Collection[str], products: Collection[str]) -> list[str]:
     """The ops that make a next state, back to the product that makes the gradient."""
-    found: dict[str, None] = {}
+    updating: dict[str, None] = {}
     waiting = [following]
     while waiting:
         name = waiting.pop()
         op = graph.producer.get(name)
-        if op is not None and name in update and op.name not in found:
-            found[op.name] = None
+        if op is not None and name in update and op.name not in updating:
+            updating[op.name] = None
             waiting.extend(() if op.name in products else filter(None, op.inputs))
-    return list(found)
+    return list(updating)
 
 
 def _of_state(graph: Graph, ops: Sequence[BoundOp]) -> Mapping[str, str]:
     """By tensor that is a state, or made of one alone by ops that sum nothing, the state."""
     roles = graph.roles
-    found = {name: name for name in graph.inputs if roles[name] is Role.STATE}
-    steps = dict.fromkeys(found, 0)
+    state_of = {name: name for name in graph.inputs if roles[name] is Role.STATE}
+    steps = dict.fromkeys(state_of, 0)
     for bound in ops:
         read = [name for name in bound.op.inputs if name and name not in graph.constants]
-        alone = len(read) == 1 and read[0] in found and not bound.analysis.reduction_variables
+        alone = len(read) == 1 and read[0] in state_of and not bound.analysis.reduction_variables
         if alone and steps[read[0]] < _LONGEST_WAY:
             for name in filter(None, bound.op.outputs):
-                found[name], steps[name] = found[read[0]], steps[read[0]] + 1
-    return found
+                state_of[name], steps[name] = state_of[read[0]], steps[read[0]] + 1
+    return state_of
 
 
 def _drawn(graph: Graph, plan: Plan, name: str, is_window: bool) -> Drawn | None:

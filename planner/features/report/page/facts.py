@@ -46,7 +46,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class Provenance:
     """How a page came to be."""
 
     date: str
@@ -91,4 +91,4 @@ class PlanFacts:
     """Why there are none, or not more; "" where nothing is left out."""
     readers: Mapping[str, tuple[str, tuple[str, ...]]]
     """By tensor: the op that makes it, and those that read it."""
-    made: Made
+    provenance: Provenance

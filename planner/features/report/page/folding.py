@@ -49,18 +49,18 @@ def folded(kinds: Sequence[Hashable], names: Sequence[str]) -> tuple[Block, ...]
         names: of the columns.
     """
     row = numbered(kinds)
-    found: list[Block] = []
+    blocks: list[Block] = []
     waiting = [(0, len(row))]
     while waiting:
         start, end = waiting.pop()
         equal = most_saving(row[start:end], longest=_LONGEST_BLOCK)
         if equal is None:
-            found += _single(names, start, end)
+            blocks += _single(names, start, end)
             continue
         block = _as_named(names, start, equal)
         waiting += [(block.end, end), (start, block.first)]
-        found.append(block)
-    return tuple(sorted(found, key=lambda block: block.first))
+        blocks.append(block)
+    return tuple(sorted(blocks, key=lambda block: block.first))
 
 
 def _as_named(names: Sequence[str], first: int, equal: Stretches) -> Block:
@@ -83,19 +83,22 @@ def _common(names: Sequence[str], block: Block) -> int:
 def _prefix(names: Sequence[str]) -> str:
     """The characters with which all names begin."""
     first, last = min(names), max(names)
-    length = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+    length = next(
+        (at for at, (first_char, last_char) in enumerate(zip(first, last, strict=False)) if first_char != last_char),
+        len(first),
+    )
     return first[:length]
 
 
 def _single(names: Sequence[str], start: int, end: int) -> list[Block]:
     """Columns that repeat nothing, as blocks: those beside each other with a name in common."""
-    found: list[Block] = []
+    blocks: list[Block] = []
     for at in range(start, end):
-        if found and block_name(names[found[-1].first : at]) == block_name(names[at : at + 1]):
-            found[-1] = Block(found[-1].first, found[-1].length + 1, 1)
+        if blocks and block_name(names[blocks[-1].first : at]) == block_name(names[at : at + 1]):
+            blocks[-1] = Block(blocks[-1].first, blocks[-1].length + 1, 1)
         else:
-            found.append(Block(at, 1, 1))
-    return found
+            blocks.append(Block(at, 1, 1))
+    return blocks
 
 
 def block_name(names: Sequence[str]) -> str:

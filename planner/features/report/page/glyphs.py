@@ -126,15 +126,15 @@ def _tiles(boxes: Boxes, shape: Shape, drawn: Drawn) -> Iterator[_Tile]:
     """The rectangles of a square, by the regions of the workers."""
     shown = [dim for dim in (drawn.down, drawn.across) if dim is not None]
     hidden = [dim for dim in range(len(shape)) if dim not in shown]
-    found: dict[tuple[float, float, float, float], dict[tuple[int, ...], list[int]]] = {}
+    rectangles: dict[tuple[float, float, float, float], dict[tuple[int, ...], list[int]]] = {}
     for worker, (lo, hi) in enumerate(zip(boxes.lo.tolist(), boxes.hi.tolist(), strict=True)):
         if any(start >= end for start, end in zip(lo, hi, strict=True)):
             continue  # it has nothing
         top, height = _extent(lo, hi, shape, drawn.down)
         left, width = _extent(lo, hi, shape, drawn.across)
         place = tuple(bound for dim in hidden for bound in (lo[dim], hi[dim]))
-        found.setdefault((left, top, width, height), {}).setdefault(place, []).append(worker)
-    for rectangle, places in found.items():
+        rectangles.setdefault((left, top, width, height), {}).setdefault(place, []).append(worker)
+    for rectangle, places in rectangles.items():
         yield _Tile(*rectangle, tuple(tuple(places[place]) for place in sorted(places)))
 
 

@@ -56,29 +56,29 @@ _NAMED = 3
 class _Scale:
     """Bytes as pixels above the axis of steps."""
 
-    most: int
+    highest: int
 
     def height(self, amount: int) -> float:
-        return _HEIGHT * amount / self.most
+        return _HEIGHT * amount / self.highest
 
     def top(self, amount: int) -> float:
         return _TOP + _HEIGHT - self.height(amount)
 
 
-def occupancy_chart(found: Occupancy, begins: Mapping[str, int], limit: int | None) -> Markup:
+def occupancy_chart(occupancy: Occupancy, begins: Mapping[str, int], limit: int | None) -> Markup:
     """What a worker holds over its steps: an area for each purpose, one on the other, the peak and the limit as lines.
 
     Args:
-        found: what it holds.
+        occupancy: what it holds.
         begins: by part of an iteration the step in which it begins.
         limit: the memory that the worker has; None where nothing says it. One far above is said, and not drawn.
     """
-    total, count = found.total_bytes, len(found.held_bytes)
-    moments = fullest_moments(found.held_bytes, _BINS)
+    total, count = occupancy.total_bytes, len(occupancy.held_bytes)
+    moments = fullest_moments(occupancy.held_bytes, _BINS)
     is_drawn = limit is not None and limit <= 2 * total
     scale = _Scale(max(total, limit if limit is not None and is_drawn else 0, 1))
     width = (WIDTH - _LEFT) / len(moments)
-    parts = [*_areas(found, moments, scale, width)]
+    parts = [*_areas(occupancy, moments, scale, width)]
     parts.append(_line(scale.top(total), "peak", f"peak {binary(total)}", "#0072B2", "4 3"))
     if limit is not None and is_drawn:
         parts.append(_line(scale.top(limit), "limit", f"limit {binary(limit)}", "#D55E00", None))
@@ -87,13 +87,13 @@ def occupancy_chart(found: Occupancy, begins: Mapping[str, int], limit: int | No
         parts.append(element("path", d=f"M{at:.1f} {_TOP:g}v{_HEIGHT + 6:g}", stroke="#888", stroke_dasharray="2 2"))
         text = f"{part} {begin:,}"
         parts.append(element("text", text, x=f"{at:.1f}", y=_TOP + _HEIGHT + 26 + 11 * line, font_size=10))
-    told = fullest_moments(found.held_bytes, _TOLD)
-    parts += [_hover(found, moment, number, len(told)) for number, moment in enumerate(told)]
+    hover_steps = fullest_moments(occupancy.held_bytes, _TOLD)
+    parts += [_hover(occupancy, moment, number, len(hover_steps)) for number, moment in enumerate(hover_steps)]
     ticks = [
         (_LEFT + (WIDTH - _LEFT) * part / _TICKS, f"{(count - 1) * part // _TICKS:,}") for part in range(_TICKS + 1)
     ]
     ticks[0] = (_LEFT, "step 0")
-    label = f"What worker {found.worker} holds over the steps of its program"
+    label = f"What worker {occupancy.worker} holds over the steps of its program"
     return _chart([*_axes(scale, ticks), *parts], label, _BELOW + 11 * max(0, len(begins) - 1))
 
 
@@ -104,20 +104,20 @@ def swatch(purpose: Purpose) -> Markup:
     )
 
 
-def _areas(found: Occupancy, moments: Sequence[int], scale: _Scale, width: float) -> list[Markup]:
+def _areas(occupancy: Occupancy, moments: Sequence[int], scale: _Scale, width: float) -> list[Markup]:
     """Each purpose from the axis up to where it and all below it reach; what lies below is drawn over it."""
     sums = [0] * len(moments)
     areas, names = [], []
-    for purpose, amounts in found.by_purpose.items():
-        its = [int(amounts[moment]) for moment in moments]
-        sums = [below + amount for below, amount in zip(sums, its, strict=True)]
+    for purpose, amounts in occupancy.by_purpose.items():
+        sizes = [int(amounts[moment]) for moment in moments]
+        sums = [below + amount for below, amount in zip(sums, sizes, strict=True)]
         tops = [f"{scale.top(amount):.1f}" for amount in sums]
         runs = ((top, len(list(run))) for top, run in groupby(tops))
         path = "".join(f"V{top}h{count * width:.5g}" for top, count in runs)
         base = scale.top(0)
         fill = PURPOSE_FILL[purpose]
         areas.append(element("path", d=f"M{_LEFT:g} {base:g}{path}V{base:g}z", fill=fill, class_="area"))
-        names.append(_name(purpose, [scale.height(amount) for amount in its], list(map(scale.top, sums)), width))
+        names.append(_name(purpose, [scale.height(amount) for amount in sizes], list(map(scale.top, sums)), width))
     return [*reversed(areas), *names]
 
 
@@ -142,17 +142,17 @@ def _name(purpose: Purpose, heights: Sequence[float], tops: Sequence[float], wid
     return element("text", purpose.value, x=x, y=f"{y:.1f}", font_size=11, text_anchor="middle", fill=fill)
 
 
-def _hover(found: Occupancy, moment: int, number: int, count: int) -> Markup:
+def _hover(occupancy: Occupancy, moment: int, number: int, count: int) -> Markup:
     """What is told under the pointer of one of so many stretches."""
-    total, width = int(found.held_bytes[moment]), (WIDTH - _LEFT) / count
-    amounts = sorted(found.amounts(moment).items(), key=lambda item: -item[1])
+    total, width = int(occupancy.held_bytes[moment]), (WIDTH - _LEFT) / count
+    amounts = sorted(occupancy.amounts(moment).items(), key=lambda item: -item[1])
     shown = [(purpose.value, size) for purpose, size in amounts if size >= total * _LEAST_SHARE]
-    if rest := total - sum(size for _, size in shown):
-        shown.append(("all else", rest))
+    if remainder_bytes := total - sum(size for _, size in shown):
+        shown.append(("all else", remainder_bytes))
     lines = [
         f"step {moment:,}: {binary(total)}",
-        *(f"{what} {binary(size)}" for what, size in shown),
-        "largest: " + ", ".join(f"{one.buffer} {binary(one.size_bytes)}" for one in found.at(moment)[:_NAMED]),
+        *(f"{label} {binary(size)}" for label, size in shown),
+        "largest: " + ", ".join(f"{span.buffer} {binary(span.size_bytes)}" for span in occupancy.at(moment)[:_NAMED]),
     ]
     title = joined(*(joined(line, Markup("&#10;")) for line in lines[:-1]), lines[-1])
     return element(
@@ -171,7 +171,7 @@ def _axes(scale: _Scale, ticks: Sequence[tuple[float, str]]) -> list[Markup]:
     base = scale.top(0)
     parts = [element("path", d=f"M{_LEFT:g} {_TOP:g}V{base:g}H{WIDTH:g}", stroke="#888", fill="none")]
     for part in range(_TICKS + 1):
-        amount = scale.most * part // _TICKS
+        amount = scale.highest * part // _TICKS
         text = binary(amount) if part else "0"
         top = scale.top(amount)
         parts.append(element("path", d=f"M{_LEFT - 4:g} {top:.1f}H{_LEFT:g}", stroke="#888"))

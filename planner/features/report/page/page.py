@@ -102,15 +102,16 @@ def _links() -> list[Markup]:
 
 
 def _strip(strip: Strip, picture: Picture) -> Markup:
-    moved = sum(one.upper_bytes + one.lower_bytes for one in strip.columns)
-    whole = strip.plan.moved_bytes
-    share = f", {format_ratio(moved / whole)} of all that moves" if whole else ""
-    rest = "; other ops move the rest" if moved < whole else ""
+    moved = sum(column.upper_bytes + column.lower_bytes for column in strip.columns)
+    total = strip.plan.moved_bytes
+    share = f", {format_ratio(moved / total)} of all that moves" if total else ""
+    remark = "; other ops move the rest" if moved < total else ""
+    # A picture without ribbons has no scale to state.
     ribbons = (
         "Ribbons: dark, what moves of weights, gradients and updates; light, what moves of activations; "
-        f"{picture.scale()}. Together they are {format_bytes(moved)}{share}{rest}."
+        f"{picture.scale()}. Together they are {format_bytes(moved)}{share}{remark}."
         if moved
-        else f"There are no ribbons, for nothing moves here{rest}."
+        else f"There are no ribbons, for nothing moves here{remark}."
     )
     blocks = [_block(strip, picture, block, number) for number, block in enumerate(strip.blocks)]
     if not blocks:
@@ -141,12 +142,12 @@ def _key(workers: int) -> Markup:
         )
         for worker, fill in enumerate(PALETTE[:workers])
     ]
-    more = "; further workers have these colours again" if workers > len(PALETTE) else ""
+    note = "; further workers have these colours again" if workers > len(PALETTE) else ""
     width = 18 * len(shown)
     return element(
         "p",
         element("svg", *shown, width=width, height=16, viewBox=f"0 0 {width} 16", aria_hidden="true"),
-        f" workers 0 to {min(workers, len(PALETTE)) - 1}{more}",
+        f" workers 0 to {min(workers, len(PALETTE)) - 1}{note}",
         class_="key",
     )
 
@@ -174,7 +175,7 @@ def _block(strip: Strip, picture: Picture, block: Block, number: int) -> Markup:
 
 
 def _search(facts: PlanFacts, tensors: Packed) -> Markup:
-    left = f" {tensors.left_out:,} tensors that move least are not on this page." if tensors.left_out else ""
+    note = f" {tensors.left_out:,} tensors that move least are not on this page." if tensors.left_out else ""
     field = element("input", type="search", id="search", autocomplete="off", spellcheck="false")
     return element(
         "div",
@@ -182,7 +183,7 @@ def _search(facts: PlanFacts, tensors: Packed) -> Markup:
             "p", element("label", "Find a tensor: ", for_="search"), field, element("span", id="count", role="status")
         ),
         element("ul", id="found"),
-        element("div", element("p", f"No tensor is chosen.{left}"), id="tensor", tabindex=-1, aria_live="polite"),
+        element("div", element("p", f"No tensor is chosen.{note}"), id="tensor", tabindex=-1, aria_live="polite"),
         class_="search",
     )
 
@@ -192,8 +193,11 @@ def _content(facts: PlanFacts, strip: Strip, tensors: Packed) -> dict[str, Any]:
     number_of = tensors.number_of
     blocks = [
         [
-            [printable(name), [number_of[one.name] for column in its for one in (column.upper, column.lower) if one]]
-            for name, its in strip.members(block)
+            [
+                printable(name),
+                [number_of[drawn.name] for column in columns for drawn in (column.upper, column.lower) if drawn],
+            ]
+            for name, columns in strip.members(block)
         ]
         if block.times > 1
         else []

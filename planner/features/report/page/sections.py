@@ -43,11 +43,11 @@ def verdict(facts: PlanFacts) -> Markup:
         ("Gap", _code(gap(facts))),
     ]
     if estimate is not None:
-        said = f"{format_seconds(estimate.estimated_seconds)} an iteration on {estimate.topology}, estimated"
+        amount = f"{format_seconds(estimate.estimated_seconds)} an iteration on {estimate.topology}, estimated"
         rows.insert(
-            1, ("Time", f"{said}; {format_seconds(estimate.overlapped_seconds)} if transfers overlap computing")
+            1, ("Time", f"{amount}; {format_seconds(estimate.overlapped_seconds)} if transfers overlap computing")
         )
-    rows += [(name.capitalize(), said) for name, said in recomputed(plan)]
+    rows += [(name.capitalize(), text) for name, text in recomputed(plan)]
     if plan.stopped_by is not None:
         rows.append(("Search", f"ended early ({plan.stopped_by}); it had more to do"))
     # Before all that speaks for the plan.
@@ -68,39 +68,45 @@ def _lead(facts: PlanFacts) -> str:
     plan, estimate = facts.plan, facts.plan.estimate
     data = next((way for way in facts.beside if way.moved_bytes is not None), None)
     if plan.asked.for_time and estimate is not None:
-        own, other = estimate.estimated_seconds, None if data is None else data.seconds
-        amount = f"{format_seconds(own)} an iteration on {estimate.topology}, estimated"
-        theirs = "" if other is None else format_seconds(other)
+        price, data_price = estimate.estimated_seconds, None if data is None else data.seconds
+        amount = f"{format_seconds(price)} an iteration on {estimate.topology}, estimated"
+        theirs = "" if data_price is None else format_seconds(data_price)
     else:
-        own, other = plan.cost, None if data is None else (data.moved_bytes or 0) + (data.excess_bytes or 0)
+        price, data_price = plan.cost, None if data is None else (data.moved_bytes or 0) + (data.excess_bytes or 0)
         amount = f"{format_bytes(plan.cost)} an iteration, moved and excess"
-        theirs = "" if other is None else format_bytes(other)
+        theirs = "" if data_price is None else format_bytes(data_price)
     workers = f"{plan.workers} worker{'s' * (plan.workers > 1)}"
-    if data is None or other is None:
+    if data is None or data_price is None:
         return f"On {workers} the plan takes {amount}."
-    if other == own:
+    if data_price == price:
         return f"On {workers} the plan takes {amount}: as much as {data.name}."
-    how = f"{format_ratio(abs(other - own) / other)} {'less' if own < other else 'more'} than" if other else "where"
+    how = (
+        f"{format_ratio(abs(data_price - price) / data_price)} {'less' if price < data_price else 'more'} than"
+        if data_price
+        else "where"
+    )
     return f"On {workers} the plan takes {amount}: {how} {data.name}, which takes {theirs}."
 
 
 def provenance(facts: PlanFacts) -> Markup:
     """Where the page comes from, so that it can be made again."""
-    plan, made = facts.plan, facts.made
-    asked = ", ".join(_asked(plan.asked))
+    plan, provenance = facts.plan, facts.provenance
+    request = ", ".join(_request_words(plan.asked))
     rows: list[tuple[Child, Child]] = [
-        ("Made", f"{made.date}, by {made.versions}"),
+        ("Made", f"{provenance.date}, by {provenance.versions}"),
         ("Model", joined(plan.model, ", sha256 ", element("code", plan.model_digest))),
-        ("Asked for", asked or "nothing but the number of workers"),
+        ("Asked for", request or "nothing but the number of workers"),
     ]
-    return element("footer", _list(rows), commands([made.command, f"tofu explain {shlex.quote(str(facts.directory))}"]))
+    return element(
+        "footer", _list(rows), commands([provenance.command, f"tofu explain {shlex.quote(str(facts.directory))}"])
+    )
 
 
-def _asked(asked: Asked) -> list[str]:
+def _request_words(request: Asked) -> list[str]:
     """What a plan was asked for, in words."""
-    words = [f"{name} {value}" for name, value in plain(asked).items() if name != "limit_bytes"]
-    if asked.limit_bytes:
-        sizes = dict.fromkeys(binary(size) for size in (min(asked.limit_bytes), max(asked.limit_bytes)))
+    words = [f"{name} {value}" for name, value in plain(request).items() if name != "limit_bytes"]
+    if request.limit_bytes:
+        sizes = dict.fromkeys(binary(size) for size in (min(request.limit_bytes), max(request.limit_bytes)))
         words.insert(0, f"at most {' to '.join(sizes)} for a worker")
     return words
 
@@ -115,8 +121,8 @@ def gap(facts: PlanFacts) -> str:
     plan = facts.plan
     if plan.certified_gap is None:
         return "no bound was computed; `tofu plan` with --effort normal or thorough has one, where the graph allows"
-    what = {"bytes": "moved bytes and excess", "time": "time, as the tables of the search add it up"}[plan.gap_of]
-    return f"at most {format_ratio(plan.certified_gap)} above the least {what} among {gap_scope(plan)}"
+    measure = {"bytes": "moved bytes and excess", "time": "time, as the tables of the search add it up"}[plan.gap_of]
+    return f"at most {format_ratio(plan.certified_gap)} above the least {measure} among {gap_scope(plan)}"
 
 
 def beside(facts: PlanFacts) -> Markup:
@@ -133,6 +139,7 @@ def beside(facts: PlanFacts) -> Markup:
         ),
     ]
     by_time = plan.asked.for_time and estimate is not None
+    # A bound on bytes says nothing of time: it stands only among bars of cost.
     if plan.certified_gap is not None and plan.gap_of == "bytes" and not by_time:
         ways.append(Beside("lower bound", round(plan.cost / (1 + plan.certified_gap)), 0, f"of {gap_scope(plan)}"))
     bars = _bars_of_time(ways) if by_time else _bars_of_cost(ways)
@@ -140,12 +147,12 @@ def beside(facts: PlanFacts) -> Markup:
     shown: list[tuple[Child, ...]] = []
     for way, bar in zip(ways, bars, strict=True):
         time = "–" if way.seconds is None else format_seconds(way.seconds)
-        amounts = ["–" if one is None else format_bytes(one) for one in (way.moved_bytes, way.excess_bytes)]
+        amounts = ["–" if amount is None else format_bytes(amount) for amount in (way.moved_bytes, way.excess_bytes)]
         shown.append((way.name, bar, time, *amounts, _code(way.remark)))
     if estimate is None:
         heads = (*heads[:2], *heads[3:])
         shown = [(*row[:2], *row[3:]) for row in shown]
-    what = (
+    legend = (
         "Bars: the estimated time of an iteration, which this plan is to have the least of. "
         if by_time
         else "Filled: what moves; hollow: excess, repeated and uneven work in bytes of moving. "
@@ -155,18 +162,18 @@ def beside(facts: PlanFacts) -> Markup:
         "`tofu compare` has them all."
     )
     numbers = range(2, len(heads) - 1)
-    return _section("beside", "Beside the plan", _table(heads, shown, numbers), _note(what + note))
+    return _section("beside", "Beside the plan", _table(heads, shown, numbers), _note(legend + note))
 
 
 def _bars_of_time(ways: Sequence[Beside]) -> list[Child]:
-    most = max((way.seconds or 0.0 for way in ways), default=0.0) or 1.0
-    return [_bar(way.seconds / most, 0.0) if way.seconds is not None else "" for way in ways]
+    longest = max((way.seconds or 0.0 for way in ways), default=0.0) or 1.0
+    return [_bar(way.seconds / longest, 0.0) if way.seconds is not None else "" for way in ways]
 
 
 def _bars_of_cost(ways: Sequence[Beside]) -> list[Child]:
-    most = max([1, *((way.moved_bytes or 0) + (way.excess_bytes or 0) for way in ways)])
+    largest = max([1, *((way.moved_bytes or 0) + (way.excess_bytes or 0) for way in ways)])
     return [
-        _bar(way.moved_bytes / most, (way.excess_bytes or 0) / most) if way.moved_bytes is not None else ""
+        _bar(way.moved_bytes / largest, (way.excess_bytes or 0) / largest) if way.moved_bytes is not None else ""
         for way in ways
     ]
 
@@ -195,15 +202,16 @@ def layers(facts: PlanFacts) -> Markup:
     rows: list[tuple[Child, ...]] = []
     for column in columns[:_SHOWN_LAYERS]:
         moved = column.upper_bytes + column.lower_bytes
+        # Each bar is a share of the longest in its own column: the three amounts are of different kinds.
         amounts = (column.computing_bytes, moved, column.held_bytes)
         texts = (format_bytes(amounts[0]), format_bytes(moved), binary(column.held_bytes))
-        bars = (_bar(amount / whole, 0.0, _NARROW) for amount, whole in zip(amounts, wholes, strict=True))
+        bars = (_bar(amount / largest, 0.0, _NARROW) for amount, largest in zip(amounts, wholes, strict=True))
         cells = (cell for pair in zip(bars, texts, strict=True) for cell in pair)
         rows.append((element("code", column.label), *cells))
-    more = len(columns) - len(rows)
-    left = (
-        f" {more:,} more products are not shown: `tofu explain {facts.directory} --all` has every op."
-        if more > 0
+    hidden = len(columns) - len(rows)
+    remark = (
+        f" {hidden:,} more products are not shown: `tofu explain {facts.directory} --all` has every op."
+        if hidden > 0
         else ""
     )
     return _section(
@@ -213,7 +221,7 @@ def layers(facts: PlanFacts) -> Markup:
         _note(
             "Each product of the forward pass with the products that make its gradients and the ops that update its "
             "weights. Computes: their work, done once, in bytes of moving by the plan's rates. Holds: the largest "
-            f"tiles of the weights and of the activation that the product reads, on one worker.{left}"
+            f"tiles of the weights and of the activation that the product reads, on one worker.{remark}"
         ),
     )
 
@@ -233,41 +241,41 @@ def why(facts: PlanFacts) -> Markup:
     parts: list[Child] = [_table(("of", "", "bytes", "of the cost", "why"), causes, (2, 3))] if causes else []
     if not causes:
         parts.append(_note("Nothing moves, and no work is repeated."))
-    for one in facts.whys:
-        parts.append(_why(one, facts.plan.asked.for_time))
+    for answer in facts.whys:
+        parts.append(_why(answer, facts.plan.asked.for_time))
     if facts.no_whys:
         parts.append(_note(facts.no_whys))
     return _section("why", "Why", *parts)
 
 
-def _why(one: Why, for_time: bool) -> Markup:
+def _why(answer: Why, for_time: bool) -> Markup:
     heads: tuple[str, ...] = ("instead", "the plan would cost")
     rows: list[tuple[Child, ...]] = [
-        (element("code", runner.choice), _more(runner, for_time)) for runner in one.runners_up
+        (element("code", runner.choice), _cost_text(runner, for_time)) for runner in answer.runners_up
     ]
-    if any(map(_fits, one.runners_up)):
+    if any(map(_fits, answer.runners_up)):
         heads += ("memory",)
-        rows = [(*row, _fits(runner)) for row, runner in zip(rows, one.runners_up, strict=True)]
+        rows = [(*row, _fits(runner)) for row, runner in zip(rows, answer.runners_up, strict=True)]
     return element(
         "div",
-        element("h3", element("code", one.name), " lies ", element("code", one.choice)),
-        element("p", f"{one.reason}. It moves {format_bytes(one.moved_bytes)}."),
+        element("h3", element("code", answer.name), " lies ", element("code", answer.choice)),
+        element("p", f"{answer.reason}. It moves {format_bytes(answer.moved_bytes)}."),
         _table(heads, rows) if rows else "",
-        element("p", one.remark, class_="note") if one.remark else "",
+        element("p", answer.remark, class_="note") if answer.remark else "",
         class_="why",
     )
 
 
-def _more(runner: RunnerUp, for_time: bool) -> str:
+def _cost_text(runner: RunnerUp, for_time: bool) -> str:
     """What the plan would cost; of a plan for the least time not by how much less, for that makes it no better."""
     if runner.cost_bytes is None:
         return runner.why_not
-    said = format_bytes(runner.cost_bytes)
+    amount = format_bytes(runner.cost_bytes)
     if runner.more_share is None or for_time:
-        return f"at most {said}"
+        return f"at most {amount}"
     if runner.more_share < 0:
-        return f"{format_ratio(-runner.more_share)} less: {said}"
-    return f"at most {format_ratio(runner.more_share)} more: {said}"
+        return f"{format_ratio(-runner.more_share)} less: {amount}"
+    return f"at most {format_ratio(runner.more_share)} more: {amount}"
 
 
 def _fits(runner: RunnerUp) -> str:
@@ -278,38 +286,38 @@ def _fits(runner: RunnerUp) -> str:
 
 def memory(facts: PlanFacts) -> Markup:
     """Memory over the steps, and what it is of where it is fullest."""
-    found = facts.fullest
-    limit = None if facts.limits is None else facts.limits[found.worker]
+    occupancy = facts.fullest
+    limit = None if facts.limits is None else facts.limits[occupancy.worker]
     no_limit = " No limit is drawn: the plan is for no topology that could be read, and with no --memory."
-    last, total = len(found.held_bytes) - 1, found.total_bytes
+    last, total = len(occupancy.held_bytes) - 1, occupancy.total_bytes
     rows: list[tuple[Child, ...]] = [
         (swatch(purpose), purpose.value, binary(size), f"{100 * size / total:.1f}%", SAID.get(purpose, ""))
-        for purpose, size in sorted(found.amounts(found.fullest).items(), key=lambda item: -item[1])
+        for purpose, size in sorted(occupancy.amounts(occupancy.fullest).items(), key=lambda item: -item[1])
     ]
     rows.append(("", "in all, as planned", binary(total), "", ""))
     largest = [
         (
-            and_more([one.buffer for one in group]),
+            and_more([span.buffer for span in group]),
             group[0].purpose.value,
             binary(group[0].size_bytes),
             binary(len(group) * group[0].size_bytes),
             group[0].op_type or "–",
             f"{group[0].first:,} to {group[0].last:,}" if group[0].first or group[0].last < last else "all steps",
         )
-        for group in found.alike_at(found.fullest)[:_SHOWN_BUFFERS]
+        for group in occupancy.alike_at(occupancy.fullest)[:_SHOWN_BUFFERS]
     ]
     heads = ("buffers", "for", "each", "together", "made by", "held in steps (the first)")
     return _section(
         "memory",
         "Memory over the step",
         element("p", _holds(facts, limit), class_="lead"),
-        _zoomed(occupancy_chart(found, facts.memory[found.worker].begins, limit)),
+        _zoomed(occupancy_chart(occupancy, facts.memory[occupancy.worker].begins, limit)),
         _note(
             "What is held, step by step of the worker's program, by what it is for; where steps are many, the fullest "
             "of each stretch. Dotted lines: where the backward pass and the first update begin. Under the pointer: "
             f"the amounts, and the largest buffers.{no_limit if limit is None else ''}"
         ),
-        element("h3", f"What it is in step {found.fullest:,}, where worker {found.worker} is fullest"),
+        element("h3", f"What it is in step {occupancy.fullest:,}, where worker {occupancy.worker} is fullest"),
         _table(("", "for", "takes", "", ""), rows, (2, 3)),
         element("h3", "What takes most then"),
         _table(heads, largest, (2, 3)),
@@ -319,21 +327,23 @@ def memory(facts: PlanFacts) -> Markup:
 
 def _holds(facts: PlanFacts, limit: int | None) -> str:
     """What the worker that needs most holds, beside the others and the memory there is."""
-    totals = [one.total_bytes for one in facts.memory]
-    found = facts.fullest
-    others = "" if len(totals) == 1 else ", as much as all others"
+    totals = [usage.total_bytes for usage in facts.memory]
+    occupancy = facts.fullest
+    comparison = "" if len(totals) == 1 else ", as much as all others"
     if min(totals) < max(totals):
-        others = f"; worker {totals.index(min(totals))} holds least, {binary(min(totals))}"
+        comparison = f"; worker {totals.index(min(totals))} holds least, {binary(min(totals))}"
     stated = "" if facts.plan.has_program else " The plan states less, for no program was made with it."
-    given = "" if limit is None else f", of {binary(limit)} that there are"
-    if limit is not None and found.total_bytes > limit:
-        given = f", {binary(found.total_bytes - limit)} more than there are"
-    return f"Worker {found.worker} holds {binary(found.total_bytes)} of tensors at most{given}{others}.{stated}"
+    room = "" if limit is None else f", of {binary(limit)} that there are"
+    if limit is not None and occupancy.total_bytes > limit:
+        room = f", {binary(occupancy.total_bytes - limit)} more than there are"
+    return (
+        f"Worker {occupancy.worker} holds {binary(occupancy.total_bytes)} of tensors at most{room}{comparison}.{stated}"
+    )
 
 
 def _other_workers(facts: PlanFacts) -> list[Markup]:
     """What the workers hold, side by side, where they are not all alike."""
-    is_one = len({one.held_bytes.tobytes() for one in facts.memory}) == 1
+    is_one = len({usage.held_bytes.tobytes() for usage in facts.memory}) == 1
     if is_one and len(set(facts.limits or ())) <= 1:
         return []
     return [element("h3", "All workers"), _zoomed(memory_chart(facts.memory, facts.limits))]
@@ -346,6 +356,7 @@ def traffic(facts: PlanFacts) -> Markup:
     rows = []
     if plan.cuts:
         parted = groups[:, None, :] != groups[None, :, :]
+        # argmax of no difference is 0, which is a cut: -1 keeps a worker's pair with itself out of it.
         outermost = np.where(parted.any(axis=2), parted.argmax(axis=2), -1)
         rows = [
             (f"cut {cut + 1}, in {ways}", format_bytes(int(between[outermost == cut].sum())))
@@ -420,13 +431,16 @@ def _measured(facts: PlanFacts) -> Markup:
 
 def distances(facts: PlanFacts) -> Markup:
     """How far products are from the least that they can move."""
-    bounded = [one for one in facts.distances if one.excess is not None]
-    ordered = sorted(bounded, key=lambda one: (-one.moved_bytes, -(one.excess or 0), one.op))
+    bounded = [distance for distance in facts.distances if distance.excess is not None]
+    ordered = sorted(bounded, key=lambda distance: (-distance.moved_bytes, -(distance.excess or 0), distance.op))
     alike: dict[tuple[str, ...], list[str]] = {}
-    for one in ordered:
-        least = ("–" if amount is None else format_bytes(amount) for amount in (one.as_it_lies_bytes, one.any_bytes))
-        row = (one.op_type, format_bytes(one.moved_bytes), *least, f"{one.excess:.2f}")
-        alike.setdefault(row, []).append(one.op)
+    for distance in ordered:
+        least = (
+            "–" if amount is None else format_bytes(amount)
+            for amount in (distance.as_it_lies_bytes, distance.any_bytes)
+        )
+        row = (distance.op_type, format_bytes(distance.moved_bytes), *least, f"{distance.excess:.2f}")
+        alike.setdefault(row, []).append(distance.op)
     rows = [(some(names, _SHOWN_NAMES), *row) for row, names in list(alike.items())[:_SHOWN_DISTANCES]]
     heads = ("op", "type", "moves", "least as it lies", "least", "times")
     note = (
@@ -434,8 +448,8 @@ def distances(facts: PlanFacts) -> Markup:
         "element in one place. Times: what moves, by the larger of these that holds of the plan. Bounds of ops do not "
         "add up to one of an iteration; that one is the gap above."
     )
-    most = "; these move most" if rows else ""
-    count = f"{len(bounded):,} of {len(facts.distances):,} products have such a bound above 0{most}. "
+    remark = "; these move most" if rows else ""
+    count = f"{len(bounded):,} of {len(facts.distances):,} products have such a bound above 0{remark}. "
     return _section(
         "bounds",
         "Distance from lower bounds",
@@ -480,7 +494,7 @@ def certainty(facts: PlanFacts) -> Markup:
 def _fit(facts: PlanFacts) -> str:
     if facts.limits is None:
         return ""
-    lacking = [one.total_bytes - limit for one, limit in zip(facts.memory, facts.limits, strict=True)]
+    lacking = [usage.total_bytes - limit for usage, limit in zip(facts.memory, facts.limits, strict=True)]
     worst = max(lacking)
     if worst > 0:
         return f": does not fit by {binary(worst)}"

@@ -48,20 +48,20 @@ class Strip:
 
         kinds = [
             (
-                *(one.op_type, one.strategy, one.has_weights, one.upper_bytes, one.lower_bytes),
-                *(kind(one.upper), kind(one.lower)),
+                *(column.op_type, column.strategy, column.has_weights, column.upper_bytes, column.lower_bytes),
+                *(kind(column.upper), kind(column.lower)),
             )
-            for one in columns
+            for column in columns
         ]
-        return cls(graph, plan, columns, folded(kinds, [one.label for one in columns]))
+        return cls(graph, plan, columns, folded(kinds, [column.label for column in columns]))
 
     def members(self, block: Block) -> list[tuple[str, tuple[Column, ...]]]:
         """The repetitions of a block: what each is called, and its columns."""
-        found = []
+        repetitions = []
         for start in block.starts():
-            its = self.columns[start : start + block.length]
-            found.append((block_name([one.label for one in its]), its))
-        return found
+            columns = self.columns[start : start + block.length]
+            repetitions.append((block_name([column.label for column in columns]), columns))
+        return repetitions
 
     def name(self, block: Block) -> str:
         """What a block is called: the first repetition and the last."""
@@ -71,8 +71,8 @@ class Strip:
 
     def tensors(self) -> list[str]:
         """Names of the tensors that are drawn."""
-        drawn = (one for column in self.columns for one in (column.upper, column.lower))
-        return list(dict.fromkeys(one.name for one in drawn if one is not None))
+        drawn = (tensor for column in self.columns for tensor in (column.upper, column.lower))
+        return list(dict.fromkeys(tensor.name for tensor in drawn if tensor is not None))
 
 
 class Picture:
@@ -89,7 +89,7 @@ class Picture:
         self.glyphs = Glyphs()
         sizes = [math.log(max(2, strip.graph.tensors[name].elements)) for name in strip.tensors()] or [1.0]
         self._least, self._most = min(sizes), max(sizes)
-        self._widest_bytes = max([1, *(max(one.upper_bytes, one.lower_bytes) for one in strip.columns)])
+        self._widest_bytes = max([1, *(max(column.upper_bytes, column.lower_bytes) for column in strip.columns)])
 
     def block(self, block: Block) -> Markup:
         """A block's columns, as they are in its first repetition."""
@@ -163,12 +163,12 @@ class Picture:
         upper_width, lower_width = (
             _WIDEST * amount / self._widest_bytes for amount in (column.upper_bytes, column.lower_bytes)
         )
-        what = "weights" if column.has_weights else "second operand"
+        operand = "weights" if column.has_weights else "second operand"
         return joined(
             element("title", f"{column.op}: {column.op_type}, {column.strategy}"),
             self._square(column.upper, _UPPER_END, True, dashed=not column.has_weights),
             _ribbon(middle, _UPPER_END + 14, _OP_TOP, upper_width, "#555"),
-            _amount(middle, _OP_TOP - 9, upper_width, column.upper_bytes, f"{moved}what moves of {what}"),
+            _amount(middle, _OP_TOP - 9, upper_width, column.upper_bytes, f"{moved}what moves of {operand}"),
             element(
                 "rect", x=3, y=_OP_TOP, width=WIDTH - 6, height=_OP_END - _OP_TOP, rx=3, fill="#FFF", stroke="#222"
             ),
@@ -188,7 +188,7 @@ class Picture:
         left, top = (WIDTH - side) / 2, edge - side if is_upper else edge
         shape = "×".join(map(str, tensor.shape)) or "scalar"
         texts = (18, edge + 10) if is_upper else (edge + SIDE + 22, edge + SIDE + 11)
-        said = tiling_text(str(tiling))
+        tiling_label = tiling_text(str(tiling))
         content = joined(
             element("title", f"{drawn.name} {shape}: {tiling}"),
             element(
@@ -207,7 +207,9 @@ class Picture:
             if dashed
             else "",
             element("text", shape, x=WIDTH / 2, y=texts[0], font_size=8, text_anchor="middle", fill="#444"),
-            element("text", said, x=WIDTH / 2, y=texts[1], font_size=_fitting(said), text_anchor="middle"),
+            element(
+                "text", tiling_label, x=WIDTH / 2, y=texts[1], font_size=_fitting(tiling_label), text_anchor="middle"
+            ),
         )
         if self._number_of is None:
             return element("g", content)
@@ -228,7 +230,7 @@ def tiling_text(tiling: str) -> str:
     ('S(0) R', 'S(0)/2 R/3')
     """
     parts = [part.rpartition("/") for part in tiling.split()]
-    return " ".join(what for what, _, _ in parts) if len({ways for _, _, ways in parts}) == 1 else tiling
+    return " ".join(placement for placement, _, _ in parts) if len({ways for _, _, ways in parts}) == 1 else tiling
 
 
 def _strategy(text: str) -> str:
@@ -253,16 +255,16 @@ def _ribbon(middle: float, top: float, end: float, width: float, fill: str) -> M
     return element("rect", x=middle - wide / 2, y=top, width=wide, height=end - top, fill=fill)
 
 
-def _amount(middle: float, base: float, width: float, amount: int, what: str) -> Markup:
+def _amount(middle: float, base: float, width: float, amount: int, title: str) -> Markup:
     """The bytes of a ribbon, beside it, or over it where there is no room."""
     if not amount:
         return Markup("")
-    said = format_bytes(amount)
-    left = min(middle + width / 2 + 2, WIDTH - 4.7 * len(said))
+    text = format_bytes(amount)
+    left = min(middle + width / 2 + 2, WIDTH - 4.7 * len(text))
     return element(
         "text",
-        element("title", f"{what}: {amount:,} bytes"),
-        said,
+        element("title", f"{title}: {amount:,} bytes"),
+        text,
         x=round(left, 1),
         y=base,
         font_size=7.5,

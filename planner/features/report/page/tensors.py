@@ -69,13 +69,13 @@ def packed(
     number_of: dict[str, int] = {}
     roles = graph.roles
     for form, members in forms.items():
-        its = []
+        record_numbers = []
         for name in members:
             number_of[name] = len(number_of)
             tensor, tiling = graph.tensors[name], plan.tilings[name]
             shape = shapes.number(tensor.shape)
             drawn = tiles.number((tiling, tensor.shape))
-            its.append(
+            record_numbers.append(
                 records.number(
                     (
                         shape,
@@ -89,10 +89,10 @@ def packed(
                 )
             )
         flat = tuple(number for name in members for number in numbers_of[name])
-        counted = [part for record, group in groupby(its) for part in (record, len(list(group)))]
+        counted = [part for record, group in groupby(record_numbers) for part in (record, len(list(group)))]
         rows.append([[printable(part) for part in form], len(members), numbers.number(flat), counted])
-    told = {
-        number_of[name]: [printable(maker), [printable(one) for one in read]]
+    readers_of = {
+        number_of[name]: [printable(maker), [printable(op) for op in read]]
         for name, (maker, read) in readers.items()
         if name in number_of
     }
@@ -104,7 +104,7 @@ def packed(
         "tilings": tilings.values(),
         "shapes": shapes.values(),
         "tiles": [_tiles(tiling, shape) for tiling, shape in tiles.values()] if plan.workers <= _MOST_WORKERS else [],
-        "told": told,
+        "told": readers_of,
     }
     return Packed(content, number_of, left_out)
 
@@ -125,11 +125,11 @@ class _Table:
 def _tiles(tiling: Tiling, shape: Shape) -> list[list[Any]]:
     """Who has what: for each dim that is divided, its pieces, and which of them each worker has."""
     boxes = tiling.boxes(shape)
-    found = []
+    divisions = []
     for dim in range(boxes.lo.shape[1]):
         of_worker = list(zip(boxes.lo[:, dim].tolist(), boxes.hi[:, dim].tolist(), strict=True))
         pieces = sorted(set(of_worker))
         if len(pieces) > 1 or pieces[0] != (0, shape[dim] if shape else 1):
             bounds = [bound for piece in pieces for bound in piece]
-            found.append([dim, bounds, [pieces.index(piece) for piece in of_worker]])
-    return found
+            divisions.append([dim, bounds, [pieces.index(piece) for piece in of_worker]])
+    return divisions

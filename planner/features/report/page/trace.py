@@ -63,7 +63,7 @@ def trace(
         *_sent(schedule, plan.workers),
         *_held(schedule, memory),
     ]
-    other: dict[str, Any] = {
+    summary: dict[str, Any] = {
         "model": plan.model,
         "topology": estimate.topology,
         "simulated_seconds": schedule.simulation.seconds,
@@ -76,11 +76,11 @@ def trace(
     }
     if measured is not None:
         events += _measured(measured)
-        other |= {
+        summary |= {
             "measured": f"mean of {measured.iterations}, steps laid end to end ({measured.engine}, {measured.device})",
             "measured_iteration_seconds": measured.iteration_seconds,
         }
-    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": other}
+    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": summary}
 
 
 def _names(workers: int, devices: Sequence[int], is_measured: bool) -> Iterator[dict[str, Any]]:
@@ -95,8 +95,8 @@ def _names(workers: int, devices: Sequence[int], is_measured: bool) -> Iterator[
     yield _metadata("process_sort_index", workers, 0, sort_index=workers)
 
 
-def _metadata(what: str, process: int, thread: int, **arguments: object) -> dict[str, Any]:
-    return {"ph": "M", "name": what, "pid": process, "tid": thread, "ts": 0, "args": arguments}
+def _metadata(kind: str, process: int, thread: int, **arguments: object) -> dict[str, Any]:
+    return {"ph": "M", "name": kind, "pid": process, "tid": thread, "ts": 0, "args": arguments}
 
 
 class _Facts:
@@ -112,6 +112,7 @@ class _Facts:
         if span.kind == "compute":
             bound = self._ops[span.name]
             tiling = self._plan.strategies[span.name].tiling
+            # Equal layers are worked out once: most ops of a deep network are copies of a few.
             key = (bound.content, tiling)
             if key not in self._work:
                 ranges = bound.ranges(tiling)
@@ -152,62 +153,64 @@ def _sent(schedule: Schedule, workers: int) -> Iterator[dict[str, Any]]:
     """When each worker sends, an arrow from there to each fetch, and how fast each level of links goes."""
     by_sender: dict[int, list[Transfer]] = {}
     changes: dict[str, list[tuple[float, float]]] = {}
-    for number, one in enumerate(schedule.simulation.transfers):
-        by_sender.setdefault(one.sender, []).append(one)
-        took = one.left_seconds - one.start_seconds
-        speed = one.moved_bytes / took if took else 0.0
-        changes.setdefault(one.level, []).extend(((one.start_seconds, speed), (one.left_seconds, -speed)))
-        worker, step = one.task
+    for number, transfer in enumerate(schedule.simulation.transfers):
+        by_sender.setdefault(transfer.sender, []).append(transfer)
+        took = transfer.left_seconds - transfer.start_seconds
+        speed = transfer.moved_bytes / took if took else 0.0
+        changes.setdefault(transfer.level, []).extend(
+            ((transfer.start_seconds, speed), (transfer.left_seconds, -speed))
+        )
+        worker, step = transfer.task
         arrives = schedule.simulation.steps[worker][step].end_seconds
         name = schedule.program.workers[worker].steps[step].name
         # Halfway, so that rounding puts neither end outside of the event that it belongs to.
-        sent, taken = one.start_seconds + took / 2, (one.start_seconds + arrives) / 2
-        yield _flow("s", name, number, one.sender, "send", sent)
-        yield {**_flow("f", name, number, worker, "fetch", max(sent, taken)), "bp": "e"}
+        sent, received = transfer.start_seconds + took / 2, (transfer.start_seconds + arrives) / 2
+        yield _flow("s", name, number, transfer.sender, "send", sent)
+        yield {**_flow("f", name, number, worker, "fetch", max(sent, received)), "bp": "e"}
     for sender, sent_by in sorted(by_sender.items()):
         for start, end, amount, count in _busy(sent_by):
             yield _complete("sending", "send", sender, "send", start, end - start, moved_bytes=amount, transfers=count)
     for level, changed in sorted(changes.items()):
         changed.sort()
         # Sums of floats may end a hair below zero.
-        for (now, _), speed in zip(changed, accumulate(speed for _, speed in changed), strict=True):
-            yield _counter(f"{level}: bytes per second", workers, now, all_transfers=max(0.0, speed))
+        for (seconds, _), speed in zip(changed, accumulate(speed for _, speed in changed), strict=True):
+            yield _counter(f"{level}: bytes per second", workers, seconds, all_transfers=max(0.0, speed))
 
 
 def _busy(transfers: Sequence[Transfer]) -> Iterator[tuple[float, float, int, int]]:
     """From when to when at least one of a worker's transfers goes on; bytes and transfers that begin meanwhile."""
-    found: list[list[Any]] = []
-    for one in sorted(transfers, key=lambda one: one.start_seconds):
-        if not found or one.start_seconds >= found[-1][1]:
-            found.append([one.start_seconds, one.left_seconds, 0, 0])
-        found[-1][1] = max(found[-1][1], one.left_seconds)
-        found[-1][2] += one.moved_bytes
-        found[-1][3] += 1
-    return ((start, end, amount, count) for start, end, amount, count in found)
+    spans: list[list[Any]] = []
+    for transfer in sorted(transfers, key=lambda transfer: transfer.start_seconds):
+        if not spans or transfer.start_seconds >= spans[-1][1]:
+            spans.append([transfer.start_seconds, transfer.left_seconds, 0, 0])
+        spans[-1][1] = max(spans[-1][1], transfer.left_seconds)
+        spans[-1][2] += transfer.moved_bytes
+        spans[-1][3] += 1
+    return ((start, end, amount, count) for start, end, amount, count in spans)
 
 
 def _held(schedule: Schedule, memory: Sequence[Memory]) -> Iterator[dict[str, Any]]:
     """What each worker holds, whenever that changes."""
     for worker, (ran, held) in enumerate(zip(schedule.simulation.steps, memory, strict=True)):
-        times = [*(one.start_seconds for one in ran), schedule.simulation.seconds]
+        times = [*(step.start_seconds for step in ran), schedule.simulation.seconds]
         before = None
-        for now, amount in zip(times, held.held_bytes.tolist(), strict=True):
+        for seconds, amount in zip(times, held.held_bytes.tolist(), strict=True):
             if amount != before:
-                yield _counter("memory", worker, now, held_bytes=amount)
+                yield _counter("memory", worker, seconds, held_bytes=amount)
                 before = amount
 
 
 def _measured(measured: MeasuredRun) -> Iterator[dict[str, Any]]:
     for worker, steps in enumerate(measured.workers):
-        now = 0.0
+        seconds = 0.0
         for step in steps:
             if step.wait_seconds > 0:
-                yield _complete(step.name, "wait", worker, "measured wait", now, step.wait_seconds)
-            now += step.wait_seconds
+                yield _complete(step.name, "wait", worker, "measured wait", seconds, step.wait_seconds)
+            seconds += step.wait_seconds
             track = "measured fetch" if step.is_fetch else "measured compute"
             extra = {"moved_bytes": step.moved_bytes} if step.is_fetch else {}
-            yield _complete(step.name, track, worker, track, now, step.seconds, **extra)
-            now += step.seconds
+            yield _complete(step.name, track, worker, track, seconds, step.seconds, **extra)
+            seconds += step.seconds
 
 
 def _complete(
