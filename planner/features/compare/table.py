@@ -78,7 +78,7 @@ def print_comparison(result: Comparison, file: TextIO) -> None:
 
 
 def _marks(rows: Sequence[ComparisonRow], is_timed: bool) -> dict[str, str]:
-    """By strategy what it is best in: all that are equally good."""
+    """The columns in which each strategy is best, by strategy; equally good ones share a mark."""
     marks: dict[str, list[str]] = {}
 
     def mark(word: str, amount: Callable[[ComparisonRow], float]) -> None:

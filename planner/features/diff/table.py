@@ -18,30 +18,28 @@ _MATCHED_BY = {
 }
 
 
-def print_difference(difference: Difference, sheet: Sheet, *, shows_all: bool = False) -> None:
+def print_difference(diff: Difference, sheet: Sheet, *, shows_all: bool = False) -> None:
     """Prints two plans side by side, and the tensors and ops that differ.
 
     Args:
-        difference: what differs.
+        diff: what differs.
         sheet: to print on.
-        shows_all: print every difference, not only the largest.
+        shows_all: print every diff, not only the largest.
     """
-    of = [
-        f" of {plan.model}" if len({plan.model for plan in difference.plans}) > 1 else "" for plan in difference.plans
-    ]
-    sheet.title(f"A is {difference.paths[0]}{of[0]}, B is {difference.paths[1]}{of[1]}")
-    sheet.table(("", "A", "B", "B - A"), list(_totals(*difference.plans)), numbers=("A", "B", "B - A"))
-    machines = [_topology(plan) for plan in difference.plans]
+    of = [f" of {plan.model}" if len({plan.model for plan in diff.plans}) > 1 else "" for plan in diff.plans]
+    sheet.title(f"A is {diff.paths[0]}{of[0]}, B is {diff.paths[1]}{of[1]}")
+    sheet.table(("", "A", "B", "B - A"), list(_totals(*diff.plans)), numbers=("A", "B", "B - A"))
+    machines = [_topology(plan) for plan in diff.plans]
     if machines[0] != machines[1]:
         sheet.line(f"topology: {machines[0]} in A, {machines[1]} in B")
-    if difference.matched_by in _MATCHED_BY:
-        sheet.line(_MATCHED_BY[difference.matched_by])
-    for line in _summary(difference):
+    if diff.matched_by in _MATCHED_BY:
+        sheet.line(_MATCHED_BY[diff.matched_by])
+    for line in _summary(diff):
         sheet.line(line)
     shown = None if shows_all else SHOWN_DIFFERENCES
-    _table(sheet, "tensor", "tiling", "moved", difference.tensors, _describe_tensor, shown)
-    _table(sheet, "op", "strategy", "excess" if difference.knows_excess else "", difference.ops, _describe_op, shown)
-    if not difference.knows_excess and difference.ops:
+    _table(sheet, "tensor", "tiling", "moved", diff.tensors, _describe_tensor, shown)
+    _table(sheet, "op", "strategy", "excess" if diff.knows_excess else "", diff.ops, _describe_op, shown)
+    if not diff.knows_excess and diff.ops:
         sheet.line("the excess of ops is not told: --opdefs names the file that describes them")
 
 
@@ -104,13 +102,13 @@ _MANY = 10
 """From so many times as much on, nobody wants it in percent."""
 
 
-def _summary(difference: Difference) -> Iterator[str]:
-    if difference.is_none:
+def _summary(diff: Difference) -> Iterator[str]:
+    if diff.is_none:
         yield "no tensor and no op differs"
         return
     for kind, changes, compared in (
-        ("tensors", difference.tensors, difference.compared_tensors),
-        ("ops", difference.ops, difference.compared_ops),
+        ("tensors", diff.tensors, diff.compared_tensors),
+        ("ops", diff.ops, diff.compared_ops),
     ):
         count = {at: sum(change.count for change in changes if change.only_in == at) for at in (None, "a", "b")}
         only = "".join(f", {count[at]:,} only in {at.upper()}" for at in ("a", "b") if count[at])
@@ -130,7 +128,7 @@ def _table(
 
     Args:
         sheet: to print on.
-        kind: one is.
+        kind: tensor, or op.
         how: what a plan gives it.
         amount: what is told in bytes; "" if nothing is.
         changes: to be printed.

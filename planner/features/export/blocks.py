@@ -57,14 +57,12 @@ def folded(calls: Sequence[Call], results: Sequence[str]) -> tuple[list[Call], l
             break
         starts, length = repeat.starts, repeat.length
         name = f"block_{len(blocks) + 1}"
-        run_outputs = [_outputs(current, start, length) for start in starts]
+        runs = [_outputs(current, start, length) for start in starts]
         used = _used_outside(current, starts, length, results)
-        positions = [
-            number for number in range(len(run_outputs[0])) if any(outputs[number] in used for outputs in run_outputs)
-        ]
+        positions = [number for number in range(len(runs[0])) if any(outputs[number] in used for outputs in runs)]
         replaced: list[Call] = []
         at = 0
-        for start, outputs in zip(starts, run_outputs, strict=True):
+        for start, outputs in zip(starts, runs, strict=True):
             inputs = _inputs(current, start, length)
             chosen = tuple(outputs[number] for number in positions)
             if start == starts[0]:

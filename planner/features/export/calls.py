@@ -51,7 +51,7 @@ class Calls:
                 calls.append(Call(op.returned[0], False, op.inputs, op.outputs, op.parameters))
         outputs = tuple(dict.fromkeys(graph.outputs))
         step_calls, blocks = folded(calls, outputs)
-        self._taken = [name for name, _ in by_text.values()] + [block.name for block in blocks]
+        self._function_names = [name for name, _ in by_text.values()] + [block.name for block in blocks]
         self.op_functions, self.blocks = len(by_text), len(blocks)
         self.functions = [_function(name, ops) for name, ops in by_text.values()]
         self.functions += [self._block(block) for block in blocks]
@@ -66,7 +66,7 @@ class Calls:
 
     def _names(self) -> Names:
         names = Names()
-        for name in self._taken:
+        for name in self._function_names:
             names.take(name)
         return names
 

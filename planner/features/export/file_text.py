@@ -13,7 +13,7 @@ from planner.algebra.tiling import Tiling, cuts_along, pieces
 from planner.features.export.calls import Calls
 from planner.features.export.emitters import InexpressibleError
 from planner.features.export.helpers import HELPERS
-from planner.features.export.names import comment_text, some
+from planner.features.export.names import safe_text, some
 from planner.features.export.op_text import OpText, OpWriter
 from planner.features.export.source import Source
 from planner.graph.dependence import leading_to
@@ -139,7 +139,7 @@ def _head(
     plan = source.plan
     wide = any(tensor.dtype in (DType.INT64, DType.UINT64, DType.FLOAT64) for tensor in source.graph.tensors.values())
     lines = [
-        f'"""A training step of {comment_text(plan.model)} on {plan.workers} devices, as tofu planned it.',
+        f'"""A training step of {safe_text(plan.model)} on {plan.workers} devices, as tofu planned it.',
         "",
         f"Moves {predicted:,} bytes between devices in an iteration by the plan, {moved:,} as it is written here.",
         *(f"Note: {note}." for note in notes),
@@ -228,11 +228,11 @@ class _Layout:
         ]
         arguments += [as_it_is(f"data[{name!a}]", name, "()") for name in self._data]
 
-        def taken(name: str) -> str:
+        def result_of(name: str) -> str:
             return as_it_is(f"named[{name!a}]", name, "1")
 
         following = {
-            name: ", ".join(taken(self._nexts[part]) for part in parts) for name, parts in self._states.items()
+            name: ", ".join(result_of(self._nexts[part]) for part in parts) for name, parts in self._states.items()
         }
         nexts = ", ".join(f"{n!a}: {f'({parts})' if n in self._joined else parts}" for n, parts in following.items())
 
@@ -243,7 +243,7 @@ def local_step(state, data):
     named = on_device(
 {_arguments(arguments)}    )
     state = {{{nexts}}}
-    return state, {{{", ".join(f"{name!a}: {taken(name)}" for name in self._results)}}}
+    return state, {{{", ".join(f"{name!a}: {result_of(name)}" for name in self._results)}}}
 
 
 step = jax.jit(
@@ -312,7 +312,7 @@ def spec_of(tiling: Tiling) -> str:
 
 
 def parts_of(tiling: Tiling, shape: Shape) -> dict[int, tuple[tuple[int, int], ...]]:
-    """By dim whose parts are not of one length, where each begins and ends."""
+    """The start and end of each part, by dim, of the dims whose parts differ in length."""
     bounds = {}
     for dim, _, how in cuts_along(tiling):
         starts, ends = pieces((shape or (1,))[dim], how)

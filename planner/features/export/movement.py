@@ -103,7 +103,7 @@ def collectives_between(
     current, wanted = (grid_of(held.regions, ways, extents) for held in (source, target))
     if current is None or wanted is None:
         return None
-    collectives = _collectives(current, wanted, set(partial), reducer)
+    collectives = _chain(current, wanted, set(partial), reducer)
     if collectives is None:
         return None
     shape = list(source.frame)
@@ -120,10 +120,8 @@ def collectives_between(
     return collectives
 
 
-def _collectives(
-    current: Grid, wanted: Grid, partial: set[int], reducer: Reducer | None
-) -> tuple[Collective, ...] | None:
-    state = [list(cuts) for cuts in current]
+def _chain(source: Grid, wanted: Grid, partial: set[int], reducer: Reducer | None) -> tuple[Collective, ...] | None:
+    state = [list(cuts) for cuts in source]
     collectives: list[Collective] = []
 
     def next_cut(dim: int) -> int | None:
@@ -249,7 +247,7 @@ def _sent(
 
 
 def _filled(by_worker: Mapping[int, Shape], workers: range) -> tuple[Shape, ...]:
-    """By worker what is known; elsewhere the same as of all others, if that is one: then it need not vary."""
+    """The value of each worker; one without a value gets the others', if these agree: then it need not vary."""
     first = next(iter(by_worker.values()))
     filler = first if all(value == first for value in by_worker.values()) else (0,) * len(first)
     return tuple(by_worker.get(worker, filler) for worker in workers)

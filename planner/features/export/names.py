@@ -29,14 +29,14 @@ def inner_name(name: str) -> str:
     return f"v_{label}" if len(label) == 1 else label
 
 
-def comment_text(name: str) -> str:
+def safe_text(name: str) -> str:
     """A name in a comment or a docstring: no quotes, no escapes, nothing that ends the text."""
     return re.sub(r"[^\w.:/@+ -]", "?", name, flags=re.ASCII)
 
 
 def some(names: Sequence[str]) -> str:
     """The first names of many, and how many more there are."""
-    shown = ", ".join(comment_text(name) for name in names[:3])
+    shown = ", ".join(safe_text(name) for name in names[:3])
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
 
 

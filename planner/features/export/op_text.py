@@ -108,9 +108,7 @@ class OpWriter:
                 operands[f"in{slot}"], held[f"in{slot}"] = operands[f"in{shared}"], held[f"in{shared}"]
                 continue
             target = needed[slot]
-            is_again = (
-                sum(op.inputs[reader_slot] == name for reader_slot in set(described.delivered_slots.values())) > 1
-            )
+            is_again = sum(op.inputs[peer] == name for peer in set(described.delivered_slots.values())) > 1
             if name in self._graph.constants:
                 label = variable = f"constant{slot}"
             else:
@@ -257,15 +255,12 @@ class OpWriter:
         self, text: Text, op: str, local: LocalOp, operands: Mapping[str, Operand], dtypes: Mapping[str, DType]
     ) -> tuple[list[str], list[str]]:
         """A local op's lines, and the expressions of its results; "" of a part without elements."""
-        operand_of = {
-            **operands,
-            **{key: self._literal(f"{op}.{key}", value) for key, value in local.constants.items()},
-        }
+        scope = {**operands, **{key: self._literal(f"{op}.{key}", value) for key, value in local.constants.items()}}
         lines: list[str] = []
         for number, node in enumerate(local.nodes):
             form = Form(
                 node,
-                tuple(operand_of[name] if name else None for name in node.inputs),
+                tuple(scope[name] if name else None for name in node.inputs),
                 self._graph.opset,
                 tuple(dtypes.get(name) for name in node.outputs),
                 text.helpers,
@@ -278,14 +273,14 @@ class OpWriter:
                 label = outputs[0] if is_last else inner_name(outputs[0])
                 if not is_last:
                     lines.append(f"{label} = {values[0]}")
-                    operand_of[outputs[0]] = Operand(label)
+                    scope[outputs[0]] = Operand(label)
                 else:
-                    operand_of[outputs[0]] = Operand(values[0])
+                    scope[outputs[0]] = Operand(values[0])
                 continue
             labels = [inner_name(name) if name else "_" for name in node.outputs]
             lines.append(f"{', '.join(labels)} = {', '.join(values)}")
-            operand_of.update({name: Operand(label) for name, label in zip(node.outputs, labels, strict=True) if name})
-        return lines, [operand_of[name].text if name in operand_of else "" for name in dtypes]
+            scope.update({name: Operand(label) for name, label in zip(node.outputs, labels, strict=True) if name})
+        return lines, [scope[name].text if name in scope else "" for name in dtypes]
 
     def _switched(
         self,

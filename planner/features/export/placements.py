@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from planner.algebra.tiling import Only, Partial, Reducer, Replicate, Shard, Tiling, cuts_along, pieces
-from planner.features.export.names import comment_text
+from planner.features.export.names import safe_text
 from planner.features.export.source import Source
 from planner.graph.model import Shape
 
@@ -35,7 +35,7 @@ def placements(source: Source) -> Placements:
     plan, graph = source.plan, source.graph
     delivered = {delivery.name for delivery in plan.deliveries}
     tilings = {name: tiling for name, tiling in plan.tilings.items() if name not in delivered}
-    findings = [f"tensor {comment_text(name)}: {why}" for name, tiling in tilings.items() for why in _obstacles(tiling)]
+    findings = [f"tensor {safe_text(name)}: {why}" for name, tiling in tilings.items() for why in _obstacles(tiling)]
     uneven = tuple(name for name, tiling in tilings.items() if is_uneven(tiling, graph.tensors[name].shape))
     named: dict[str, tuple[Tiling, Shape, str]] = {}
     for name, parts in source.parts_of(list(tilings)).items():
@@ -44,14 +44,12 @@ def placements(source: Source) -> Placements:
         named[name] = tiling, shape, graph.roles[parts[0]].value
         along = {dim for part in parts if not is_whole for dim, at in enumerate(source.boxes[part][1].lo) if at}
         if along.intersection(tiling.dims) or any(tilings[part] != tiling for part in parts):
-            findings.append(
-                f"tensor {comment_text(name)}: workers have some of each of its parts, which is no box of it"
-            )
+            findings.append(f"tensor {safe_text(name)}: workers have some of each of its parts, which is no box of it")
     if findings:
         return Placements("", len(named), uneven, tuple(findings))
     names = tuple(f"c{cut}" for cut in range(len(plan.cuts)))
     lines = [
-        f'"""The placements that tofu planned for {comment_text(plan.model)} on {plan.workers} devices.',
+        f'"""The placements that tofu planned for {safe_text(plan.model)} on {plan.workers} devices.',
         "",
         '    mesh = init_device_mesh("cuda", MESH_SHAPE, mesh_dim_names=MESH_NAMES)',
         "    weight = distribute_tensor(weight, mesh, PLACEMENTS[name])",
@@ -112,7 +110,7 @@ def is_uneven(tiling: Tiling, shape: Shape) -> bool:
 
 
 def _needed(source: Source, tilings: dict[str, Tiling]) -> Iterator[str]:
-    """Of each op the inputs that it reads in another tiling than theirs, where that is a tiling."""
+    """The inputs that each op reads in a tiling other than their own, where a tiling can express it."""
     for described in source.ops:
         strategy, texts = source.plan.strategies[described.op.name].tiling, {}
         for slot in described.read_slots:

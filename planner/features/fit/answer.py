@@ -30,7 +30,7 @@ from planner.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Query:
     """What is asked of one machine, or of so much memory."""
 
     machine: Machine | None
@@ -65,26 +65,26 @@ class Answered:
     """By number of workers, the plan that is taken, and what is computed again in it; none where none fits."""
 
 
-def answered(batches: Batches, question: Question, progress: Progress) -> Answered:
+def answered(batches: Batches, query: Query, progress: Progress) -> Answered:
     """Plans for each number of workers.
 
     Args:
         batches: the model.
-        question: what is asked.
+        query: what is asked.
         progress: told what is being done.
 
     Raises:
         TofuError: the model cannot be planned.
     """
-    search = _Counts(batches, question, progress)
-    own_rows = [search.row(count) for count in question.counts]
+    search = _Counts(batches, query, progress)
+    own_rows = [search.row(count) for count in query.counts]
     rows = _monotone(own_rows)
-    fitting = next((number for number, row in enumerate(rows) if row.fits and _is_within(row, question)), None)
+    fitting = next((number for number, row in enumerate(rows) if row.fits and _is_within(row, query)), None)
     below = len(rows) - 1 if fitting is None else fitting - 1
     why_not = None if below < 0 else search.why_not(rows[below])
     answer = FitAnswer(
-        None if question.machine is None else question.machine.name,
-        max(question.limits(question.target(question.counts[-1]))),
+        None if query.machine is None else query.machine.name,
+        max(query.limits(query.target(query.counts[-1]))),
         tuple(rows),
         None if fitting is None else rows[fitting].workers,
         why_not,
@@ -92,16 +92,16 @@ def answered(batches: Batches, question: Question, progress: Progress) -> Answer
     return Answered(answer, search.plans)
 
 
-def _is_within(row: FitRow, question: Question) -> bool:
-    within = question.within_seconds
+def _is_within(row: FitRow, query: Query) -> bool:
+    within = query.within_seconds
     return within is None or (row.estimated_seconds is not None and row.estimated_seconds <= within)
 
 
 class _Counts:
     """Plans for one number of workers after the other."""
 
-    def __init__(self, batches: Batches, question: Question, progress: Progress) -> None:
-        self._batches, self._question, self._progress = batches, question, progress
+    def __init__(self, batches: Batches, query: Query, progress: Progress) -> None:
+        self._batches, self._query, self._progress = batches, query, progress
         self._largest: LargestBatch | None = None
         self._known_batch = 0
         """The largest for which there is a plan that fits on fewer workers, and so on more; 0: none is known."""
@@ -111,9 +111,9 @@ class _Counts:
 
     def row(self, count: int) -> FitRow:
         """What plans for so many workers take."""
-        question, sized = self._question, self._batches.stated
-        target = question.target(count)
-        limits = question.limits(target)
+        query, sized = self._query, self._batches.stated
+        target = query.target(count)
+        limits = query.limits(target)
         at_least = sized.whatever_is_again.least(count).total_bytes
         row = FitRow(count, -(-at_least // count))
         if at_least <= sum(limits):
@@ -167,7 +167,7 @@ class _Counts:
         if all(offers.least(number) > sum(limits) for number in reversed(range(len(offers.sets)))):
             return None
         auto = Recompute("auto")
-        source, memory_bytes = self._batches.stated.source, self._question.memory_bytes
+        source, memory_bytes = self._batches.stated.source, self._query.memory_bytes
         session = Session(
             PlanRequest(source, target, memory_bytes, limits, recompute=auto, effort="quick", progress=self._progress)
         )
@@ -177,7 +177,7 @@ class _Counts:
             return None
 
     def _largest_batch(self, target: Target, limits: Sequence[int], row: FitRow) -> int | None:
-        samples, (low, high) = self._batches.samples, self._question.batches
+        samples, (low, high) = self._batches.samples, self._query.batches
         if samples is None:
             return None
         if row.fits and low <= samples.given <= high:
@@ -186,7 +186,7 @@ class _Counts:
             return high
         try:
             if self._largest is None:
-                self._largest = LargestBatch(self._batches, self._question.batches, self._progress)
+                self._largest = LargestBatch(self._batches, self._query.batches, self._progress)
             self._known_batch = self._largest.on(target, limits, self._known_batch) or 0
         except TofuError as error:
             self._batches.fix(error)

@@ -71,16 +71,14 @@ def capacity_chart(points: Sequence[CapacityPoint], limit: int) -> Markup:
     low = math.floor(min(logs))
     high = max(low + 1, math.ceil(max(logs)))
     scale = _Scale(math.log2(points[0].workers), math.log2(points[-1].workers), low, high)
-    leanest = [
-        (scale.x(point.workers), scale.y(point.least_bytes)) for point in points if point.least_bytes is not None
-    ]
+    least = [(scale.x(point.workers), scale.y(point.least_bytes)) for point in points if point.least_bytes is not None]
     bounds = [(scale.x(point.workers), scale.y(point.bound_bytes)) for point in points if point.bound_bytes]
     base, height = _TOP + _HEIGHT, _TOP + _HEIGHT + _BELOW
     return element(
         "svg",
         *_axes(scale, [point.workers for point in points]),
         _line(bounds, _BOUND, "3 3"),
-        _line(leanest, _BOUND, None),
+        _line(least, _BOUND, None),
         element("path", d=f"M{_LEFT:g} {scale.y(limit):.1f}H{WIDTH:g}", stroke=_LACKS, stroke_width=2, class_="limit"),
         _text(f"limit {binary(limit)}", WIDTH, scale.y(limit) - 5, "end", 11, fill="#A04000"),
         *_marks(points, scale),

@@ -47,15 +47,13 @@ def counts_of(text: str | None, machine: Machine | None) -> tuple[int, ...]:
     Raises:
         UsageError: the text is neither, or a list asks for more than there are.
     """
-    device_count = MOST_BY_DEFAULT if machine is None else machine.device_count
-    ends = (1, device_count) if text is None else range_of(text, "--gpus")
+    limit = MOST_BY_DEFAULT if machine is None else machine.device_count
+    ends = (1, limit) if text is None else range_of(text, "--gpus")
     if ends is None:
         return _listed(text or "", machine)
-    low, high = ends if machine is None else (ends[0], min(ends[1], device_count))
+    low, high = ends if machine is None else (ends[0], min(ends[1], limit))
     if low > high:
-        raise UsageError(
-            f"--gpus {text}: the topology has {device_count} devices", hint=f"write --gpus 1..{device_count}"
-        )
+        raise UsageError(f"--gpus {text}: the topology has {limit} devices", hint=f"write --gpus 1..{limit}")
     counts, joined = {low, high, *(1 << power for power in range(high.bit_length()))}, 1
     for ways in reversed(() if machine is None else level_ways(machine)):
         joined *= ways

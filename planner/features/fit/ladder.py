@@ -157,9 +157,9 @@ class Ladder:
         """
         sized, tables = self._sized, self.tables if makes_program else None
         decided = with_copies(rung.decided, sized.graph, again, sized.source.descriptions, tables)
-        by_moment = Residence(decided.graph, decided.ops).of(decided)
+        held = Residence(decided.graph, decided.ops).of(decided)
         least = sized.whatever_is_again.least(self._ask.workers).total_bytes
-        return Rung(decided, by_moment, rung.rank, max(int(by_moment.max(initial=0)), least), again, is_of_base=False)
+        return Rung(decided, held, rung.rank, max(int(held.max(initial=0)), least), again, is_of_base=False)
 
     def offers(self, rung: Rung) -> Offers:
         """What may be computed again.
@@ -203,8 +203,6 @@ class Ladder:
         is_of_base = decided.graph is self._graph
         residence = self._residence if is_of_base else Residence(decided.graph, decided.ops)
         rank = float(decided.cost) if self._times is None else self._times.by_tables(decided)
-        by_moment = residence.of(decided)
+        held = residence.of(decided)
         # Tiles that lie apart from what the workers need are counted once, so that this can be a little too few.
-        return Rung(
-            decided, by_moment, rank, max(int(by_moment.max(initial=0)), self._least_bytes), frozenset(), is_of_base
-        )
+        return Rung(decided, held, rank, max(int(held.max(initial=0)), self._least_bytes), frozenset(), is_of_base)

@@ -10,7 +10,7 @@ from planner.api.arguments import bytes_text, model_file, names_file, path_of, t
 from planner.api.training_wishes import wishes_of
 from planner.collection import without_collection
 from planner.errors import InfeasibleError, UsageError
-from planner.features.fit.answer import Answered, Question, answered
+from planner.features.fit.answer import Answered, Query, answered
 from planner.features.fit.counts import batches_of, counts_of
 from planner.features.fit.options import FitOptions
 from planner.features.fit.result import FitResult
@@ -73,12 +73,12 @@ def fit(options: FitOptions) -> FitResult:  # noqa: D417 - those are the fields 
             f"{path}: a name of the zoo is a training graph already", hint="leave --loss and --optimizer out"
         )
     ends, of_plans = batches_of(None if options.batch is None else str(options.batch))
-    questions = _questions(options, ends)
-    if plan is not None and len(questions) > 1:
+    queries = _queries(options, ends)
+    if plan is not None and len(queries) > 1:
         raise UsageError(f"--plan {plan}: on which topology?", hint="write one --topology")
     if plan is not None:
         # The plan is taken from the answer for its count, so that count is answered, whether or not it is in --gpus.
-        questions = [replace(question, counts=tuple(sorted({*question.counts, plan}))) for question in questions]
+        queries = [replace(query, counts=tuple(sorted({*query.counts, plan}))) for query in queries]
     directory = path_of(options.out) or Path(f"{path.stem}.tofu{plan}")
     destination = Destination(directory, options.force, None, has_models=False)
     if plan is not None:
@@ -90,17 +90,17 @@ def fit(options: FitOptions) -> FitResult:  # noqa: D417 - those are the fields 
     source = source_of(path, options.dim, values, state, opdefs, options.unknown_ops)
     progress(f"reading {path}")
     batches = batches_of_model(Wanted(source, is_of_zoo, wishes if is_trained else None, of_plans))
-    answers = [answered(batches, question, progress) for question in questions]
+    answers = [answered(batches, query, progress) for query in queries]
     result = FitResult(
         batches.stated.graph.name,
         tuple(answer.answer for answer in answers),
         None if batches.samples is None else batches.samples.given,
         None if batches.samples is None or of_plans is not None else ends,
         batches.why_fixed,
-        questions[0].within_seconds,
+        queries[0].within_seconds,
     )
     if plan is not None:
-        _write(plan, answers[0], questions[0], batches.stated.source, destination, progress)
+        _write(plan, answers[0], queries[0], batches.stated.source, destination, progress)
         result = replace(result, directory=destination.directory)
     if page is not None:
         from planner.features.fit.page import fit_page
@@ -110,7 +110,7 @@ def fit(options: FitOptions) -> FitResult:  # noqa: D417 - those are the fields 
     return result
 
 
-def _questions(options: FitOptions, ends: tuple[int, int]) -> list[Question]:
+def _queries(options: FitOptions, ends: tuple[int, int]) -> list[Query]:
     """What is asked of each machine.
 
     Raises:
@@ -127,9 +127,7 @@ def _questions(options: FitOptions, ends: tuple[int, int]) -> list[Question]:
         raise UsageError(f"--within {within}: times are estimated for a topology", hint="write --topology")
     counts = gpus if gpus is None or isinstance(gpus, str) else ",".join(map(str, _listed(gpus)))
     machines: list[Machine | None] = [load_topology(name) for name in topology]
-    return [
-        Question(machine, memory_bytes, counts_of(counts, machine), ends, seconds) for machine in machines or [None]
-    ]
+    return [Query(machine, memory_bytes, counts_of(counts, machine), ends, seconds) for machine in machines or [None]]
 
 
 def _listed(gpus: int | Sequence[int]) -> Sequence[int]:
@@ -137,7 +135,7 @@ def _listed(gpus: int | Sequence[int]) -> Sequence[int]:
 
 
 def _write(
-    count: int, answer: Answered, question: Question, source: ModelSource, destination: Destination, progress: Progress
+    count: int, answer: Answered, query: Query, source: ModelSource, destination: Destination, progress: Progress
 ) -> None:
     """Writes the plan for so many workers.
 
@@ -157,8 +155,8 @@ def _write(
     request = PlanRequest(
         source,
         target,
-        question.memory_bytes,
-        question.limits(target),
+        query.memory_bytes,
+        query.limits(target),
         recompute=auto,
         effort="quick",
         progress=progress,

@@ -78,7 +78,7 @@ class Batches:
         self.stated = Sized(source)
         self.samples = samples
         self.why_fixed = why_fixed
-        self._known = {} if samples is None else {samples.given: self.stated}
+        self._sized_by_batch = {} if samples is None else {samples.given: self.stated}
 
     def at(self, batch: int) -> Sized:
         """The model at a batch.
@@ -87,12 +87,12 @@ class Batches:
             TofuError: it cannot be changed to that, or is another graph then.
         """
         assert self.samples is not None, "its batch can be changed"
-        if batch not in self._known:
+        if batch not in self._sized_by_batch:
             sized = Sized(self.samples.at(batch))
             if _form(sized) != _form(self.stated):
                 raise UnsupportedError(f"at a batch of {batch} the model has other ops")
-            self._known[batch] = sized
-        return self._known[batch]
+            self._sized_by_batch[batch] = sized
+        return self._sized_by_batch[batch]
 
     def fix(self, error: TofuError) -> None:
         """Takes note that the batch cannot be changed after all."""

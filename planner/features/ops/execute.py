@@ -60,7 +60,7 @@ def to_model(
 def execute_any(
     local: LocalOp, inputs: Mapping[str, np.ndarray], outputs: tuple[str, ...], opset: int
 ) -> dict[str, np.ndarray]:
-    """As ``execute``, where the dtypes of the outputs are not known: shape inference says them.
+    """Executes as ``execute`` does, where the dtypes of outputs are unknown: shape inference gives them.
 
     Raises:
         ExecutionError: it cannot be executed.

@@ -39,13 +39,10 @@ def print_coverage(coverage: Coverage, file: TextIO) -> None:
     """Prints the counts in the form of Tofu, section 4.1, and every operator."""
     console = ReportConsole(file)
     described = [row for row in coverage.rows if row.described]
-    onnx_rows = [row for row in coverage.rows if row.domain == "" and row.versions]
-    other_count = len(coverage.rows) - len(onnx_rows)
+    core = [row for row in coverage.rows if row.domain == "" and row.versions]
+    beyond = len(coverage.rows) - len(core)
     counts = [
-        (
-            "operators",
-            f"{len(onnx_rows)} of ONNX's default domain" + _deprecated(onnx_rows) + f", {other_count} others",
-        ),
+        ("operators", f"{len(core)} of ONNX's default domain" + _deprecated(core) + f", {beyond} others"),
         ("described", str(len(described))),
         ("  element-wise", str(coverage.count(OperatorClass.ELEMENTWISE))),
         ("  with reductions", str(sum(row.has_reductions for row in described))),

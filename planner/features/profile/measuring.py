@@ -61,7 +61,7 @@ class PartTimes:
         """Measures those parts that have not been looked at before.
 
         Args:
-            label: they are, for the progress.
+            label: of the parts, for the progress.
             graph: that the ops are of.
             strategies: ops, and how they are divided.
 

@@ -109,10 +109,8 @@ def profile(options: ProfileOptions) -> ProfileResult:  # noqa: D417 - those are
     source = source_of(path, options.dim, values, state, opdefs, options.unknown_ops)
     graph, descriptions = canonical(source.read()).graph, source.descriptions
     times = PartTimes(stopwatch, limit, progress)
-    workers_option = (
-        f" --topology {topology}" if topology is not None else f" --gpus {gpus}" if gpus is not None else ""
-    )
-    so_far = partial(times.profile, graph.name, f"tofu profile {path.name}{workers_option} --device {options.device}")
+    flags = f" --topology {topology}" if topology is not None else f" --gpus {gpus}" if gpus is not None else ""
+    so_far = partial(times.profile, graph.name, f"tofu profile {path.name}{flags} --device {options.device}")
     # Which composites a plan takes through their bodies is known after a search: composites and bodies are measured.
     least = expand(graph, only_through_bodies(graph, descriptions)).graph
     ops = descriptions.bind_all(least)

@@ -87,7 +87,7 @@ def shifted(form: Form) -> str:
 
 @emitter("Max", "Min", "Sum", "Mean")
 def joined(form: Form) -> str:
-    """Of any number of inputs."""
+    """Sum, Mean, Max or Min of any number of inputs."""
     texts = [form[position] for position in range(len(form.operands))]
     if form.node.op_type in ("Sum", "Mean"):
         total = " + ".join(texts)

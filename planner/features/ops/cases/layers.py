@@ -77,15 +77,8 @@ def recurrences() -> Iterator[Case]:
         yield make(name, (5, 4, 3), (1, count * 2, 3), (1, count * 2, 2), hidden_size=2)
         yield make(name, (3, 5, 1), (1, count * 3, 1), (1, count * 3, 3), (1, count * 6), hidden_size=3, **two)  # type: ignore[arg-type]
         states = [(2, 6, 2)] * (2 if name == "LSTM" else 1)
-        bidirectional: tuple[object, ...] = (
-            (5, 6, 3),
-            (2, count * 2, 3),
-            (2, count * 2, 2),
-            (2, count * 4),
-            lengths,
-            *states,
-        )
-        yield make(name, *bidirectional, hidden_size=2, direction="bidirectional", **two)  # type: ignore[arg-type]
+        args: tuple[object, ...] = ((5, 6, 3), (2, count * 2, 3), (2, count * 2, 2), (2, count * 4), lengths, *states)
+        yield make(name, *args, hidden_size=2, direction="bidirectional", **two)  # type: ignore[arg-type]
         yield make(name, (5, 7, 3), (1, count * 2, 3), (1, count * 2, 2), hidden_size=2, direction="reverse")
     peephole = ((5, 4, 3), (1, 8, 3), (1, 8, 2), (1, 16), None, None, None, (1, 6))
     yield make("LSTM", *peephole, hidden_size=2)

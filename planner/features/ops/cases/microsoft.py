@@ -13,7 +13,7 @@ from planner.graph.model import Attribute, Shape
 _DOMAIN = "com.microsoft"
 
 
-def _case(
+def _op(
     op_type: str, *operands: Operand | Shape, outputs: int = 1, absent: tuple[int, ...] = (), **attributes: Attribute
 ) -> Case:
     return make(op_type, *operands, outputs=outputs, absent=absent, domain=_DOMAIN, opset=17, **attributes)
@@ -26,45 +26,45 @@ def _integers(shape: Shape, low: int, high: int, dtype: str = "int64") -> Known:
 
 def activations() -> Iterator[Case]:
     """With and without a bias."""
-    yield _case("Gelu", (4, 6))
-    yield _case("QuickGelu", (2, 5, 3), alpha=1.5)
-    yield _case("BiasGelu", (4, 6), (6,))
-    yield _case("BiasGelu", (2, 5, 7), (7,))
-    yield _case("FastGelu", (2, 5, 7), (7,))
-    yield _case("FastGelu", (3, 4))
+    yield _op("Gelu", (4, 6))
+    yield _op("QuickGelu", (2, 5, 3), alpha=1.5)
+    yield _op("BiasGelu", (4, 6), (6,))
+    yield _op("BiasGelu", (2, 5, 7), (7,))
+    yield _op("FastGelu", (2, 5, 7), (7,))
+    yield _op("FastGelu", (3, 4))
 
 
 def normalisations() -> Iterator[Case]:
     """With and without bias and sum; a skip that broadcasts."""
     for name in ("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"):
         shift = ((6,),) if name == "SkipLayerNormalization" else ()
-        yield _case(name, (4, 5, 6), (4, 5, 6), (6,), *shift)
-        yield _case(name, (2, 7, 6), (2, 7, 6), (6,), *shift, (6,), outputs=4, absent=(1, 2), epsilon=1e-5)
-        yield _case(name, (4, 6), (4, 6), (6,), *shift, outputs=4, absent=(1, 2))
-        yield _case(name, (4, 5, 6), (5, 6), (6,), *shift, outputs=4, absent=(1, 2))
-        yield _case(name, (4, 5, 6), (1, 5, 6), (6,), *shift)
-    yield _case("SkipLayerNormalization", (3, 5, 4), (3, 5, 4), (4,), None, (4,))
+        yield _op(name, (4, 5, 6), (4, 5, 6), (6,), *shift)
+        yield _op(name, (2, 7, 6), (2, 7, 6), (6,), *shift, (6,), outputs=4, absent=(1, 2), epsilon=1e-5)
+        yield _op(name, (4, 6), (4, 6), (6,), *shift, outputs=4, absent=(1, 2))
+        yield _op(name, (4, 5, 6), (5, 6), (6,), *shift, outputs=4, absent=(1, 2))
+        yield _op(name, (4, 5, 6), (1, 5, 6), (6,), *shift)
+    yield _op("SkipLayerNormalization", (3, 5, 4), (3, 5, 4), (4,), None, (4,))
     yield make("SimplifiedLayerNormalization", (3, 4, 6), (6,), opset=17)
     yield make("SimplifiedLayerNormalization", (3, 5, 4), (5, 4), axis=1, epsilon=1e-3, outputs=2, opset=17)
 
 
 def products() -> Iterator[Case]:
     """Operands turned every way; activations; weights of 4 and 8 bits with zero points, groups and a bias."""
-    yield _case("FusedMatMul", (4, 6), (6, 5), alpha=0.5)
-    yield _case("FusedMatMul", (7, 4), (3, 7), transA=1, transB=1)
-    yield _case("FusedMatMul", (2, 3, 4, 6), (2, 3, 5, 6), transB=1, alpha=0.25)
-    yield _case("FusedMatMul", (2, 1, 4, 6), (3, 6, 5))
-    yield _case("FusedMatMul", (4, 2, 6), (2, 6, 5), transBatchA=1)
-    yield _case("FusedMatMul", (4, 2, 3, 6), (2, 3, 4, 5), transBatchA=1, transA=1)
-    yield _case("FusedMatMul", (2, 4, 6), (6, 2, 5), transBatchB=1)
-    yield _case("FusedMatMul", (2, 4, 6), (5, 2, 6), transBatchB=1, transB=1)
-    yield _case("FusedMatMul", (6,), (2, 6, 5))
-    yield _case("FusedGemm", (4, 6), (6, 5), (5,), activation="Relu")
-    yield _case("FusedGemm", (6, 4), (5, 6), (4, 5), transA=1, transB=1, alpha=0.5, beta=2.0, activation="Tanh")
-    yield _case("FusedGemm", (4, 7), (7, 3), activation="LeakyRelu", activation_alpha=0.1)
-    yield _case("FusedConv", (2, 3, 6, 6), (4, 3, 3, 3), (4,), activation="Relu")
+    yield _op("FusedMatMul", (4, 6), (6, 5), alpha=0.5)
+    yield _op("FusedMatMul", (7, 4), (3, 7), transA=1, transB=1)
+    yield _op("FusedMatMul", (2, 3, 4, 6), (2, 3, 5, 6), transB=1, alpha=0.25)
+    yield _op("FusedMatMul", (2, 1, 4, 6), (3, 6, 5))
+    yield _op("FusedMatMul", (4, 2, 6), (2, 6, 5), transBatchA=1)
+    yield _op("FusedMatMul", (4, 2, 3, 6), (2, 3, 4, 5), transBatchA=1, transA=1)
+    yield _op("FusedMatMul", (2, 4, 6), (6, 2, 5), transBatchB=1)
+    yield _op("FusedMatMul", (2, 4, 6), (5, 2, 6), transBatchB=1, transB=1)
+    yield _op("FusedMatMul", (6,), (2, 6, 5))
+    yield _op("FusedGemm", (4, 6), (6, 5), (5,), activation="Relu")
+    yield _op("FusedGemm", (6, 4), (5, 6), (4, 5), transA=1, transB=1, alpha=0.5, beta=2.0, activation="Tanh")
+    yield _op("FusedGemm", (4, 7), (7, 3), activation="LeakyRelu", activation_alpha=0.1)
+    yield _op("FusedConv", (2, 3, 6, 6), (4, 3, 3, 3), (4,), activation="Relu")
     # The fourth operand of this one is added before the activation.
-    yield _case(
+    yield _op(
         "FusedConv",
         (2, 3, 7, 6),
         (4, 3, 3, 3),
@@ -74,10 +74,8 @@ def products() -> Iterator[Case]:
         pads=(1, 1, 1, 1),
         strides=(2, 2),
     )
-    yield _case(
-        "FusedConv", (2, 4, 6, 5), (6, 2, 1, 1), group=2, activation="HardSigmoid", activation_params=(0.2, 0.5)
-    )
-    yield _case("FusedConv", (3, 2, 8), (4, 2, 3), auto_pad="SAME_UPPER", activation="Tanh")
+    yield _op("FusedConv", (2, 4, 6, 5), (6, 2, 1, 1), group=2, activation="HardSigmoid", activation_params=(0.2, 0.5))
+    yield _op("FusedConv", (3, 2, 8), (4, 2, 3), auto_pad="SAME_UPPER", activation="Tanh")
     for bits, block, blocks in ((4, 16, 4), (8, 16, 2), (4, 32, 3), (2, 16, 4)):
         yield from _quantised(bits, block, blocks)
 
@@ -88,15 +86,15 @@ def _quantised(bits: int, block: int, blocks: int) -> Iterator[Case]:
     weights = Given((columns, blocks, block * bits // 8), "uint8", 0, 255)
     scales, packed = (columns, blocks), -(-blocks * bits // 8)
     zeros = Given((columns, packed), "uint8", 0, 255)
-    yield _case("MatMulNBits", (4, depth), weights, scales, **stated)
-    yield _case("MatMulNBits", (2, 3, depth), weights, scales, zeros, **stated)
+    yield _op("MatMulNBits", (4, depth), weights, scales, **stated)
+    yield _op("MatMulNBits", (2, 3, depth), weights, scales, zeros, **stated)
     if bits == 4:
         flat = Given((columns * packed,), "uint8", 0, 255)
-        yield _case("MatMulNBits", (3, depth), weights, (columns * blocks,), flat, **stated)
+        yield _op("MatMulNBits", (3, depth), weights, (columns * blocks,), flat, **stated)
         groups = Known((np.arange(depth) % blocks).astype(np.int32), constant=False)
-        yield _case("MatMulNBits", (3, depth), weights, scales, None, groups, **stated)
-        yield _case("MatMulNBits", (3, depth), weights, scales, None, None, (columns,), **stated)
-        yield _case("MatMulNBits", (3, depth), weights, scales, scales, accuracy_level=1, **stated)
+        yield _op("MatMulNBits", (3, depth), weights, scales, None, groups, **stated)
+        yield _op("MatMulNBits", (3, depth), weights, scales, None, None, (columns,), **stated)
+        yield _op("MatMulNBits", (3, depth), weights, scales, scales, accuracy_level=1, **stated)
 
 
 def attentions() -> Iterator[Case]:
@@ -104,21 +102,21 @@ def attentions() -> Iterator[Case]:
     name = "MultiHeadAttention"
     flat = ((3, 5, 24), (3, 7, 24), (3, 7, 12))
     lengths = Known(np.array([4, 7, 2], dtype=np.int32), constant=False)
-    yield _case(name, *flat, num_heads=3)
-    yield _case(name, *flat, None, lengths, num_heads=3, scale=0.3)
-    yield _case(name, *flat, None, _integers((3, 7), 0, 2, "int32"), num_heads=3)
-    yield _case(name, *flat, None, _integers((3, 5, 7), 0, 2, "int32"), (1, 3, 5, 7), num_heads=3)
-    yield _case(name, *flat, None, None, (3, 1, 5, 7), num_heads=3)
-    yield _case(name, (2, 5, 16), (2, 4, 6, 4), (2, 4, 6, 4), num_heads=4)
+    yield _op(name, *flat, num_heads=3)
+    yield _op(name, *flat, None, lengths, num_heads=3, scale=0.3)
+    yield _op(name, *flat, None, _integers((3, 7), 0, 2, "int32"), num_heads=3)
+    yield _op(name, *flat, None, _integers((3, 5, 7), 0, 2, "int32"), (1, 3, 5, 7), num_heads=3)
+    yield _op(name, *flat, None, None, (3, 1, 5, 7), num_heads=3)
+    yield _op(name, (2, 5, 16), (2, 4, 6, 4), (2, 4, 6, 4), num_heads=4)
     self_attention = ((2, 5, 16), (2, 5, 16), (2, 5, 16))
-    yield _case(name, *self_attention, num_heads=4, unidirectional=1)
+    yield _op(name, *self_attention, num_heads=4, unidirectional=1)
     positions = _integers((2, 5), 0, 6)
     first = Known(np.array([2], dtype=np.int64), constant=False)
-    yield _case("RotaryEmbedding", (2, 5, 24), positions, (8, 4), (8, 4))
-    yield _case("RotaryEmbedding", (2, 4, 5, 8), positions, (8, 4), (8, 4), interleaved=1)
-    yield _case("RotaryEmbedding", (2, 5, 24), first, (8, 4), (8, 4), num_heads=3)
+    yield _op("RotaryEmbedding", (2, 5, 24), positions, (8, 4), (8, 4))
+    yield _op("RotaryEmbedding", (2, 4, 5, 8), positions, (8, 4), (8, 4), interleaved=1)
+    yield _op("RotaryEmbedding", (2, 5, 24), first, (8, 4), (8, 4), num_heads=3)
     stated: dict[str, Any] = {"num_heads": 4, "rotary_embedding_dim": 4}
-    yield _case("RotaryEmbedding", (2, 5, 32), positions, (8, 2), (8, 2), **stated)
+    yield _op("RotaryEmbedding", (2, 5, 32), positions, (8, 2), (8, 2), **stated)
 
 
 def _int32(value: int) -> Known:
@@ -134,39 +132,37 @@ def grouped_attentions() -> Iterator[Case]:
     past, room = ((3, 2, 5, 16),) * 2, ((3, 2, 8, 16),) * 2
     lengths = Known(np.array([5, 3, 5], dtype=np.int32), constant=False)
     tables = ((9, 8), (9, 8))
-    yield _case(name, *step, *past, lengths, _int32(6), outputs=3, **stated)
-    yield _case(name, *step, *room, lengths, _int32(6), *tables, outputs=3, **turned)
-    yield _case(
-        name, *step, *past, lengths, _int32(6), outputs=3, **stated, softcap=2.0, local_window_size=3, scale=0.2
-    )
+    yield _op(name, *step, *past, lengths, _int32(6), outputs=3, **stated)
+    yield _op(name, *step, *room, lengths, _int32(6), *tables, outputs=3, **turned)
+    yield _op(name, *step, *past, lengths, _int32(6), outputs=3, **stated, softcap=2.0, local_window_size=3, scale=0.2)
     full = Known(np.array([3, 3], dtype=np.int32), constant=False)
     prompt = ((2, 4, 96), (2, 4, 48), (2, 4, 48))
     three: dict[str, Any] = {"num_heads": 6, "kv_num_heads": 3}
-    yield _case(
+    yield _op(
         name, *prompt, None, None, full, _int32(4), *tables, outputs=3, **three, do_rotary=1, rotary_interleaved=1
     )
-    yield _case(name, *prompt, None, None, full, _int32(4), None, None, None, (1, 6, 4, 4), outputs=3, **three)
-    yield _case(name, *prompt, None, None, full, _int32(4), *((None,) * 4), (6,), outputs=3, **three)
+    yield _op(name, *prompt, None, None, full, _int32(4), None, None, None, (1, 6, 4, 4), outputs=3, **three)
+    yield _op(name, *prompt, None, None, full, _int32(4), *((None,) * 4), (6,), outputs=3, **three)
     alone = ((2, 4, 48),) * 3
-    yield _case(name, *alone, None, None, full, _int32(4), outputs=3, num_heads=3, kv_num_heads=3)
+    yield _op(name, *alone, None, None, full, _int32(4), outputs=3, num_heads=3, kv_num_heads=3)
 
 
 def mixtures() -> Iterator[Case]:
     """Tokens and samples, every activation, one expert and several; weights of 4 and 8 bits, scales of blocks."""
     two: dict[str, Any] = {"k": 2, "activation_type": "silu"}
     weights, biased = ((5, 12, 8), None, (5, 8, 12)), ((5, 12, 8), (5, 12), (5, 8, 12), (5, 8))
-    yield _case("MoE", (6, 8), (6, 5), *weights, **two)
-    yield _case("MoE", (6, 8), (6, 5), *biased, **two, normalize_routing_weights=1)
-    yield _case("MoE", (2, 3, 8), (6, 5), *biased, k=1, activation_type="gelu")
-    yield _case("MoE", (1, 6, 8), (6, 5), *weights, k=3, normalize_routing_weights=1)
+    yield _op("MoE", (6, 8), (6, 5), *weights, **two)
+    yield _op("MoE", (6, 8), (6, 5), *biased, **two, normalize_routing_weights=1)
+    yield _op("MoE", (2, 3, 8), (6, 5), *biased, k=1, activation_type="gelu")
+    yield _op("MoE", (1, 6, 8), (6, 5), *weights, k=3, normalize_routing_weights=1)
     gates: dict[str, Any] = {"activation_type": "swiglu", "swiglu_fusion": 1, "activation_alpha": 1.7}
-    yield _case("MoE", (6, 8), (6, 5), (5, 24, 8), (5, 24), (5, 8, 12), k=2, **gates, swiglu_limit=0.5)
+    yield _op("MoE", (6, 8), (6, 5), (5, 24, 8), (5, 24), (5, 8, 12), k=2, **gates, swiglu_limit=0.5)
     for bits in (4, 8):
         first, second = (Given((5, rows, depth * bits // 8), "uint8", 0, 255) for rows, depth in ((32, 16), (16, 32)))
         scales = (Given((5, 32), low=0.01, high=0.02), Given((5, 16), low=0.01, high=0.02))
         stated: dict[str, Any] = {**two, "expert_weight_bits": bits}
         operands = (first, scales[0], (5, 32), second, scales[1], (5, 16))
-        yield _case("QMoE", (6, 16), (6, 5), *operands, **stated)
+        yield _op("QMoE", (6, 16), (6, 5), *operands, **stated)
 
 
 def families() -> tuple[Iterator[Case], ...]:

@@ -107,7 +107,7 @@ class Calls:
         *,
         every_rule: bool = False,
     ) -> Call:
-        """Node by node; what is not seen by what descriptions say is held against every local rule."""
+        """Follows a function node by node; if descriptions do not show an output, every local rule is tried, too."""
         self.functions += not every_rule
         stated = {
             name: claim for name, (_, claim) in zip(function.output, outputs, strict=True) if isinstance(claim, Claim)

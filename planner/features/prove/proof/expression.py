@@ -216,9 +216,9 @@ class Described:
                 return names[name]
             case tdl.Number(value):
                 return index.number(Fraction(value))
-            case tdl.Plus(left, right):
+            case tdl.Plus(first, second):
                 return index.plus(
-                    _lin(self._index(left, names, read, space)), _lin(self._index(right, names, read, space))
+                    _lin(self._index(first, names, read, space)), _lin(self._index(second, names, read, space))
                 )
             case tdl.Times(inner, factor):
                 return index.times(_lin(self._index(inner, names, read, space)), factor)

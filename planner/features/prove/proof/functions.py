@@ -231,7 +231,7 @@ class FunctionProof:
         return None
 
     def _joined_alone(self, value: Value, dtype: DType) -> Value:
-        """Also what a Concat makes of which this is all that is here: a copy, and copies are not read as nodes."""
+        """Adds claims of each Concat of which only this array is here: a copy, and no node stands for copies."""
         for concat in self._joining:
             if concat.outputs[0] is None or concat.makes[0] in value.claims:
                 continue

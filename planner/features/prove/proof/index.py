@@ -217,7 +217,7 @@ def _denominator(lin: Lin) -> int:
 
 
 def _at(lin: Lin, places: Mapping[int, np.ndarray], scale: int) -> np.ndarray:
-    """Times ``scale``, at every place."""
+    """The values of an expression at every place, times ``scale``."""
     values = np.asarray(int(lin.constant * scale))
     for atom, factor in lin.terms:
         if isinstance(atom, Quotient):

@@ -181,7 +181,7 @@ class Matching:
                 break
 
     def _check_borders(self, local: Acc, model: Acc) -> list[Read]:
-        """Both read the tensor where the other does, and the fill where the other does; which places that rests on."""
+        """Checks that both read the tensor, and the fill, at the same places; gives the places that this rests on."""
         if local.fill is not None and model.fill is not None and local.fill != model.fill:
             raise MismatchError("padding has another value")
         has_fill = local.fill is not None and model.fill is not None

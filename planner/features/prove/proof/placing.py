@@ -117,7 +117,7 @@ class Moved:
     origins: tuple[int, ...]
 
     def again(self, moves: Moves) -> Spot | None:
-        """The same, once claims lie elsewhere; None where that is not seen."""
+        """The place of the same output once claims lie elsewhere; None where it is not seen."""
         shifts = [[moves.of((origin, dim)) for dim in range(len(self.lo))] for origin in self.origins]
         if any(shift != shifts[0] for shift in shifts):
             return None
@@ -151,7 +151,7 @@ class Placed:
     """What may not move."""
 
     def again(self, moves: Moves) -> Spot | None:
-        """The same, once claims lie elsewhere; None where that is not seen."""
+        """The place of the same output once claims lie elsewhere; None where it is not seen."""
         if any(map(moves.of, self.fixed)):
             return None
         by: dict[int, int] = {}

@@ -88,7 +88,7 @@ def _as_ruled(
     ranges: Boxes,
     reference: Whole,
 ) -> tuple[int, dict[str, Claim]] | None:
-    """The same, of one part of the op."""
+    """``by_rule`` for one part of the op."""
     described_op, op, graph = model_op.described_op, model_op.described_op.op, function.graph
     reads = described_op.reads(ranges)
     for slot, (_, claim) in held.items():

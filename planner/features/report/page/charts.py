@@ -220,12 +220,8 @@ def _workers(workers: Sequence[int]) -> str:
 
 def _chart(parts: Sequence[Markup], row: float, label: str, rows: int) -> Markup:
     height = row * min(rows, _MOST_ROWS) + 32
-    hidden_rows = rows - _MOST_ROWS
-    note = (
-        element("text", f"and {hidden_rows} more kinds of workers", x=0, y=height - 2, font_size=11)
-        if hidden_rows > 0
-        else ""
-    )
+    hidden = rows - _MOST_ROWS
+    note = element("text", f"and {hidden} more kinds of workers", x=0, y=height - 2, font_size=11) if hidden > 0 else ""
     return element(
         "svg",
         *parts,

@@ -171,7 +171,7 @@ def _updating(graph: Graph, following: str, update: Collection[str], products: C
 
 
 def _of_state(graph: Graph, ops: Sequence[BoundOp]) -> Mapping[str, str]:
-    """By tensor that is a state, or made of one alone by ops that sum nothing, the state."""
+    """The state of each tensor that is one, or that ops which sum nothing make of one alone, by tensor."""
     roles = graph.roles
     state_of = {name: name for name in graph.inputs if roles[name] is Role.STATE}
     steps = dict.fromkeys(state_of, 0)

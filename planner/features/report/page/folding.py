@@ -83,10 +83,7 @@ def _common(names: Sequence[str], block: Block) -> int:
 def _prefix(names: Sequence[str]) -> str:
     """The characters with which all names begin."""
     first, last = min(names), max(names)
-    length = next(
-        (at for at, (first_char, last_char) in enumerate(zip(first, last, strict=False)) if first_char != last_char),
-        len(first),
-    )
+    length = next((at for at, (char, peer) in enumerate(zip(first, last, strict=False)) if char != peer), len(first))
     return first[:length]
 
 

@@ -44,7 +44,7 @@ class Glyphs:
     """The squares of a picture; equal ones are written once."""
 
     def __init__(self) -> None:
-        self._known: dict[Markup, str] = {}
+        self._ids: dict[Markup, str] = {}
 
     def of(self, tiling: Tiling, shape: Shape, drawn: Drawn) -> str:
         """The id of a square.
@@ -55,13 +55,13 @@ class Glyphs:
             drawn: which of its dims the square has.
         """
         content = _square(tiling, shape, drawn)
-        return self._known.setdefault(content, f"g{len(self._known)}")
+        return self._ids.setdefault(content, f"g{len(self._ids)}")
 
     def symbols(self) -> Markup:
         """All squares, to be referred to."""
         view = f"0 0 {SIDE:g} {SIDE:g}"
         return element(
-            "defs", *(element("symbol", content, id=name, viewBox=view) for content, name in self._known.items())
+            "defs", *(element("symbol", content, id=name, viewBox=view) for content, name in self._ids.items())
         )
 
 

@@ -195,9 +195,9 @@ def _content(facts: PlanFacts, strip: Strip, tensors: Packed) -> dict[str, Any]:
         [
             [
                 printable(name),
-                [number_of[drawn.name] for column in columns for drawn in (column.upper, column.lower) if drawn],
+                [number_of[drawn.name] for column in row for drawn in (column.upper, column.lower) if drawn],
             ]
-            for name, columns in strip.members(block)
+            for name, row in strip.members(block)
         ]
         if block.times > 1
         else []

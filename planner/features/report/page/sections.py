@@ -68,37 +68,33 @@ def _lead(facts: PlanFacts) -> str:
     plan, estimate = facts.plan, facts.plan.estimate
     data = next((way for way in facts.beside if way.moved_bytes is not None), None)
     if plan.asked.for_time and estimate is not None:
-        price, data_price = estimate.estimated_seconds, None if data is None else data.seconds
+        price, rival = estimate.estimated_seconds, None if data is None else data.seconds
         amount = f"{format_seconds(price)} an iteration on {estimate.topology}, estimated"
-        theirs = "" if data_price is None else format_seconds(data_price)
+        theirs = "" if rival is None else format_seconds(rival)
     else:
-        price, data_price = plan.cost, None if data is None else (data.moved_bytes or 0) + (data.excess_bytes or 0)
+        price, rival = plan.cost, None if data is None else (data.moved_bytes or 0) + (data.excess_bytes or 0)
         amount = f"{format_bytes(plan.cost)} an iteration, moved and excess"
-        theirs = "" if data_price is None else format_bytes(data_price)
+        theirs = "" if rival is None else format_bytes(rival)
     workers = f"{plan.workers} worker{'s' * (plan.workers > 1)}"
-    if data is None or data_price is None:
+    if data is None or rival is None:
         return f"On {workers} the plan takes {amount}."
-    if data_price == price:
+    if rival == price:
         return f"On {workers} the plan takes {amount}: as much as {data.name}."
-    how = (
-        f"{format_ratio(abs(data_price - price) / data_price)} {'less' if price < data_price else 'more'} than"
-        if data_price
-        else "where"
-    )
+    how = f"{format_ratio(abs(rival - price) / rival)} {'less' if price < rival else 'more'} than" if rival else "where"
     return f"On {workers} the plan takes {amount}: {how} {data.name}, which takes {theirs}."
 
 
 def provenance(facts: PlanFacts) -> Markup:
     """Where the page comes from, so that it can be made again."""
-    plan, provenance = facts.plan, facts.provenance
+    plan, stamp = facts.plan, facts.provenance
     request = ", ".join(_request_words(plan.asked))
     rows: list[tuple[Child, Child]] = [
-        ("Made", f"{provenance.date}, by {provenance.versions}"),
+        ("Made", f"{stamp.date}, by {stamp.versions}"),
         ("Model", joined(plan.model, ", sha256 ", element("code", plan.model_digest))),
         ("Asked for", request or "nothing but the number of workers"),
     ]
     return element(
-        "footer", _list(rows), commands([provenance.command, f"tofu explain {shlex.quote(str(facts.directory))}"])
+        "footer", _list(rows), commands([stamp.command, f"tofu explain {shlex.quote(str(facts.directory))}"])
     )
 
 
@@ -328,17 +324,15 @@ def memory(facts: PlanFacts) -> Markup:
 def _holds(facts: PlanFacts, limit: int | None) -> str:
     """What the worker that needs most holds, beside the others and the memory there is."""
     totals = [usage.total_bytes for usage in facts.memory]
-    occupancy = facts.fullest
-    comparison = "" if len(totals) == 1 else ", as much as all others"
+    peak = facts.fullest
+    spread = "" if len(totals) == 1 else ", as much as all others"
     if min(totals) < max(totals):
-        comparison = f"; worker {totals.index(min(totals))} holds least, {binary(min(totals))}"
+        spread = f"; worker {totals.index(min(totals))} holds least, {binary(min(totals))}"
     stated = "" if facts.plan.has_program else " The plan states less, for no program was made with it."
     room = "" if limit is None else f", of {binary(limit)} that there are"
-    if limit is not None and occupancy.total_bytes > limit:
-        room = f", {binary(occupancy.total_bytes - limit)} more than there are"
-    return (
-        f"Worker {occupancy.worker} holds {binary(occupancy.total_bytes)} of tensors at most{room}{comparison}.{stated}"
-    )
+    if limit is not None and peak.total_bytes > limit:
+        room = f", {binary(peak.total_bytes - limit)} more than there are"
+    return f"Worker {peak.worker} holds {binary(peak.total_bytes)} of tensors at most{room}{spread}.{stated}"
 
 
 def _other_workers(facts: PlanFacts) -> list[Markup]:
@@ -431,16 +425,15 @@ def _measured(facts: PlanFacts) -> Markup:
 
 def distances(facts: PlanFacts) -> Markup:
     """How far products are from the least that they can move."""
-    bounded = [distance for distance in facts.distances if distance.excess is not None]
-    ordered = sorted(bounded, key=lambda distance: (-distance.moved_bytes, -(distance.excess or 0), distance.op))
+    bounded = [bound for bound in facts.distances if bound.excess is not None]
+    ordered = sorted(bounded, key=lambda bound: (-bound.moved_bytes, -(bound.excess or 0), bound.op))
     alike: dict[tuple[str, ...], list[str]] = {}
-    for distance in ordered:
+    for bound in ordered:
         least = (
-            "–" if amount is None else format_bytes(amount)
-            for amount in (distance.as_it_lies_bytes, distance.any_bytes)
+            "–" if amount is None else format_bytes(amount) for amount in (bound.as_it_lies_bytes, bound.any_bytes)
         )
-        row = (distance.op_type, format_bytes(distance.moved_bytes), *least, f"{distance.excess:.2f}")
-        alike.setdefault(row, []).append(distance.op)
+        row = (bound.op_type, format_bytes(bound.moved_bytes), *least, f"{bound.excess:.2f}")
+        alike.setdefault(row, []).append(bound.op)
     rows = [(some(names, _SHOWN_NAMES), *row) for row, names in list(alike.items())[:_SHOWN_DISTANCES]]
     heads = ("op", "type", "moves", "least as it lies", "least", "times")
     note = (

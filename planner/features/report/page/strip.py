@@ -88,7 +88,7 @@ class Picture:
         self._number_of = number_of
         self.glyphs = Glyphs()
         sizes = [math.log(max(2, strip.graph.tensors[name].elements)) for name in strip.tensors()] or [1.0]
-        self._least, self._most = min(sizes), max(sizes)
+        self._smallest, self._largest = min(sizes), max(sizes)
         self._widest_bytes = max([1, *(max(column.upper_bytes, column.lower_bytes) for column in strip.columns)])
 
     def block(self, block: Block) -> Markup:
@@ -188,7 +188,7 @@ class Picture:
         left, top = (WIDTH - side) / 2, edge - side if is_upper else edge
         shape = "×".join(map(str, tensor.shape)) or "scalar"
         texts = (18, edge + 10) if is_upper else (edge + SIDE + 22, edge + SIDE + 11)
-        tiling_label = tiling_text(str(tiling))
+        lettering = tiling_text(str(tiling))
         content = joined(
             element("title", f"{drawn.name} {shape}: {tiling}"),
             element(
@@ -207,9 +207,7 @@ class Picture:
             if dashed
             else "",
             element("text", shape, x=WIDTH / 2, y=texts[0], font_size=8, text_anchor="middle", fill="#444"),
-            element(
-                "text", tiling_label, x=WIDTH / 2, y=texts[1], font_size=_fitting(tiling_label), text_anchor="middle"
-            ),
+            element("text", lettering, x=WIDTH / 2, y=texts[1], font_size=_fitting(lettering), text_anchor="middle"),
         )
         if self._number_of is None:
             return element("g", content)
@@ -219,7 +217,7 @@ class Picture:
 
     def _side(self, tensor: Tensor) -> float:
         size = math.log(max(2, tensor.elements))
-        share = (size - self._least) / (self._most - self._least) if self._most > self._least else 1.0
+        share = (size - self._smallest) / (self._largest - self._smallest) if self._largest > self._smallest else 1.0
         return round(_LEAST_SIDE + share * (SIDE - _LEAST_SIDE), 1)
 
 

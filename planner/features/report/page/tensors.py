@@ -123,7 +123,7 @@ class _Table:
 
 
 def _tiles(tiling: Tiling, shape: Shape) -> list[list[Any]]:
-    """Who has what: for each dim that is divided, its pieces, and which of them each worker has."""
+    """The pieces of each dim that is divided, and the piece that each worker has."""
     boxes = tiling.boxes(shape)
     divisions = []
     for dim in range(boxes.lo.shape[1]):
