@@ -76,14 +76,14 @@ def test_strategies_of_one_model(planned: Planned) -> None:
 
 def test_renamed_tensors_do_not_differ(planned: Planned, renamed: Renamed) -> None:
     graph = build("mlp-3x24", batch=64)
-    other, new = renamed(graph, 5)
-    result = found(mlp(planned), planned("renamed", other))
+    copy, names = renamed(graph, 5)
+    result = found(mlp(planned), planned("renamed", copy))
     assert result.matched_by == "places"
     assert result.is_none
-    wider = found(planned("renamed", other), planned("wider", build("mlp-3x48", batch=64)))
+    wider = found(planned("renamed", copy), planned("wider", build("mlp-3x48", batch=64)))
     assert wider.tensors
     for change in wider.tensors:
-        assert all(name == new[str(twin)] for name, twin in change.names)
+        assert all(name == names[str(twin)] for name, twin in change.names)
         assert change.a is not None
         assert change.b is not None
         assert change.a.shape != change.b.shape
@@ -139,8 +139,8 @@ def test_a_composite_through_its_body(planned: Planned) -> None:
     cut, smaller = planned("cut", softmax(2)), planned("smaller", softmax(1))
     assert not any(change.only_in for change in found(cut, smaller).ops)
     result = found(planned("whole", softmax(64), strategy="data"), cut)
-    told = {name: (change.a, change.b) for change in result.ops for name, _ in change.names if name}
-    assert [side.strategy if side else None for side in told["soft"]] == ["i0/2 i0/2", "through its body"]
+    sides = {name: (change.a, change.b) for change in result.ops for name, _ in change.names if name}
+    assert [side.strategy if side else None for side in sides["soft"]] == ["i0/2 i0/2", "through its body"]
     parts = [str(twin) for change in result.ops if change.only_in == "b" for _, twin in change.names]
     assert parts
     assert all(part.startswith("soft/") for part in parts)
@@ -159,8 +159,8 @@ def test_a_difference_is_no_failure(json_wanted: bool, planned: Planned, capsys:
 
 
 def test_unrelated_models_are_refused(planned: Planned, capsys: pytest.CaptureFixture[str]) -> None:
-    other = planned("softmax", softmax(2))
-    assert cli.main(["diff", str(mlp(planned)), str(other)]) == 2
+    unrelated = planned("softmax", softmax(2))
+    assert cli.main(["diff", str(mlp(planned)), str(unrelated)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert "are plans of unrelated models\n" in err

@@ -25,7 +25,7 @@ HOSTILE = "[red]a|b`c\x1b[31m<script>alert(1)</script>@all"
 
 def plan(moved: int, excess: int, **others: object) -> Plan:
     """A plan of which only totals matter."""
-    made = Plan(
+    totals = Plan(
         cuts=(2, 2),
         tilings={},
         strategies={},
@@ -42,7 +42,7 @@ def plan(moved: int, excess: int, **others: object) -> Plan:
         soybean_bytes=0,
         peak_bytes=(3_000_000, 2_900_000, 3_000_000, 3_000_000),
     )
-    return replace(made, **others)  # type: ignore[arg-type]
+    return replace(totals, **others)  # type: ignore[arg-type]
 
 
 def tensor(tiling: str | None, moved: int, shape: tuple[int, ...] = (1024, 4096), role: str = "state") -> TensorSide:
@@ -103,20 +103,20 @@ def test_the_tables_as_markdown() -> None:
 
 
 def test_the_json() -> None:
-    found = plain_record(FOUND)
-    assert found["schema_version"] == 1
-    same_as_golden(GOLDEN / "diff.json", json.dumps(found, indent=1) + "\n")
+    record = plain_record(FOUND)
+    assert record["schema_version"] == 1
+    same_as_golden(GOLDEN / "diff.json", json.dumps(record, indent=1) + "\n")
 
 
 def test_the_numbers_are_those_of_the_json() -> None:
-    text, found = as_text(report), plain_record(FOUND)
+    text, record = as_text(report), plain_record(FOUND)
     for key, name in (("moved_bytes", "moved"), ("excess_bytes", "excess"), ("cost", "cost (moved and excess)")):
-        told = re.search(rf"^{re.escape(name)} +(\S+ \S+) +(\S+ \S+) ", text, re.MULTILINE)
-        assert told is not None
-        assert told.groups() == tuple(format_bytes(found[side][key]) for side in ("a", "b"))
-    assert len(found["tensors"]) == len(FOUND.tensors)
+        match = re.search(rf"^{re.escape(name)} +(\S+ \S+) +(\S+ \S+) ", text, re.MULTILINE)
+        assert match is not None
+        assert match.groups() == tuple(format_bytes(record[side][key]) for side in ("a", "b"))
+    assert len(record["tensors"]) == len(FOUND.tensors)
     lines = text.splitlines()
-    for change in [*found["tensors"][:3], found["ops"][0]]:
+    for change in [*record["tensors"][:3], record["ops"][0]]:
         total = change.get("total_moved_bytes") or change["total_excess_bytes"]
         name = change["names"][0][0].replace("0", "*").replace("\x1b", "\\x1b")
         at = next(number for number, line in enumerate(lines) if line.startswith(name))
@@ -124,8 +124,8 @@ def test_the_numbers_are_those_of_the_json() -> None:
         sign = "+" if total["added"] > 0 else "-"
         assert re.search(rf" {format_bytes(total['b'])} +[+-]", lines[at + 1])
         assert lines[at + 1].endswith(f" {sign}{format_bytes(abs(total['added']))}")
-        each = change["a"].get("moved_bytes", change["a"].get("excess_bytes"))
-        assert total["a"] == change["count"] * each
+        amount = change["a"].get("moved_bytes", change["a"].get("excess_bytes"))
+        assert total["a"] == change["count"] * amount
 
 
 def test_a_name_from_a_model_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,9 +150,9 @@ def test_few_rows_unless_all_are_wanted() -> None:
     assert "and 3 smaller differences of tensors: --all shows them" in as_text(
         lambda sheet: print_difference(many, sheet)
     )
-    whole = as_text(lambda sheet: print_difference(many, sheet, shows_all=True))
-    assert "smaller differences" not in whole
-    assert "x" * (SHOWN_DIFFERENCES + 3) in whole
+    text = as_text(lambda sheet: print_difference(many, sheet, shows_all=True))
+    assert "smaller differences" not in text
+    assert "x" * (SHOWN_DIFFERENCES + 3) in text
 
 
 def test_plans_that_do_not_differ() -> None:
@@ -165,8 +165,8 @@ def test_plans_that_do_not_differ() -> None:
 
 def test_the_excess_of_ops_is_left_out_where_it_is_not_known() -> None:
     ops = (OpChange((("own", "own"),), OpSide("my.Own", "R/2 R/2", None), OpSide("my.Own", "i0/2 R/2", None)),)
-    found = replace(FOUND, ops=ops, knows_excess=False)
-    text = as_text(lambda sheet: print_difference(found, sheet))
+    difference = replace(FOUND, ops=ops, knows_excess=False)
+    text = as_text(lambda sheet: print_difference(difference, sheet))
     assert re.search(r"^own +A +my.Own R/2 R/2$", text, re.MULTILINE)
     assert "--opdefs" in text
-    assert "total_excess_bytes" not in plain_record(found)["ops"][0]
+    assert "total_excess_bytes" not in plain_record(difference)["ops"][0]

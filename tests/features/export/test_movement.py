@@ -27,41 +27,43 @@ def _tilings(ways: tuple[int, ...], rank: int, partial: bool = False) -> st.Sear
 def _moves(draw: st.DrawFn, partial: bool = False) -> tuple[tuple[int, ...], tuple[int, ...], Tiling, Tiling]:
     ways = draw(_WAYS)
     shape = tuple(draw(st.sampled_from([12, 24, 36, 7, 10])) for _ in range(draw(st.integers(1, 2))))
-    made, owned = draw(_tilings(ways, len(shape), partial)), draw(_tilings(ways, len(shape)))
-    return ways, shape, made, owned
+    computed, owned = draw(_tilings(ways, len(shape), partial)), draw(_tilings(ways, len(shape)))
+    return ways, shape, computed, owned
 
 
-def _filled(held: Held, whole: np.ndarray, workers: int) -> list[np.ndarray]:
+def _filled(held: Held, tensor: np.ndarray, workers: int) -> list[np.ndarray]:
     arrays = [np.zeros(held.frame, dtype=np.int64) for _ in range(workers)]
     for worker, region in enumerate(held.regions):
-        arrays[worker][tuple(slice(0, size) for size in region.shape)] = whole[region.within(Region.whole(whole.shape))]
+        arrays[worker][tuple(slice(0, size) for size in region.shape)] = tensor[
+            region.within(Region.whole(tensor.shape))
+        ]
     return arrays
 
 
-def _simulated(one: Collective, arrays: list[np.ndarray], ways: tuple[int, ...]) -> list[np.ndarray]:
+def _simulated(collective: Collective, arrays: list[np.ndarray], ways: tuple[int, ...]) -> list[np.ndarray]:
     """What a collective of JAX does, with each worker's array in a list."""
     groups = coordinates(ways)
     number = np.zeros(len(groups), dtype=np.int64)
-    for cut in one.cuts:
+    for cut in collective.cuts:
         number = number * ways[cut] + groups[:, cut]
-    others = [cut for cut in range(len(ways)) if cut not in one.cuts]
-    made = []
+    kept_cuts = [cut for cut in range(len(ways)) if cut not in collective.cuts]
+    results = []
     for worker in range(len(groups)):
-        group = [other for other in range(len(groups)) if (groups[other][others] == groups[worker][others]).all()]
-        group.sort(key=lambda other: number[other])
+        group = [peer for peer in range(len(groups)) if (groups[peer][kept_cuts] == groups[worker][kept_cuts]).all()]
+        group.sort(key=lambda peer: number[peer])
         mine, size = int(number[worker]), len(group)
-        if one.kind == "slice":
-            made.append(np.split(arrays[worker], size, one.dim)[mine])
-        elif one.kind == "psum_scatter":
-            made.append(np.split(sum(arrays[other] for other in group), size, one.dim)[mine])
-        elif one.kind == "psum":
-            made.append(sum(arrays[other] for other in group))
-        elif one.kind == "all_gather":
-            made.append(np.concatenate([arrays[other] for other in group], one.dim))
+        if collective.kind == "slice":
+            results.append(np.split(arrays[worker], size, collective.dim)[mine])
+        elif collective.kind == "psum_scatter":
+            results.append(np.split(sum(arrays[peer] for peer in group), size, collective.dim)[mine])
+        elif collective.kind == "psum":
+            results.append(sum(arrays[peer] for peer in group))
+        elif collective.kind == "all_gather":
+            results.append(np.concatenate([arrays[peer] for peer in group], collective.dim))
         else:
-            parts = [np.split(arrays[other], size, one.dim)[mine] for other in group]
-            made.append(np.concatenate(parts, one.before))
-    return made
+            parts = [np.split(arrays[peer], size, collective.dim)[mine] for peer in group]
+            results.append(np.concatenate(parts, collective.before))
+    return results
 
 
 def _sent(exchange: Exchange, source: list[np.ndarray]) -> tuple[list[np.ndarray], int]:
@@ -81,19 +83,19 @@ def _sent(exchange: Exchange, source: list[np.ndarray]) -> tuple[list[np.ndarray
 @given(_moves())
 def test_what_is_read_is_what_is_needed(move: tuple[tuple[int, ...], tuple[int, ...], Tiling, Tiling]) -> None:
     ways, shape, owned, wanted = move
-    whole = np.arange(1, prod(shape) + 1).reshape(shape)
+    tensor = np.arange(1, prod(shape) + 1).reshape(shape)
     source, target = Held.of(tuple(owned.boxes(shape))), Held.of(tuple(wanted.boxes(shape)))
-    arrays, expected = _filled(source, whole, prod(ways)), _filled(target, whole, prod(ways))
-    taken = Ways(ways).read(source.regions, owned, target.regions)
-    made, moved = _sent(exchanged(source, target, taken), arrays)
-    assert moved == taken.moved_elements
-    assert all((one == other).all() for one, other in zip(made, expected, strict=True))
-    found = collectives_between(source, target, shape, ways)
-    if found is not None:
-        assert moved_elements(found, source.frame, ways)[0] >= taken.moved_elements
-        for one in found:
-            arrays = _simulated(one, arrays, ways)
-        assert all((one == other).all() for one, other in zip(arrays, expected, strict=True))
+    arrays, expected = _filled(source, tensor, prod(ways)), _filled(target, tensor, prod(ways))
+    fetches = Ways(ways).read(source.regions, owned, target.regions)
+    assembled, moved = _sent(exchanged(source, target, fetches), arrays)
+    assert moved == fetches.moved_elements
+    assert all((array == wanted_array).all() for array, wanted_array in zip(assembled, expected, strict=True))
+    collectives = collectives_between(source, target, shape, ways)
+    if collectives is not None:
+        assert moved_elements(collectives, source.frame, ways)[0] >= fetches.moved_elements
+        for collective in collectives:
+            arrays = _simulated(collective, arrays, ways)
+        assert all((array == wanted_array).all() for array, wanted_array in zip(arrays, expected, strict=True))
 
 
 @given(_moves(partial=True))
@@ -101,22 +103,22 @@ def test_partial_results_are_joined_where_they_are_owned(
     move: tuple[tuple[int, ...], tuple[int, ...], Tiling, Tiling],
 ) -> None:
     ways, shape, made_as, owned = move
-    whole, workers = np.arange(1, prod(shape) + 1).reshape(shape), prod(ways)
-    made, target = Held.of(tuple(made_as.boxes(shape))), Held.of(tuple(owned.boxes(shape)))
-    way = Ways(ways).returned((made.regions,), made_as, target.regions, owned, shape)
+    tensor, workers = np.arange(1, prod(shape) + 1).reshape(shape), prod(ways)
+    computed, target = Held.of(tuple(made_as.boxes(shape))), Held.of(tuple(owned.boxes(shape)))
+    way = Ways(ways).returned((computed.regions,), made_as, target.regions, owned, shape)
     groups = prod(ways[cut] for cut in way.joined)
-    arrays, expected = _filled(made, whole, workers), _filled(target, whole * groups, workers)
-    source, current, moved = made, arrays, 0
-    for taken in way.rounds:
-        held = Held.of(taken.regions)
-        current, more = _sent(exchanged(source, held, taken), current)
-        source, moved = held, moved + more
-    assert moved == sum(one.moved_elements for one in way.rounds)
-    assert all((one == other).all() for one, other in zip(current, expected, strict=True))
+    arrays, expected = _filled(computed, tensor, workers), _filled(target, tensor * groups, workers)
+    source, current, moved = computed, arrays, 0
+    for fetches in way.rounds:
+        held = Held.of(fetches.regions)
+        current, elements = _sent(exchanged(source, held, fetches), current)
+        source, moved = held, moved + elements
+    assert moved == sum(fetches.moved_elements for fetches in way.rounds)
+    assert all((array == wanted_array).all() for array, wanted_array in zip(current, expected, strict=True))
     reducer = Reducer.SUM if way.joined else None
-    found = collectives_between(made, target, shape, ways, frozenset(way.joined), reducer)
-    if found is not None:
-        assert moved_elements(found, made.frame, ways)[0] >= moved
-        for one in found:
-            arrays = _simulated(one, arrays, ways)
-        assert all((one == other).all() for one, other in zip(arrays, expected, strict=True))
+    collectives = collectives_between(computed, target, shape, ways, frozenset(way.joined), reducer)
+    if collectives is not None:
+        assert moved_elements(collectives, computed.frame, ways)[0] >= moved
+        for collective in collectives:
+            arrays = _simulated(collective, arrays, ways)
+        assert all((array == wanted_array).all() for array, wanted_array in zip(arrays, expected, strict=True))

@@ -25,4 +25,4 @@ from hlo_bytes import collectives
     ],
 )
 def test_bytes_by_hand(line: str, moved: int) -> None:
-    assert sum(one.bytes for one in collectives(line, 4)) == moved
+    assert sum(collective.bytes for collective in collectives(line, 4)) == moved

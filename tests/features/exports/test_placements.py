@@ -42,24 +42,26 @@ def test_ranks_have_the_tiles_of_the_plan(name: str, workers: int, tmp_path: Pat
     api.export(plan, placements=file)
     source = opened(plan, None)
     tilings, tensors = open_folder(plan).plan.tilings, source.graph.tensors
-    made = {op.outputs[0]: op for op in source.graph.ops}
+    producers = {op.outputs[0]: op for op in source.graph.ops}
     products = {
         op.name: [*op.inputs, op.outputs[0]]
-        for op in made.values()
-        if op.op_type == "MatMul" and all(len(tensors[one].shape) == 2 for one in op.inputs)
+        for op in producers.values()
+        if op.op_type == "MatMul" and all(len(tensors[name].shape) == 2 for name in op.inputs)
     }
     tiles = {
-        one: {
-            "shape": tensors[one].shape,
-            "regions": [[region.lo, region.hi] for region in tiling.boxes(tensors[one].shape)],
+        name: {
+            "shape": tensors[name].shape,
+            "regions": [[region.lo, region.hi] for region in tiling.boxes(tensors[name].shape)],
         }
-        for one, tiling in tilings.items()
+        for name, tiling in tilings.items()
     }
-    told = tmp_path / "tiles.json"
-    told.write_text(json.dumps({"tensors": tiles, "products": products}))
+    file_of_tiles = tmp_path / "tiles.json"
+    file_of_tiles.write_text(json.dumps({"tensors": tiles, "products": products}))
     tool = _ROOT / "tests" / "tools" / "torch_placements.py"
-    done = subprocess.run([_torch(), tool, file, told], check=False, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        [_torch(), tool, file, file_of_tiles], check=False, capture_output=True, text=True, timeout=600
+    )
     assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["differing"] == []
-    assert found["tensors"] > len(tiles) // 2
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["differing"] == []
+    assert result["tensors"] > len(tiles) // 2

@@ -49,16 +49,16 @@ def _run(
 
 @pytest.mark.parametrize(("name", "workers"), _CASES, ids=[f"{name} on {workers}" for name, workers in _CASES])
 def test_bytes_are_the_plans_and_numbers_those_of_onnx_runtime(name: str, workers: int, tmp_path: Path) -> None:
-    plan, found = _run(written(name, tmp_path), workers, pins_of(name), tmp_path)
-    assert found["error"] <= 1e-5, found
-    assert found["moved_bytes"] == plan.moved_bytes, found
+    plan, result = _run(written(name, tmp_path), workers, pins_of(name), tmp_path)
+    assert result["error"] <= 1e-5, result
+    assert result["moved_bytes"] == plan.moved_bytes, result
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_one_op_or_two(name: str, tmp_path: Path) -> None:
     text, workers, pins = SMALL[name]
-    _, found = _run(_parsed(text, tmp_path), workers, pins, tmp_path)
-    assert found["error"] <= 1e-5, found
+    _, result = _run(_parsed(text, tmp_path), workers, pins, tmp_path)
+    assert result["error"] <= 1e-5, result
 
 
 @pytest.mark.parametrize("name", ATTENTIONS)
@@ -69,10 +69,10 @@ def test_attention_along_keys(name: str, tmp_path: Path) -> None:
     if name == "training":
         api.grad(model, loss="mse", optimizer="sgd", params=("w*",), output=tmp_path / "step.onnx")
         model = tmp_path / "step.onnx"
-    plan, found = _run(model, workers, pins, tmp_path, scale=1.0)
+    plan, result = _run(model, workers, pins, tmp_path, scale=1.0)
     assert {"Attention.y", "GroupQueryAttention.y"}.isdisjoint(plan.strategies), "through its body"
-    assert found["error"] <= 1e-5, found
-    assert found["moved_bytes"] == plan.moved_bytes > 0, found
+    assert result["error"] <= 1e-5, result
+    assert result["moved_bytes"] == plan.moved_bytes > 0, result
 
 
 def _parsed(text: str, folder: Path) -> Path:

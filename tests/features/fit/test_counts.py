@@ -28,34 +28,34 @@ def answer(**options: object) -> FitAnswer:
 
 def test_the_example_is_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / "docs" / "fit.md").read_text()
-    found = re.search(r"^    \$ (tofu fit mlp.*)\n((?:    .*\n|\n)+)", page, re.MULTILINE)
-    assert found is not None
-    assert cli.main(found[1].split()[1:]) == 0
-    shown = "".join(line.removeprefix("    ") for line in found[2].splitlines(keepends=True))
+    example = re.search(r"^    \$ (tofu fit mlp.*)\n((?:    .*\n|\n)+)", page, re.MULTILINE)
+    assert example is not None
+    assert cli.main(example[1].split()[1:]) == 0
+    shown = "".join(line.removeprefix("    ") for line in example[2].splitlines(keepends=True))
     assert capsys.readouterr().out.startswith(shown.rstrip("\n"))
 
 
 def test_more_workers_never_take_more() -> None:
     rows = answer(memory="60KiB").rows
     assert [row.workers for row in rows] == [1, 2, 4]
-    taken = [row.least_bytes for row in rows if row.least_bytes is not None]
-    assert len(taken) >= 2
-    assert taken == sorted(taken, reverse=True)
+    least_bytes = [row.least_bytes for row in rows if row.least_bytes is not None]
+    assert len(least_bytes) >= 2
+    assert least_bytes == sorted(least_bytes, reverse=True)
     assert [row.fits for row in rows] == sorted(row.fits for row in rows)
 
 
 @pytest.mark.slow
 def test_more_memory_never_takes_more_workers() -> None:
-    found = [answer(memory=memory).workers for memory in ("30KiB", "45KiB", "90KiB")]
-    assert found == [4, 2, 1]
+    counts = [answer(memory=memory).workers for memory in ("30KiB", "45KiB", "90KiB")]
+    assert counts == [4, 2, 1]
 
 
 def test_what_takes_the_room_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([*SMALL.split(), "--memory", "1KiB", "--batch", "64", "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)["answers"][0]
-    assert (found["workers"], found["why_not"]["workers"]) == (None, 4)
-    at_least = found["rows"][-1]["at_least_bytes"]
-    assert at_least <= sum(found["why_not"]["purpose_bytes"].values()) <= at_least + 8
+    answer_json = json.loads(capsys.readouterr().out)["answers"][0]
+    assert (answer_json["workers"], answer_json["why_not"]["workers"]) == (None, 4)
+    at_least = answer_json["rows"][-1]["at_least_bytes"]
+    assert at_least <= sum(answer_json["why_not"]["purpose_bytes"].values()) <= at_least + 8
     assert cli.main([*SMALL.split(), "--memory", "1KiB", "--batch", "64"]) == 1
     assert "does not fit: up to 4 GPUs do not hold it" in capsys.readouterr().out
 
@@ -82,9 +82,9 @@ def test_what_cannot_be_answered_is_refused(options: str, said: str, capsys: pyt
 
 @pytest.mark.slow
 def test_the_first_that_fits_runs_within_its_memory(tmp_path: Path) -> None:
-    found = api.fit("mlp-2x40", memory="45KiB", gpus="1..4", batch=64, plan=2, out=tmp_path / "plan")
-    row = found.answers[0].rows[1]
-    assert (found.answers[0].workers, found.directory) == (2, tmp_path / "plan")
+    result = api.fit("mlp-2x40", memory="45KiB", gpus="1..4", batch=64, plan=2, out=tmp_path / "plan")
+    row = result.answers[0].rows[1]
+    assert (result.answers[0].workers, result.directory) == (2, tmp_path / "plan")
     ran = api.run(tmp_path / "plan", steps=1, verify=True)
     assert ran.verified
     assert row.plan_bytes == max(api.explain(tmp_path / "plan").plan.peak_bytes) <= 45 * 1024
@@ -111,19 +111,19 @@ def test_a_forward_model_is_looked_at_in_several_batches(tmp_path: Path) -> None
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, (16, size)) for name, size in (("x", 8), ("y", 4)))
     graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"], "fc")], "net", [x], [y], [weight])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]), tmp_path / "net.onnx")
-    found = api.fit(tmp_path / "net.onnx", loss="mse", optimizer="sgd", memory="1KiB", gpus=[1, 2], batch="1..64")
-    assert (found.batch, found.batches) == (16, (1, 64))
-    one, two = (row.largest_batch for row in found.answers[0].rows)
-    assert one is not None
-    assert two is not None
-    assert 1 <= one < two < 64
+    result = api.fit(tmp_path / "net.onnx", loss="mse", optimizer="sgd", memory="1KiB", gpus=[1, 2], batch="1..64")
+    assert (result.batch, result.batches) == (16, (1, 64))
+    largest_on_one, largest_on_two = (row.largest_batch for row in result.answers[0].rows)
+    assert largest_on_one is not None
+    assert largest_on_two is not None
+    assert 1 <= largest_on_one < largest_on_two < 64
 
     def is_held(batch: int) -> bool:
         model = tmp_path / "net.onnx"
         return api.fit(model, loss="mse", optimizer="sgd", memory="1KiB", gpus=1, batch=batch).is_held
 
-    assert is_held(one)
-    assert not is_held(one + 4)
+    assert is_held(largest_on_one)
+    assert not is_held(largest_on_one + 4)
 
 
 def test_counts_and_batches() -> None:

@@ -57,12 +57,12 @@ def test_a_plan_that_fits_is_left_as_it_is() -> None:
 def test_what_is_lacking_is_told_by_the_program() -> None:
     for lean in (False, True):
         first = trial_of(planned()[1].decided, lean=lean)
-        most = peak(first)
-        for limit in (most // 2, most - 1, most, 2 * most):
+        peak_bytes = peak(first)
+        for limit in (peak_bytes // 2, peak_bytes - 1, peak_bytes, 2 * peak_bytes):
             lacking = first.lacking([limit] * WORKERS)
             # With less room than any layout needs, it is what any layout lacks.
-            assert (lacking > 0) == (most > limit)
-            assert lacking <= most - limit or 0 >= lacking >= most - limit
+            assert (lacking > 0) == (peak_bytes > limit)
+            assert lacking <= peak_bytes - limit or 0 >= lacking >= peak_bytes - limit
 
 
 def test_less_memory_costs_more_bytes_and_the_program_keeps_to_the_limit() -> None:
@@ -70,12 +70,12 @@ def test_less_memory_costs_more_bytes_and_the_program_keeps_to_the_limit() -> No
     costs = [moved(first)]
     for share in (0.97, 0.94):
         limit = int(peak(first) * share)
-        found = fitted(limit)
-        assert peak(found) <= limit
+        plan = fitted(limit)
+        assert peak(plan) <= limit
         # Exactly what the program moves: the price on memory is not in it.
-        assert moved(found) == found.partitioned.program.predicted_bytes
-        costs.append(moved(found))
-    assert found.decided.certified_gap is None
+        assert moved(plan) == plan.partitioned.program.predicted_bytes
+        costs.append(moved(plan))
+    assert plan.decided.certified_gap is None
     assert costs == sorted(costs)
     assert costs[-1] > costs[0]
 
@@ -83,8 +83,8 @@ def test_less_memory_costs_more_bytes_and_the_program_keeps_to_the_limit() -> No
 def test_the_same_limit_gives_the_same_plan() -> None:
     _, first = planned()
     limit = int(peak(first) * 0.95)
-    one, other = fitted(limit), fitted(limit)
-    assert one.decided == other.decided
+    first_plan, second_plan = fitted(limit), fitted(limit)
+    assert first_plan.decided == second_plan.decided
 
 
 def test_where_nothing_fits_the_error_says_what_takes_the_room_and_what_would_do() -> None:
@@ -108,13 +108,13 @@ def test_more_workers_are_suggested_where_they_might_do() -> None:
 def test_occupancy_adds_up() -> None:
     _, first = planned()
     program, graph = first.partitioned.program, first.decided.graph
-    found = occupancy(program, graph, 1)
-    assert found.total_bytes == program.peak_bytes[1]
-    there, amounts = found.at(found.fullest), found.amounts(found.fullest)
+    held = occupancy(program, graph, 1)
+    assert held.total_bytes == program.peak_bytes[1]
+    buffers, amounts = held.at(held.fullest), held.amounts(held.fullest)
     gaps = amounts.get(Purpose.GAPS, 0)
-    listed = sum(one.size_bytes for one in there) + program.workers[1].workspace_bytes
-    assert sum(amounts.values()) - gaps == listed <= found.total_bytes
-    assert listed >= 0.9 * found.total_bytes, "little of an arena is gaps"
+    listed = sum(buffer.size_bytes for buffer in buffers) + program.workers[1].workspace_bytes
+    assert sum(amounts.values()) - gaps == listed <= held.total_bytes
+    assert listed >= 0.9 * held.total_bytes, "little of an arena is gaps"
 
 
 def test_who_needs_more_has_the_larger_device() -> None:
@@ -129,20 +129,20 @@ def test_of_a_large_graph_residence_says_what_fits_and_the_program_has_the_last_
     _, first = planned()
     limit = int(peak(first) * 0.95)
     by_programs = fitted(limit)
-    made: list[Decided] = []
+    decisions: list[Decided] = []
     unplaced = trial.unplaced
 
     def counted(graph: Graph, ops: tuple[BoundOp, ...], decided: Decided, *others: Any, **named: Any) -> Unplaced:
-        made.append(decided)
+        decisions.append(decided)
         return unplaced(graph, ops, decided, *others, **named)
 
     monkeypatch.setattr(trial, "unplaced", counted)
     monkeypatch.setattr(trial, "WHOLE_OPS", 1)
     # The same plan, but not the same trial: its program is not made yet.
-    found = within(trial_of(first.decided), planned()[0], [limit] * WORKERS, least_cost(CostTables()))
-    assert peak(found) <= limit
-    assert moved(found) <= 1.02 * moved(by_programs)
-    assert len(made) <= 5, "programs are made of what is kept, and where it takes a little too much"
+    plan = within(trial_of(first.decided), planned()[0], [limit] * WORKERS, least_cost(CostTables()))
+    assert peak(plan) <= limit
+    assert moved(plan) <= 1.02 * moved(by_programs)
+    assert len(decisions) <= 5, "programs are made of what is kept, and where it takes a little too much"
 
 
 @pytest.mark.slow
@@ -151,14 +151,14 @@ def test_a_program_that_takes_more_than_residence_tightens_the_limit(monkeypatch
     limit = int(peak(trial_of(first.decided, lean=True)) * 1.01)
     monkeypatch.setattr(trial, "WHOLE_OPS", 1)
     by_program = Trial.lacking_by_program
-    asked: list[int] = []
+    lackings: list[int] = []
 
     def lacking(candidate: Trial, limits: Sequence[int]) -> int:
         """As if every program took 3% more than it does."""
-        asked.append(by_program(candidate, [int(one / 1.03) for one in limits]))
-        return asked[-1]
+        lackings.append(by_program(candidate, [int(limit_bytes / 1.03) for limit_bytes in limits]))
+        return lackings[-1]
 
     monkeypatch.setattr(Trial, "lacking_by_program", lacking)
-    found = within(trial_of(first.decided), ask, [limit] * WORKERS, least_cost(ask.tables))
-    assert peak(found) <= limit / 1.03
-    assert max(asked) > 0, "the plan that was found first did not fit"
+    plan = within(trial_of(first.decided), ask, [limit] * WORKERS, least_cost(ask.tables))
+    assert peak(plan) <= limit / 1.03
+    assert max(lackings) > 0, "the plan that was found first did not fit"

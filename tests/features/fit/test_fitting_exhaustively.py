@@ -37,17 +37,17 @@ def problem_of(graph: Graph, ops: tuple[BoundOp, ...], tables: CostTables) -> Pr
     return Problem(graph, ops, WORKERS, False, with_partial_sums=True, with_nests=True, tables=tables)
 
 
-def plan_of(problem: Problem, tilings: Sequence[Tiling], like: Decided) -> Decided:
+def plan_of(problem: Problem, tilings: Sequence[Tiling], template: Decided) -> Decided:
     """The plan in which each variable is this, with the bytes that move."""
-    moves = dict.fromkeys(like.tilings, 0)
+    moves = dict.fromkeys(template.tilings, 0)
     for link, amount in zip(problem.links, problem.link_bytes(tuple(tilings)), strict=True):
         moves[link.name] += amount
     return replace(
-        like,
-        tilings={name: tilings[problem.variable_of_tensor[name]] for name in like.tilings},
+        template,
+        tilings={name: tilings[problem.variable_of_tensor[name]] for name in template.tilings},
         strategies={
             name: replace(strategy, tiling=tilings[problem.variable_of_op[name]])
-            for name, strategy in like.strategies.items()
+            for name, strategy in template.strategies.items()
         },
         tensor_bytes=moves,
     )
@@ -56,18 +56,18 @@ def plan_of(problem: Problem, tilings: Sequence[Tiling], like: Decided) -> Decid
 def summed(problem: Problem) -> NDArray[np.int64]:
     """The sum of all tables, by every choice of a candidate for every variable."""
     candidates = [problem.extensions(variable, UNCUT, WORKERS) for variable in problem.variables]
-    found = np.zeros([len(own) for own in candidates], dtype=np.int64)
+    sums = np.zeros([len(choices) for choices in candidates], dtype=np.int64)
     for link in problem.links:
-        shape = [1] * found.ndim
+        shape = [1] * sums.ndim
         shape[link.tensor], shape[link.op] = len(candidates[link.tensor]), len(candidates[link.op])
         [table] = problem.link_tables([(link, candidates[link.tensor], candidates[link.op])])
-        found += (table if link.tensor < link.op else table.T).reshape(shape)
+        sums += (table if link.tensor < link.op else table.T).reshape(shape)
     for link in problem.charges:
-        shape = [1] * found.ndim
+        shape = [1] * sums.ndim
         shape[link.op] = len(candidates[link.op])
         [charge] = problem.link_tables([(link, candidates[link.op], candidates[link.op])])
-        found += charge.reshape(shape)
-    return found
+        sums += charge.reshape(shape)
+    return sums
 
 
 def frontier(graph: Graph, ops: tuple[BoundOp, ...], first: Decided) -> list[tuple[int, int]]:
@@ -80,18 +80,18 @@ def frontier(graph: Graph, ops: tuple[BoundOp, ...], first: Decided) -> list[tup
     for moment in range(residence.moments):
         priced = summed(problem_of(graph, ops, PricedTables(tables, residence, {moment: Fraction(1)})))
         np.maximum(held, priced - costs, out=held)
-    found: list[tuple[int, int]] = []
+    points: list[tuple[int, int]] = []
     for place in np.argsort(costs, axis=None, kind="stable").tolist():
         # No program takes less than the residence (tests/partition/test_lean.py).
-        if found and held.flat[place] >= WORKERS * found[-1][1]:
+        if points and held.flat[place] >= WORKERS * points[-1][1]:
             continue
         values = np.unravel_index(place, costs.shape)
-        composites = tuple(own[value] for own, value in zip(candidates, values, strict=True))
+        composites = tuple(choices[value] for choices, value in zip(candidates, values, strict=True))
         plan = plan_of(problem, composites, first)
         peak = max(partition(graph, ops, plan, lean=True).program.peak_bytes)
-        if not found or peak < found[-1][1]:
-            found.append((int(costs[values]), peak))
-    return found
+        if not points or peak < points[-1][1]:
+            points.append((int(costs[values]), peak))
+    return points
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,9 @@ def test_no_plan_within_a_limit_costs_less(sizes: tuple[int, int, int]) -> None:
     assert len(every) > 1, "limits make a difference"
     assert every[0][0] == decision.cost
     for cost, peak in every:
-        found = within(first, ask, [peak] * WORKERS, least_cost(tables))
-        assert max(found.partitioned.program.peak_bytes) <= peak
-        assert found.decided.cost == cost
+        plan = within(first, ask, [peak] * WORKERS, least_cost(tables))
+        assert max(plan.partitioned.program.peak_bytes) <= peak
+        assert plan.decided.cost == cost
     with pytest.raises(InfeasibleError, match="no plan was found that fits"):
         within(first, ask, [every[-1][1] - 1] * WORKERS, least_cost(tables))
 

@@ -36,10 +36,10 @@ def looked_up(path: Path) -> None:
 def test_what_reading_makes_constants_of_is_no_op_of_the_plan(tmp_path: Path) -> None:
     forward, wishes = tmp_path / "model.onnx", Wishes("softmax_cross_entropy", "sgd")
     looked_up(forward)
-    made = make(forward, wishes).graph
-    write_model(made, tmp_path / "training.onnx")
+    training = make(forward, wishes).graph
+    write_model(training, tmp_path / "training.onnx")
     read = read_model(tmp_path / "training.onnx")
-    assert len(read.ops) < len(made.ops), "the gradient of a look-up begins with zeros, which reading makes"
+    assert len(read.ops) < len(training.ops), "the gradient of a look-up begins with zeros, which reading makes"
     source = source_of(forward, None, None, None, None, "refuse")
-    given = batches_of_model(Wanted(source, is_of_zoo=False, training=wishes, batch=None)).stated
-    assert {op.name for op in given.source.read().ops} == {op.name for op in read.ops}
+    stated = batches_of_model(Wanted(source, is_of_zoo=False, training=wishes, batch=None)).stated
+    assert {op.name for op in stated.source.read().ops} == {op.name for op in read.ops}

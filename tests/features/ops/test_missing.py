@@ -52,8 +52,8 @@ CONTROLS: list[tuple[Description, Case, str]] = [
     ("description", "case", "gap"), CONTROLS, ids=[control[0].function.__name__ for control in CONTROLS]
 )
 def test_a_strategy_that_is_missing_is_found(description: Description, case: Case, gap: str) -> None:
-    found = missing_strategies(case, Descriptions([description]))
-    assert any(str(one).endswith(gap) for one in found), found
+    gaps = missing_strategies(case, Descriptions([description]))
+    assert any(str(missing).endswith(gap) for missing in gaps), gaps
 
 
 def test_nothing_is_missing_where_all_is_described() -> None:
@@ -76,9 +76,9 @@ def test_the_lookup_that_keeps_its_dim_whole_misses_the_vocabulary_split_of_gath
 
 
 def test_findings_are_counted_and_printed() -> None:
-    found = verify_operator("Softmax", [make("Softmax", (4, 6))], Descriptions([softmax_all_opaque]), ways=QUICK)
-    assert not found.is_right
-    assert found.executed == 0
+    verification = verify_operator("Softmax", [make("Softmax", (4, 6))], Descriptions([softmax_all_opaque]), ways=QUICK)
+    assert not verification.is_right
+    assert verification.executed == 0
     result = verify_operators(opdefs.standard(), ["MatMul", "Softmax"], ways=QUICK)
     assert result.is_right
     assert [operator.op_type for operator in result.operators] == ["MatMul", "Softmax"]

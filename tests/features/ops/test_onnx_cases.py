@@ -100,8 +100,8 @@ def of_data_shape() -> OnnxCase:
 
 
 def test_refusals_are_told_by_the_model() -> None:
-    one = case("Relu", [numbers(1)], np.zeros(1, np.float32))
-    assert try_case(one, STANDARD).refusal is Refusal.ONE_ELEMENT
+    single = case("Relu", [numbers(1)], np.zeros(1, np.float32))
+    assert try_case(single, STANDARD).refusal is Refusal.ONE_ELEMENT
     assert try_case(of_data_shape(), STANDARD).refusal is Refusal.DATA_SHAPE
     where = try_case(case("NonZero", [numbers(3)], np.array([[0, 1, 2]])), STANDARD)
     assert (where.refusal, where.is_passed, where.constants) == (None, True, ("x0",))  # of a constant it is known
@@ -128,8 +128,8 @@ def test_integers_of_less_than_a_byte(kind: str) -> None:
     x = np.array([0, 1, 1, 0, 1, 1, 0], np.float32)
     narrow = case("Cast", [x], x.astype(dtype), opset=25, ir_version=13, to=getattr(TensorProto, kind))
     wide = case("Cast", [x.astype(dtype)], x, opset=25, ir_version=13, to=TensorProto.FLOAT)
-    for there in (narrow, wide):
-        outcome = try_case(there, STANDARD)
+    for cast in (narrow, wide):
+        outcome = try_case(cast, STANDARD)
         assert (outcome.stock, outcome.is_passed, outcome.is_cut) == (Stock.PASSES, True, True)
 
 
@@ -137,9 +137,9 @@ def test_pads_of_zero_are_not_put_back_into_a_pool() -> None:
     """Cut along its kernel, this pool has pads that are not below the kernel size."""
     x = np.arange(25, dtype=np.uint8).reshape(1, 1, 5, 5)
     attributes = {"kernel_shape": [5, 5], "pads": [2, 2, 2, 2]}
-    (whole,) = stock_outputs(case("MaxPool", [x], x, **attributes))
-    assert isinstance(whole, np.ndarray)
-    outcome = try_case(case("MaxPool", [x], whole, **attributes), STANDARD)
+    (expected,) = stock_outputs(case("MaxPool", [x], x, **attributes))
+    assert isinstance(expected, np.ndarray)
+    outcome = try_case(case("MaxPool", [x], expected, **attributes), STANDARD)
     assert outcome.is_passed, outcome.differences
     assert outcome.strategies >= 2
 
@@ -170,12 +170,12 @@ def test_a_result_without_elements_takes_no_segment() -> None:
 
 
 def test_differences_name_shape_dtype_and_size() -> None:
-    there = case("Relu", [numbers(4)], np.maximum(numbers(4), 0))
-    assert differences(there, [np.maximum(numbers(4), 0)]) == ()
-    assert differences(there, [np.zeros((2, 2), np.float32)]) == ("output 'y': has shape [2, 2], not [4]",)
-    assert differences(there, [np.zeros(4)]) == ("output 'y': is of float64, not float32",)
-    assert differences(there, [np.zeros(4, np.float32)]) == ("output 'y': differs by up to 3.00e+00",)
-    assert differences(there, [np.full(4, np.nan, np.float32)]) != ()
+    relu = case("Relu", [numbers(4)], np.maximum(numbers(4), 0))
+    assert differences(relu, [np.maximum(numbers(4), 0)]) == ()
+    assert differences(relu, [np.zeros((2, 2), np.float32)]) == ("output 'y': has shape [2, 2], not [4]",)
+    assert differences(relu, [np.zeros(4)]) == ("output 'y': is of float64, not float32",)
+    assert differences(relu, [np.zeros(4, np.float32)]) == ("output 'y': differs by up to 3.00e+00",)
+    assert differences(relu, [np.full(4, np.nan, np.float32)]) != ()
 
 
 def test_table_and_json_say_the_same() -> None:

@@ -38,8 +38,8 @@ def test_a_description_that_cannot_be_read_is_no_empty_page(tmp_path: Path) -> N
 
 
 def test_a_good_description_in_the_place_of_a_shipped_one_is_shown(tmp_path: Path) -> None:
-    found = operators(tmp_path, "Gelu", "at").page("com.microsoft.Gelu")
-    assert found.examples
+    shown = operators(tmp_path, "Gelu", "at").page("com.microsoft.Gelu")
+    assert shown.examples
 
 
 @pytest.mark.parametrize("op_type", ["Conv", "Attention", "Softmax", "LSTM", "com.microsoft.Gelu", "RandomNormal"])

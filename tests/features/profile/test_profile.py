@@ -52,13 +52,13 @@ def test_for_workers_every_basic_strategy_is_there() -> None:
     profile = api.profile(Path("m.onnx"), gpus=6, out=Path("six.json")).profile
     assert load_profile(Path("six.json")) == profile
     json.loads(Path("six.json").read_text())
-    there = {(op.signature, op.shapes) for op in profile.ops}
+    measured = {(op.signature, op.shapes) for op in profile.ops}
     for op in opdefs.standard().bind_all(canonical(build("mlp-2x24", batch=36)).graph):
         for ways in (3, 6):  # 6 is cut in 3, then in 2
             for candidate in enumerate_strategies(op, ways):
                 assert candidate.veto or {
                     (part.signature, part.shapes) for part in different_parts(op, candidate.strategy)
-                } <= (there)
+                } <= (measured)
 
 
 @pytest.mark.slow
@@ -85,8 +85,8 @@ def test_plans_for_a_topology_are_measured_to_the_last_op(capsys: pytest.Capture
         assert plan.estimate.sources.ops > 0
         assert api.explain(Path(objective)).plan.estimate == plan.estimate
     rows = api.compare(Path("m.onnx"), topology="four.yaml", profile=Path("t.yml")).rows
-    told = [row.sources for row in rows if row.moved_bytes is not None]
-    assert all(sources is not None and sources.roofline_ops == 0 for sources in told)
+    sources_of = [row.sources for row in rows if row.moved_bytes is not None]
+    assert all(sources is not None and sources.roofline_ops == 0 for sources in sources_of)
 
 
 def test_what_is_too_large_is_named_and_not_measured() -> None:

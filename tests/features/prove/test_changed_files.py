@@ -44,18 +44,20 @@ def plan(planned: Path, tmp_path: Path) -> Path:
 def _rewritten(plan: Path, change: Change) -> int:
     """Writes the worker files anew; returns how many of them are other files than before."""
     changed = 0
-    for one in change(load_plan(plan)).models:
-        file = plan / f"worker{one.program.worker}.onnx"
+    for model in change(load_plan(plan)).models:
+        file = plan / f"worker{model.program.worker}.onnx"
         before = load(file)
         [opset] = [entry.version for entry in before.opset_import if not entry.domain]
-        written = WorkerModels(one.bodies, opset=opset, plan_digest=one.plan_digest).write(one.program, one.constants)
+        written = WorkerModels(model.bodies, opset=opset, plan_digest=model.plan_digest).write(
+            model.program, model.constants
+        )
         changed += written != before
         save(written, file)
     return changed
 
 
 def _with(loaded: LoadedPlan, change: Callable[[WorkerProgram], WorkerProgram]) -> LoadedPlan:
-    return replace(loaded, models=tuple(replace(one, program=change(one.program)) for one in loaded.models))
+    return replace(loaded, models=tuple(replace(model, program=change(model.program)) for model in loaded.models))
 
 
 def _other(loaded: LoadedPlan, worker: int, model: WorkerModel) -> LoadedPlan:
@@ -70,48 +72,50 @@ def _renamed(loaded: LoadedPlan) -> LoadedPlan:
     def new(name: str) -> str:
         return f"b.{name}"
 
-    def step(one: Step) -> Step:
-        if isinstance(one, Segment):
-            return replace(one, inputs=tuple(map(new, one.inputs)), outputs=tuple(map(new, one.outputs)))
+    def step(step_model: Step) -> Step:
+        if isinstance(step_model, Segment):
+            return replace(
+                step_model, inputs=tuple(map(new, step_model.inputs)), outputs=tuple(map(new, step_model.outputs))
+            )
         pieces = tuple(
             Piece(piece.region, tuple(Source(source.worker, new(source.buffer)) for source in piece.sources))
-            for piece in one.pieces
+            for piece in step_model.pieces
         )
-        return replace(one, target=new(one.target), pieces=pieces)
+        return replace(step_model, target=new(step_model.target), pieces=pieces)
 
-    def program(one: WorkerProgram) -> WorkerProgram:
-        assert one.arena is not None
+    def program(worker: WorkerProgram) -> WorkerProgram:
+        assert worker.arena is not None
         return replace(
-            one,
-            buffers={new(name): replace(buffer, name=new(name)) for name, buffer in one.buffers.items()},
-            steps=tuple(map(step, one.steps)),
-            loaded=tuple(map(new, one.loaded)),
-            fixed=tuple(map(new, one.fixed)),
-            collected=tuple(map(new, one.collected)),
+            worker,
+            buffers={new(name): replace(buffer, name=new(name)) for name, buffer in worker.buffers.items()},
+            steps=tuple(map(step, worker.steps)),
+            loaded=tuple(map(new, worker.loaded)),
+            fixed=tuple(map(new, worker.fixed)),
+            collected=tuple(map(new, worker.collected)),
             arena=Arena(
-                one.arena.size_bytes,
-                {new(name): place for name, place in one.arena.offsets.items()},
-                one.arena.workspace_bytes,
+                worker.arena.size_bytes,
+                {new(name): place for name, place in worker.arena.offsets.items()},
+                worker.arena.workspace_bytes,
             ),
         )
 
-    def body(one: FunctionProto) -> FunctionProto:
-        made = FunctionProto.FromString(one.SerializeToString())
-        for node in made.node:
+    def body(function: FunctionProto) -> FunctionProto:
+        renamed = FunctionProto.FromString(function.SerializeToString())
+        for node in renamed.node:
             node.input[:] = [new(name) if name else "" for name in node.input]
             node.output[:] = [new(name) if name else "" for name in node.output]
-        made.input[:], made.output[:] = map(new, one.input), map(new, one.output)
-        for value in made.value_info:
+        renamed.input[:], renamed.output[:] = map(new, function.input), map(new, function.output)
+        for value in renamed.value_info:
             value.name = new(value.name)
-        return made
+        return renamed
 
     models = tuple(
         replace(
-            one,
-            bodies={name: body(function) for name, function in one.bodies.items()},
-            constants={new(name): array for name, array in one.constants.items()},
+            model,
+            bodies={name: body(function) for name, function in model.bodies.items()},
+            constants={new(name): array for name, array in model.constants.items()},
         )
-        for one in _with(loaded, program).models
+        for model in _with(loaded, program).models
     )
     return replace(loaded, models=models)
 
@@ -120,12 +124,12 @@ def _reordered(loaded: LoadedPlan) -> LoadedPlan:
     """Steps that stand beside each other change places, wherever data, waits and memory allow it."""
     for worker, model in enumerate(loaded.models):
         for number in range(len(model.program.steps) - 1):
-            now = loaded.models[worker]
-            steps = list(now.program.steps)
+            model_now = loaded.models[worker]
+            steps = list(model_now.program.steps)
             steps[number : number + 2] = reversed(steps[number : number + 2])
-            trial = _other(loaded, worker, replace(now, program=replace(now.program, steps=tuple(steps))))
+            trial = _other(loaded, worker, replace(model_now, program=replace(model_now.program, steps=tuple(steps))))
             try:
-                check_programs([one.program for one in trial.models], loaded.program.state)
+                check_programs([model_of.program for model_of in trial.models], loaded.program.state)
             except ModelError:
                 continue
             loaded = trial
@@ -135,9 +139,9 @@ def _reordered(loaded: LoadedPlan) -> LoadedPlan:
 def _nodes_reordered(loaded: LoadedPlan) -> LoadedPlan:
     """Within functions, a node goes before the one above it that it does not read."""
     models = []
-    for one in loaded.models:
+    for model in loaded.models:
         bodies = {}
-        for name, function in one.bodies.items():
+        for name, function in model.bodies.items():
             bodies[name] = FunctionProto.FromString(function.SerializeToString())
             nodes = list(function.node)
             for number in range(1, len(nodes)):
@@ -145,7 +149,7 @@ def _nodes_reordered(loaded: LoadedPlan) -> LoadedPlan:
                     nodes[number - 1], nodes[number] = nodes[number], nodes[number - 1]
             del bodies[name].node[:]
             bodies[name].node.extend(nodes)
-        models.append(replace(one, bodies=bodies))
+        models.append(replace(model, bodies=bodies))
     return replace(loaded, models=tuple(models))
 
 
@@ -160,14 +164,14 @@ def _split(loaded: LoadedPlan) -> LoadedPlan:
         boxes = Region(lo, (middle, *hi[1:])), Region((middle, *lo[1:]), hi)
         return [replace(piece, region=box) for box in boxes]
 
-    def program(one: WorkerProgram) -> WorkerProgram:
+    def program(worker: WorkerProgram) -> WorkerProgram:
         steps = tuple(
             replace(step, pieces=tuple(half for piece in step.pieces for half in halves(piece)))
             if isinstance(step, Fetch)
             else step
-            for step in one.steps
+            for step in worker.steps
         )
-        return replace(one, steps=steps)
+        return replace(worker, steps=steps)
 
     return _with(loaded, program)
 
@@ -209,13 +213,17 @@ def test_a_file_that_moves_less_than_the_plan_states_is_a_counterexample(plan: P
     def change(loaded: LoadedPlan) -> LoadedPlan:
         program = loaded.models[1].program
         number, step = next(
-            (n, one) for n, one in enumerate(program.steps) if isinstance(one, Fetch) and one.reducer is not None
+            (n, candidate)
+            for n, candidate in enumerate(program.steps)
+            if isinstance(candidate, Fetch) and candidate.reducer is not None
         )
         assert isinstance(step, Fetch)
         pieces = tuple(replace(piece, sources=piece.sources[:-1]) for piece in step.pieces)
-        taken = sum(4 * piece.region.elements for piece in pieces for source in piece.sources if source.worker != 1)
+        fetched_bytes = sum(
+            4 * piece.region.elements for piece in pieces for source in piece.sources if source.worker != 1
+        )
         steps = list(program.steps)
-        steps[number] = replace(step, pieces=pieces, predicted_bytes=taken)
+        steps[number] = replace(step, pieces=pieces, predicted_bytes=fetched_bytes)
         return _other(loaded, 1, replace(loaded.models[1], program=replace(program, steps=tuple(steps))))
 
     assert _rewritten(plan, change) == 1
@@ -302,10 +310,10 @@ def test_worker_models_that_no_plan_made_are_proven(tmp_path: Path, capsys: pyte
     save(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 21]> net {model}'), tmp_path / "net.onnx")
     for sources, code in (("0.p 1.p 2.p", 0), ("0.p 2.p", 1)):
         rest = f"0: g = g[0:2, 0:3] of Sum: [0:2, 0:3] {sources}\n0: give g"
-        made = ByHand.read(whole_of(model), f"{JOINED}{rest}")
-        files = [tmp_path / f"worker{worker.worker}.onnx" for worker in made.program.workers]
-        for worker, file in zip(made.program.workers, files, strict=True):
-            save(WorkerModels(made.bodies, opset=21).write(worker, {}), file)
+        program = ByHand.read(whole_of(model), f"{JOINED}{rest}")
+        files = [tmp_path / f"worker{worker.worker}.onnx" for worker in program.program.workers]
+        for worker, file in zip(program.program.workers, files, strict=True):
+            save(WorkerModels(program.bodies, opset=21).write(worker, {}), file)
         # As a shell writes worker*.onnx out.
         assert main(["prove", "--whole", str(tmp_path / "net.onnx"), "--parts", *map(str, files), "--json"]) == code
         fault = json.loads(capsys.readouterr().out)["fault"]

@@ -146,9 +146,9 @@ def test_factors_are_joined_where_the_dtype_has_room_for_their_partial_products(
             nodes += f"f{number} = Constant <value = float {{{stated!r}}}> () "
         nodes += f"c{number} = {kind} t{number} = {op_type}({value}, c{number}) "
         value = f"t{number}"
-    whole = whole_of(f"({dtype}[8] x) => ({dtype}[8] y) {{ y = Relu(x) }}")
-    made = ByHand.read(whole, f"{LOADED} by Relu (x) {{ {nodes} o0 = Relu({value}) }}\n0: give y")
-    assert made.proof.is_proven is is_proven
+    reference = whole_of(f"({dtype}[8] x) => ({dtype}[8] y) {{ y = Relu(x) }}")
+    program = ByHand.read(reference, f"{LOADED} by Relu (x) {{ {nodes} o0 = Relu({value}) }}\n0: give y")
+    assert program.proof.is_proven is is_proven
 
 
 @pytest.mark.parametrize(
@@ -165,24 +165,24 @@ def test_a_sum_with_a_constant_that_absorbs_it_is_not_taken_apart(model: str, bo
             text = text.replace(f"= {name}", f"= Constant <value = float {{{number}}}> ()")
         return text
 
-    whole = whole_of(f"(float[8] x) => (float[8] y) {{ {written(model)} }}")
+    reference = whole_of(f"(float[8] x) => (float[8] y) {{ {written(model)} }}")
     op = "Sum" if "Sum" in model else "Relu"
-    made = ByHand.read(whole, f"{LOADED} by {op} (x) {{ {written(body)} }}\n0: give y")
-    assert not made.proof.is_proven
+    program = ByHand.read(reference, f"{LOADED} by {op} (x) {{ {written(body)} }}\n0: give y")
+    assert not program.proof.is_proven
 
 
 @pytest.mark.parametrize("number", [0.0, 1.0, -0.0, float("nan"), float("inf"), 2**62])
 def test_a_constant_that_repeats_an_element_takes_no_memory_for_each(number: float) -> None:
     """Whether a file holds the elements or says how many there are, it is one constant."""
-    one = np.array(number, np.int64 if isinstance(number, int) else np.float32)
+    element = np.array(number, np.int64 if isinstance(number, int) else np.float32)
     tracemalloc.start()
     try:
-        held(np.broadcast_to(one, (2**15, 2**15)))
+        held(np.broadcast_to(element, (2**15, 2**15)))
         assert tracemalloc.get_traced_memory()[1] < 2**20
     finally:
         tracemalloc.stop()
-    assert held(np.broadcast_to(one, (8, 16))) == held(np.full((8, 16), one))
-    assert held(np.full((8, 16), one)) != held(np.full((8, 16), one.dtype.type(3)))
+    assert held(np.broadcast_to(element, (8, 16))) == held(np.full((8, 16), element))
+    assert held(np.full((8, 16), element)) != held(np.full((8, 16), element.dtype.type(3)))
 
 
 BOMBS = {
@@ -206,12 +206,12 @@ def test_a_number_in_a_file_takes_no_memory_of_a_proof(name: str) -> None:
     text = BOMBS[name]
     for short, kind in (("C64", "int64"), ("C1", "int64[1]"), ("C2", "int64[2]")):
         text = re.sub(rf"{short} (\{{[^}}]*\}})", rf"Constant <value = {kind} \1> ()", text)
-    whole = whole_of("(float[8] x) => (float[8] y) { y = Relu(x) }")
+    reference = whole_of("(float[8] x) => (float[8] y) { y = Relu(x) }")
     body = f"{text} f = Cast <to = 1> (r) s = ReduceSum <keepdims = 0> (f) o0 = Add(i0, s)"
-    made = ByHand.read(whole, f"{LOADED} by Relu (x) {{ {body} }}\n0: give y")
+    program = ByHand.read(reference, f"{LOADED} by Relu (x) {{ {body} }}\n0: give y")
     tracemalloc.start()
     try:
-        assert not made.proof.is_proven
+        assert not program.proof.is_proven
         assert tracemalloc.get_traced_memory()[1] < 2**26
     finally:
         tracemalloc.stop()
@@ -220,13 +220,13 @@ def test_a_number_in_a_file_takes_no_memory_of_a_proof(name: str) -> None:
 @pytest.mark.parametrize("version", [7, 12, 13, 20, 22, 28])
 def test_a_function_of_another_opset_is_not_proven(version: int) -> None:
     """It runs at its own: below 13 a Softmax flattens what is right of its axis."""
-    made = ByHand.read(
+    program = ByHand.read(
         whole_of("(float[2,4,8] x) => (float[2,4,8] y) { y = Softmax <axis = 1> (x) }"),
         "0: x = x[0:2, 0:4, 0:8]\n0: y = y[0:2, 0:4, 0:8] by Softmax (x) { o0 = Softmax <axis = 1> (i0) }\n0: give y",
     )
-    assert made.proof.is_proven
-    for body in made.bodies.values():
+    assert program.proof.is_proven
+    for body in program.bodies.values():
         body.opset_import[0].version = version
-    fault = made.proof.fault
+    fault = program.proof.fault
     assert fault is not None
     assert "other versions" in fault.holds

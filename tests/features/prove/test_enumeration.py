@@ -60,9 +60,9 @@ def _moved() -> Iterator[str]:
     for low, place, perm in itertools.product(range(5), range(3), itertools.permutations(range(3))):
         sizes = [(1, 2, 2)[perm.index(dim)] for dim in range(3)]
         body = f"r = Reshape(i0, s)  o0 = Transpose <perm = {list(perm)}> (r) }}"
-        whole = body.replace(str(list(perm)), "[1, 0, 2]")
+        whole_body = body.replace(str(list(perm)), "[1, 0, 2]")
         yield f"""0: x = x[0:2, 0:6]
-        0: y = y[0:3, 0:2, 0:2] by Reshape+Transpose (x) {{ {_sizes(2, 3, 2)}  {whole}
+        0: y = y[0:3, 0:2, 0:2] by Reshape+Transpose (x) {{ {_sizes(2, 3, 2)}  {whole_body}
         0: give y
         1: x = x[0:2, {low}:{low + 2}]
         1: y = y[{place}:{place + 1}, 0:2, 0:2] by Reshape+Transpose (x) {{ {_sizes(*sizes)}  {body}
@@ -84,11 +84,11 @@ SHARES = """(float[5,2] x) => (float[2] m) {
 def _shares() -> Iterator[str]:
     """Two workers have any rows of a mean, and divide their sums by any numbers."""
     axes, total = "a = Constant <value = int64[1] {0}> ()", "t = ReduceSum <keepdims = 0> (i0, a)"
-    for first, second, one, two in itertools.product(range(1, 5), range(5), range(1, 6), range(4, 6)):
+    for first, second, divisor, other_divisor in itertools.product(range(1, 5), range(5), range(1, 6), range(4, 6)):
         parts = [
             f"""{worker}: x = x[{low}:{high}, 0:2]
             {worker}: p = m[0:2] by ReduceMean (x) {{ {axes}  {total}  {_number(by)}  o0 = Div(t, c) }}"""
-            for worker, low, high, by in ((0, 0, first, one), (1, second, 5, two))
+            for worker, low, high, by in ((0, 0, first, divisor), (1, second, 5, other_divisor))
         ]
         yield "\n".join((*parts, "0: m = m[0:2] of Sum: [0:2] 0.p 1.p", "0: give m"))
 
@@ -167,27 +167,27 @@ is no part of what the model's first op makes."""
 def _judged(name: str, every: int) -> Counter[tuple[bool, bool]]:
     """Executes and proves programs of a family; by whether they are right and whether they are proven, how many are."""
     model, programs, _ = FAMILIES[name]
-    whole, draw = whole_of(model), np.random.default_rng(6)
-    told: Counter[tuple[bool, bool]] = Counter()
+    reference, draw = whole_of(model), np.random.default_rng(6)
+    tally: Counter[tuple[bool, bool]] = Counter()
     for text in itertools.islice(programs(), 0, None, every):
-        program = ByHand.read(whole, text)
+        program = ByHand.read(reference, text)
         is_right, proof = program.computes_it(draw), program.proof
         assert is_right or not proof.is_proven, text
         assert not is_right or proof.fault is None or not proof.fault.is_counterexample, (text, proof.fault)
-        told[is_right, proof.is_proven] += 1
-    return told
+        tally[is_right, proof.is_proven] += 1
+    return tally
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_proof_agrees_with_small_programs(name: str) -> None:
-    told = _judged(name, 7)
-    assert told[False, False]
+    tally = _judged(name, 7)
+    assert tally[False, False]
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.nightly
 def test_a_proof_agrees_with_every_small_program(name: str) -> None:
-    told = _judged(name, 1)
-    assert told[True, True]
-    assert told[False, False]
-    assert told[True, False] == FAMILIES[name][2]
+    tally = _judged(name, 1)
+    assert tally[True, True]
+    assert tally[False, False]
+    assert tally[True, False] == FAMILIES[name][2]

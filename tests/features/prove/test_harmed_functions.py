@@ -32,43 +32,43 @@ def harmed(node: NodeProto, opset: int) -> Iterator[NodeProto]:
         return NodeProto.FromString(node.SerializeToString())
 
     for place in range(len(node.input)):
-        one = copy()
-        one.input[place] = ""
-        yield one
-        one = copy()
-        del one.input[place:]
-        yield one
+        harmed_node = copy()
+        harmed_node.input[place] = ""
+        yield harmed_node
+        harmed_node = copy()
+        del harmed_node.input[place:]
+        yield harmed_node
     if len(node.output) > 1:
-        one = copy()
-        one.output[0] = ""
-        yield one
+        harmed_node = copy()
+        harmed_node.output[0] = ""
+        yield harmed_node
     is_known = onnx.defs.has(node.op_type, opset, node.domain)
-    known = onnx.defs.get_schema(node.op_type, opset, node.domain).attributes if is_known else ()
+    schema = onnx.defs.get_schema(node.op_type, opset, node.domain).attributes if is_known else ()
     stated = [attribute.name for attribute in node.attribute]
-    for name in sorted({*stated, *known}):
+    for name in sorted({*stated, *schema}):
         for value in (*NUMBERS, [], [-100], [7, 7], 1.5, "text"):
-            one = copy()
-            kept = [attribute for attribute in one.attribute if attribute.name != name]
-            del one.attribute[:]
-            one.attribute.extend([*kept, helper.make_attribute(name, value, attr_type=_type_of(value))])
-            yield one
+            harmed_node = copy()
+            attributes = [attribute for attribute in harmed_node.attribute if attribute.name != name]
+            del harmed_node.attribute[:]
+            harmed_node.attribute.extend([*attributes, helper.make_attribute(name, value, attr_type=_type_of(value))])
+            yield harmed_node
     for name in stated:
-        one = copy()
-        kept = [attribute for attribute in one.attribute if attribute.name != name]
-        del one.attribute[:]
-        one.attribute.extend(kept)
-        yield one
+        harmed_node = copy()
+        attributes = [attribute for attribute in harmed_node.attribute if attribute.name != name]
+        del harmed_node.attribute[:]
+        harmed_node.attribute.extend(attributes)
+        yield harmed_node
 
 
 def _type_of(value: object) -> int | None:
     return AttributeProto.INTS if value == [] else None
 
 
-def outlived(case: Case, most: int, draw: np.random.Generator) -> int:
+def outlived(case: Case, count: int, draw: np.random.Generator) -> int:
     """Follows functions of a case's op that are harmed; how many there were."""
     descriptions = in_force(None, "replicate")[0]
-    graph, _, made = execute_case(case)
-    whole = Whole(graph, descriptions.bind_all(graph), descriptions)
+    graph, _, results = execute_case(case)
+    reference = Whole(graph, descriptions.bind_all(graph), descriptions)
     [op] = graph.ops
 
     def buffer(name: str) -> Buffer:
@@ -77,25 +77,25 @@ def outlived(case: Case, most: int, draw: np.random.Generator) -> int:
 
     def claim(name: str) -> Claim:
         shape = graph.tensors[name].shape
-        return Claim(whole.symbol(name), (0,) * len(shape), shape)
+        return Claim(reference.symbol(name), (0,) * len(shape), shape)
 
-    known = {name: value for name, value in graph.constants.items() if value is not None}
+    constant_values = {name: value for name, value in graph.constants.items() if value is not None}
     constants = [
         helper.make_node("Constant", [], [name], value=numpy_helper.from_array(np.ascontiguousarray(value)))
-        for name, value in known.items()
+        for name, value in constant_values.items()
     ]
-    names = [name for name in dict.fromkeys(op.inputs) if name and name not in known]
-    outputs = [name for name, value in made.items() if value.size]
+    names = [name for name in dict.fromkeys(op.inputs) if name and name not in constant_values]
+    outputs = [name for name, value in results.items() if value.size]
     read: list[Array] = [(buffer(name), claim(name)) for name in names]
     stated: list[Array] = [(buffer(name), claim(name)) for name in outputs]
     nodes = list(harmed(op_to_node(op), graph.opset))
     opsets = [helper.make_opsetid("", graph.opset), *([helper.make_opsetid(op.domain, 1)] if op.domain else [])]
-    for number in draw.permutation(len(nodes))[:most] if outputs else ():
+    for number in draw.permutation(len(nodes))[:count] if outputs else ():
         function: FunctionProto = helper.make_function(
             "tofu.segments", "f", names, outputs, [*constants, nodes[number]], opsets
         )
-        Calls(whole).effect(function, (op.name,), read, stated)
-    return min(most, len(nodes))
+        Calls(reference).effect(function, (op.name,), read, stated)
+    return min(count, len(nodes))
 
 
 def test_a_harmed_node_of_any_op_ends_no_proof() -> None:
@@ -133,10 +133,10 @@ def test_a_malformed_node_is_refused_in_a_model_and_not_proven_in_a_function(nam
     )
     with pytest.raises(ModelError):
         graph_from_proto(model, state_pairs=())
-    whole = whole_of("(float[1,1,4,4] x) => (float[1,1,4,4] y) { y = Relu(x) }")
+    reference = whole_of("(float[1,1,4,4] x) => (float[1,1,4,4] y) { y = Relu(x) }")
     text = re.sub(r"\bx\b", "i0", body)
-    made = ByHand.read(
-        whole,
+    program = ByHand.read(
+        reference,
         f"0: x = x[0:1, 0:1, 0:4, 0:4]\n0: y = y[0:1, 0:1, 0:4, 0:4] by Relu (x) {{ {text} o0 = Relu(n) }}\n0: give y",
     )
-    assert not made.proof.is_proven
+    assert not program.proof.is_proven

@@ -73,17 +73,21 @@ def test_a_mutant_that_changes_a_value_is_never_called_equal(name: str, request:
 def test_a_contribution_that_is_left_out_is_named(step: Path) -> None:
     """The fetch that puts the sum together says what it is given, and of which op it is."""
     case = Case.of(step)
-    worker = next(one for one in case.loaded.program.workers if any(map(_joins, one.steps)))
-    joining = next(one for one in worker.steps if _joins(one))
+    worker = next(
+        worker_program for worker_program in case.loaded.program.workers if any(map(_joins, worker_program.steps))
+    )
+    joining = next(candidate for candidate in worker.steps if _joins(candidate))
     assert isinstance(joining, Fetch)
     pieces = tuple(replace(piece, sources=piece.sources[1:]) for piece in joining.pieces)
     assert all(piece.sources for piece in pieces)
-    taken = sum(
+    fetched_bytes = sum(
         piece.region.elements * 4 for piece in pieces for source in piece.sources if source.worker != worker.worker
     )
-    new = replace(joining, pieces=pieces, predicted_bytes=taken)
-    changed = replace(worker, steps=tuple(new if one is joining else one for one in worker.steps))
-    workers = tuple(changed if one is worker else one for one in case.loaded.program.workers)
+    shortened = replace(joining, pieces=pieces, predicted_bytes=fetched_bytes)
+    changed = replace(
+        worker, steps=tuple(shortened if candidate is joining else candidate for candidate in worker.steps)
+    )
+    workers = tuple(changed if program is worker else program for program in case.loaded.program.workers)
     proof = case.proof(replace(case.loaded, program=replace(case.loaded.program, workers=workers)))
     assert proof is not None
     assert proof.fault is not None
@@ -99,9 +103,9 @@ def _joins(step: object) -> bool:
 
 
 def test_the_command_says_yes_by_its_exit_code(step: Path) -> None:
-    told = CliRunner().invoke(tofu, ["prove", str(step), "--json"], standalone_mode=False)
-    assert told.return_value == 0
-    assert json.loads(told.stdout)["is_proven"] is True
+    result = CliRunner().invoke(tofu, ["prove", str(step), "--json"], standalone_mode=False)
+    assert result.return_value == 0
+    assert json.loads(result.stdout)["is_proven"] is True
 
 
 WRONG = {
@@ -197,14 +201,14 @@ def _of_another_body(model: str, pins: dict[str, str], body: str, folder: Path) 
     assert plain.is_proven, plain.fault
     nodes = onnx.parser.parse_function(f'<domain: "d", opset_import: ["": 21]> f (i0) => (o0) {body}').node
     changed, models = 0, []
-    for one in case.loaded.models:
-        bodies = {key: deepcopy(function) for key, function in one.bodies.items()}
+    for model_of_worker in case.loaded.models:
+        bodies = {key: deepcopy(function) for key, function in model_of_worker.bodies.items()}
         for function in bodies.values():
             if list(function.input) == ["i0"]:
                 changed += 1
                 del function.node[:], function.value_info[:]
                 function.node.extend(nodes)
-        models.append(replace(one, bodies=bodies))
+        models.append(replace(model_of_worker, bodies=bodies))
     assert changed
     proof = case.proof(replace(case.loaded, models=tuple(models)))
     assert proof is not None
@@ -218,9 +222,9 @@ def test_an_array_of_an_attribute_counts_with_every_byte() -> None:
     for array in arrays:
         op = Op("relu", "Relu", ("x",), ("y",), (("table", TensorAttribute(array)),))
         node = NodeView(op, ((4,),), ((4,),), (None,), input_dtypes=(DType.FLOAT32,), output_dtypes=(DType.FLOAT32,))
-        [told] = described(node, in_force(None, "replicate")[0].description("", "Relu"))
-        assert told is not None
-        tags.append(told.tag("Relu"))
+        [expression] = described(node, in_force(None, "replicate")[0].description("", "Relu"))
+        assert expression is not None
+        tags.append(expression.tag("Relu"))
     assert tags[0] != tags[1]
 
 
@@ -238,8 +242,8 @@ def test_numbers_are_equal_if_they_are_finite_and_round_to_one(
 ) -> None:
     matching = Matching(Space(), dtype)
     if is_equal:
-        made = matching.placed(Num(one), (), Num(two), ())
-        assert (made.lo, made.partial) == ((), None)
+        deed = matching.placed(Num(one), (), Num(two), ())
+        assert (deed.lo, deed.partial) == ((), None)
     else:
         with pytest.raises(MismatchError):
             matching.placed(Num(one), (), Num(two), ())
@@ -251,12 +255,12 @@ def test_a_call_at_another_place_is_found_as_if_it_were_followed(
 ) -> None:
     case = Case.of(request.getfixturevalue(name))
     drawn = mutants(case, np.random.default_rng(2))
-    told = [case.proof()] + [case.proof(next(drawn)[1]) for _ in range(24)]
+    proofs = [case.proof()] + [case.proof(next(drawn)[1]) for _ in range(24)]
     case = replace(case, calls=Calls(case.calls.reference))
     drawn = mutants(case, np.random.default_rng(2))
     monkeypatch.setattr("planner.features.prove.proof.calls._MOST_ALIKE", 0)
     followed = [case.proof()] + [case.proof(next(drawn)[1]) for _ in range(24)]
-    assert [one and one.fault for one in told] == [one and one.fault for one in followed]
-    assert told[0] is not None
+    assert [proof and proof.fault for proof in proofs] == [proof and proof.fault for proof in followed]
+    assert proofs[0] is not None
     assert followed[0] is not None
-    assert told[0].functions < followed[0].functions
+    assert proofs[0].functions < followed[0].functions

@@ -228,15 +228,15 @@ def test_each_published_mistake_is_here() -> None:
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_published_mistake_is_caught_and_the_right_program_is_proven(name: str) -> None:
     mistake = MISTAKES[name]
-    whole, draw = whole_of(_in_full(mistake.model)), np.random.default_rng(4)
-    right = ByHand.read(whole, _in_full(mistake.right))
+    reference, draw = whole_of(_in_full(mistake.model)), np.random.default_rng(4)
+    right = ByHand.read(reference, _in_full(mistake.right))
     assert right.proof.is_proven, right.proof.fault
     assert right.computes_it(draw)
     text = mistake.right
-    for old, new in mistake.wrong:
+    for old, replacement in mistake.wrong:
         assert old in text
-        text = text.replace(old, new)
-    wrong = ByHand.read(whole, _in_full(text))
+        text = text.replace(old, replacement)
+    wrong = ByHand.read(reference, _in_full(text))
     assert not wrong.computes_it(draw)
     fault = wrong.proof.fault
     assert fault is not None

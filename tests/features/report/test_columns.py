@@ -23,12 +23,12 @@ def drawn(name: str, folder: Path, batch: int) -> tuple[Opened, tuple[Column, ..
 
 
 def test_a_network_of_convolutions_has_a_column_for_each_product_and_all_that_moves_for_it(tmp_path: Path) -> None:
-    plan, found = drawn("lenet-5", tmp_path, 32)
-    weights = [one.upper.name for one in found if one.upper is not None]
-    assert [one.op_type for one in found] == ["Conv", "Conv", "Gemm", "Gemm", "Gemm"]
-    assert all(one.has_weights for one in found)
+    plan, row = drawn("lenet-5", tmp_path, 32)
+    weights = [column.upper.name for column in row if column.upper is not None]
+    assert [column.op_type for column in row] == ["Conv", "Conv", "Gemm", "Gemm", "Gemm"]
+    assert all(column.has_weights for column in row)
     assert weights == [pair.current for pair in plan.graph.state if len(plan.graph.tensors[pair.current].shape) > 1]
-    assert [(one.upper.down, one.upper.across) for one in found if one.upper is not None] == [(0, 1)] * 5
+    assert [(column.upper.down, column.upper.across) for column in row if column.upper is not None] == [(0, 1)] * 5
     products = products_of(plan.ops)
     named = (*weights, *(f"{name}.next" for name in weights))
     decided = plan.folder.plan
@@ -40,7 +40,7 @@ def test_a_network_of_convolutions_has_a_column_for_each_product_and_all_that_mo
     }
     assert sum(moved.values()) == decided.moved_bytes
     counted = [bound.op for bound in plan.ops if bound.op.name in products or not named_apart(bound.op.outputs, named)]
-    assert sum(one.upper_bytes + one.lower_bytes for one in found) == sum(moved[op.name] for op in counted)
+    assert sum(column.upper_bytes + column.lower_bytes for column in row) == sum(moved[op.name] for op in counted)
 
 
 def named_apart(outputs: tuple[str, ...], names: tuple[str, ...]) -> bool:
@@ -50,7 +50,7 @@ def named_apart(outputs: tuple[str, ...], names: tuple[str, ...]) -> bool:
 
 @pytest.mark.parametrize(("name", "batch"), [("mlp-2x24", 36), pytest.param("rnn-1-1k", 8, marks=pytest.mark.slow)])
 def test_a_weight_that_several_products_share_is_counted_once(name: str, batch: int, tmp_path: Path) -> None:
-    plan, found = drawn(name, tmp_path, batch)
-    assert found
-    ribbons = sum(one.upper_bytes + one.lower_bytes for one in found)
+    plan, row = drawn(name, tmp_path, batch)
+    assert row
+    ribbons = sum(column.upper_bytes + column.lower_bytes for column in row)
     assert 0 < ribbons <= plan.folder.plan.moved_bytes

@@ -27,8 +27,8 @@ def test_what_repeats_is_one_block(length: int, times: int) -> None:
 def test_a_row_that_can_be_read_from_several_columns_on_is_read_as_names_say() -> None:
     # As a residual network: the first block has a shortcut, the last op of each block is like that of the first one.
     kinds = ["stem", "shortcut", "first", "mid", "out", *["in", "mid", "out"] * 4, "fc"]
-    names = ["stem", *(f"block1.{one}" for one in ("shortcut", "in", "mid", "out"))]
-    names += [f"block{number}.{one}" for number in range(2, 6) for one in ("in", "mid", "out")] + ["fc"]
+    names = ["stem", *(f"block1.{part}" for part in ("shortcut", "in", "mid", "out"))]
+    names += [f"block{number}.{part}" for number in range(2, 6) for part in ("in", "mid", "out")] + ["fc"]
     assert folded(kinds, names) == (Block(0, 1, 1), Block(1, 4, 1), Block(5, 3, 4), Block(17, 1, 1))
 
 

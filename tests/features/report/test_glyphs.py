@@ -17,10 +17,10 @@ _RECTANGLE = re.compile(r"M\S+ \S+h([\d.e-]+)v([\d.e-]+)h-")
 
 def areas(symbols: str) -> dict[str, float]:
     """By colour, how much of the only square has it."""
-    found = {}
+    areas_by_colour = {}
     for path, fill in re.findall(r'<path d="([^"]*)" fill="(#[0-9A-F]{6})">', symbols):
-        found[fill] = sum(float(width) * float(height) for width, height in _RECTANGLE.findall(path))
-    return found
+        areas_by_colour[fill] = sum(float(width) * float(height) for width, height in _RECTANGLE.findall(path))
+    return areas_by_colour
 
 
 @given(
@@ -31,16 +31,16 @@ def test_each_worker_has_its_share_of_the_square(placements: list[Placement], sh
     tiling = Tiling(tuple(placements), (2,) * len(placements))
     glyphs = Glyphs()
     assert glyphs.of(tiling, shape, Drawn("x", 0, 1)) == "g0"
-    found = areas(str(glyphs.symbols()))
-    assert set(found) == set(PALETTE[: tiling.workers])
-    assert sum(found.values()) == pytest.approx(SIDE * SIDE, rel=1e-2)
+    shares = areas(str(glyphs.symbols()))
+    assert set(shares) == set(PALETTE[: tiling.workers])
+    assert sum(shares.values()) == pytest.approx(SIDE * SIDE, rel=1e-2)
     boxes = tiling.boxes(shape)
     alike = [(tuple(lo), tuple(hi)) for lo, hi in zip(boxes.lo.tolist(), boxes.hi.tolist(), strict=True)]
     behind = [pair[0][:2] + pair[1][:2] for pair in dict.fromkeys(alike)]
     for worker, (lo, hi) in enumerate(alike):
         seen = SIDE * SIDE * (hi[0] - lo[0]) * (hi[1] - lo[1]) / (shape[0] * shape[1])
         share = seen / behind.count(lo[:2] + hi[:2]) / alike.count((lo, hi))
-        assert found[PALETTE[worker]] == pytest.approx(share, rel=1e-2)
+        assert shares[PALETTE[worker]] == pytest.approx(share, rel=1e-2)
 
 
 def test_equal_squares_are_written_once_and_other_ones_apart() -> None:

@@ -32,18 +32,18 @@ class _Reader(HTMLParser):
 def test_a_hostile_name_is_text_and_nothing_else() -> None:
     markup = element("text", HOSTILE, aria_label=HOSTILE)
     shown = HOSTILE.replace("\x1b", "\\x1b")
-    found = _Reader(markup)
-    assert found.tags == ["text"]
-    assert found.attributes == [("aria-label", shown)]
-    assert found.text == shown
+    reader = _Reader(markup)
+    assert reader.tags == ["text"]
+    assert reader.attributes == [("aria-label", shown)]
+    assert reader.text == shown
     assert "\x1b" not in markup
 
 
 @given(st.text())
 def test_any_text_stays_text(text: str) -> None:
-    found = _Reader(joined(element("p", text, title=text), escaped(text)))
-    assert found.tags == ["p"]
-    assert [name for name, _ in found.attributes] == ["title"]
+    reader = _Reader(joined(element("p", text, title=text), escaped(text)))
+    assert reader.tags == ["p"]
+    assert [name for name, _ in reader.attributes] == ["title"]
 
 
 def test_attributes_are_left_out_or_bare() -> None:

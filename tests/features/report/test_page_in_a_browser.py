@@ -35,24 +35,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def page(folder: Path, tmp_path: Path) -> Iterator[Page]:
     """The page, open; at the end it must have said nothing and asked nobody."""
-    with browsing(tmp_path) as found:
+    with browsing(tmp_path) as browser_page:
         file = folder.parent / "p.html"
-        found.open(file)
-        yield found
-        assert found.said == []
-        assert found.requests == [file.resolve().as_uri()]
+        browser_page.open(file)
+        yield browser_page
+        assert browser_page.said == []
+        assert browser_page.requests == [file.resolve().as_uri()]
 
 
 def text(page: Page, selector: str) -> str:
-    found = page.value(f"document.querySelector({json.dumps(selector)}).innerText")
-    assert isinstance(found, str)
-    return found
+    inner_text = page.value(f"document.querySelector({json.dumps(selector)}).innerText")
+    assert isinstance(inner_text, str)
+    return inner_text
 
 
 def count(page: Page, selector: str) -> int:
-    found = page.value(f"document.querySelectorAll({json.dumps(selector)}).length")
-    assert isinstance(found, int)
-    return found
+    number = page.value(f"document.querySelectorAll({json.dumps(selector)}).length")
+    assert isinstance(number, int)
+    return number
 
 
 def test_what_a_page_says_and_asks_for_is_noticed(tmp_path: Path) -> None:
@@ -64,8 +64,8 @@ def test_what_a_page_says_and_asks_for_is_noticed(tmp_path: Path) -> None:
         page.open(bad)
         assert page.value("1 + 1") == 2
         assert (tmp_path / "other.png").resolve().as_uri() in page.requests
-        assert any("no" in one for one in page.said)
-        assert any("nothing is not defined" in one for one in page.said)
+        assert any("no" in message for message in page.said)
+        assert any("nothing is not defined" in message for message in page.said)
 
 
 def test_blocks_fold_by_mouse_and_by_keyboard(page: Page) -> None:
@@ -100,9 +100,9 @@ def test_a_tensor_is_found_and_its_tiles_are_those_of_the_plan(page: Page, folde
         for lo, hi in zip(boxes.lo.tolist(), boxes.hi.tolist(), strict=True)
     ]
     assert page.value("[...document.querySelectorAll('#tensor td:nth-child(2)')].map((one) => one.innerText)") == wanted
-    said = text(page, "#tensor")
-    assert str(plan.tilings["w3.next"]) in said
-    assert f"{plan.tensor_bytes['w3.next']:,} bytes" in said
+    shown = text(page, "#tensor")
+    assert str(plan.tilings["w3.next"]) in shown
+    assert f"{plan.tensor_bytes['w3.next']:,} bytes" in shown
     assert count(page, "#tensor svg rect") >= len(set(wanted))
     page.value("document.getElementById('search').value = ''")
     page.click("#search")
@@ -205,8 +205,8 @@ def test_the_page_of_a_deep_network_is_small_and_folds_as_figure_11_does(tmp_pat
         assert page.requests == [(tmp_path / "p.html").resolve().as_uri()]
     dims = {name: set(tiling.dims) for name, tiling in plan.tilings.items()}
     activations = [dims[name] for name in dims if name.endswith(("conv.y", "relu.y"))]
-    assert any(0 in one for one in activations), "the batch is divided"
-    assert any(1 in one for one in activations), "channels are divided"
+    assert any(0 in split_dims for split_dims in activations), "the batch is divided"
+    assert any(1 in split_dims for split_dims in activations), "channels are divided"
     wide, narrow = (plan.tilings[f"group{group}.block2.mid.conv.weight"] for group in (1, 3))
     assert held(wide, (640, 640, 3, 3)) > held(narrow, (2560, 2560, 3, 3)), "weights below are held by more workers"
 

@@ -63,22 +63,22 @@ def topology_of(folder: Path) -> str:
 def data_of(page: str) -> dict[str, Any]:
     """What the script of a page reads."""
     (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    found = json.loads(text)
-    assert isinstance(found, dict)
-    return found
+    data = json.loads(text)
+    assert isinstance(data, dict)
+    return data
 
 
 def unpacked(data: dict[str, Any]) -> dict[str, list[Any]]:
     """By name the record of each tensor, as the script unpacks them."""
-    found: dict[str, list[Any]] = {}
+    records_by_name: dict[str, list[Any]] = {}
     for texts, count, numbers, counted in data["forms"]:
         records = [record for record, again in zip(counted[::2], counted[1::2], strict=True) for _ in range(again)]
-        values, each = data["numbers"][numbers], len(texts) - 1
+        values, width = data["numbers"][numbers], len(texts) - 1
         for member in range(count):
-            its = values[member * each : (member + 1) * each]
-            name = texts[0] + "".join(f"{number}{text}" for number, text in zip(its, texts[1:], strict=True))
-            found[name] = data["records"][records[member]]
-    return found
+            member_numbers = values[member * width : (member + 1) * width]
+            name = texts[0] + "".join(f"{number}{text}" for number, text in zip(member_numbers, texts[1:], strict=True))
+            records_by_name[name] = data["records"][records[member]]
+    return records_by_name
 
 
 @pytest.mark.slow
@@ -135,10 +135,10 @@ def test_names_are_no_markup(tmp_path: Path) -> None:
     assert page.count("<script") == 2
     assert set(unpacked(data_of(page))) == {IMAGE, ESCAPE.replace("\x1b", "\\x1b"), COMMENT}
     root = ElementTree.fromstring(svg)
-    assert {one.tag for one in root.iter()} <= {
+    assert {node.tag for node in root.iter()} <= {
         f"{SVG}{name}" for name in ("svg", "title", "rect", "defs", "symbol", "path", "text", "g", "use")
     }
-    titles = "\n".join(one.text or "" for one in root.iter(f"{SVG}title"))
+    titles = "\n".join(node.text or "" for node in root.iter(f"{SVG}title"))
     assert IMAGE in titles
     assert OP in titles
 
@@ -146,10 +146,10 @@ def test_names_are_no_markup(tmp_path: Path) -> None:
 def test_the_strip_alone_has_a_column_for_each_product(folder: Path, tmp_path: Path) -> None:
     api.report(folder, svg=tmp_path / "s.svg")
     root = ElementTree.fromstring((tmp_path / "s.svg").read_text())
-    used = [one.get("href", "") for one in root.iter(f"{SVG}use")]
-    there = {f"#{one.get('id')}" for one in root.iter(f"{SVG}symbol")}
+    used = [node.get("href", "") for node in root.iter(f"{SVG}use")]
+    symbols = {f"#{node.get('id')}" for node in root.iter(f"{SVG}symbol")}
     assert used
-    assert set(used) == there, "every square is drawn, and every drawn square is there"
+    assert set(used) == symbols, "every square is drawn, and every drawn square is there"
 
 
 def test_a_trace_is_of_the_form_and_adds_up_to_the_simulation(folder: Path, tmp_path: Path) -> None:
@@ -170,8 +170,10 @@ def test_a_trace_is_of_the_form_and_adds_up_to_the_simulation(folder: Path, tmp_
     by_worker: dict[str, list[float]] = {name: [0.0] * 4 for name in set(threads.values())}
     for event in complete:
         by_worker[threads[event["pid"], event["tid"]]][event["pid"]] += event["dur"] / 1e6
-    assert by_worker["simulated: computing"] == pytest.approx([one.compute_seconds for one in simulated.worker_times])
-    assert by_worker["simulated: fetching"] == pytest.approx([one.fetch_seconds for one in simulated.worker_times])
+    assert by_worker["simulated: computing"] == pytest.approx(
+        [times.compute_seconds for times in simulated.worker_times]
+    )
+    assert by_worker["simulated: fetching"] == pytest.approx([times.fetch_seconds for times in simulated.worker_times])
     assert by_worker["simulated: computing"] == pytest.approx(simulated.estimate.worker_compute_seconds)
     alone = [event for event in complete if event["tid"] in (1, 2, 3)]
     assert max(event["ts"] + event["dur"] for event in alone) / 1e6 == pytest.approx(simulated.simulated_seconds)
@@ -188,14 +190,14 @@ def test_a_simulation_is_printed_beside_its_estimate(folder: Path) -> None:
     simulated, printed = api.simulate(folder, topology=topology_of(folder)), io.StringIO()
     planner.show(simulated, printed)
     lines = printed.getvalue().splitlines()
-    (said,) = [line for line in lines if line.startswith("simulated ")]
-    assert format_seconds(simulated.simulated_seconds) in said
-    assert ("than estimated" in said) == simulated.differs
+    (headline,) = [line for line in lines if line.startswith("simulated ")]
+    assert format_seconds(simulated.simulated_seconds) in headline
+    assert ("than estimated" in headline) == simulated.differs
     by_worker = lines[lines.index("worker      computes     fetches       waits") + 1 :][:4]
     assert [line.split()[0] for line in by_worker] == ["0", "1", "2", "3"]
     assert simulated.differing
     assert [line.split()[-1] for line in lines[-len(simulated.differing) :]] == [
-        one.name.split()[-1] for one in simulated.differing
+        step.name.split()[-1] for step in simulated.differing
     ]
 
 
@@ -207,9 +209,9 @@ def test_events_of_a_trace_say_what_they_are_of(folder: Path, tmp_path: Path) ->
     assert [event["pid"] for event in computed] == [0, 1, 2, 3]
     # 32 images, 28 x 28 outputs of 6 channels: 5 x 5 products of two operations each and a bias, over four workers.
     assert sum(event["args"]["flop"] for event in computed) == 32 * 28 * 28 * 6 * (2 * 25 + 1)
-    told = {key: computed[0]["args"][key] for key in ("op_type", "tensor", "split", "strategy")}
+    facts = {key: computed[0]["args"][key] for key in ("op_type", "tensor", "split", "strategy")}
     strategy, tiling = (str(plan.strategies["conv1"]), str(plan.tilings["conv1.y"]))
-    assert told == {"op_type": "Conv", "tensor": "conv1.y", "split": tiling, "strategy": strategy}
+    assert facts == {"op_type": "Conv", "tensor": "conv1.y", "split": tiling, "strategy": strategy}
     inside: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
     for event in complete:
         inside[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
@@ -217,10 +219,10 @@ def test_events_of_a_trace_say_what_they_are_of(folder: Path, tmp_path: Path) ->
     assert ends["s"].keys() == ends["f"].keys()
     assert ends["s"]
     for number, sent in ends["s"].items():
-        taken = ends["f"][number]
-        assert sent["pid"] != taken["pid"]
-        assert sent["ts"] <= taken["ts"]
-        for end in (sent, taken):
+        received = ends["f"][number]
+        assert sent["pid"] != received["pid"]
+        assert sent["ts"] <= received["ts"]
+        for end in (sent, received):
             assert any(start <= end["ts"] < stop for start, stop in inside[end["pid"], end["tid"]])
     counters: dict[tuple[int, str], list[float]] = defaultdict(list)
     for event in content["traceEvents"]:
@@ -268,17 +270,17 @@ def checked(content: Any) -> list[dict[str, Any]]:
 
 def test_the_page_of_a_plan_for_time_compares_times(tmp_path: Path) -> None:
     write_model(build("mlp-5x300", batch=32), tmp_path / "m.onnx")
-    made = api.plan(tmp_path / "m.onnx", topology="p2.8xlarge", gpus=2, effort="quick", out=tmp_path / "plan")
-    assert made.plan.estimate is not None
-    assert made.beside is not None
-    assert made.beside.data_seconds is not None
+    planned = api.plan(tmp_path / "m.onnx", topology="p2.8xlarge", gpus=2, effort="quick", out=tmp_path / "plan")
+    assert planned.plan.estimate is not None
+    assert planned.beside is not None
+    assert planned.beside.data_seconds is not None
     api.report(tmp_path / "plan", output=tmp_path / "p.html")
     page = (tmp_path / "p.html").read_text()
-    own, data = map(format_seconds, (made.plan.estimate.estimated_seconds, made.beside.data_seconds))
-    assert f"the plan takes {own} an iteration on p2.8xlarge, 2 of 8 devices, estimated" in page
+    price, data = map(format_seconds, (planned.plan.estimate.estimated_seconds, planned.beside.data_seconds))
+    assert f"the plan takes {price} an iteration on p2.8xlarge, 2 of 8 devices, estimated" in page
     assert f"than data parallelism, which takes {data}." in page
     beside = page[page.index('<section id="beside"') : page.index('<section id="network"')]
-    assert f">{own}</td>" in beside
+    assert f">{price}</td>" in beside
     assert f">{data}</td>" in beside
     assert "lower bound" not in beside, "that is of bytes"
     why = page[page.index('<section id="why"') : page.index('<section id="memory"')]
@@ -287,8 +289,8 @@ def test_the_page_of_a_plan_for_time_compares_times(tmp_path: Path) -> None:
 
 def test_a_plan_is_simulated_unless_it_is_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_model(build("mlp-2x8", batch=4), tmp_path / "m.onnx")
-    made = api.plan(tmp_path / "m.onnx", topology="dgx-h100", gpus=2, strategy="data", out=tmp_path / "plan")
-    assert made.simulated_seconds == api.simulate(tmp_path / "plan").simulated_seconds
+    planned = api.plan(tmp_path / "m.onnx", topology="dgx-h100", gpus=2, strategy="data", out=tmp_path / "plan")
+    assert planned.simulated_seconds == api.simulate(tmp_path / "plan").simulated_seconds
     monkeypatch.setattr("planner.planning.machines.MOST_PARTS", 2 * len(opened(tmp_path / "plan", None).ops) - 1)
     again = api.plan(
         tmp_path / "m.onnx", topology="dgx-h100", gpus=2, strategy="data", out=tmp_path / "plan", force=True
@@ -298,8 +300,8 @@ def test_a_plan_is_simulated_unless_it_is_large(tmp_path: Path, monkeypatch: pyt
 
 def test_a_page_of_a_plan_that_moves_nothing(tmp_path: Path) -> None:
     write_model(build("mlp-2x8", batch=4), tmp_path / "m.onnx")
-    made = api.plan(tmp_path / "m.onnx", topology="dgx-h100", gpus=2, effort="quick", out=tmp_path / "plan")
-    assert made.plan.moved_bytes == 0
+    planned = api.plan(tmp_path / "m.onnx", topology="dgx-h100", gpus=2, effort="quick", out=tmp_path / "plan")
+    assert planned.plan.moved_bytes == 0
     api.report(tmp_path / "plan", output=tmp_path / "p.html")
     page = (tmp_path / "p.html").read_text()
     assert "There are no ribbons, for nothing moves here." in page
@@ -329,15 +331,17 @@ def test_layers_tell_what_they_move_and_hold(folder: Path, tmp_path: Path) -> No
 
 
 def test_memory_is_as_planned_on_every_worker_and_has_its_parts(folder: Path) -> None:
-    found = opened(folder, None)
+    plan = opened(folder, None)
     program = load_plan(folder, silent).program
-    memory = memory_of_page(program, found.graph, levels(program.workers))
-    assert tuple(one.total_bytes for one in memory) == plan_of(folder).peak_bytes
-    assert all(one.total_bytes == one.held_bytes.max() for one in memory), "the most that is drawn is what is planned"
-    alone = [occupancy(program, found.graph, worker).held_bytes for worker in range(4)]
-    assert all((one.held_bytes == its).all() for one, its in zip(memory, alone, strict=True))
+    memory = memory_of_page(program, plan.graph, levels(program.workers))
+    assert tuple(usage.total_bytes for usage in memory) == plan_of(folder).peak_bytes
+    assert all(usage.total_bytes == usage.held_bytes.max() for usage in memory), (
+        "the most that is drawn is what is planned"
+    )
+    alone = [occupancy(program, plan.graph, worker).held_bytes for worker in range(4)]
+    assert all((usage.held_bytes == held_bytes).all() for usage, held_bytes in zip(memory, alone, strict=True))
     assert list(memory[0].begins) == ["backward", "update"]
-    assert all(0 < one.begins["backward"] < one.begins["update"] < len(one.held_bytes) for one in memory)
+    assert all(0 < usage.begins["backward"] < usage.begins["update"] < len(usage.held_bytes) for usage in memory)
 
 
 @pytest.mark.parametrize("is_shipped", [True, False])
@@ -346,8 +350,8 @@ def test_a_plan_for_a_part_of_a_machine_has_a_trace(is_shipped: bool, tmp_path: 
     (tmp_path / "four.yaml").write_text(FOUR)
     machine = "dgx-h100" if is_shipped else str(tmp_path / "four.yaml")
     api.plan(tmp_path / "m.onnx", topology=machine, gpus=2, objective="bytes", out=tmp_path / "plan")
-    given = None if is_shipped else machine
-    result = api.report(tmp_path / "plan", trace=tmp_path / "t.json", output=tmp_path / "p.html", topology=given)
+    topology = None if is_shipped else machine
+    result = api.report(tmp_path / "plan", trace=tmp_path / "t.json", output=tmp_path / "p.html", topology=topology)
     assert result.left_out == ()
     assert checked(json.loads((tmp_path / "t.json").read_text()))
 
@@ -364,10 +368,10 @@ def test_without_its_topology_a_page_says_what_it_lacks_and_a_trace_is_refused(
     with pytest.raises(UsageError, match=r"--trace: the plan is for 'four', which does not ship") as caught:
         api.report(folder, trace=tmp_path / "t.json")
     assert caught.value.hint == "give the file that it was planned for, with --topology"
-    other = tmp_path / "other.yaml"
-    other.write_text(FOUR.replace("1TFLOP/s", "2TFLOP/s"))
+    altered = tmp_path / "other.yaml"
+    altered.write_text(FOUR.replace("1TFLOP/s", "2TFLOP/s"))
     with pytest.raises(UsageError, match=r"with this topology the plan takes"):
-        api.report(folder, trace=tmp_path / "t.json", topology=str(other))
+        api.report(folder, trace=tmp_path / "t.json", topology=str(altered))
     assert not (tmp_path / "t.json").exists()
 
 
@@ -411,6 +415,6 @@ def test_a_plan_whose_fetches_have_other_numbers_is_refused(name: str, folder: P
     stated = json.loads(manifest.read_text())
     stated["files"][file.name] = digest(file.read_bytes())
     manifest.write_text(json.dumps(stated))
-    said = "the partitioned program is inconsistent" if name == "workers" else "has attributes that do not agree"
-    with pytest.raises(ModelError, match=said):
+    message = "the partitioned program is inconsistent" if name == "workers" else "has attributes that do not agree"
+    with pytest.raises(ModelError, match=message):
         api.report(plan, output=tmp_path / "plan.html")

@@ -25,12 +25,12 @@ def test_lists_every_model(capsys: pytest.CaptureFixture[str]) -> None:
 def test_writes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     assert cli.main(["zoo", "alexnet", "--batch", "2", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["parameters"] == 61_100_840
-    assert said["weight_bytes"] == said["state_bytes"] == 4 * 61_100_840
-    graph = read_model(tmp_path / said["output"])
+    result = json.loads(capsys.readouterr().out)
+    assert result["parameters"] == 61_100_840
+    assert result["weight_bytes"] == result["state_bytes"] == 4 * 61_100_840
+    graph = read_model(tmp_path / result["output"])
     assert graph.tensors["x"].shape == (2, 3, 224, 224)
-    assert len(graph.ops) == said["ops"]
+    assert len(graph.ops) == result["ops"]
     assert cli.main(["zoo", "lenet-5", "--optimizer", "momentum", "-o", "lenet.onnx"]) == 0
     assert "61,706" in capsys.readouterr().out
     assert (tmp_path / "lenet.onnx").is_file()

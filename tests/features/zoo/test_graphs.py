@@ -60,11 +60,13 @@ def test_a_file_holds_the_same_graph(name: str, tmp_path: Path) -> None:
     assert dict(again.tensors) == dict(graph.tensors)
     assert (again.inputs, again.outputs, again.state) == (graph.inputs, graph.outputs, graph.state)
     assert (again.folded, again.notes, again.opset) == (graph.folded, graph.notes, graph.opset)
-    for kept, given in ((again.constants, graph.constants), (again.initial, graph.initial)):
-        assert {name for name, value in kept.items() if value is None} == {
-            name for name, value in given.items() if value is None
+    for file_values, built_values in ((again.constants, graph.constants), (again.initial, graph.initial)):
+        assert {name for name, value in file_values.items() if value is None} == {
+            name for name, value in built_values.items() if value is None
         }
-        assert all(np.array_equal(kept[name], value) for name, value in given.items() if value is not None)
+        assert all(
+            np.array_equal(file_values[name], value) for name, value in built_values.items() if value is not None
+        )
 
 
 @pytest.mark.parametrize("name", ["lenet-5", "alexnet", "inception-v3", "resnet-50", "gpt-2x1024", "gpt-2x64-lm"])

@@ -72,7 +72,7 @@ def test_activations_have_the_papers_shapes() -> None:
     assert wide.tensors["group4.block3.relu.y"].shape == (8, 20480, 7, 7)
     assert wide.tensors["group1.block1.shortcut.conv.weight"].shape == (2560, 640, 1, 1)
     blocks = [{op.name.split(".")[1] for op in wide.ops if op.name.startswith(f"group{g}.block")} for g in (1, 2, 3, 4)]
-    assert [len(found) for found in blocks] == [3, 8, 36, 3], "Tofu, section 7.4"
+    assert [len(names) for names in blocks] == [3, 8, 36, 3], "Tofu, section 7.4"
     inception = zoo.build("inception-v3", batch=2)
     shapes = [inception.tensors[f"{block}.concat.y"].shape[1:] for block in ("a1", "a3", "b", "c4", "d", "e2")]
     assert shapes == [(256, 35, 35), (288, 35, 35), (768, 17, 17), (768, 17, 17), (1280, 8, 8), (2048, 8, 8)]
