@@ -130,10 +130,7 @@ def _ways_to_join(pieces: list[np.ndarray], expected: np.ndarray) -> Iterator[Cu
     if all(_agree(piece, expected) for piece in pieces):
         yield None
     for dim in range(expected.ndim):
-        if all(
-            piece.ndim == expected.ndim and _sizes_beside(piece, dim) == _sizes_beside(expected, dim)
-            for piece in pieces
-        ):
+        if all(piece.ndim == expected.ndim and _section(piece, dim) == _section(expected, dim) for piece in pieces):
             joined = np.concatenate(pieces, axis=dim)
             if joined.shape == expected.shape and _agree(joined, expected):
                 yield dim
@@ -147,7 +144,7 @@ def _ways_to_join(pieces: list[np.ndarray], expected: np.ndarray) -> Iterator[Cu
                 yield reducer
 
 
-def _sizes_beside(array: np.ndarray, dim: int) -> tuple[int, ...]:
+def _section(array: np.ndarray, dim: int) -> tuple[int, ...]:
     return array.shape[:dim] + array.shape[dim + 1 :]
 
 

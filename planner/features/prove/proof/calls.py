@@ -110,7 +110,7 @@ class Calls:
         """Follows a function node by node; if descriptions do not show an output, every local rule is tried, too."""
         self.functions += not every_rule
         stated = {
-            name: claim for name, (_, claim) in zip(function.output, outputs, strict=True) if isinstance(claim, Claim)
+            name: held for name, (_, held) in zip(function.output, outputs, strict=True) if isinstance(held, Claim)
         }
         try:
             followed = self._function(function, content, read)

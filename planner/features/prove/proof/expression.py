@@ -169,7 +169,7 @@ class Described:
             case tdl.Access(slot, indices, fill):
                 return read(slot, tuple(self._index(place, names, read, space) for place in indices), fill)
             case tdl.Apply(function, arguments):
-                return self._applied(function, [self._value(argument, names, read, space) for argument in arguments])
+                return self._applied(function, [self._value(child, names, read, space) for child in arguments])
             case tdl.Reduce(reducer, variables, body):
                 body_names = dict(names)
                 numbers = []
@@ -181,9 +181,7 @@ class Described:
                 return _reduced(reducer, tuple(number for number in numbers if number is not None), inner)
             case tdl.OpaqueResult(name, arguments, indices):
                 at = tuple(_plain(self._index(place, names, read, space)) for place in indices)
-                return Opq(
-                    self.tag(name), tuple(self._value(argument, names, read, space) for argument in arguments), at
-                )
+                return Opq(self.tag(name), tuple(self._value(child, names, read, space) for child in arguments), at)
             case tdl.IndexValue(where):
                 return Pos(_lin(self._index(where, names, read, space)))
             case tdl.Match(element, where):
@@ -192,7 +190,7 @@ class Described:
     def _applied(self, function: str, arguments: list[Expr]) -> Expr:
         match function:
             case "+" | "Add" | "Sum":
-                return _total(tuple(term for argument in arguments for term in terms_of(argument)))
+                return _total(tuple(term for child in arguments for term in terms_of(child)))
             case "-" | "Sub" if len(arguments) == 2:
                 zero = isinstance(arguments[0], Num) and arguments[0].value == 0
                 minus = scaled(-1.0, arguments[1])

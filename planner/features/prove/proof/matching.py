@@ -70,17 +70,16 @@ class Matching:
             raise MismatchError("ranks differ", is_alike=False)
         constraints = Constraints()
         terms = Pairing(self._space, self._rounds_to, mine, theirs).terms(local, model, constraints)
+        # Each pair is a local variable and its twin in the model, which is the local one plus an offset.
         pairs = [
             (number_of(lin), number_of(model_lin)) for lin, model_lin in zip(mine, theirs, strict=True)
         ] + constraints.pairs
-        rooms = {model_var: self._space.extents[model_var] - self._space.extents[var] for var, model_var in pairs}
+        rooms = {twin: self._space.extents[twin] - self._space.extents[var] for var, twin in pairs}
         if any(room < 0 for room in rooms.values()):
             raise MismatchError("the local op runs further than the model's")
         offsets = self._offsets(constraints, pairs, rooms, theirs, hint)
         self._place_literals(constraints, pairs, rooms, offsets)
-        by = {
-            model_var: index.plus(_variable(var), index.number(offsets.get(model_var, 0))) for var, model_var in pairs
-        }
+        by = {twin: index.plus(_variable(var), index.number(offsets.get(twin, 0))) for var, twin in pairs}
         # A variable that no read depends on may lie anywhere; of the others each must have an offset.
         needed: set[int] = set().union(*(model_lin.variables for _, model_lin in constraints.equations))
         needed.update(number_of(theirs[joined.axis]) for joined in constraints.joined)
@@ -88,12 +87,12 @@ class Matching:
             *(lin.variables for _, acc in constraints.literals for lin in acc.at if isinstance(lin, Lin))
         )
         needed |= constraints.still
-        for var, model_var in pairs:
-            if model_var not in offsets and (model_var in needed or (var, model_var) in constraints.pairs):
+        for var, twin in pairs:
+            if twin not in offsets and (twin in needed or (var, twin) in constraints.pairs):
                 raise MismatchError("it cannot be told where a part lies")
-            if model_var in constraints.inner and (offsets[model_var] or rooms[model_var]):
+            if twin in constraints.inner and (offsets[twin] or rooms[twin]):
                 raise MismatchError("a reduction below another function is not whole")
-            if model_var in constraints.looked_up and (offsets[model_var] or rooms[model_var]):
+            if twin in constraints.looked_up and (offsets[twin] or rooms[twin]):
                 raise MismatchError("it looks an element up in a part")
         for lin, model_lin in constraints.equations:
             if not index.equal(lin, index.replaced(model_lin, by, self._space), self._space):
@@ -150,24 +149,22 @@ class Matching:
 
         A constant may repeat itself, as the filters of windows do: a place is one where other equations hold, too.
         """
-        by = {
-            model_var: index.plus(_variable(var), index.number(offsets.get(model_var, 0))) for var, model_var in pairs
-        }
-        ours = {model_var: var for var, model_var in pairs}
+        by = {twin: index.plus(_variable(var), index.number(offsets.get(twin, 0))) for var, twin in pairs}
+        ours = {twin: var for var, twin in pairs}
         for local, model in constraints.literals:
             used: set[int] = set().union(*(lin.variables for lin in model.at if isinstance(lin, Lin)))
             unknown = used - offsets.keys()
             # Two unknowns would be a search over pairs of places; an earlier constant may have settled one.
             if len(unknown) != 1:
                 continue
-            [model_var] = unknown
+            [twin] = unknown
             equations = [
-                equation
-                for equation in constraints.equations
-                if model_var in equation[1].variables and equation[1].variables <= {*offsets, model_var}
+                pair
+                for pair in constraints.equations
+                if twin in pair[1].variables and pair[1].variables <= {*offsets, twin}
             ]
-            for place in range(min(rooms[model_var], _MOST_TRIED) + 1):
-                by[model_var] = index.plus(_variable(ours[model_var]), index.number(place))
+            for place in range(min(rooms[twin], _MOST_TRIED) + 1):
+                by[twin] = index.plus(_variable(ours[twin]), index.number(place))
                 if not all(
                     index.equal(lin, index.replaced(model_lin, by, self._space), self._space)
                     for lin, model_lin in equations
@@ -177,7 +174,7 @@ class Matching:
                     self._check_literal(local, model, by)
                 except MismatchError:
                     continue
-                offsets[model_var] = place
+                offsets[twin] = place
                 break
 
     def _check_borders(self, local: Acc, model: Acc) -> list[Read]:

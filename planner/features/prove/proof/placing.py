@@ -201,23 +201,21 @@ def placed(
     multiples: dict[tuple[Factors, int], None] = {}
     equations_left = list(dict.fromkeys((read, _movement(lin, multiples)) for read, lin in equations))
     equations_left = [(read, tuple(entry for entry in factors if rooms[entry[0]])) for read, factors in equations_left]
-    settled = {variable for variable, room in rooms.items() if not room} | set(still)
+    bound = {variable for variable, room in rooms.items() if not room} | set(still)
     solved: list[tuple[int, Fraction | int, Read | None, Factors]] = []
     checked: list[tuple[Read | None, Factors]] = []
     while equations_left:
         # One that leaves several variables open decides the one with the largest factor, and the others stay.
-        unknowns = [[entry for entry in factors if entry[0] not in settled] for _, factors in equations_left]
+        unknowns = [[entry for entry in factors if entry[0] not in bound] for _, factors in equations_left]
         number = min(range(len(equations_left)), key=lambda place: len(unknowns[place]))
         unknown, (read, factors) = unknowns[number], equations_left.pop(number)
         if not unknown:
             checked.append((read, factors))
             continue
         variable, factor = min(unknown, key=lambda entry: (-abs(entry[1]), entry[0]))
-        settled.update(open_variable for open_variable, _ in unknown)
+        bound.update(open_variable for open_variable, _ in unknown)
         solved.append((variable, factor, read, tuple(entry for entry in factors if entry[0] != variable)))
-    solved += [
-        (variable, 1, read, ()) for read, variable in suggested if variable in offsets and variable not in settled
-    ]
+    solved += [(variable, 1, read, ()) for read, variable in suggested if variable in offsets and variable not in bound]
     lo = tuple(offsets.get(variable) for variable in outputs)
     return Placed(
         lo,
