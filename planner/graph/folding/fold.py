@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 from onnx import NodeProto
@@ -51,6 +52,9 @@ from planner.graph.reading.undescribed import qualified
 from planner.graph.subgraph import obstacle
 from planner.graph.traits import LOOPS
 from planner.graph.wellformed import fresh_name
+
+Types: TypeAlias = Mapping[str, Tensor | None]
+"""Of an op's outputs; None where a type is known only at run time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,74 +131,103 @@ class _Folder:
             self.take(name, node)
 
     def take(self, name: str, node: NodeProto) -> None:
-        """The next op."""
-        op, graph = op_of(node, name), self.graph
-        default_domain = op.domain == ""
-        if default_domain and op.op_type == "Constant":
-            self._constant(op)
+        """The next op: the first step that takes it says what becomes of it."""
+        op = op_of(node, name)
+        if any(step(self, op, node) for step in _BEFORE_TYPES):
             return
+        types = self._outputs(op, node)
+        if types is not None and not any(step(self, op, node, types) for step in _WITH_TYPES):
+            self.graph.keep_typed(op, types)
+
+    def _take_constant(self, op: Op, node: NodeProto) -> bool:
+        if is_constant := _is_standard(op, "Constant"):
+            self._constant(op)
+        return is_constant
+
+    def _take_unknown(self, op: Op, node: NodeProto) -> bool:
         try:
             self.inference.schema(node)
         except UnknownOperatorError:
             self._unknown(op)
-            return
-        if any(operand in self.findings.lost for operand in op.inputs):
+            return True
+        return False
+
+    def _take_lost(self, op: Op, node: NodeProto) -> bool:
+        if is_lost := any(operand in self.findings.lost for operand in op.inputs):
             self._lose(op)
-            return
-        if default_domain and op.op_type == "If" and graph.demand(op.inputs[:1]):
-            self.take_all(branch_nodes(op, node, graph))
-            return
-        if default_domain and op.op_type in LOOPS and self._unroll(op, node):
-            return
-        if any(operand in graph.sequences for operand in op.inputs) or (default_domain and op.op_type in SEQUENCE_OPS):
+        return is_lost
+
+    def _take_branch(self, op: Op, node: NodeProto) -> bool:
+        if is_decided := _is_standard(op, "If") and self.graph.demand(op.inputs[:1]):
+            self.take_all(branch_nodes(op, node, self.graph))
+        return is_decided
+
+    def _take_rounds(self, op: Op, node: NodeProto) -> bool:
+        return _is_standard(op, *LOOPS) and self._unroll(op, node)
+
+    def _take_sequence(self, op: Op, node: NodeProto) -> bool:
+        reads_one = any(operand in self.graph.sequences for operand in op.inputs)
+        if is_sequence := reads_one or _is_standard(op, *SEQUENCE_OPS):
             self._sequence(op)
-            return
-        nodes = nodes_by_operands(op, graph) if default_domain else None
+        return is_sequence
+
+    def _take_restated(self, op: Op, node: NodeProto) -> bool:
+        nodes = None if op.domain else nodes_by_operands(op, self.graph)
         if nodes is not None:
             self.take_all(nodes)
-            return
-        if default_domain and op.op_type == "Pad" and op.has_input(2) and graph.is_stated(op.inputs[2]):
-            graph.demand(op.inputs[2:3])  # what lies beyond a border is part of its description
-        if default_domain and elide(op, graph, self.outputs):
-            return
-        types = self._outputs(op, node)
-        if types is None:
-            return
+        return nodes is not None
+
+    def _take_elided(self, op: Op, node: NodeProto) -> bool:
+        if _is_standard(op, "Pad") and op.has_input(2) and self.graph.is_stated(op.inputs[2]):
+            self.graph.demand(op.inputs[2:3])  # what lies beyond a border is part of its description
+        return not op.domain and elide(op, self.graph, self.outputs)
+
+    def _take_empty(self, op: Op, node: NodeProto, types: Types) -> bool:
+        """Outputs without elements are known; of a Split the others are those of a smaller one."""
         empty = [tensor for tensor in types.values() if tensor is not None and not tensor.elements]
-        is_split = default_domain and op.op_type == "Split"
+        is_split = _is_standard(op, "Split")
         for tensor in empty:
-            graph.know_empty(tensor, is_kept=len(empty) < len(types) and not is_split)
-        if len(empty) == len(types):
-            return
-        if empty and is_split:
+            self.graph.know_empty(tensor, is_kept=len(empty) < len(types) and not is_split)
+        if empty and is_split and len(empty) < len(types):
             full = [tensor for tensor in types.values() if tensor is not None and tensor.elements]
-            self.take_all(full_split_nodes(op, full, graph))
-            return
-        if default_domain and compute(op, node, types, graph):
-            return
-        if default_domain and op.op_type in BOUNDED_BY_INPUTS and None in types.values() and graph.settle(op):
-            return
-        if default_domain and op.has_graphs:
-            self.findings.decided_by[op.name] = graph.deciders(op.inputs[0]) if op.op_type == "If" else ()
-            reason = obstacle(node)
-            if self.operators is None:
-                reason = self.findings.loops.get(op.name) or "control flow (a subgraph as attribute)"
-            if reason:
-                self._blame(self.findings.unsupported, op, f"op {op.name!r} ({op.op_type}): {reason}")
-                return
-        if not default_domain or op.has_graphs:
+            self.take_all(full_split_nodes(op, full, self.graph))
+        return len(empty) == len(types) or (bool(empty) and is_split)
+
+    def _take_computed(self, op: Op, node: NodeProto, types: Types) -> bool:
+        return not op.domain and compute(op, node, types, self.graph)
+
+    def _take_bounded(self, op: Op, node: NodeProto, types: Types) -> bool:
+        return _is_standard(op, *BOUNDED_BY_INPUTS) and None in types.values() and self.graph.settle(op)
+
+    def _take_control_flow(self, op: Op, node: NodeProto, types: Types) -> bool:
+        if op.domain or not op.has_graphs:
+            return False
+        self.findings.decided_by[op.name] = self.graph.deciders(op.inputs[0]) if op.op_type == "If" else ()
+        reason = obstacle(node)
+        if self.operators is None:
+            reason = self.findings.loops.get(op.name) or "control flow (a subgraph as attribute)"
+        if reason:
+            self._blame(self.findings.unsupported, op, f"op {op.name!r} ({op.op_type}): {reason}")
+        return bool(reason)
+
+    def _take_foreign(self, op: Op, node: NodeProto, types: Types) -> bool:
+        if is_foreign := bool(op.domain) or op.has_graphs:
             self._foreign(op, types)
-            return
-        if any(tensor is None for tensor in types.values()):
-            unread = [name for name in op.inputs if name in graph.values and graph.values[name] is None]
-            beside = f"; {', '.join(unread)}: external data, which planning does not read" if unread else ""
-            self.findings.unread.update(unread)
-            if op.op_type in BOUNDED_BY_INPUTS:
-                decide = op.inputs[1:] if op.op_type == "Compress" else op.inputs
-                self.findings.decided_by[op.name] = tuple(name for read in decide for name in graph.deciders(read))
-            self._lose(op, f"depends on data that is known only at run time ({op.op_type} {op.name!r}){beside}")
-            return
-        graph.keep_typed(op, types)
+        return is_foreign
+
+    def _take_unread(self, op: Op, node: NodeProto, types: Types) -> bool:
+        """An op whose outputs' types are known only at run time is lost, and said with what decides them."""
+        if None not in types.values():
+            return False
+        graph = self.graph
+        unread = [name for name in op.inputs if name in graph.values and graph.values[name] is None]
+        beside = f"; {', '.join(unread)}: external data, which planning does not read" if unread else ""
+        self.findings.unread.update(unread)
+        if op.op_type in BOUNDED_BY_INPUTS:
+            decide = op.inputs[1:] if op.op_type == "Compress" else op.inputs
+            self.findings.decided_by[op.name] = tuple(name for read in decide for name in graph.deciders(read))
+        self._lose(op, f"depends on data that is known only at run time ({op.op_type} {op.name!r}){beside}")
+        return True
 
     def _unroll(self, op: Op, node: NodeProto) -> bool:
         """Whether a loop's rounds were taken in its place."""
@@ -384,3 +417,30 @@ def _read(outputs: tuple[str, ...], wanted: Collection[str]) -> tuple[str, ...]:
     while len(named) > 1 and not named[-1]:
         named.pop()
     return tuple(named)
+
+
+def _is_standard(op: Op, *op_types: str) -> bool:
+    """Whether an op is one of these of ONNX's default domain."""
+    return not op.domain and op.op_type in op_types
+
+
+_BEFORE_TYPES = (
+    _Folder._take_constant,
+    _Folder._take_unknown,
+    _Folder._take_lost,
+    _Folder._take_branch,
+    _Folder._take_rounds,
+    _Folder._take_sequence,
+    _Folder._take_restated,
+    _Folder._take_elided,
+)
+"""Steps of the walk, in order; each says whether it takes an op."""
+_WITH_TYPES = (
+    _Folder._take_empty,
+    _Folder._take_computed,
+    _Folder._take_bounded,
+    _Folder._take_control_flow,
+    _Folder._take_foreign,
+    _Folder._take_unread,
+)
+"""Those that look at the types of its outputs, too."""
