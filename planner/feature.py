@@ -4,13 +4,13 @@ The folder's ``__init__.py`` declares the feature as ``FEATURE``; nothing else n
 ``import planner``, what prints results and what describes their JSON are loops over :func:`features`. A folder that is
 not there is no error: the core works without.
 
-Places are texts, ``planner.features.prove.run:prove``, so that nothing heavy is imported before it is used.
+In a folder NAME, the click command is ``NAME`` in ``command.py``, and functions of Python are in ``run.py``. Other
+places are texts, ``result:ProveResult``, so that nothing heavy is imported before it is used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -38,13 +38,21 @@ class Feature:
     """A command of the command line, and functions of Python that do the same."""
 
     name: str
-    command: str
-    """The place of the click command."""
+    functions: tuple[str, ...] = ()
+    """The functions that ``planner`` has."""
     outputs: tuple[Output, ...] = ()
-    functions: Mapping[str, str] = field(default_factory=dict)
-    """The places of the functions that ``planner`` has, by their names there."""
     models: str = ""
     """The place of the function that gives the training graph of a model by its name; "" if the feature has none."""
+
+    def at(self, place: str) -> Any:
+        """What a place of the folder names; its module is imported."""
+        module, _, attribute = place.partition(":")
+        return getattr(import_module(f"planner.features.{self.name}.{module}"), attribute)
+
+    @property
+    def command(self) -> Any:
+        """The click command."""
+        return self.at(f"command:{self.name}")
 
 
 @cache
@@ -54,12 +62,6 @@ def features() -> tuple[Feature, ...]:
     return tuple(import_module(f"planner.features.{name}").FEATURE for name in names)
 
 
-def functions() -> dict[str, str]:
-    """The places of all features' functions, by their names in ``planner``."""
-    return {name: place for feature in features() for name, place in feature.functions.items()}
-
-
-def at(place: str) -> Any:
-    """What a place names, ``module:attribute``; the module is imported."""
-    module, _, attribute = place.partition(":")
-    return getattr(import_module(module), attribute)
+def functions() -> dict[str, Feature]:
+    """The features' functions, by their names in ``planner``."""
+    return {name: feature for feature in features() for name in feature.functions}

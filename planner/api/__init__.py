@@ -20,7 +20,7 @@ from planner.api.running import run
 from planner.api.showing import as_json, show
 from planner.api.timing import simulate
 from planner.api.training import grad
-from planner.feature import at, functions
+from planner.feature import functions
 
 __all__ = [
     "as_json",
@@ -40,7 +40,7 @@ __all__ += sorted(functions())
 
 def __getattr__(name: str) -> Any:
     """The function of a feature."""
-    place = functions().get(name)
-    if place is None:
+    feature = functions().get(name)
+    if feature is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return at(place)
+    return feature.at(f"run:{name}")

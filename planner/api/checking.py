@@ -14,7 +14,7 @@ from planner.cost.by_op import op_cost
 from planner.cost.tables import CostTables
 from planner.descriptions import in_force
 from planner.errors import UsageError
-from planner.feature import at, features
+from planner.feature import features
 from planner.gate.baseline import Baseline, ModelCosts, PlanCost, model_costs, op_type_at
 from planner.gate.verdict import CheckResult, judge
 from planner.graph.decompositions import expand
@@ -135,10 +135,10 @@ def _graph_of(name: str) -> Graph:
     Raises:
         UsageError: there is none of this name.
     """
-    places = [feature.models for feature in features() if feature.models]
-    if not places:
+    zoo = next((feature for feature in features() if feature.models), None)
+    if zoo is None:
         raise UsageError(f"{name}: no such file", hint="name an ONNX file")
-    graph: Graph = at(places[0])(name)
+    graph: Graph = zoo.at(zoo.models)(name)
     return graph
 
 

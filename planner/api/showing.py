@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, TextIO
 
 from planner.errors import UsageError
-from planner.feature import at, features
+from planner.feature import features
 from planner.gate.verdict import CheckResult
 from planner.printing import built, explained, gate, occupancy, planned, simulated, tables
 from planner.printing.sheet import TextSheet
@@ -65,11 +65,12 @@ def as_json(result: Any) -> dict[str, Any]:
 
 def _printed(result: Any) -> Callable[[Any, TextIO], None]:
     kind = type(result)
-    tables = {output.record: output.table for feature in features() for output in feature.outputs}
-    table = _PRINTED.get(kind)
-    if table is None and (place := tables.get(f"{kind.__module__}:{kind.__name__}")):
-        table = at(place)
-    if table is None:
-        names = sorted({*(record.__name__ for record in _PRINTED), *(record.rpartition(":")[2] for record in tables)})
-        raise UsageError(f"{kind.__name__} is not what a command returns", hint=f"there are {', '.join(names)}")
-    return table
+    if kind in _PRINTED:
+        return _PRINTED[kind]
+    pairs = [(feature, output) for feature in features() for output in feature.outputs]
+    for feature, output in pairs:
+        if f"planner.features.{feature.name}.{output.record}" == f"{kind.__module__}:{kind.__name__}":
+            table: Callable[[Any, TextIO], None] = feature.at(output.table)
+            return table
+    names = {record.__name__ for record in _PRINTED} | {output.record.partition(":")[2] for _, output in pairs}
+    raise UsageError(f"{kind.__name__} is not what a command returns", hint=f"there are {', '.join(sorted(names))}")

@@ -31,7 +31,7 @@ from planner.commands.run import run
 from planner.commands.streams import drop_output, has_no_reader, is_closed, say, take_stdin
 from planner.commands.termination import TerminationError, termination_raised
 from planner.errors import TofuError, UsageError, did_you_mean, out_of_memory
-from planner.feature import at, features
+from planner.feature import features
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 _COUNT, _SIZE = ("--gpus", "write --gpus K"), ("--dim", "sizes of the model's own dims are written --dim batch=N")
@@ -63,7 +63,7 @@ class _Commands(click.Group):
         """The command of a name; called by click."""
         for feature in features():
             if feature.name == cmd_name and cmd_name not in self.commands:
-                self.add_command(at(feature.command))
+                self.add_command(feature.command)
         return super().get_command(ctx, cmd_name)
 
 

@@ -27,7 +27,7 @@ import planner
 from planner.artifacts.plan import Plan
 from planner.artifacts.plan_folder import Manifest
 from planner.feature import FOLDER as FEATURES
-from planner.feature import at, features
+from planner.feature import features
 from planner.gate.verdict import CheckResult
 from planner.records import Kind, members_of
 from planner.results import BuildResult, Explanation, GradResult, MemoryResult, PlanResult, SimulationResult
@@ -73,7 +73,7 @@ def texts() -> dict[Path, str]:
     """What every schema's file says."""
     core = {FOLDER / f"{name}.json": record for name, record in RECORDS.items()}
     of_features = {
-        FEATURES / feature.name / "schemas" / f"{output.schema}.json": (output.line, at(output.record))
+        FEATURES / feature.name / "schemas" / f"{output.schema}.json": (output.line, feature.at(output.record))
         for feature in features()
         for output in feature.outputs
     }

@@ -32,12 +32,8 @@ TOY = {
 
 from planner.feature import Feature, Output
 
-_HERE = "planner.features.toy"
 FEATURE = Feature(
-    name="toy",
-    command=f"{_HERE}.command:toy",
-    functions={"toy": f"{_HERE}.run:toy"},
-    outputs=(Output("toy", "tofu toy --json", f"{_HERE}.run:ToyResult", f"{_HERE}.run:print_toy"),),
+    name="toy", functions=("toy",), outputs=(Output("toy", "tofu toy --json", "run:ToyResult", "run:print_toy"),)
 )
 ''',
     "run.py": '''"""Twice a number."""

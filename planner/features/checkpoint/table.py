@@ -40,7 +40,7 @@ def _row(row: CheckpointRow) -> tuple[str, ...]:
     )
 
 
-def exported(result: ExportedCheckpoint, file: TextIO) -> None:
+def export(result: ExportedCheckpoint, file: TextIO) -> None:
     """Prints what was exported of a checkpoint."""
     facts = [("checkpoint", str(result.path)), ("exported", f"{len(result.names)} states, after step {result.number}")]
     facts += [("passed over", reason) for reason in result.passed_over]

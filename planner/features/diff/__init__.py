@@ -6,14 +6,6 @@ from planner.feature import Feature, Output
 
 FEATURE = Feature(
     name="diff",
-    command="planner.features.diff.command:diff",
-    functions={"diff": "planner.features.diff.run:diff"},
-    outputs=(
-        Output(
-            "diff",
-            "tofu diff --json",
-            "planner.features.diff.difference:Difference",
-            "planner.features.diff.table:print_as_text",
-        ),
-    ),
+    functions=("diff",),
+    outputs=(Output("diff", "tofu diff --json", "difference:Difference", "table:print_as_text"),),
 )

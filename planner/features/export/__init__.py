@@ -6,14 +6,6 @@ from planner.feature import Feature, Output
 
 FEATURE = Feature(
     name="export",
-    command="planner.features.export.command:export",
-    functions={"export": "planner.features.export.run:export"},
-    outputs=(
-        Output(
-            "export",
-            "tofu export --json",
-            "planner.features.export.result:ExportResult",
-            "planner.features.export.table:print_export",
-        ),
-    ),
+    functions=("export",),
+    outputs=(Output("export", "tofu export --json", "result:ExportResult", "table:print_export"),),
 )

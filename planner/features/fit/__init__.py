@@ -6,14 +6,6 @@ from planner.feature import Feature, Output
 
 FEATURE = Feature(
     name="fit",
-    command="planner.features.fit.command:fit",
-    functions={"fit": "planner.features.fit.run:fit"},
-    outputs=(
-        Output(
-            "fit",
-            "tofu fit --json",
-            "planner.features.fit.result:FitResult",
-            "planner.features.fit.table:print_fit",
-        ),
-    ),
+    functions=("fit",),
+    outputs=(Output("fit", "tofu fit --json", "result:FitResult", "table:print_fit"),),
 )

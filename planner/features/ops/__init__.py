@@ -6,38 +6,11 @@ from planner.feature import Feature, Output
 
 FEATURE = Feature(
     name="ops",
-    command="planner.features.ops.command:ops",
-    functions={},
     outputs=(
-        Output(
-            "ops",
-            "tofu ops --json",
-            "planner.features.ops.coverage:Coverage",
-            "planner.features.ops.table:print_coverage",
-        ),
-        Output(
-            "ops-gradients",
-            "tofu ops --gradients --json",
-            "planner.features.ops.gradients:GradientTable",
-            "planner.features.ops.table:print_gradients",
-        ),
-        Output(
-            "ops-onnx-cases",
-            "tofu ops --onnx-cases --json",
-            "planner.features.ops.conformance:Conformance",
-            "planner.features.ops.table:print_conformance",
-        ),
-        Output(
-            "ops-operator",
-            "tofu ops OP --json",
-            "planner.features.ops.page:OperatorPage",
-            "planner.features.ops.table:print_page",
-        ),
-        Output(
-            "ops-verify",
-            "tofu ops --verify --json",
-            "planner.features.ops.verification:Verification",
-            "planner.features.ops.table:print_verification",
-        ),
+        Output("ops", "tofu ops --json", "coverage:Coverage", "table:print_coverage"),
+        Output("ops-gradients", "tofu ops --gradients --json", "gradients:GradientTable", "table:print_gradients"),
+        Output("ops-onnx-cases", "tofu ops --onnx-cases --json", "conformance:Conformance", "table:print_conformance"),
+        Output("ops-operator", "tofu ops OP --json", "page:OperatorPage", "table:print_page"),
+        Output("ops-verify", "tofu ops --verify --json", "verification:Verification", "table:print_verification"),
     ),
 )

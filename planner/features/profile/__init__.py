@@ -6,14 +6,6 @@ from planner.feature import Feature, Output
 
 FEATURE = Feature(
     name="profile",
-    command="planner.features.profile.command:profile",
-    functions={"profile": "planner.features.profile.run:profile"},
-    outputs=(
-        Output(
-            "profile",
-            "tofu profile --json",
-            "planner.features.profile.result:ProfileResult",
-            "planner.features.profile.table:print_profile",
-        ),
-    ),
+    functions=("profile",),
+    outputs=(Output("profile", "tofu profile --json", "result:ProfileResult", "table:print_profile"),),
 )

@@ -6,14 +6,6 @@ from planner.feature import Feature, Output
 
 FEATURE = Feature(
     name="prove",
-    command="planner.features.prove.command:prove",
-    functions={"prove": "planner.features.prove.run:prove"},
-    outputs=(
-        Output(
-            "prove",
-            "tofu prove --json",
-            "planner.features.prove.result:ProveResult",
-            "planner.features.prove.table:print_proof",
-        ),
-    ),
+    functions=("prove",),
+    outputs=(Output("prove", "tofu prove --json", "result:ProveResult", "table:print_proof"),),
 )

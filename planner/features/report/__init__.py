@@ -6,14 +6,6 @@ from planner.feature import Feature, Output
 
 FEATURE = Feature(
     name="report",
-    command="planner.features.report.command:report",
-    functions={"report": "planner.features.report.run:report"},
-    outputs=(
-        Output(
-            "report",
-            "tofu report --json",
-            "planner.features.report.result:ReportResult",
-            "planner.features.report.table:print_report",
-        ),
-    ),
+    functions=("report",),
+    outputs=(Output("report", "tofu report --json", "result:ReportResult", "table:print_report"),),
 )

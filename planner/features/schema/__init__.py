@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from planner.feature import Feature
 
-FEATURE = Feature(name="schema", command="planner.features.schema.command:schema")
+FEATURE = Feature(name="schema")

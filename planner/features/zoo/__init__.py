@@ -6,21 +6,10 @@ from planner.feature import Feature, Output
 
 FEATURE = Feature(
     name="zoo",
-    command="planner.features.zoo.command:zoo",
-    functions={"zoo": "planner.features.zoo.run:zoo", "zoo_models": "planner.features.zoo.run:zoo_models"},
-    models="planner.features.zoo.models:build",
+    functions=("zoo", "zoo_models"),
+    models="models:build",
     outputs=(
-        Output(
-            "zoo",
-            "tofu zoo NAME --json",
-            "planner.features.zoo.result:ZooResult",
-            "planner.features.zoo.table:print_zoo",
-        ),
-        Output(
-            "zoo-models",
-            "tofu zoo --json",
-            "planner.features.zoo.result:ZooModels",
-            "planner.features.zoo.table:print_models",
-        ),
+        Output("zoo", "tofu zoo NAME --json", "result:ZooResult", "table:print_zoo"),
+        Output("zoo-models", "tofu zoo --json", "result:ZooModels", "table:print_models"),
     ),
 )
