@@ -74,21 +74,21 @@ class Regions:
         """The divisions of the input that workers need."""
         if self._dim_by_dim is None:
             return self._regions(divisions, strategies)
-        found = [self._dim_by_dim.number(divisions, strategy) for strategy in strategies]
-        idle = [strategy for strategy, number in zip(strategies, found, strict=True) if number is None]
+        numbers = [self._dim_by_dim.number(divisions, strategy) for strategy in strategies]
+        idle = [strategy for strategy, number in zip(strategies, numbers, strict=True) if number is None]
         regions = iter(self._regions(divisions, idle))
-        return [next(regions) if number is None else number for number in found]
+        return [next(regions) if number is None else number for number in numbers]
 
     def _regions(self, divisions: Divisions, strategies: Sequence[Tiling]) -> list[int]:
         alike = [self._as_read(strategy) for strategy in strategies]
-        new = [strategy for strategy in dict.fromkeys(alike) if strategy not in self._by_read]
-        if new:
-            ranges = [self._op.ranges(strategy) for strategy in new]
+        misses = [strategy for strategy in dict.fromkeys(alike) if strategy not in self._by_read]
+        if misses:
+            ranges = [self._op.ranges(strategy) for strategy in misses]
             together = Boxes(np.concatenate([r.lo for r in ranges]), np.concatenate([r.hi for r in ranges]))
             read = self._op.reads(together, self._slot)[self._slot].boxes
-            pieces = zip(np.split(read.lo, len(new)), np.split(read.hi, len(new)), strict=True)
+            pieces = zip(np.split(read.lo, len(misses)), np.split(read.hi, len(misses)), strict=True)
             numbers = [divisions.number_of(Boxes(lo, hi)) for lo, hi in pieces]
-            self._by_read.update(zip(new, numbers, strict=True))
+            self._by_read.update(zip(misses, numbers, strict=True))
         return [self._by_read[strategy] for strategy in alike]
 
     def _as_read(self, strategy: Tiling) -> Tiling:
@@ -97,12 +97,12 @@ class Regions:
         return Tiling(
             tuple(
                 Replicate()
-                if isinstance(one, Shard)
-                and not one.shares
-                and one.dim not in self._along
-                and extents[one.dim] >= workers * one.block
-                else one
-                for one in strategy.placements
+                if isinstance(placement, Shard)
+                and not placement.shares
+                and placement.dim not in self._along
+                and extents[placement.dim] >= workers * placement.block
+                else placement
+                for placement in strategy.placements
             ),
             strategy.ways,
         )
@@ -161,26 +161,26 @@ class _Intervals:
         key = (dim, ways, cuts)
         way = self._ways.get(key)
         if way is None:
-            known = dict(zip(variables, cuts, strict=True))
-            way = self._ways[key] = divisions.way(dim, *self._ends(dim, interval, ways, known))
+            cuts_by_variable = dict(zip(variables, cuts, strict=True))
+            way = self._ways[key] = divisions.way(dim, *self._ends(dim, interval, ways, cuts_by_variable))
         return way
 
     def _ends(
         self, dim: int, interval: Interval | None, ways: tuple[int, ...], cuts: Mapping[int, _Cuts | None]
     ) -> tuple[Ints, Ints, tuple[int, ...]]:
         """Where the part of each combination of groups begins and ends, and the cuts whose groups these are."""
-        along = tuple(sorted({cut for one in cuts.values() if one is not None for cut in one[0]}))
-        key = (dim, *[None if one is None else (tuple(map(along.index, one[0])), one[1]) for one in cuts.values()])
-        known = self._of_groups.get(key)
-        if known is None:
+        along = tuple(sorted({cut for division in cuts.values() if division is not None for cut in division[0]}))
+        key = (dim, *[division and (tuple(map(along.index, division[0])), division[1]) for division in cuts.values()])
+        spans = self._of_groups.get(key)
+        if spans is None:
             groups = tuple([ways[cut] for cut in along])
             ranges = {}
-            for variable, one in cuts.items():
-                starts, ends = pieces(self._op.extents[variable], one[1] if one else ())
-                piece = piece_of(groups, tuple(map(along.index, one[0])) if one else ())
+            for variable, division in cuts.items():
+                starts, ends = pieces(self._op.extents[variable], division[1] if division else ())
+                piece = piece_of(groups, tuple(map(along.index, division[0])) if division else ())
                 ranges[variable] = starts[piece], ends[piece]
-            known = self._of_groups[key] = self._read(dim, interval, prod(groups), ranges)
-        return *known, along
+            spans = self._of_groups[key] = self._read(dim, interval, prod(groups), ranges)
+        return *spans, along
 
     def _read(
         self, dim: int, interval: Interval | None, parts: int, ranges: Mapping[int, tuple[Ints, Ints]]

@@ -54,7 +54,7 @@ class Least:
 class Holding:
     """Where the tensors of an op lie, before it and after it."""
 
-    own: tuple[Sequence[int], Sequence[int]]
+    own_elements: tuple[Sequence[int], Sequence[int]]
     """Elements of each input that each worker has."""
     results: int
     """Elements of the result that workers hold at last, all together."""
@@ -111,19 +111,19 @@ class Bounds:
             return None
         best, regime = 0.0, "0D"
         for form in self._forms(self._op.ranges(strategy)):
-            rest = self._size(form)
+            tensor_bytes = self._size(form)
             total = 0.0
             dims = 0
             for points, workers in Counter(form.points).items():
                 least, free = self._least(form, points, (0, 0, 0))
                 total, dims = total + workers * least, max(dims, free)
-            if total * (1 - _SLACK) - rest > best:
-                best, regime = total * (1 - _SLACK) - rest, f"{max(dims, 1)}D"
+            if total * (1 - _SLACK) - tensor_bytes > best:
+                best, regime = total * (1 - _SLACK) - tensor_bytes, f"{max(dims, 1)}D"
             if memory_bytes is not None:
                 weight = float(form.factor) * math.prod(self._bytes)
                 limited = sum(2 * math.sqrt(weight / memory_bytes) * points for points in form.points)
-                if limited * (1 - _SLACK) - rest > best:
-                    best, regime = limited * (1 - _SLACK) - rest, "2.5D"
+                if limited * (1 - _SLACK) - tensor_bytes > best:
+                    best, regime = limited * (1 - _SLACK) - tensor_bytes, "2.5D"
         return Least(best, regime)
 
     def as_it_lies(self, strategy: Tiling, holding: Holding) -> float | None:
@@ -137,16 +137,18 @@ class Bounds:
             return None
         best = 0.0
         for form in self._forms(self._op.ranges(strategy)):
-            alike = Counter(zip(form.points, *holding.own, strict=True))
+            alike = Counter(zip(form.points, *holding.own_elements, strict=True))
             total = sum(
-                workers * self._least(form, points, (*own, 0))[0] for (points, *own), workers in alike.items() if points
+                workers * self._least(form, points, (*own_elements, 0))[0]
+                for (points, *own_elements), workers in alike.items()
+                if points
             )
             size = form.touched[RESULT] * self._bytes[RESULT]
             # Some result elements are no sum of anything: to bring these to the workers is not counted.
             held = max(0.0, holding.results * self._bytes[RESULT] - self._whole_result() * self._bytes[RESULT])
             again = held * form.touched[RESULT] / max(1, self._whole_result())
-            left = holding.partial * size if holding.partial > 1 else size - again
-            best = max(best, total * (1 - _SLACK) - left)
+            deduction = holding.partial * size if holding.partial > 1 else size - again
+            best = max(best, total * (1 - _SLACK) - deduction)
         return best
 
     def _whole_result(self) -> int:
@@ -156,7 +158,7 @@ class Bounds:
     def _size(self, form: _Form) -> float:
         return float(sum(count * size for count, size in zip(form.touched, self._bytes, strict=True)))
 
-    def _least(self, form: _Form, points: int, own: Sequence[int]) -> tuple[float, int]:
+    def _least(self, form: _Form, points: int, own_elements: Sequence[int]) -> tuple[float, int]:
         """The least sum in bytes of what a worker touches and does not own, and of how many tensors it has a choice.
 
         The three numbers are at least ``shares * points`` each, at most what there is, and their product is bounded:
@@ -166,21 +168,21 @@ class Bounds:
             return 0.0, 0
         batches = self.contraction.batches
         per_batch = Fraction(form.whole_points, batches)
-        full, rest = divmod(Fraction(points), per_batch)
+        full, remainder = divmod(Fraction(points), per_batch)
         # Of several batches whole ones are the least: sum v_i^(2/3) is least where the v_i are as unequal as can be.
-        spread = float(full) * float(per_batch) ** (2 / 3) + float(rest) ** (2 / 3)
+        spread = float(full) * float(per_batch) ** (2 / 3) + float(remainder) ** (2 / 3)
         goal = float(form.factor) * spread**3 * math.prod(self._bytes)
         low, high, had = [], [], []
         for tensor in range(TENSORS):
-            most = form.touched[tensor] * self._bytes[tensor]
-            owned = min(own[tensor] * self._bytes[tensor], most)
+            touched_bytes = form.touched[tensor] * self._bytes[tensor]
+            owned = min(own_elements[tensor] * self._bytes[tensor], touched_bytes)
             least = float(form.shares[tensor] * points) * self._bytes[tensor]
             had.append(owned)
-            high.append(float(most))
-            low.append(min(max(least, owned), float(most)))
+            high.append(float(touched_bytes))
+            low.append(min(max(least, owned), float(touched_bytes)))
         chosen = _levelled(goal, low, high)
-        free = sum(one > least * (1 + 1e-6) for one, least in zip(chosen, low, strict=True))
-        return sum(one - owned for one, owned in zip(chosen, had, strict=True)), free
+        free = sum(amount > least * (1 + 1e-6) for amount, least in zip(chosen, low, strict=True))
+        return sum(amount - owned for amount, owned in zip(chosen, had, strict=True)), free
 
     def _forms(self, ranges: Boxes) -> Iterator[_Form]:
         """The ways to count points that hold for these parts."""
@@ -197,7 +199,7 @@ class Bounds:
             points = tuple(
                 count * math.prod(axis.counts[worker] for axis in axes) for worker, count in enumerate(plain)
             )
-            whole = math.prod(one.extent for one in contraction.plain) * math.prod(axis.whole for axis in axes)
+            total = math.prod(part.extent for part in contraction.plain) * math.prod(axis.points for axis in axes)
             factor = math.prod((axis.factor for axis in axes), start=Fraction(1))
             shares = tuple(
                 math.prod((axis.shares[tensor] for axis in axes), start=Fraction(1, contraction.outside(tensor)))
@@ -207,7 +209,7 @@ class Bounds:
                 contraction.inside(tensor) * math.prod(axis.touched[tensor] for axis in axes)
                 for tensor in range(TENSORS)
             )
-            yield _Form(points, whole, factor, shares, touched)
+            yield _Form(points, total, factor, shares, touched)
 
     def _numbers(self) -> range:
         return range(len(self.contraction.extents))
@@ -219,7 +221,8 @@ class _Axis:
 
     counts: tuple[int, ...]
     """Of each worker."""
-    whole: int
+    points: int
+    """Of the op."""
     factor: Fraction
     shares: tuple[Fraction, Fraction, Fraction]
     """By tensor of the op."""
@@ -232,27 +235,27 @@ _Spans = Sequence[Sequence[tuple[int, int]]]
 
 def _axes(stencil: Stencil, spans: _Spans, idle: Sequence[bool]) -> Iterator[_Axis]:
     """The ways to count points along a stencil that hold for these parts."""
-    own = [
+    ranges = [
         [(0, extent)] * len(idle) if number is None else list(spans[number])
         for number, extent in zip(stencil.variables, stencil.extents, strict=True)
     ]
     counts = tuple(
-        0 if is_idle else stencil.pairs(first, second) for first, second, is_idle in zip(*own, idle, strict=True)
+        0 if is_idle else stencil.pairs(first, second) for first, second, is_idle in zip(*ranges, idle, strict=True)
     )
-    most, there = stencil.most_pairs, int(stencil.exists.sum())
-    shares = tuple(Fraction(1, one) for one in most)
-    factor = min(Fraction(1, stencil.most_alike), math.prod(shares, start=Fraction(there)))
-    yield _Axis(counts, there, factor, _placed(stencil, shares), _placed(stencil, stencil.touched))
-    for over, other in ((0, 1), (1, 0)):
+    most_pairs, pairs = stencil.most_pairs, int(stencil.exists.sum())
+    shares = tuple(Fraction(1, count) for count in most_pairs)
+    factor = min(Fraction(1, stencil.most_alike), math.prod(shares, start=Fraction(pairs)))
+    yield _Axis(counts, pairs, factor, _placed(stencil, shares), _placed(stencil, stencil.touched))
+    for over, partner in ((0, 1), (1, 0)):
         # Runs of one variable, of which each value goes with all values of the other: whole windows.
-        window = stencil.extents[other]
-        is_whole = all(is_idle or span == (0, window) for span, is_idle in zip(own[other], idle, strict=True))
+        window = stencil.extents[partner]
+        is_whole = all(is_idle or span == (0, window) for span, is_idle in zip(ranges[partner], idle, strict=True))
         share = stencil.least_share(over) if is_whole else None
         if share is not None:
             runs = stencil.extents[over]
-            counts = tuple(0 if is_idle else hi - lo for (lo, hi), is_idle in zip(own[over], idle, strict=True))
+            counts = tuple(0 if is_idle else hi - lo for (lo, hi), is_idle in zip(ranges[over], idle, strict=True))
             beside = [Fraction(1), Fraction(window, runs)]
-            shares = (share, beside[over], beside[other])
+            shares = (share, beside[over], beside[partner])
             reached = [stencil.touched[0], *stencil.extents]
             yield _Axis(counts, runs, share * window, _placed(stencil, shares), _placed(stencil, reached))
 
@@ -275,9 +278,9 @@ def _levelled(goal: float, low: Sequence[float], high: Sequence[float]) -> list[
         level_high = [min(max(upper, lo), hi) for lo, hi in zip(low, high, strict=True)]
         if math.prod(level_high) >= goal:
             fixed = [lo if lo >= upper else hi if hi <= lower else None for lo, hi in zip(low, high, strict=True)]
-            known = math.prod(value for value in fixed if value is not None)
+            product = math.prod(value for value in fixed if value is not None)
             free = sum(value is None for value in fixed)
-            level = (goal / known) ** (1 / free) if free and known else lower
+            level = (goal / product) ** (1 / free) if free and product else lower
             return [min(max(level, lo), hi) for lo, hi in zip(low, high, strict=True)]
     return list(high)
 

@@ -68,7 +68,7 @@ def costed(graph: Graph, ops: Iterable[BoundOp], plan: D, tables: CostTables) ->
     moved = dict.fromkeys(plan.tilings, 0)
     excess = repeated = computing = 0
     ops = tuple(ops)
-    requests = [one for op in ops for one in _requests(graph, op, plan.strategies, plan.tilings, tables)]
+    requests = [request for op in ops for request in _requests(graph, op, plan.strategies, plan.tilings, tables)]
     for request, table in zip(requests, tables.bytes_of(requests), strict=True):
         moved[request.tensor.name] += int(table[0, 0])
     again = recomputing(graph, ops, tables)

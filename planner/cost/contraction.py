@@ -82,8 +82,8 @@ class Stencil:
     @cached_property
     def touched(self) -> tuple[int, int, int]:
         """How many elements of the dim, of the first and of the second variable are in some pair."""
-        there = np.unique(self.index[self.exists])
-        return len(there), int(self.exists.any(axis=1).sum()), int(self.exists.any(axis=0).sum())
+        elements = np.unique(self.index[self.exists])
+        return len(elements), int(self.exists.any(axis=1).sum()), int(self.exists.any(axis=0).sum())
 
     @cached_property
     def most_pairs(self) -> tuple[int, int, int]:
@@ -111,12 +111,12 @@ class Stencil:
         """
         index = self.index if over == 0 else self.index.T
         count, taps = index.shape
-        there = index >= 0
-        if not there.any(axis=1).all() or count > _MOST_PAIRS // max(count, taps):
+        exists = index >= 0
+        if not exists.any(axis=1).all() or count > _MOST_PAIRS // max(count, taps):
             return None
         high = index.max(axis=1)
-        low = np.where(there, index, np.iinfo(np.int64).max).min(axis=1)
-        if (np.diff(low) < 0).any() or (np.diff(high) < 0).any() or ((high - low + 1) != there.sum(axis=1)).any():
+        low = np.where(exists, index, np.iinfo(np.int64).max).min(axis=1)
+        if (np.diff(low) < 0).any() or (np.diff(high) < 0).any() or ((high - low + 1) != exists.sum(axis=1)).any():
             return None
         gaps = np.concatenate([[0], np.cumsum(np.maximum(0, low[1:] - high[:-1] - 1))])
         rows = high[None, :] - low[:, None] + 1 - (gaps[None, :] - gaps[:, None])
@@ -151,15 +151,15 @@ class Contraction:
     @property
     def batches(self) -> int:
         """How many products there are that share nothing."""
-        return prod(one.extent for one in self.plain if len(one.tensors) == TENSORS)
+        return prod(variable.extent for variable in self.plain if len(variable.tensors) == TENSORS)
 
     def outside(self, tensor: int) -> int:
         """Points that one element of a tensor is in, but for stencils."""
-        return prod(one.extent for one in self.plain if tensor not in one.tensors)
+        return prod(variable.extent for variable in self.plain if tensor not in variable.tensors)
 
     def inside(self, tensor: int) -> int:
         """Elements of a tensor, but for dims of stencils."""
-        return prod(one.extent for one in self.plain if tensor in one.tensors)
+        return prod(variable.extent for variable in self.plain if tensor in variable.tensors)
 
     def touched(self, tensor: int) -> int:
         """Elements of a tensor that are multiplied with anything."""
@@ -190,8 +190,8 @@ def contraction_of(op: BoundOp) -> Contraction | None:
     if inputs[0] == inputs[1] or numbers is None or len(op.analysis.outputs) != 1:
         return None
     extents = {variable.name: extent for variable, extent in zip(op.variables, op.extents, strict=True)}
-    made = tuple(Var(op.variables[number].name) for number in numbers)
-    dims = [first.indices, second.indices, made]
+    result_indices = tuple(Var(op.variables[number].name) for number in numbers)
+    dims = [first.indices, second.indices, result_indices]
     shapes = (op.node.input_shapes[first.slot], op.node.input_shapes[second.slot], op.node.output_shapes[0])
     dtypes = (op.node.input_dtypes[first.slot], op.node.input_dtypes[second.slot], op.node.output_dtypes[0])
     operands = tuple(
@@ -235,12 +235,12 @@ class _Reading:
         stencils = self._stencils(together, alone)
         if stencils is None:
             return None
-        known = set(alone).union(*({part for part in form if part != _ONE} for _, _, form in together))
+        index_parts = set(alone).union(*({part for part in form if part != _ONE} for _, _, form in together))
         missing = any(
-            extent > 1 and not any(part[0] == name for part in known) for name, extent in self._extents.items()
+            extent > 1 and not any(part[0] == name for part in index_parts) for name, extent in self._extents.items()
         )
         plain = {part: Plain(self._extent(part), frozenset(tensors)) for part, tensors in alone.items()}
-        if missing or any(len(one.tensors) < 2 for one in plain.values()):
+        if missing or any(len(variable.tensors) < 2 for variable in plain.values()):
             return None
         first, second, result = operands
         counted = sorted({self._numbers[name] for name, _ in plain})
@@ -250,25 +250,25 @@ class _Reading:
         self, together: Sequence[tuple[int, int, _Form]], alone: dict[_Part, set[int]]
     ) -> list[Stencil] | None:
         """The stencils of dims that are indexed by more than a variable; their variables are taken out of ``alone``."""
-        found = []
+        stencils = []
         for tensor, size, form in together:
             parts = [part for part in form if part != _ONE]
-            others = {0, 1, RESULT} - {tensor}
+            peers = {0, 1, RESULT} - {tensor}
             if not 1 <= len(parts) <= 2 or any(part[1] for part in parts):
                 return None
             if any(len(alone.get(part, ())) != 1 for part in parts):
                 return None
             places = [next(iter(alone.pop(part))) for part in parts]
-            if not others.issuperset(places) or len(set(places)) != len(places):
+            if not peers.issuperset(places) or len(set(places)) != len(places):
                 return None
-            places += sorted(others.difference(places))
+            places += sorted(peers.difference(places))
             index = self._index(size, form, parts)
             if index is None:
                 return None
             numbers: list[int | None] = [self._numbers[name] for name, _ in parts]
             numbers += [None] * (2 - len(numbers))
-            found.append(Stencil((tensor, places[0], places[1]), (numbers[0], numbers[1]), index))
-        return found
+            stencils.append(Stencil((tensor, places[0], places[1]), (numbers[0], numbers[1]), index))
+        return stencils
 
     def _index(self, size: int, form: _Form, parts: Sequence[_Part]) -> NDArray[np.int64] | None:
         """The element for each pair of values of a stencil's variables; None if there are too many pairs, or none."""
@@ -282,12 +282,12 @@ class _Reading:
             + factors[1] * np.arange(extents[1])[None, :]
             + int(form.get(_ONE, Fraction(0)) * denominator)
         )
-        there = (total % denominator == 0) & (total >= 0) & (total < size * denominator)
-        return np.where(there, total // denominator, -1) if there.any() else None
+        exists = (total % denominator == 0) & (total >= 0) & (total < size * denominator)
+        return np.where(exists, total // denominator, -1) if exists.any() else None
 
     def _divided(self, dims: Sequence[Sequence[Index]]) -> dict[str, int]:
         """By variable that is divided somewhere, by what; one that is divided by several makes it no contraction."""
-        found: dict[str, int] = {}
+        divisors: dict[str, int] = {}
         stack = [index for indices in dims for index in indices]
         while stack:
             match stack.pop():
@@ -296,13 +296,13 @@ class _Reading:
                 case Times(inner, _):
                     stack.append(inner)
                 case FloorDiv(Var(name), divisor) | Mod(Var(name), divisor):
-                    if found.setdefault(name, divisor) != divisor or self._extents[name] % divisor:
+                    if divisors.setdefault(name, divisor) != divisor or self._extents[name] % divisor:
                         raise _NoneError
                 case FloorDiv() | Mod() | At() | Whole():
                     raise _NoneError
                 case _:
                     pass
-        return found
+        return divisors
 
     def _form(self, index: Index) -> _Form:
         """An index as a sum; parts that have only the value 0 are left out."""
@@ -331,10 +331,10 @@ class _Reading:
         return {part: value for part, value in terms if self._extent(part) > 1}
 
     def _extent(self, part: _Part) -> int:
-        name, which = part
+        name, operator = part
         extent: int = self._extents[name]
         divisor = self._divisors.get(name, 1)
-        return extent if not which else divisor if which == "%" else extent // divisor
+        return extent if not operator else divisor if operator == "%" else extent // divisor
 
     def _is_mixed(self, form: _Form, parts: Sequence[_Part], size: int) -> bool:
         """Whether each element of a dim is there for one value of each part: digits of a number of mixed base."""
@@ -363,10 +363,10 @@ def _largest_class(index: NDArray[np.int64]) -> int:
 def _largest_group(sets: Sequence[set[int]]) -> int:
     """How many of some sets the largest group has that are linked by common elements."""
     groups: list[tuple[set[int], int]] = []
-    for one in sets:
-        if not one:
+    for subset in sets:
+        if not subset:
             continue
-        joined, size, apart = set(one), 1, []
+        joined, size, apart = set(subset), 1, []
         for elements, members in groups:
             if joined.isdisjoint(elements):
                 apart.append((elements, members))

@@ -79,30 +79,30 @@ def distances(
         with_grids: look for the best processor grid of each, too, which takes most of the time.
     """
     grids: dict[tuple[object, int], Grid | None] = {}
-    known: dict[tuple[object, ...], Distance | None] = {}
+    by_content: dict[tuple[object, ...], Distance | None] = {}
     for op in ops:
         strategy = strategies[op.op.name].tiling
         names = (*op.op.inputs, *op.op.outputs)
         lies = tuple((graph.tensors[name].dtype, tilings.get(name), is_used(graph, name)) for name in names if name)
         key = (op.op.op_type, op.content, strategy, lies)
-        if key not in known:
+        if key not in by_content:
             bounds = Bounds.of(op)
             if bounds is not None and with_grids and (op.content, strategy.workers) not in grids:
                 grids[op.content, strategy.workers] = best_grid(op, strategy.workers)
             grid = grids.get((op.content, strategy.workers))
             moved = sum(amount for _, amount in op_bytes(graph, op, strategies, tilings, tables)) if bounds else 0
-            known[key] = None if bounds is None else _distance(graph, op, bounds, strategy, tilings, moved, grid)
-        one = known[key]
-        if one is not None:
-            yield replace(one, op=op.op.name)
+            by_content[key] = None if bounds is None else _distance(graph, op, bounds, strategy, tilings, moved, grid)
+        distance = by_content[key]
+        if distance is not None:
+            yield replace(distance, op=op.op.name)
 
 
-def times_the_least(found: Iterable[Distance]) -> float | None:
+def times_the_least(rows: Iterable[Distance]) -> float | None:
     """How often the least ops move, taken together, of those with a bound that holds of the plan; None if none has one.
 
     It compares sums over ops with each other; no sum of bounds is one of an iteration.
     """
-    bounded = [row for row in found if row.as_it_lies_bytes is not None]
+    bounded = [row for row in rows if row.as_it_lies_bytes is not None]
     least = sum(row.least_bytes for row in bounded)
     return sum(row.moved_bytes for row in bounded) / least if least else None
 
@@ -110,15 +110,15 @@ def times_the_least(found: Iterable[Distance]) -> float | None:
 def _distance(
     graph: Graph,
     op: BoundOp,
-    known: Bounds,
+    bounds: Bounds,
     strategy: Tiling,
     tilings: Mapping[str, Tiling],
     moved: int,
     grid: Grid | None,
 ) -> Distance:
-    least: Least | None = known.any(strategy)
-    holding, lies_once = _holding(graph, op, known, tilings, strategy.workers)
-    lies = known.as_it_lies(strategy, holding)
+    least: Least | None = bounds.any(strategy)
+    holding, lies_once = _holding(graph, op, bounds, tilings, strategy.workers)
+    lies = bounds.as_it_lies(strategy, holding)
     return Distance(
         op=op.op.name,
         op_type=op.op.op_type,
@@ -133,31 +133,31 @@ def _distance(
 
 
 def _holding(
-    graph: Graph, op: BoundOp, known: Bounds, tilings: Mapping[str, Tiling], workers: int
+    graph: Graph, op: BoundOp, bounds: Bounds, tilings: Mapping[str, Tiling], workers: int
 ) -> tuple[Holding, bool]:
     """Where an op's tensors lie, and whether each element is in one place."""
-    own: list[list[int]] = []
+    input_elements: list[list[int]] = []
     once = True
-    operands = known.contraction.operands
+    operands = bounds.contraction.operands
     for operand in operands[:RESULT]:
         name = op.op.inputs[operand.position]
         shape = graph.tensors[name].shape
         if name in graph.constants:  # every worker has it
-            own.append([graph.tensors[name].elements] * workers)
+            input_elements.append([graph.tensors[name].elements] * workers)
             once = False
         else:
-            own.append(_elements(tilings[name], shape))
-            once = once and sum(own[-1]) == graph.tensors[name].elements
+            input_elements.append(_elements(tilings[name], shape))
+            once = once and sum(input_elements[-1]) == graph.tensors[name].elements
     name = op.op.outputs[operands[RESULT].position]
     if not is_used(graph, name):
-        return Holding((own[0], own[1]), 0, workers), False
+        return Holding((input_elements[0], input_elements[1]), 0, workers), False
     tiling, elements = tilings[name], graph.tensors[name].elements
     results = sum(_elements(tiling, graph.tensors[name].shape))
     pairs = zip(tiling.placements, tiling.ways, strict=True)
     partial = int(np.prod([ways for placement, ways in pairs if isinstance(placement, Partial)], initial=1))
-    return Holding((own[0], own[1]), results, partial), once and results == elements
+    return Holding((input_elements[0], input_elements[1]), results, partial), once and results == elements
 
 
 def _elements(tiling: Tiling, shape: tuple[int, ...]) -> list[int]:
-    found: list[int] = tiling.boxes(shape).elements.tolist()
-    return found
+    elements: list[int] = tiling.boxes(shape).elements.tolist()
+    return elements

@@ -25,20 +25,20 @@ from planner.machine.rates import Rates
 from planner.tdl.bind import BoundOp
 
 
-def excess(op: BoundOp, strategies: Sequence[Tiling], rates: Rates, whole: float) -> NDArray[np.int64]:
+def excess(op: BoundOp, strategies: Sequence[Tiling], rates: Rates, whole_op_bytes: float) -> NDArray[np.int64]:
     """What each strategy of an op costs beside what it moves, in whole bytes, shape [strategies].
 
     Args:
         op: the op.
         strategies: for the same number of workers.
         rates: of the devices.
-        whole: how long one device computes the op, ``computing``.
+        whole_op_bytes: how long one device computes the op, ``computing``.
     """
     if is_alias(op):
         return np.zeros(len(strategies), dtype=np.int64)
-    each = [op.unlike_ranges(strategy) for strategy in strategies]
-    counts = [ranges.workers for ranges in each]
-    together = Boxes(np.concatenate([one.lo for one in each]), np.concatenate([one.hi for one in each]))
+    parts = [op.unlike_ranges(strategy) for strategy in strategies]
+    counts = [ranges.workers for ranges in parts]
+    together = Boxes(np.concatenate([boxes.lo for boxes in parts]), np.concatenate([boxes.hi for boxes in parts]))
     slowest = np.maximum.reduceat(_times(op, together, rates), np.cumsum([0, *counts[:-1]]))
     for number, strategy in enumerate(strategies):
         worth = strategy.worth
@@ -47,12 +47,12 @@ def excess(op: BoundOp, strategies: Sequence[Tiling], rates: Rates, whole: float
     workers = math.prod(strategies[0].ways)
     if op.lane is not None:
         # While a worker does this lane's op, others do those of theirs: what counts is how many a worker has.
-        slowest = slowest * [op.lane.most_of_a_worker(one) / op.lane.count for one in strategies]
-    found: NDArray[np.int64] = np.rint(np.maximum(0.0, workers * slowest - whole)).astype(np.int64)
-    return found
+        slowest = slowest * [op.lane.most_of_a_worker(strategy) / op.lane.count for strategy in strategies]
+    excess_bytes: NDArray[np.int64] = np.rint(np.maximum(0.0, workers * slowest - whole_op_bytes)).astype(np.int64)
+    return excess_bytes
 
 
-def repeated(op: BoundOp, strategy: Tiling, rates: Rates, whole: float) -> int:
+def repeated(op: BoundOp, strategy: Tiling, rates: Rates, whole_op_bytes: float) -> int:
     """What all workers do together for an op beyond the op once.
 
     What its excess is more than that is time in which workers wait for the slowest one.
@@ -61,10 +61,10 @@ def repeated(op: BoundOp, strategy: Tiling, rates: Rates, whole: float) -> int:
         op: the op.
         strategy: its.
         rates: of the devices.
-        whole: how long one device computes the op, ``computing``.
+        whole_op_bytes: how long one device computes the op, ``computing``.
     """
     done = float(_times(op, op.ranges(strategy), rates).sum())
-    return max(0, round(done - whole))
+    return max(0, round(done - whole_op_bytes))
 
 
 def computing(op: BoundOp, rates: Rates) -> float:

@@ -38,8 +38,8 @@ class FreeReads(CostTables):
 
     def bytes_of(self, requests: Sequence[Request]) -> list[Table]:
         """What moves; each of shape [tilings, strategies]."""
-        charged = iter(super().bytes_of([one for one in requests if not self._free(*one[:3])]))
-        return [self._nothing(one) if self._free(*one[:3]) else next(charged) for one in requests]
+        charged = iter(super().bytes_of([request for request in requests if not self._free(*request[:3])]))
+        return [self._nothing(request) if self._free(*request[:3]) else next(charged) for request in requests]
 
     def _nothing(self, request: Request) -> Table:
         shape = len(request.tilings), len(request.strategies)

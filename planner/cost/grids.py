@@ -83,9 +83,9 @@ def stepped_bytes(op: BoundOp, grid: Grid, workers: int) -> int:
     read = sum(
         _bytes(op.node.input_shapes[slot], op.node.input_dtypes[slot]) for slot in set(op.delivered_slots.values())
     )
-    made = sum(map(_bytes, op.node.output_shapes, op.node.output_dtypes))
-    adding = grid.made_bytes if grid.made_bytes * workers > made else 0
-    return (read + made) // workers + adding + (grid.held_bytes - grid.made_bytes) // _CHUNKS
+    result_bytes = sum(map(_bytes, op.node.output_shapes, op.node.output_dtypes))
+    adding = grid.made_bytes if grid.made_bytes * workers > result_bytes else 0
+    return (read + result_bytes) // workers + adding + (grid.held_bytes - grid.made_bytes) // _CHUNKS
 
 
 _CHUNKS = 16
@@ -106,11 +106,11 @@ def _counted(op: BoundOp, strategy: Tiling) -> tuple[int, int, int]:
         held += read.boxes.elements * dtype.item_bytes
         if slot not in constant and op.delivered_slots[slot] == slot:
             moved += _beyond_once(read.boxes) * dtype.item_bytes
-    for position, made in enumerate(op.all_made(ranges)):
-        dtype = op.node.output_dtypes[position] if made is not None else None
-        if made is not None and dtype is not None:
-            all_made += made.elements * dtype.item_bytes
-            moved += _beyond_once(made) * dtype.item_bytes
+    for position, boxes in enumerate(op.all_made(ranges)):
+        dtype = op.node.output_dtypes[position] if boxes is not None else None
+        if boxes is not None and dtype is not None:
+            all_made += boxes.elements * dtype.item_bytes
+            moved += _beyond_once(boxes) * dtype.item_bytes
     return moved, int((held + all_made).max()), int(all_made.max())
 
 
@@ -138,5 +138,5 @@ def _factorised(workers: int, extents: Sequence[int]) -> Iterator[tuple[int, ...
         return
     for first in range(1, min(workers, extents[0]) + 1):
         if workers % first == 0:
-            for rest in _factorised(workers // first, extents[1:]):
-                yield (first, *rest)
+            for factors in _factorised(workers // first, extents[1:]):
+                yield (first, *factors)

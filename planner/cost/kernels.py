@@ -49,8 +49,8 @@ def kernels_of(op: BoundOp, touched_bytes: float) -> Kernels:
     emitter = _emitter(op)
     if rule(emitter, op.op) is None:
         return ONE_KERNEL
-    kernels = [one for one in emitter.ops if not _is_view(one)]
-    return Kernels(len(kernels), sum(_touched_bytes(emitter, one) for one in kernels) / touched_bytes)
+    kernels = [kernel for kernel in emitter.ops if not _is_view(kernel)]
+    return Kernels(len(kernels), sum(_touched_bytes(emitter, kernel) for kernel in kernels) / touched_bytes)
 
 
 def _is_view(op: Op) -> bool:
@@ -73,7 +73,7 @@ def _emitter(op: BoundOp) -> Emitter:
 def _touched_bytes(emitter: Emitter, op: Op) -> int:
     """Of an op of a form: operands and results; of an operand that it takes a part of, as much as it makes."""
     results = [emitter.tensor(name) for name in op.outputs]
-    made = sum(result.size_bytes for result in results)
+    result_bytes = sum(result.size_bytes for result in results)
     if carried(op.op_type, len(op.inputs)):
-        return 2 * made
-    return made + sum(emitter.tensor(name).size_bytes for name in op.inputs if name)
+        return 2 * result_bytes
+    return result_bytes + sum(emitter.tensor(name).size_bytes for name in op.inputs if name)

@@ -41,9 +41,10 @@ class PricedTables(CostTables):
         self._residence = residence
         weights = residence.weights(prices)
         as_rounded: dict[Weights, Weights] = {
-            one: (rounded(one[0]), rounded(one[1]), rounded(one[2])) for one in dict.fromkeys(weights.values())
+            triple: (rounded(triple[0]), rounded(triple[1]), rounded(triple[2]))
+            for triple in dict.fromkeys(weights.values())
         }
-        self._weights = {port: as_rounded[one] for port, one in weights.items()}
+        self._weights = {port: as_rounded[triple] for port, triple in weights.items()}
         self.lists, self.local, self.shares = plain.lists, plain.local, plain.shares
 
     def kind(self, op: BoundOp, is_input: bool, position: int, dtype: DType) -> tuple[object, ...]:
@@ -67,8 +68,8 @@ class PricedTables(CostTables):
 
         What lies on the workers because of a link is at most what it may bring there.
         """
-        most = max((sum(weights) for weights in dict.fromkeys(self._weights.values())), default=Fraction(0))
-        return self._plain.impossible(most_bytes) + most_bytes * ceil(most)
+        highest_weight = max((sum(weights) for weights in dict.fromkeys(self._weights.values())), default=Fraction(0))
+        return self._plain.impossible(most_bytes) + most_bytes * ceil(highest_weight)
 
     def charges(self, op: BoundOp, strategies: Candidates) -> Table:
         """As of plain tables."""
@@ -102,9 +103,9 @@ class PricedTables(CostTables):
             return moved
 
         def make() -> Table:
-            there = self._residence.tables(request)
+            held_tables = self._residence.tables(request)
             table = moved.copy()
-            for held, price in zip(there, weights, strict=True):
+            for held, price in zip(held_tables, weights, strict=True):
                 if price:
                     # Whole bytes, rounded down by integers alone: equal plans cost the same on every machine.
                     table += held * price.numerator // price.denominator
@@ -123,8 +124,8 @@ def payable(price: Fraction, residence: Residence, workers: int) -> Fraction:
             again for the ops that read and make it.
         workers: how many.
     """
-    most = 2 * residence.worth(workers) * int(residence.least().max(initial=1)) * _MOMENTS
-    return min(price, Fraction(_MOST_CHARGED, max(1, most)))
+    most_bytes = 2 * residence.worth(workers) * int(residence.least().max(initial=1)) * _MOMENTS
+    return min(price, Fraction(_MOST_CHARGED, max(1, most_bytes)))
 
 
 def rounded(price: Fraction) -> Fraction:

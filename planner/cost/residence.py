@@ -88,7 +88,7 @@ class Residence:
         self._graph = graph
         self._ops = tuple(ops)
         self._stays = dict(self._find_stays())
-        self._known: dict[tuple[object, ...], tuple[int, int, int]] = {}
+        self._port_bytes: dict[tuple[object, ...], tuple[int, int, int]] = {}
         self._tables: dict[tuple[object, ...], tuple[tuple[Table, Table, Table], tuple[Candidates, Candidates]]] = {}
         """By an op's content, a port and lists of candidates, told apart by identity (``TableMemo``)."""
         self._boxes: dict[tuple[object, ...], Boxes] = {}
@@ -126,7 +126,7 @@ class Residence:
     def of(self, plan: Decision) -> Ints:
         """Bytes on all workers together, by moment; worth what ``limits`` make of them."""
         change = np.zeros(self.moments + 1, dtype=np.int64)
-        now = np.zeros(self.moments, dtype=np.int64)
+        moment_bytes = np.zeros(self.moments, dtype=np.int64)
         for op in self._ops:
             strategy = plan.strategies[op.op.name].tiling
             ports = [(True, slot, name) for slot, name in _inputs(self._graph, op)]
@@ -137,22 +137,23 @@ class Residence:
                 stay = self._stays[op.op.name, is_input, position]
                 tensor, tiling = self._graph.tensors[name], plan.tilings[name]
                 key = (op.content, is_input, position, tensor.dtype, stay.kind, tiling, strategy)
-                if key not in self._known:
+                if key not in self._port_bytes:
                     tables = self._counted(Request(op, is_input, position, tensor, (tiling,), (strategy,)))
-                    self._known[key] = (int(tables[0][0, 0]), int(tables[1][0, 0]), int(tables[2][0, 0]))
-                during, between, tiles = self._known[key]
+                    self._port_bytes[key] = (int(tables[0][0, 0]), int(tables[1][0, 0]), int(tables[2][0, 0]))
+                during, between, tiles = self._port_bytes[key]
                 if is_input and not stay.is_kept:
-                    now[stay.moment] += max(0, during - read.get(name, 0))
+                    moment_bytes[stay.moment] += max(0, during - read.get(name, 0))
                     read[name] = max(during, read.get(name, 0))
                 else:
-                    now[stay.moment] += during
+                    moment_bytes[stay.moment] += during
+                # A stay of any length is two changes, which the sum at the end spreads over its moments.
                 if stay.between:
                     change[stay.between.start] += between
                     change[stay.between.stop] -= between
                 if stay.counts_tiles:
                     change[0] += tiles
-        found: Ints = now + np.cumsum(change[:-1])
-        return found
+        resident_bytes: Ints = moment_bytes + np.cumsum(change[:-1])
+        return resident_bytes
 
     def least(self, over: Collection[str] = (), apart: Collection[str] = ()) -> Ints:
         """Bytes on all workers together that every plan takes at least, by moment: each element that is there once.
@@ -170,8 +171,8 @@ class Residence:
             if name not in apart:
                 change[span.start] += size
                 change[span.stop] -= size
-        found: Ints = np.cumsum(change[:-1])
-        return found
+        resident_bytes: Ints = np.cumsum(change[:-1])
+        return resident_bytes
 
     def least_at(self, moment: int, over: Collection[str] = (), apart: Collection[str] = ()) -> dict[str, int]:
         """The same at one moment, by tensor.
@@ -181,51 +182,51 @@ class Residence:
             over: see ``least``.
             apart: see ``least``.
         """
-        found: dict[str, int] = {}
+        bytes_by_tensor: dict[str, int] = {}
         for name, span, size in self._least_spans(over):
             if moment in span and size and name not in apart:
-                found[name] = found.get(name, 0) + size
-        return found
+                bytes_by_tensor[name] = bytes_by_tensor.get(name, 0) + size
+        return bytes_by_tensor
 
     def _least_spans(self, over: Collection[str]) -> Iterator[tuple[str, range, int]]:
         """Tensors, when they lie there, and how many bytes at least; a tensor may have several of these spans."""
         needed: dict[str, int] = {}
         """Of its last reader, by tensor."""
-        most: dict[str, int] = {}
+        most_read: dict[str, int] = {}
         """Of the reader that needs the most: what is made of a tensor at least."""
         for op in reversed(self._ops):
-            there: dict[str, int] = {}
+            read_by_name: dict[str, int] = {}
             """Of tensors that lie there for this op alone, the most of all its places: one tile may serve them all."""
             for slot, name in reversed(_inputs(self._graph, op)):
                 stay, tensor = self._stays[op.op.name, True, slot], self._graph.tensors[name]
                 read = self._needed(op, slot) * tensor.dtype.item_bytes
                 needed.setdefault(name, read)  # its last reader comes first here
-                most[name] = max(read, most.get(name, 0))
-                whole = tensor.elements * tensor.dtype.item_bytes
+                most_read[name] = max(read, most_read.get(name, 0))
+                tensor_bytes = tensor.elements * tensor.dtype.item_bytes
                 if not stay.is_kept:
-                    yield name, range(stay.moment, stay.moment + 1), max(0, read - there.get(name, 0))
-                    there[name] = max(read, there.get(name, 0))
+                    yield name, range(stay.moment, stay.moment + 1), max(0, read - read_by_name.get(name, 0))
+                    read_by_name[name] = max(read, read_by_name.get(name, 0))
                 if stay.between:
-                    yield name, stay.between, whole if stay.is_result else read
+                    yield name, stay.between, tensor_bytes if stay.is_result else read
                 if stay.counts_tiles:
-                    yield name, range(self.moments), whole
+                    yield name, range(self.moments), tensor_bytes
             for position, name in _outputs(self._graph, op):
                 stay, tensor = self._stays[op.op.name, False, position], self._graph.tensors[name]
-                whole = tensor.elements * tensor.dtype.item_bytes
-                made = whole if name in self._graph.outputs else min(whole, most.get(name, 0))
-                is_over = op.op.op_type in over and made in there.values()
+                tensor_bytes = tensor.elements * tensor.dtype.item_bytes
+                made_bytes = tensor_bytes if name in self._graph.outputs else min(tensor_bytes, most_read.get(name, 0))
+                is_over = op.op.op_type in over and made_bytes in read_by_name.values()
                 if not stay.is_next and not is_over:
-                    yield name, range(stay.moment, stay.moment + 1), made
+                    yield name, range(stay.moment, stay.moment + 1), made_bytes
                 if stay.between:
-                    yield name, stay.between, needed.get(name, made)
+                    yield name, stay.between, needed.get(name, made_bytes)
 
     def _needed(self, op: BoundOp, slot: int) -> int:
         """Elements of an input that an op reads, whatever divides it: no more than the points that it reads at."""
         key = (op.content, slot)
         if key in self._least_read:
             return self._least_read[key]
-        whole = self._there(op, True, slot, UNCUT)
-        extents = (whole.hi - whole.lo)[0].tolist()
+        boxes = self._parts(op, True, slot, UNCUT)
+        extents = (boxes.hi - boxes.lo)[0].tolist()
         reads = [read for read in op.sized_reads if read.slot == slot]
         if len(reads) == 1:
             size = dict(zip((variable.name for variable in op.variables), op.extents, strict=True))
@@ -244,80 +245,81 @@ class Residence:
         moments = sorted(prices)
         until = [Fraction(0), *itertools.accumulate(prices[moment] for moment in moments)]
         nothing = Fraction(0)
-        found: dict[Port, Weights] = {}
-        known: dict[tuple[object, ...], Weights] = {}
+        weights: dict[Port, Weights] = {}
+        weights_by_key: dict[tuple[object, ...], Weights] = {}
         for port, stay in self._stays.items():
             between = bisect_left(moments, stay.between.start), bisect_left(moments, stay.between.stop)
             key = (prices.get(stay.moment), between, stay.counts_tiles)
-            if key not in known:
+            if key not in weights_by_key:
                 during, lying = prices.get(stay.moment, nothing), until[between[1]] - until[between[0]]
-                known[key] = (during, lying, until[-1] if stay.counts_tiles else nothing)
-            if any(known[key]):
-                found[port] = known[key]
-        return found
+                weights_by_key[key] = (during, lying, until[-1] if stay.counts_tiles else nothing)
+            if any(weights_by_key[key]):
+                weights[port] = weights_by_key[key]
+        return weights
 
     def kind(self, port: Port) -> tuple[bool, bool, bool]:
         """What a port's tables depend on besides its op's content."""
         return self._stays[port].kind
 
-    def tables(self, asked: Request) -> tuple[Table, Table, Table]:
+    def tables(self, request: Request) -> tuple[Table, Table, Table]:
         """Bytes over all workers while the op runs, between ops, and of the tiles; each [tilings, strategies].
 
         With ``limits`` each byte is worth what they make of it.
         """
-        op, is_input, position, tensor, tilings, strategies = asked
+        op, is_input, position, tensor, tilings, strategies = request
         stay = self._stays[op.op.name, is_input, position]
         key = (op.content, is_input, position, tensor.dtype, stay.kind, id(tilings), id(strategies))
-        known = self._tables.get(key)
-        if known is None:
+        entry = self._tables.get(key)
+        if entry is None:
             # The lists are kept with the tables: an identity means something only while its object lives.
-            known = self._tables[key] = (self._counted(asked), (tilings, strategies))
-        return known[0]
+            entry = self._tables[key] = (self._counted(request), (tilings, strategies))
+        return entry[0]
 
-    def _counted(self, asked: Request) -> tuple[Table, Table, Table]:
-        op, is_input, position, tensor, tilings, strategies = asked
+    def _counted(self, request: Request) -> tuple[Table, Table, Table]:
+        op, is_input, position, tensor, tilings, strategies = request
         stay = self._stays[op.op.name, is_input, position]
-        lo, hi = (one[None] for one in _stacked([self._there(op, is_input, position, one) for one in strategies]))
-        own_lo, own_hi = (one[:, None] for one in _stacked([self._owned(tensor.shape, one) for one in tilings]))
-        there, tile = _elements(lo, hi), _elements(own_lo, own_hi)
-        both = _elements(np.maximum(lo, own_lo), np.minimum(hi, own_hi))
+        boxes = [self._parts(op, is_input, position, strategy) for strategy in strategies]
+        lo, hi = (end[None] for end in _stacked(boxes))
+        own_lo, own_hi = (end[:, None] for end in _stacked([self._owned(tensor.shape, tiling) for tiling in tilings]))
+        part, tile = _elements(lo, hi), _elements(own_lo, own_hi)
+        common = _elements(np.maximum(lo, own_lo), np.minimum(hi, own_hi))
         if not is_input:
-            during = there + 0 * tile
+            during = part + 0 * tile
             if stay.is_next:
-                during = np.where((there == tile) & (both == tile), 0, during)
-            between = np.minimum(there, tile)
+                during = np.where((part == tile) & (common == tile), 0, during)
+            between = np.minimum(part, tile)
         else:
-            during = np.where(stay.is_kept & (there == tile) & (both == tile), 0, there)
-            fetched = np.where(there == 0, 0, np.where(both == there, tile, np.minimum(there, tile)))
-            between = tile + 0 * there if stay.is_result else fetched
-        tiles = tile + 0 * there
+            during = np.where(stay.is_kept & (part == tile) & (common == tile), 0, part)
+            fetched = np.where(part == 0, 0, np.where(common == part, tile, np.minimum(part, tile)))
+            between = tile + 0 * part if stay.is_result else fetched
+        tiles = tile + 0 * part
         item = tensor.dtype.item_bytes
         return self._on_all(during * item), self._on_all(between * item), self._on_all(tiles * item)
 
     def _on_all(self, by_worker: Ints) -> Table:
         """What the last axis, of workers, adds up to."""
         if self._worth is None:
-            found: Table = by_worker.sum(axis=-1)
+            table: Table = by_worker.sum(axis=-1)
         else:
-            found = (by_worker @ self._worth).astype(np.int64)  # rounded down: what fits is never more than there is
-        return found
+            table = (by_worker @ self._worth).astype(np.int64)  # rounded down: what fits is never more than there is
+        return table
 
-    def _there(self, op: BoundOp, is_input: bool, position: int, strategy: Tiling) -> Boxes:
+    def _parts(self, op: BoundOp, is_input: bool, position: int, strategy: Tiling) -> Boxes:
         """What an op reads or makes on each worker."""
         key = (op.content, is_input, position, strategy)
-        found = self._boxes.get(key)
-        if found is None:
+        boxes = self._boxes.get(key)
+        if boxes is None:
             if is_input:
-                found = op.reads(op.ranges(strategy), position)[position].boxes
+                boxes = op.reads(op.ranges(strategy), position)[position].boxes
             else:
                 dims = op.analysis.outputs[position]
                 assert dims is not None, "an absent output has no table"
-                made = made_tiling(strategy, dims, op.reducers(strategy), op.analysis.steps_of(position))
+                tiling = made_tiling(strategy, dims, op.reducers(strategy), op.analysis.steps_of(position))
                 shape = op.node.output_shapes[position]
                 assert shape is not None, "an absent output has no table"
-                found = made.boxes(index_space(shape))
-            self._boxes[key] = found
-        return found
+                boxes = tiling.boxes(index_space(shape))
+            self._boxes[key] = boxes
+        return boxes
 
     def _owned(self, shape: tuple[int, ...], tiling: Tiling) -> Boxes:
         """The workers' tiles."""
@@ -328,12 +330,12 @@ class Residence:
 
 
 def _stacked(boxes: Sequence[Boxes]) -> tuple[Ints, Ints]:
-    return np.stack([one.lo for one in boxes]), np.stack([one.hi for one in boxes])
+    return np.stack([part.lo for part in boxes]), np.stack([part.hi for part in boxes])
 
 
 def _elements(lo: Ints, hi: Ints) -> Ints:
-    found: Ints = np.maximum(hi - lo, 0).prod(axis=-1)
-    return found
+    elements: Ints = np.maximum(hi - lo, 0).prod(axis=-1)
+    return elements
 
 
 def _inputs(graph: Graph, op: BoundOp) -> list[tuple[int, str]]:

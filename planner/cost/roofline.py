@@ -50,7 +50,7 @@ class Roofline:
         for device in kinds:
             self._speeds.append(self._filled(device))
         self._launches = any(speeds.launch_seconds is not None for speeds in self._speeds)
-        self._known: dict[tuple[Content, Tiling, int], NDArray[np.float64]] = {}
+        self._seconds: dict[tuple[Content, Tiling, int], NDArray[np.float64]] = {}
         self._kernels: dict[Content, Kernels] = {}
 
     @property
@@ -67,9 +67,9 @@ class Roofline:
             parts: workers among whom later cuts divide each worker's work evenly.
         """
         key = (op.content, strategy, parts)
-        if key not in self._known:
-            self._known[key] = self._computed(op, strategy, parts)
-        return self._known[key]
+        if key not in self._seconds:
+            self._seconds[key] = self._computed(op, strategy, parts)
+        return self._seconds[key]
 
     def _computed(self, op: BoundOp, strategy: Tiling, parts: int) -> NDArray[np.float64]:
         ranges = op.ranges(strategy)
@@ -82,8 +82,8 @@ class Roofline:
 
     def _kernels_of(self, op: BoundOp) -> Kernels:
         if op.content not in self._kernels:
-            whole = op.ranges(UNCUT)
-            self._kernels[op.content] = kernels_of(op, float(amounts(op, whole, op.reads(whole))[1][0]))
+            ranges = op.ranges(UNCUT)
+            self._kernels[op.content] = kernels_of(op, float(amounts(op, ranges, op.reads(ranges))[1][0]))
         return self._kernels[op.content]
 
     def seconds_of(self, dtype: DType | None, operations: float, touched_bytes: float) -> float:
@@ -126,15 +126,15 @@ class Roofline:
 
     def _flop_per_s(self, speeds: _Speeds, dtype: DType) -> float:
         """The speed for a type; float32's, or else the slowest that is given, where the type has none."""
-        given = speeds.flop_per_s
-        if dtype in given:
-            return given[dtype]
-        if not given:
+        flop_per_s = speeds.flop_per_s
+        if dtype in flop_per_s:
+            return flop_per_s[dtype]
+        if not flop_per_s:
             self._assumed["the topology gives no compute speed: operations take no time"] = None
             return float("inf")
-        like = DType.FLOAT32 if DType.FLOAT32 in given else min(given, key=lambda known: given[known])
-        self._assumed[f"the topology gives no speed for {dtype.value}: {like.value}'s was taken"] = None
-        return given[like]
+        substitute = DType.FLOAT32 if DType.FLOAT32 in flop_per_s else min(flop_per_s, key=flop_per_s.__getitem__)
+        self._assumed[f"the topology gives no speed for {dtype.value}: {substitute.value}'s was taken"] = None
+        return flop_per_s[substitute]
 
 
 def says_speed(device: Device) -> bool:

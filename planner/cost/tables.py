@@ -57,8 +57,8 @@ class TableMemo:
 
     def _once(self, key: tuple[object, ...], lists: tuple[Candidates, ...], make: Callable[[], Table]) -> Table:
         """The table of this content and these lists, made if there is none yet."""
-        known = self._tables.get((*key, *map(id, lists)))
-        return self._remember(key, lists, make()) if known is None else known[0]
+        entry = self._tables.get((*key, *map(id, lists)))
+        return self._remember(key, lists, make()) if entry is None else entry[0]
 
     def _remember(self, key: tuple[object, ...], lists: tuple[Candidates, ...], table: Table) -> Table:
         table.flags.writeable = False  # it is given to all who ask for it again
@@ -113,17 +113,17 @@ class CostTables(TableMemo):
         Each is of shape [tilings, strategies], and given to all who ask for it: it cannot be written to.
         """
         keys: list[tuple[Access, int, int, int]] = []
-        asked: dict[tuple[Access, int, int, int], Request] = {}
-        new: list[Movements] = []
+        misses: dict[tuple[Access, int, int, int], Request] = {}
+        tables: list[Movements] = []
         for request in requests:
             op, is_input, position, tensor, tilings, strategies = request
             access = self._access(op, is_input, position)
             key = (access, tensor.dtype.item_bytes, id(tilings), id(strategies))
             keys.append(key)
-            if key not in self._tables and key not in asked:
-                asked[key] = request
-                new.append(self._movements(access, tilings, strategies))
-        for ((access, item_bytes, *_), request), elements in zip(asked.items(), counted(new), strict=True):
+            if key not in self._tables and key not in misses:
+                misses[key] = request
+                tables.append(self._movements(access, tilings, strategies))
+        for ((access, item_bytes, *_), request), elements in zip(misses.items(), counted(tables), strict=True):
             self._remember((access, item_bytes), (request.tilings, request.strategies), elements * item_bytes)
         return [self._tables[key][0] for key in keys]
 
@@ -141,31 +141,32 @@ class CostTables(TableMemo):
 
     def _excess(self, op: BoundOp, strategies: Candidates) -> Table:
         """Counted once for strategies of equal parts: which cut comes first says which worker has which."""
-        known = self._charges.setdefault((self.charge_kind(op), prod(strategies[0].ways)), {})
+        charges = self._charges.setdefault((self.charge_kind(op), prod(strategies[0].ways)), {})
         of_each = [parts(strategy) for strategy in strategies]
-        new = {key: strategy for key, strategy in zip(of_each, strategies, strict=True) if key not in known}
-        if new:
-            known.update(zip(new, excess(op, tuple(new.values()), self.rates, self._whole(op)).tolist(), strict=True))
-        return np.array([known[key] for key in of_each], dtype=np.int64)
+        misses = {key: strategy for key, strategy in zip(of_each, strategies, strict=True) if key not in charges}
+        if misses:
+            excesses = excess(op, tuple(misses.values()), self.rates, self._compute_bytes(op)).tolist()
+            charges.update(zip(misses, excesses, strict=True))
+        return np.array([charges[key] for key in of_each], dtype=np.int64)
 
     def most_charged(self, op: BoundOp, workers: int) -> int:
         """What an op is charged at most: where all workers execute all of it."""
-        return workers * ceil(self._whole(op))
+        return workers * ceil(self._compute_bytes(op))
 
     def repeated(self, op: BoundOp, strategy: Tiling) -> int:
         """What of an op's charge is work that is done more than once; the rest is unevenly divided."""
         key = (self.charge_kind(op), strategy)
         if key not in self._repeated:
             charge = int(self._excess(op, (strategy,))[0])
-            again = repeated(op, strategy, self.rates, self._whole(op)) if charge else 0
+            again = repeated(op, strategy, self.rates, self._compute_bytes(op)) if charge else 0
             self._repeated[key] = min(charge, again)
         return self._repeated[key]
 
     def computing(self, op: BoundOp) -> int:
         """What an op costs one device, in the unit of its charge."""
-        return round(self._whole(op))
+        return round(self._compute_bytes(op))
 
-    def _whole(self, op: BoundOp) -> float:
+    def _compute_bytes(self, op: BoundOp) -> float:
         key = self.charge_kind(op)
         if key not in self._computing:
             self._computing[key] = computing(op, self.rates)
@@ -215,21 +216,21 @@ class CostTables(TableMemo):
             if key not in self._as_tilings:
                 as_tilings = access.tilings(strategies)
                 self._as_tilings[key] = self.lists.setdefault(as_tilings, as_tilings), strategies
-            others = self._numbered(access.shape, self._as_tilings[key][0])[1]
+            op_numbers = self._numbered(access.shape, self._as_tilings[key][0])[1]
         else:
-            others = access.needed(divisions, strategies)
+            op_numbers = access.needed(divisions, strategies)
         if not access.is_input:
-            return movements.made(divisions, owned, others)
+            return movements.made(divisions, owned, op_numbers)
         if id(strategies) not in self._partial:
             some_are = any(strategy.has_partial for strategy in strategies)
             self._partial[id(strategies)] = strategies if some_are else (), strategies
-        return movements.read(divisions, owned, others, self._partial[id(strategies)][0])
+        return movements.read(divisions, owned, op_numbers, self._partial[id(strategies)][0])
 
     def _numbered(self, shape: tuple[int, ...], tilings: Candidates) -> tuple[Divisions, list[int], Candidates]:
         """The divisions of an index space among as many workers as these tilings have, and their numbers there."""
         key = (shape, id(tilings))
-        found = self._numbers.get(key)
-        if found is None:
+        entry = self._numbers.get(key)
+        if entry is None:
             ways = tilings[0].ways
             if ways not in self._counts:
                 self._counts[ways] = Counts(Ways(ways))
@@ -237,5 +238,5 @@ class CostTables(TableMemo):
                 self._divisions[shape, ways] = Divisions(shape, self._counts[ways])
             divisions = self._divisions[shape, ways]
             # The tilings are kept with their numbers: an identity means something only while its object lives.
-            found = self._numbers[key] = divisions, divisions.numbers(tilings), tilings
-        return found
+            entry = self._numbers[key] = divisions, divisions.numbers(tilings), tilings
+        return entry

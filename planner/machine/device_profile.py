@@ -158,6 +158,7 @@ class DeviceProfile:
                 "overhead": _seconds_text(device.overhead_seconds),
             },
         }
+        # Not written by a YAML library: a thousand ops stay a line each, which a person or a diff can compare.
         lists = {
             "ops": [_measured_entry(op) for op in self.ops],
             "unmeasured": [{**_entry(op.signature, op.shapes), "reason": op.reason} for op in self.unmeasured],

@@ -91,11 +91,11 @@ def shares_by_cut(devices: Sequence[Device], cuts: tuple[int, ...]) -> tuple[tup
     if len(set(devices)) == 1:
         return ()
     groups = coordinates(cuts)
-    found: list[tuple[tuple[int, ...], ...]] = []
+    by_cut: list[tuple[tuple[int, ...], ...]] = []
     for cut, ways in enumerate(cuts):
-        at = tuple(dict.fromkeys(_proportions(devices, groups, cut, ways)))
-        found.append(tuple(one for one in at if one))
-    return tuple(found) if any(found) else ()
+        proportions = tuple(dict.fromkeys(_proportions(devices, groups, cut, ways)))
+        by_cut.append(tuple(shares for shares in proportions if shares))
+    return tuple(by_cut) if any(by_cut) else ()
 
 
 def _proportions(devices: Sequence[Device], groups: np.ndarray, cut: int, ways: int) -> Iterator[tuple[int, ...]]:
@@ -106,16 +106,13 @@ def _proportions(devices: Sequence[Device], groups: np.ndarray, cut: int, ways: 
     )
     for figure in figures:
         values = [figure(device) for device in devices]
-        known = [value for value in values if value]
-        if len(known) < len(values):
+        if not all(values):
             continue
-        of_group = [
-            np.array([known[worker] for worker in np.nonzero(groups[:, cut] == group)[0]]) for group in range(ways)
-        ]
+        of_group = [np.array(values)[groups[:, cut] == group] for group in range(ways)]
         # The parts that later cuts and others leave to a group are worth the same beside those of each other group.
-        ratios = [one / of_group[0] for one in of_group]
-        if all(np.ptp(one) <= _NEAR * one.mean() for one in ratios):
-            yield _in_small_numbers([float(one.sum()) for one in of_group])
+        ratios = [group / of_group[0] for group in of_group]
+        if all(np.ptp(ratio) <= _NEAR * ratio.mean() for ratio in ratios):
+            yield _in_small_numbers([float(group.sum()) for group in of_group])
 
 
 def _in_small_numbers(values: Sequence[float]) -> tuple[int, ...]:
@@ -124,7 +121,7 @@ def _in_small_numbers(values: Sequence[float]) -> tuple[int, ...]:
     for parts in range(len(values), MOST_SHARES + 1):
         shares = [max(1, round(parts * value / total)) for value in values]
         right = [sum(shares) * value / total for value in values]
-        if all(abs(share - one) <= _NEAR * one for share, one in zip(shares, right, strict=True)):
+        if all(abs(share - target) <= _NEAR * target for share, target in zip(shares, right, strict=True)):
             return least_shares(shares)
     return ()
 

@@ -40,22 +40,22 @@ class Rates:
         Raises:
             UsageError: one is missing, given twice, unknown, zero or without a unit.
         """
-        found: dict[str, Fraction] = {}
+        figures: dict[str, Fraction] = {}
         for part in text.split(","):
             name, equals, value = part.partition("=")
             name = name.strip()
             if name not in _PARSERS or not equals:
                 hint = did_you_mean(name, tuple(_PARSERS)) or f"write {_EXAMPLE}"
                 raise UsageError(f"--rates: {part.strip()!r} is none of link=..., memory=..., compute=...", hint=hint)
-            if name in found:
+            if name in figures:
                 raise UsageError(f"--rates: {name} is given twice")
-            found[name] = _PARSERS[name](value, f"--rates {name}")
-            if not found[name]:
+            figures[name] = _PARSERS[name](value, f"--rates {name}")
+            if not figures[name]:
                 raise UsageError(f"--rates {name}: {value.strip()!r} is not positive", hint=f"write {_EXAMPLE}")
-        missing = [name for name in _PARSERS if name not in found]
+        missing = [name for name in _PARSERS if name not in figures]
         if missing:
             raise UsageError(f"--rates: {' and '.join(missing)} missing", hint=f"write {_EXAMPLE}")
-        rates = cls(float(found["memory"] / found["link"]), float(found["compute"] / found["link"]))
+        rates = cls(float(figures["memory"] / figures["link"]), float(figures["compute"] / figures["link"]))
         if not rates.are_usable:
             raise UsageError(
                 f"--rates: in the time of a byte of its link a device touches {rates.touched_bytes:g} bytes and does "

@@ -78,13 +78,13 @@ class Interconnect:
         """Between two devices, [receiver, sender], when all devices that share a level's bandwidth use it."""
         count = self.machine.device_count
         if isinstance(self.machine, Topology):
-            found = np.zeros((count, count))
+            seconds = np.zeros((count, count))
             number = np.arange(count)
             # The innermost level first, so that the outermost that parts two devices has the last word.
             for level, size in reversed(list(zip(self.machine.levels, self._group, strict=True))):
                 apart = number[:, None] // size != number[None, :] // size
-                found[apart] = level.shared_by / level.bandwidth_bytes_per_s
-            return found
+                seconds[apart] = level.shared_by / level.bandwidth_bytes_per_s
+            return seconds
         pairs = [
             [
                 0.0 if sender == receiver else 1 / self.route(sender, receiver).bandwidth_bytes_per_s
@@ -107,30 +107,30 @@ def level_ways(machine: Machine) -> tuple[int, ...]:
     interconnect = Interconnect(machine)
     every = range(machine.device_count)
     width = [
-        [float("inf") if one == other else interconnect.route(one, other).bandwidth_bytes_per_s for other in every]
-        for one in every
+        [float("inf") if device == peer else interconnect.route(device, peer).bandwidth_bytes_per_s for peer in every]
+        for device in every
     ]
-    found, size = [], machine.device_count
+    ways, size = [], machine.device_count
     for narrow in sorted({wide for row in width for wide in row if wide < float("inf")}):
         sizes = {sum(wide > narrow for wide in row) for row in width}
         if len(sizes) == 1 and sizes != {size}:
             inner = sizes.pop()
-            found.append(size // inner)
+            ways.append(size // inner)
             size = inner
-    return tuple(found)
+    return tuple(ways)
 
 
 def _used_ways(machine: Topology) -> tuple[int, ...]:
     """The ways of the levels between the devices of a tree that are used."""
     if machine.used is None:
         return tuple(level.ways for level in machine.levels)
-    found, left, below = [], machine.used, machine.whole_count
+    ways, remaining, below = [], machine.used, machine.whole_count
     for level in machine.levels:
         below //= level.ways
-        if left > below and left % below == 0:
-            found.append(left // below)
-            left = below
-    return tuple(found)
+        if remaining > below and remaining % below == 0:
+            ways.append(remaining // below)
+            remaining = below
+    return tuple(ways)
 
 
 def part(machine: Machine, count: int) -> Machine:
@@ -151,13 +151,13 @@ def part(machine: Machine, count: int) -> Machine:
         name = f"{machine.name}, {count} of {machine.whole_count} devices"
         return replace(machine, name=name, used=count)
     chosen = _nearest(Interconnect(machine), count)
-    left = [device for device in range(machine.device_count) if device not in chosen]
-    names = (*(f"device {device}" for device in left), *machine.switches)
-    number = {device: new for new, device in enumerate((*chosen, *left))}
+    relays = [device for device in range(machine.device_count) if device not in chosen]
+    names = (*(f"device {device}" for device in relays), *machine.switches)
+    number = {device: place for place, device in enumerate((*chosen, *relays))}
 
     def renumbered(link: DeviceLink) -> DeviceLink:
-        one, other = (number.get(node, node) for node in link.between)  # switches keep their numbers
-        return replace(link, between=(one, other))
+        first, second = (number.get(node, node) for node in link.between)  # switches keep their numbers
+        return replace(link, between=(first, second))
 
     return DeviceGraph(
         name=f"{machine.name}, devices {', '.join(map(str, chosen))} of {machine.device_count}",
@@ -181,19 +181,19 @@ def _nearest(interconnect: Interconnect, count: int) -> tuple[int, ...]:
     """The devices of a graph that are nearest to each other, by their numbers."""
     every = range(interconnect.machine.device_count)
 
-    def distance(one: int, other: int) -> tuple[float, float, int]:
-        if one == other:
-            return (-float("inf"), 0.0, other)
-        route = interconnect.route(one, other)
-        return (-route.bandwidth_bytes_per_s, route.latency_seconds, other)
+    def distance(device: int, peer: int) -> tuple[float, float, int]:
+        if device == peer:
+            return (-float("inf"), 0.0, peer)
+        route = interconnect.route(device, peer)
+        return (-route.bandwidth_bytes_per_s, route.latency_seconds, peer)
 
-    def around(one: int) -> tuple[int, ...]:
-        return tuple(sorted(sorted(every, key=lambda other: distance(one, other))[:count]))
+    def around(device: int) -> tuple[int, ...]:
+        return tuple(sorted(sorted(every, key=lambda peer: distance(device, peer))[:count]))
 
     def seconds(chosen: tuple[int, ...]) -> float:
         return float(f"{interconnect.seconds_per_byte[np.ix_(chosen, chosen)].sum():.9e}")
 
-    return min(sorted({around(one) for one in every}), key=seconds)
+    return min(sorted({around(device) for device in every}), key=seconds)
 
 
 def _level_ports(machine: Topology) -> tuple[list[float], list[int], list[int]]:
@@ -213,17 +213,17 @@ def _widest_paths(graph: DeviceGraph, sender: int) -> dict[tuple[int, int], Rout
     """The routes from a device to all others."""
     leaving: dict[int, list[tuple[int, int]]] = {}
     for number, link in enumerate(graph.links):
-        one, other = link.between
-        leaving.setdefault(one, []).append((other, 2 * number))
-        leaving.setdefault(other, []).append((one, 2 * number + 1))
+        first, second = link.between
+        leaving.setdefault(first, []).append((second, 2 * number))
+        leaving.setdefault(second, []).append((first, 2 * number + 1))
     width = _widths(graph, leaving, sender)
-    found: dict[tuple[int, int], Route] = {}
+    routes: dict[tuple[int, int], Route] = {}
     # A wide part of a way is no reason to take more links where a later one is narrow: each width is looked at alone.
     for wide in sorted(set(width.values())):
-        for there, (latency, path) in _shortest(graph, leaving, sender, wide).items():
-            if width.get(there) == wide and there < graph.device_count:
-                found[sender, there] = Route(path, wide, latency, to_text(wide, Quantity.BYTES_PER_S))
-    return found
+        for node, (latency, path) in _shortest(graph, leaving, sender, wide).items():
+            if width.get(node) == wide and node < graph.device_count:
+                routes[sender, node] = Route(path, wide, latency, to_text(wide, Quantity.BYTES_PER_S))
+    return routes
 
 
 def _widths(graph: DeviceGraph, leaving: dict[int, list[tuple[int, int]]], sender: int) -> dict[int, float]:
@@ -231,11 +231,11 @@ def _widths(graph: DeviceGraph, leaving: dict[int, list[tuple[int, int]]], sende
     done: dict[int, float] = {}
     waiting = [(-float("inf"), sender)]
     while waiting:
-        negated, here = heapq.heappop(waiting)
-        if here not in done:
-            done[here] = -negated
-            for there, port in leaving.get(here, ()):
-                heapq.heappush(waiting, (max(negated, -graph.links[port // 2].bandwidth_bytes_per_s), there))
+        negated, node = heapq.heappop(waiting)
+        if node not in done:
+            done[node] = -negated
+            for neighbour, port in leaving.get(node, ()):
+                heapq.heappush(waiting, (max(negated, -graph.links[port // 2].bandwidth_bytes_per_s), neighbour))
     del done[sender]
     return done
 
@@ -250,12 +250,12 @@ def _shortest(
     done: dict[int, tuple[float, tuple[int, ...]]] = {}
     waiting: list[tuple[int, float, tuple[int, ...], int]] = [(0, 0.0, (), sender)]
     while waiting:
-        links, latency, path, here = heapq.heappop(waiting)
-        if here in done:
+        links, latency, path, node = heapq.heappop(waiting)
+        if node in done:
             continue
-        done[here] = (latency, path)
-        for there, port in leaving.get(here, ()):
+        done[node] = (latency, path)
+        for neighbour, port in leaving.get(node, ()):
             link = graph.links[port // 2]
-            if there not in done and link.bandwidth_bytes_per_s >= wide:
-                heapq.heappush(waiting, (links + 1, latency + link.latency_seconds, (*path, port), there))
+            if neighbour not in done and link.bandwidth_bytes_per_s >= wide:
+                heapq.heappush(waiting, (links + 1, latency + link.latency_seconds, (*path, port), neighbour))
     return done

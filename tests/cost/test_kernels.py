@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
-from planner.zoo import build
 
 from planner import api, opdefs
 from planner.algebra.tiling import UNCUT, Only, Replicate, Shard
 from planner.cost.kernels import ONE_KERNEL, Kernels, kernels_of
 from planner.cost.roofline import Roofline
 from planner.cost.seconds.tables import TimeTables
+from planner.features.zoo.models import build
 from planner.graph.model import DType, Shape
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import write_model

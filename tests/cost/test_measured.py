@@ -113,15 +113,15 @@ def test_measured_then_scaled_then_the_roofline() -> None:
     halves = along(product, 0)
     known = profile(measured(product, halves, 3e-6))
     times = Measured(known, [DEVICE] * 2)
-    seconds, source = times.told(product, halves)
+    seconds, source = times.seconds_and_source(product, halves)
     np.testing.assert_array_equal(seconds, 3e-6)
     assert source is From.MEASURED
     one = Measured(known, [DEVICE])
-    seconds, source = one.told(product, WHOLE)
+    seconds, source = one.seconds_and_source(product, WHOLE)
     # Operations are more than bytes here: twice as many as those of a half.
     np.testing.assert_allclose(seconds, 6e-6)
     assert source is From.SCALED
-    seconds, source = one.told(other, WHOLE)
+    seconds, source = one.seconds_and_source(other, WHOLE)
     factor = one.roofline_factor
     assert factor == pytest.approx(3e-6 / max(2 * 32 * 64 * 64 / 1e12, 4 * (32 * 64 * 2 + 64 * 64) / 100e9))
     np.testing.assert_allclose(seconds, factor * Roofline([DEVICE]).seconds(other, WHOLE))

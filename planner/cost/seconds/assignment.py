@@ -26,14 +26,14 @@ _MOST_ORDERS = 720
 
 def bytes_between(program: Program) -> NDArray[np.int64]:
     """What each worker takes from each other one in an iteration, [receiver, sender]."""
-    found = np.zeros((len(program.workers), len(program.workers)), dtype=np.int64)
+    moved_bytes = np.zeros((len(program.workers), len(program.workers)), dtype=np.int64)
     for worker in program.workers:
         for step in worker.steps:
             if isinstance(step, Fetch):
                 for sender, amount in step.taken_bytes(worker.buffers[step.target].dtype.item_bytes).items():
-                    found[worker.worker, sender] += amount
-    np.fill_diagonal(found, 0)
-    return found
+                    moved_bytes[worker.worker, sender] += amount
+    np.fill_diagonal(moved_bytes, 0)
+    return moved_bytes
 
 
 def assign(
@@ -64,8 +64,8 @@ def assign(
         tried = itertools.chain([usual], _on_a_graph(interconnect, cuts, moved), [_by_memory(machine, needed_bytes)])
         if has_several_speeds(machine):  # parts are in proportion to what each worker's device is worth
             kinds = [machine.devices[device] for device in usual]
-            tried = (found for found in tried if [machine.devices[device] for device in found] == kinds)
-    return min(tried, key=lambda found: (_lacking(machine, found, needed_bytes), _seconds(interconnect, found, moved)))
+            tried = (order for order in tried if [machine.devices[device] for device in order] == kinds)
+    return min(tried, key=lambda order: (_lacking(machine, order, needed_bytes), _seconds(interconnect, order, moved)))
 
 
 def _seconds(interconnect: Interconnect, devices: Sequence[int], moved: NDArray[np.int64]) -> float:
@@ -93,23 +93,23 @@ def _on_levels(machine: Topology, cuts: tuple[int, ...]) -> Iterator[tuple[int, 
 def _laid(cuts: tuple[int, ...], ways: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """The level of each cut, so that the cuts of a level multiply to its ways; all choices."""
     if not cuts:
-        if all(left == 1 for left in ways):
+        if all(count == 1 for count in ways):
             yield ()
         return
-    for level, left in enumerate(ways):
-        if left % cuts[0] == 0:
-            rest = [left // cuts[0] if number == level else other for number, other in enumerate(ways)]
-            for inner in _laid(cuts[1:], rest):
+    for level, count in enumerate(ways):
+        if count % cuts[0] == 0:
+            remaining_ways = [count // cuts[0] if number == level else size for number, size in enumerate(ways)]
+            for inner in _laid(cuts[1:], remaining_ways):
                 yield (level, *inner)
 
 
 def _numbered(cuts: tuple[int, ...], order: Sequence[int]) -> tuple[int, ...]:
     """The number of each worker when its cuts are counted in another order, outermost first."""
-    found = np.zeros(prod(cuts), dtype=np.int64)
+    numbers = np.zeros(prod(cuts), dtype=np.int64)
     groups = coordinates(cuts)
     for cut in order:
-        found = found * cuts[cut] + groups[:, cut]
-    return tuple(int(number) for number in found)
+        numbers = numbers * cuts[cut] + groups[:, cut]
+    return tuple(int(number) for number in numbers)
 
 
 def usual_devices(interconnect: Interconnect, cuts: tuple[int, ...]) -> tuple[int, ...]:
@@ -144,11 +144,11 @@ def _on_a_graph(
     for order in itertools.islice(itertools.permutations(range(len(cuts))), _MOST_ORDERS):
         numbers = _numbered(cuts, order)
         for devices in starts:
-            found = tuple(devices[number] for number in numbers)
-            yield found
-            seconds = _seconds(interconnect, found, moved)
+            arrangement = tuple(devices[number] for number in numbers)
+            yield arrangement
+            seconds = _seconds(interconnect, arrangement, moved)
             if best is None or seconds < best[0]:
-                best = (seconds, found)
+                best = (seconds, arrangement)
     assert best is not None, "there is one order at least"
     yield _exchanged(interconnect.seconds_per_byte, best[1], moved)
 
@@ -160,7 +160,7 @@ def _by_nearness(seconds_per_byte: NDArray[np.float64]) -> tuple[int, ...]:
     while len(groups) > 1:
         pairs = itertools.combinations(range(len(groups)), 2)
         # Groups of equal distance: the smallest first, so that groups grow alike.
-        one, other = min(
+        first, second = min(
             pairs,
             key=lambda pair: (
                 float(between[np.ix_(groups[pair[0]], groups[pair[1]])].mean()),
@@ -168,7 +168,7 @@ def _by_nearness(seconds_per_byte: NDArray[np.float64]) -> tuple[int, ...]:
                 pair,
             ),
         )
-        groups[one] += groups.pop(other)
+        groups[first] += groups.pop(second)
     return tuple(groups[0])
 
 
@@ -185,11 +185,11 @@ def _exchanged(
     improving = True
     while improving:
         improving = False
-        for one, other in itertools.combinations(range(len(order)), 2):
-            order[[one, other]] = order[[other, one]]
-            found = seconds()
-            if found < least * (1 - 1e-12):
-                least, improving = found, True
+        for first, second in itertools.combinations(range(len(order)), 2):
+            order[[first, second]] = order[[second, first]]
+            total_seconds = seconds()
+            if total_seconds < least * (1 - 1e-12):
+                least, improving = total_seconds, True
             else:
-                order[[one, other]] = order[[other, one]]
+                order[[first, second]] = order[[second, first]]
     return tuple(int(device) for device in order)

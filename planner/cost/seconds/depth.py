@@ -28,9 +28,9 @@ _MOST_ENTRIES = 1 << 20
 def depths(ways: tuple[int, ...]) -> Elements:
     """How many outermost cuts each two workers have in common, [workers, workers]; a worker and itself have all."""
     groups = coordinates(ways)
-    same = groups[:, None, :] == groups[None, :, :]
-    found: Elements = np.cumprod(same, axis=2).sum(axis=2)
-    return found
+    is_equal = groups[:, None, :] == groups[None, :, :]
+    common: Elements = np.cumprod(is_equal, axis=2).sum(axis=2)
+    return common
 
 
 @lru_cache(maxsize=16384)
@@ -42,14 +42,14 @@ def group_boxes(tiling: Tiling, shape: tuple[int, ...]) -> tuple[Boxes, ...]:
         shape: of the tensor's index space.
     """
     assert not tiling.is_nested, f"groups of {tiling} have no box between them"
-    found = []
+    by_depth = []
     inner = tiling.workers
     for cut in range(len(tiling.ways) + 1):
         boxes = Tiling(tiling.placements[:cut], tiling.ways[:cut]).boxes(shape)
-        found.append(Boxes(np.repeat(boxes.lo, inner, axis=0), np.repeat(boxes.hi, inner, axis=0)))
+        by_depth.append(Boxes(np.repeat(boxes.lo, inner, axis=0), np.repeat(boxes.hi, inner, axis=0)))
         if cut < len(tiling.ways):
             inner //= tiling.ways[cut]
-    return tuple(found)
+    return tuple(by_depth)
 
 
 def nearby(needed: Boxes, held: Tiling, shape: tuple[int, ...]) -> Elements:
@@ -62,8 +62,8 @@ def nearby(needed: Boxes, held: Tiling, shape: tuple[int, ...]) -> Elements:
     """
     if not held.is_nested:
         return np.stack([needed.overlap(group) for group in group_boxes(held, shape)], axis=1)
-    found: Elements = nearby_nested(needed.lo[None], needed.hi[None], held, shape)[0]
-    return found
+    elements: Elements = nearby_nested(needed.lo[None], needed.hi[None], held, shape)[0]
+    return elements
 
 
 def nearby_nested(lo: Elements, hi: Elements, held: Tiling, shape: tuple[int, ...]) -> Elements:
@@ -75,21 +75,22 @@ def nearby_nested(lo: Elements, hi: Elements, held: Tiling, shape: tuple[int, ..
         held: how the tensor is held.
         shape: of the tensor's index space.
     """
-    own = held.boxes(shape)
-    workers = own.workers
-    by_depth = _nearest_by_depth(tuple(not isinstance(one, Shard | Only) for one in held.placements), held.ways)
-    found: Elements = np.empty((len(lo), workers, len(held.ways) + 1), dtype=np.int64)
+    tiles = held.boxes(shape)
+    workers = tiles.workers
+    is_repeated = tuple(not isinstance(placement, Shard | Only) for placement in held.placements)
+    by_depth = _nearest_by_depth(is_repeated, held.ways)
+    elements: Elements = np.empty((len(lo), workers, len(held.ways) + 1), dtype=np.int64)
     together = max(1, _MOST_ENTRIES // workers**2)
     for first in range(0, len(lo), together):
-        some = slice(first, first + together)
+        needs = slice(first, first + together)
         # Floats are quick to multiply in matrices, and exact: no tensor has 2^53 elements.
-        common = np.ones((len(lo[some]), workers, workers))
+        common = np.ones((len(lo[needs]), workers, workers))
         for dim in range(lo.shape[2]):
-            upper = np.minimum(hi[some, :, None, dim], own.hi[:, dim])
-            lower = np.maximum(lo[some, :, None, dim], own.lo[:, dim])
+            upper = np.minimum(hi[needs, :, None, dim], tiles.hi[:, dim])
+            lower = np.maximum(lo[needs, :, None, dim], tiles.lo[:, dim])
             common *= np.maximum(upper - lower, 0)
-        found[some] = np.matmul(common.swapaxes(0, 1), by_depth).swapaxes(0, 1)
-    return found
+        elements[needs] = np.matmul(common.swapaxes(0, 1), by_depth).swapaxes(0, 1)
+    return elements
 
 
 @lru_cache(maxsize=256)
@@ -101,8 +102,8 @@ def _nearest_by_depth(is_repeated: tuple[bool, ...], ways: tuple[int, ...]) -> N
     groups = coordinates(ways)[:, np.array(is_repeated, dtype=bool)]
     alike = (groups[:, None, :] == groups[None, :, :]).all(axis=2)
     near = depths(ways)[:, :, None] >= np.arange(len(ways) + 1)
-    found: NDArray[np.float64] = (alike[:, :, None] & near).astype(np.float64)
-    return found
+    counts: NDArray[np.float64] = (alike[:, :, None] & near).astype(np.float64)
+    return counts
 
 
 def arriving(needed: Boxes, held: Tiling, shape: tuple[int, ...]) -> Elements:
@@ -114,40 +115,40 @@ def arriving(needed: Boxes, held: Tiling, shape: tuple[int, ...]) -> Elements:
         shape: of the tensor's index space.
     """
     near = nearby(needed, held, shape)
-    found: Elements = near[:, :-1] - near[:, 1:]
-    return found
+    elements: Elements = near[:, :-1] - near[:, 1:]
+    return elements
 
 
-def redistributed(made: Tiling, owned: Tiling, shape: tuple[int, ...]) -> tuple[Elements, ...]:
+def redistributed(source: Tiling, owned: Tiling, shape: tuple[int, ...]) -> tuple[Elements, ...]:
     """What arrives to bring a tensor from how an op makes it to where it is owned, by phase and depth.
 
     One phase, [workers, cuts]; two where partial results are reduced first. Over all workers and depths these are the
     elements of ``movements.made``.
 
     Args:
-        made: how the op makes it.
+        source: how the op makes it.
         owned: contributions that stay apart are made so.
         shape: of the tensor's index space.
     """
     target = owned.boxes(shape)
-    inside = settled(made, owned)
-    assert inside is not None, f"made as {made}, owned as {owned}"
+    inside = settled(source, owned)
+    assert inside is not None, f"made as {source}, owned as {owned}"
     if not inside.has_partial:
         return (arriving(target, inside, shape),)
-    made = inside
-    middle = reduced_boxes(made, owned, shape)
-    joined = middle.cross_overlap(made.boxes(shape)) * contributors(made)
+    source = inside
+    middle = reduced_boxes(source, owned, shape)
+    joined = middle.cross_overlap(source.boxes(shape)) * contributors(source)
     # Workers that part at a cut which leaves the reduced tensor repeated have the same of it: the nearest is the one
     # that parts nowhere else.
     repeated = [
         cut
-        for cut, (source, wanted) in enumerate(zip(made.placements, owned.placements, strict=True))
-        if isinstance(source, Replicate) and not isinstance(wanted, Shard | Only)
+        for cut, (placement, wanted) in enumerate(zip(source.placements, owned.placements, strict=True))
+        if isinstance(placement, Replicate) and not isinstance(wanted, Shard | Only)
     ]
-    groups = coordinates(made.ways)
+    groups = coordinates(source.ways)
     nearest = (groups[:, None, repeated] == groups[None, :, repeated]).all(axis=2)
     spread = target.cross_overlap(middle) * nearest
-    return _by_depth(joined, made.ways), _by_depth(spread, made.ways)
+    return _by_depth(joined, source.ways), _by_depth(spread, source.ways)
 
 
 def _by_depth(between: Elements, ways: tuple[int, ...]) -> Elements:

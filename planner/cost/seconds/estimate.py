@@ -78,14 +78,14 @@ def timed(
     tensors = lanes_of_tensors(graph)
     deliveries = {f"{name}@{op.name}.{slot}" for op in graph.ops if op.name in graph.lanes
                   for slot, name in enumerate(op.inputs)}  # fmt: skip
-    found = []
+    exchange_times = []
     for exchange in exchanges(program):
         time = times.of(exchange.moved)
         if exchange.tensor in tensors or exchange.name in deliveries:
             time = time.scaled(exchange.share_of(len(program.workers)))
-        found.append((exchange, time))
+        exchange_times.append((exchange, time))
     segments = _segment_seconds(program, by_op, strategies)
-    return Timed(interconnect, devices, computing, by_op, segments, tuple(found), synchronised(graph, ops))
+    return Timed(interconnect, devices, computing, by_op, segments, tuple(exchange_times), synchronised(graph, ops))
 
 
 @part("estimates")
@@ -145,11 +145,11 @@ def summed(
         fetching[list(exchange.receivers)] += time.seconds
     for bound in (bound for bound in ops if strategies[bound.op.name].steps is not None):
         pipeline = Pipeline.of(bound.op, strategies[bound.op.name])
-        taken = sum(by_name[name].seconds for name in pipeline.names if name in by_name)
+        exchange_seconds = sum(by_name[name].seconds for name in pipeline.names if name in by_name)
         hidden = pipeline.hidden_seconds(by_name, float(by_op[bound.op.name].max()))
         late = sum(by_name[name].seconds for name in pipeline.names if name in updating)
-        synchronisation -= hidden * late / taken if taken else 0.0
-        transfer -= hidden * (1 - late / taken) if taken else 0.0
+        synchronisation -= hidden * late / exchange_seconds if exchange_seconds else 0.0
+        transfer -= hidden * (1 - late / exchange_seconds) if exchange_seconds else 0.0
     compute = float(sum(float(seconds.max()) for seconds in _at_once(by_op, ops, strategies)))
     serial = compute + transfer + synchronisation
     side_by_side = simulate(program, parts.segment_seconds, parts.interconnect, devices, "side by side")
@@ -175,15 +175,15 @@ def _at_once(
     by_op: Mapping[str, np.ndarray], ops: Sequence[BoundOp], strategies: Mapping[str, OpStrategy]
 ) -> Iterable[np.ndarray]:
     """Seconds of each worker, for what workers do at the same time: an op, or those of all lanes that have owners."""
-    found: dict[object, np.ndarray] = {}
+    by_kind: dict[object, np.ndarray] = {}
     for bound in ops:
         name, lane, tiling = bound.op.name, bound.lane, strategies[bound.op.name].tiling
         key: object = name
         if lane is not None and has_owners(tiling):
             # A lane's ops are as many as another's of each kind.
             key = bound.op.op_type, bound.content, Lane(0, lane.count).owned(tiling)
-        found[key] = found[key] + by_op[name] if key in found else by_op[name]
-    return found.values()
+        by_kind[key] = by_kind[key] + by_op[name] if key in by_kind else by_op[name]
+    return by_kind.values()
 
 
 def _sources(
@@ -196,9 +196,9 @@ def _sources(
     count = dict.fromkeys(From, 0)
     seconds = dict.fromkeys(From, 0.0)
     for bound in (bound for bound in ops if not is_delivery(bound.op)):
-        found, source = computing.told(bound, strategies[bound.op.name].tiling)
+        worker_seconds, source = computing.seconds_and_source(bound, strategies[bound.op.name].tiling)
         count[source] += 1
-        seconds[source] += float(found.max())
+        seconds[source] += float(worker_seconds.max())
     device = profile.device
     threads = f", {device.threads} threads" if device.threads > 1 else ""
     return ComputeSources(
@@ -221,13 +221,13 @@ def _segment_seconds(
     program: Program, by_op: Mapping[str, np.ndarray], strategies: Mapping[str, OpStrategy]
 ) -> dict[Task, float]:
     stepped = frozenset(name for name, strategy in strategies.items() if strategy.steps is not None)
-    found = {}
+    by_task = {}
     for worker in program.workers:
         segments = [(number, step) for number, step in enumerate(worker.steps) if isinstance(step, Segment)]
         count = Counter(op for _, step in segments for op in step.ops if op in stepped)
         for number, step in segments:
-            found[worker.worker, number] = sum(float(by_op[op][worker.worker]) / count.get(op, 1) for op in step.ops)
-    return found
+            by_task[worker.worker, number] = sum(float(by_op[op][worker.worker]) / count.get(op, 1) for op in step.ops)
+    return by_task
 
 
 def synchronised(graph: Graph, ops: Sequence[BoundOp]) -> frozenset[str]:
@@ -237,14 +237,14 @@ def synchronised(graph: Graph, ops: Sequence[BoundOp]) -> frozenset[str]:
     makes there is the gradient, and before it is no synchronisation. Scalars (a learning rate, a norm) are none either.
     """
     bound_of = {name: bound for bound in ops for name in bound.op.outputs if name}
-    found = {pair.current for pair in graph.state}
+    names = {pair.current for pair in graph.state}
     waiting = [pair.following for pair in graph.state]
     while waiting:
         name = waiting.pop()
-        if name in found or name not in bound_of or graph.tensors[name].elements == 1:
+        if name in names or name not in bound_of or graph.tensors[name].elements == 1:
             continue
-        found.add(name)
+        names.add(name)
         analysis = bound_of[name].analysis
         if not analysis.reduction_variables and not analysis.is_opaque:
             waiting.extend(filter(None, bound_of[name].op.inputs))
-    return frozenset(found)
+    return frozenset(names)

@@ -76,7 +76,7 @@ class ExchangeTimes:
         """
         self._interconnect = interconnect
         self._devices = devices
-        self._known: dict[tuple[tuple[tuple[int, int], int], ...], ExchangeTime] = {}
+        self._times: dict[tuple[tuple[tuple[int, int], int], ...], ExchangeTime] = {}
 
     def of(self, moved: Mapping[tuple[int, int], int]) -> ExchangeTime:
         """The time of an exchange.
@@ -85,9 +85,9 @@ class ExchangeTimes:
             moved: bytes by (receiver, sender).
         """
         key = tuple(sorted(moved.items()))
-        if key not in self._known:
-            self._known[key] = self._timed(key)
-        return self._known[key]
+        if key not in self._times:
+            self._times[key] = self._timed(key)
+        return self._times[key]
 
     def _timed(self, moved: Sequence[tuple[tuple[int, int], int]]) -> ExchangeTime:
         loads: dict[tuple[str, int], int] = {}

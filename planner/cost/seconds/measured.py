@@ -60,13 +60,13 @@ class Measured:
         self._alike: dict[Signature, list[MeasuredOp]] = {}
         for op in profile.ops:
             self._alike.setdefault(op.signature, []).append(op)
-        self._told: dict[tuple[Content, str, Tiling], tuple[NDArray[np.float64], From]] = {}
-        self._known: dict[tuple[Signature, LocalShapes], tuple[float, From]] = {}
+        self._by_strategy: dict[tuple[Content, str, Tiling], tuple[NDArray[np.float64], From]] = {}
+        self._by_shapes: dict[tuple[Signature, LocalShapes], tuple[float, From]] = {}
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """See ``Roofline.assumptions``; () while no time has come from a roofline."""
-        if all(source is not From.ROOFLINE for _, source in self._known.values()):
+        if all(source is not From.ROOFLINE for _, source in self._by_shapes.values()):
             return ()
         return self._roofline.assumptions
 
@@ -76,26 +76,26 @@ class Measured:
         Raises:
             UsageError: the profile has no such op, and the topology does not say how fast its devices are.
         """
-        return self.told(op, strategy)[0] / parts
+        return self.seconds_and_source(op, strategy)[0] / parts
 
-    def told(self, op: BoundOp, strategy: Tiling) -> tuple[NDArray[np.float64], From]:
+    def seconds_and_source(self, op: BoundOp, strategy: Tiling) -> tuple[NDArray[np.float64], From]:
         """The same, and where the least sure of these times comes from."""
         key = (op.content, constants_text(op), strategy)
-        if key not in self._told:
-            self._told[key] = self._tell(op, strategy)
-        return self._told[key]
+        if key not in self._by_strategy:
+            self._by_strategy[key] = self._timed(op, strategy)
+        return self._by_strategy[key]
 
-    def _tell(self, op: BoundOp, strategy: Tiling) -> tuple[NDArray[np.float64], From]:
-        found = np.zeros(strategy.workers)
+    def _timed(self, op: BoundOp, strategy: Tiling) -> tuple[NDArray[np.float64], From]:
+        worker_seconds = np.zeros(strategy.workers)
         least = From.MEASURED
         for part in different_parts(op, strategy):
             key = (part.signature, part.shapes)
-            if key not in self._known:
-                self._known[key] = self._part(part)
-            seconds, source = self._known[key]
-            found[list(part.workers)] = seconds
+            if key not in self._by_shapes:
+                self._by_shapes[key] = self._part(part)
+            seconds, source = self._by_shapes[key]
+            worker_seconds[list(part.workers)] = seconds
             least = max(least, source)
-        return found, least
+        return worker_seconds, least
 
     def _part(self, part: DifferentPart) -> tuple[float, From]:
         exact = self._exact.get((part.signature, part.shapes))
@@ -161,8 +161,8 @@ def _sizes(shapes: LocalShapes) -> tuple[int, ...]:
     return tuple(size for shape in (*shapes.inputs, *shapes.outputs) for size in shape or ())
 
 
-def _distance(one: LocalShapes, other: LocalShapes) -> float:
-    pairs = zip(_sizes(one), _sizes(other), strict=True)
+def _distance(op_shapes: LocalShapes, part_shapes: LocalShapes) -> float:
+    pairs = zip(_sizes(op_shapes), _sizes(part_shapes), strict=True)
     # Sums in another order differ in the last bits: what is equal must compare as equal.
     return round(math.fsum(abs(math.log(max(1, first) / max(1, second))) for first, second in pairs), 9)
 

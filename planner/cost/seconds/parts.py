@@ -55,18 +55,19 @@ def different_parts(op: BoundOp, strategy: Tiling) -> tuple[DifferentPart, ...]:
         return ()
     ranges = op.ranges(strategy)
     reads = op.reads(ranges)
-    made = op.all_made(ranges)
+    outputs = op.all_made(ranges)
     operations, touched = amounts(op, ranges, reads)
     inputs = [reads[slot].boxes if slot in reads else None for slot in range(len(op.node.input_shapes))]
     idle = ranges.elements == 0
-    sizes = [_extents(boxes) for boxes in (*inputs, *made) if boxes is not None]
+    # Parts are told apart by the extents of all their boxes, not by where these lie: a profile knows shapes alone.
+    sizes = [_extents(boxes) for boxes in (*inputs, *outputs) if boxes is not None]
     rows = np.concatenate(sizes, axis=1)
     alike: dict[bytes, list[int]] = {}
     for worker, row in enumerate(rows):
         if not idle[worker]:
             alike.setdefault(row.tobytes(), []).append(worker)
     attributes, constants = _attributes(op.op), constants_text(op)
-    found = []
+    parts = []
     for workers in alike.values():
         worker = workers[0]
         signature, shapes = named(
@@ -74,14 +75,11 @@ def different_parts(op: BoundOp, strategy: Tiling) -> tuple[DifferentPart, ...]:
             attributes,
             constants,
             _places(op.node.input_dtypes, op.node.input_shapes, inputs, worker),
-            _places(op.node.output_dtypes, op.node.output_shapes, made, worker),
+            _places(op.node.output_dtypes, op.node.output_shapes, outputs, worker),
         )
-        found.append(
-            DifferentPart(
-                signature, shapes, tuple(workers), round(float(operations[worker])), round(float(touched[worker]))
-            )
-        )
-    return tuple(found)
+        work = round(float(operations[worker])), round(float(touched[worker]))
+        parts.append(DifferentPart(signature, shapes, tuple(workers), *work))
+    return tuple(parts)
 
 
 def _extents(boxes: Boxes) -> NDArray[np.int64]:
@@ -92,14 +90,14 @@ def _extents(boxes: Boxes) -> NDArray[np.int64]:
 def _places(
     dtypes: Sequence[DType | None], shapes: Sequence[Shape | None], boxes: Sequence[Boxes | None], worker: int
 ) -> Places:
-    found: list[tuple[DType, Shape] | None] = []
-    for dtype, whole, mine in zip(dtypes, shapes, boxes, strict=True):
-        region = None if mine is None else mine.region(worker)
+    places: list[tuple[DType, Shape] | None] = []
+    for dtype, shape, part in zip(dtypes, shapes, boxes, strict=True):
+        region = None if part is None else part.region(worker)
         if dtype is None or region is None or region.is_empty:
-            found.append(None)
+            places.append(None)
         else:
-            found.append((dtype, region.shape if whole else ()))
-    return tuple(found)
+            places.append((dtype, region.shape if shape else ()))
+    return tuple(places)
 
 
 def _attributes(op: Op) -> str:

@@ -45,15 +45,15 @@ class Pipeline:
             times: of exchanges, by name; those that are not there take nothing.
             compute_seconds: of all chunks together.
         """
-        there = [times[name] for name in sorted(self.names) if name in times]
-        latency = max((one.latency_seconds for one in there), default=0.0)
-        serial = sum(one.seconds for one in there) + compute_seconds
+        exchange_times = [times[name] for name in sorted(self.names) if name in times]
+        latency = max((time.latency_seconds for time in exchange_times), default=0.0)
+        serial = sum(time.seconds for time in exchange_times) + compute_seconds
 
         def flowing(name: str) -> float:
             return times[name].seconds - times[name].latency_seconds if name in times else 0.0
 
         come = [sum(map(flowing, names)) for names in self.arriving] + [0.0]
         join = [0.0, *map(flowing, self.joining)]
-        each = compute_seconds / len(self.arriving)
-        during = sum(max(each, come[chunk + 1] + join[chunk]) for chunk in range(len(self.arriving)))
+        chunk_seconds = compute_seconds / len(self.arriving)
+        during = sum(max(chunk_seconds, come[chunk + 1] + join[chunk]) for chunk in range(len(self.arriving)))
         return max(0.0, serial - (latency + come[0] + during + join[-1]))

@@ -90,29 +90,29 @@ class Schedule:
                 alone = [float(self.parts.op_seconds[op][worker.worker]) for op in step.ops]
                 # An op in steps has a share of its time in each of its segments.
                 share = self.parts.segment_seconds[worker.worker, number] / (sum(alone) or 1.0)
-                now = ran.start_seconds
+                start_seconds = ran.start_seconds
                 for op, seconds in zip(step.ops, alone, strict=True):
                     if seconds > 0:
-                        yield Span(op, "compute", worker.worker, number, now, seconds * share)
-                        now += seconds * share
+                        yield Span(op, "compute", worker.worker, number, start_seconds, seconds * share)
+                        start_seconds += seconds * share
 
     def workers(self) -> tuple[WorkerTimes, ...]:
         """What each worker does."""
-        found = [[0.0, 0.0] for _ in self.program.workers]
+        totals = [[0.0, 0.0] for _ in self.program.workers]
         for span in self.spans():
-            found[span.worker][span.kind != "compute"] += span.seconds
+            totals[span.worker][span.kind != "compute"] += span.seconds
         end = self.simulation.seconds
-        return tuple(WorkerTimes(compute, fetch, max(0.0, end - compute - fetch)) for compute, fetch in found)
+        return tuple(WorkerTimes(compute, fetch, max(0.0, end - compute - fetch)) for compute, fetch in totals)
 
     def on_the_path(self) -> dict[tuple[str, Kind], float]:
         """By op and exchange, what it takes of the longest path; together the iteration."""
         path = set(self.simulation.path())
-        found: dict[tuple[str, Kind], float] = {}
+        path_seconds: dict[tuple[str, Kind], float] = {}
         for span in self.spans():
             if (span.worker, span.number) in path:
                 key = (span.name, span.kind)
-                found[key] = found.get(key, 0.0) + span.seconds
-        return found
+                path_seconds[key] = path_seconds.get(key, 0.0) + span.seconds
+        return path_seconds
 
     def differing(self) -> tuple[Differing, ...]:
         """Ops and exchanges in which the two differ by more than a tenth, those first in which they differ most.
@@ -126,11 +126,11 @@ class Schedule:
         for exchange, time in self.parts.exchanges:
             counted[exchange.name, self._kind(exchange.tensor)] = time.seconds
         least = max(self.estimate.estimated_seconds, self.simulation.seconds) / 1000
-        found = [Differing(*key, counted.get(key, 0.0), path.get(key, 0.0)) for key in {**counted, **path}]
+        rows = [Differing(*key, counted.get(key, 0.0), path.get(key, 0.0)) for key in {**counted, **path}]
         return tuple(
             sorted(
-                (one for one in found if _differs(one.estimated_seconds, one.simulated_seconds, least)),
-                key=lambda one: (-abs(one.simulated_seconds - one.estimated_seconds), one.name),
+                (row for row in rows if _differs(row.estimated_seconds, row.simulated_seconds, least)),
+                key=lambda row: (-abs(row.simulated_seconds - row.estimated_seconds), row.name),
             )
         )
 
@@ -143,7 +143,7 @@ class Schedule:
             ("synchronisation", estimate.synchronisation_seconds),
         )
         return tuple(
-            Differing(kind, kind, seconds, sum(taken for (_, one), taken in path.items() if one == kind))
+            Differing(kind, kind, seconds, sum(amount for (_, path_kind), amount in path.items() if path_kind == kind))
             for kind, seconds in stated
         )
 

@@ -117,9 +117,9 @@ class TimeTables(TableMemo):
     def _inputs(self, op: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates) -> Table:
         shape = index_space(tensor.shape)
         reads = [op.reads(op.ranges(strategy), slot)[slot].boxes for strategy in strategies]
-        taken = _arriving(reads, list(tilings), shape).swapaxes(0, 1)
-        waiting = self._waiting(taken * tensor.dtype.item_bytes)
-        table = _whole(np.where(_wait_in_turn(op, tilings, strategies), waiting.mean(axis=2), waiting.max(axis=2)))
+        arrivals = _arriving(reads, list(tilings), shape).swapaxes(0, 1)
+        delays = self._waiting(arrivals * tensor.dtype.item_bytes)
+        table = _picoseconds(np.where(_wait_in_turn(op, tilings, strategies), delays.mean(axis=2), delays.max(axis=2)))
         wrong = impossible_reads(tilings, strategies)
         if wrong is not None:
             table[wrong] = IMPOSSIBLE
@@ -132,46 +132,46 @@ class TimeTables(TableMemo):
         assert dims is not None, "an absent output has no table"
         shape = index_space(tensor.shape)
         steps = op.analysis.steps_of(position)
-        made = [made_tiling(strategy, dims, op.reducers(strategy), steps) for strategy in strategies]
+        sources = [made_tiling(strategy, dims, op.reducers(strategy), steps) for strategy in strategies]
         item_bytes = tensor.dtype.item_bytes
         seconds = np.zeros((len(tilings), len(strategies)))
         in_turn = _wait_in_turn(op, tilings, strategies)
-        whole = [number for number, source in enumerate(made) if not source.has_partial]
-        if whole:
+        columns = [number for number, source in enumerate(sources) if not source.has_partial]
+        if columns:
             owned = [tiling.boxes(shape) for tiling in tilings]
-            taken = _arriving(owned, [made[number] for number in whole], shape)
-            waiting = self._waiting(taken * item_bytes)
-            seconds[:, whole] = np.where(in_turn[:, whole], waiting.mean(axis=2), waiting.max(axis=2))
-        for number, source in enumerate(made):
+            arrivals = _arriving(owned, [sources[number] for number in columns], shape)
+            delays = self._waiting(arrivals * item_bytes)
+            seconds[:, columns] = np.where(in_turn[:, columns], delays.mean(axis=2), delays.max(axis=2))
+        for number, source in enumerate(sources):
             if source.has_partial:
                 seconds[:, number] = [self._redistribution(source, tiling, shape, item_bytes) for tiling in tilings]
-        table = _whole(seconds)
+        table = _picoseconds(seconds)
         for row, tiling in enumerate(tilings):
             if partial_cuts(tiling):
-                table[row, [settled(source, tiling) is None for source in made]] = IMPOSSIBLE
+                table[row, [settled(source, tiling) is None for source in sources]] = IMPOSSIBLE
         return table
 
-    def _redistribution(self, made: Tiling, owned: Tiling, shape: tuple[int, ...], item_bytes: int) -> float:
+    def _redistribution(self, source: Tiling, owned: Tiling, shape: tuple[int, ...], item_bytes: int) -> float:
         """Seconds until partial results are joined where they are owned, phase by phase."""
-        key = (made, owned, shape, item_bytes)
-        if settled(made, owned) is None:
+        key = (source, owned, shape, item_bytes)
+        if settled(source, owned) is None:
             return 0.0  # it is impossible, whatever it would take
         if key not in self._joined:
-            phases = redistributed(made, owned, shape)
+            phases = redistributed(source, owned, shape)
             self._joined[key] = sum(float(self._waiting(phase * item_bytes).max()) for phase in phases)
         return self._joined[key]
 
     def _computing(self, op: BoundOp, strategies: Candidates) -> Table:
         lane, op = op.lane, self._alike.setdefault(op.content, op)
-        found = []
+        op_seconds = []
         for strategy in strategies:
-            whole, later = strategy, self._cuts[len(strategy.ways) :]
+            tiling, later = strategy, self._cuts[len(strategy.ways) :]
             for ways in later:
-                whole = whole.extend(Replicate(), ways)
-            seconds = float(self._computes.seconds(op, whole, prod(later)).max())
+                tiling = tiling.extend(Replicate(), ways)
+            seconds = float(self._computes.seconds(op, tiling, prod(later)).max())
             # Others do their lanes' ops meanwhile.
-            found.append(seconds if lane is None else seconds * lane.most_of_a_worker(strategy) / lane.count)
-        return _whole(np.array(found))
+            op_seconds.append(seconds if lane is None else seconds * lane.most_of_a_worker(strategy) / lane.count)
+        return _picoseconds(np.array(op_seconds))
 
     def _waiting(self, moved: NDArray[np.int64]) -> NDArray[np.float64]:
         """Seconds that each worker waits for what arrives, [..., workers, depths] to [..., workers]."""
@@ -206,8 +206,8 @@ def _arriving(needed: Sequence[Boxes], held: Sequence[Tiling], shape: tuple[int,
         own_hi = np.stack([boxes[depth].hi for boxes in groups])[None]
         common = np.minimum(hi, own_hi) - np.maximum(lo, own_lo)
         near.append(np.maximum(common, 0).prod(axis=3))
-    found: NDArray[np.int64] = -np.diff(np.stack(near, axis=3), axis=3)
-    return found
+    elements: NDArray[np.int64] = -np.diff(np.stack(near, axis=3), axis=3)
+    return elements
 
 
 def _wait_in_turn(op: BoundOp, tilings: Candidates, strategies: Candidates) -> NDArray[np.bool_]:
@@ -217,9 +217,9 @@ def _wait_in_turn(op: BoundOp, tilings: Candidates, strategies: Candidates) -> N
     """
     if op.lane is None:
         return np.zeros((len(tilings), len(strategies)), dtype=bool)
-    rows, columns = (np.array([has_owners(one) for one in both]) for both in (tilings, strategies))
-    found: NDArray[np.bool_] = rows[:, None] | columns
-    return found
+    rows, columns = (np.array([has_owners(tiling) for tiling in candidates]) for candidates in (tilings, strategies))
+    in_turn: NDArray[np.bool_] = rows[:, None] | columns
+    return in_turn
 
 
 def _corners(needed: Sequence[Boxes]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -227,7 +227,7 @@ def _corners(needed: Sequence[Boxes]) -> tuple[NDArray[np.int64], NDArray[np.int
     return np.stack([boxes.lo for boxes in needed]), np.stack([boxes.hi for boxes in needed])
 
 
-def _whole(seconds: NDArray[np.float64]) -> Table:
+def _picoseconds(seconds: NDArray[np.float64]) -> Table:
     table: Table = np.rint(seconds * PICOSECONDS).astype(np.int64)
     return table
 
@@ -242,15 +242,15 @@ def _link_seconds(
     for cut in range(len(cuts)):
         loads: dict[int, float] = {}
         routes = []
-        for receiver, senders in enumerate(depth == cut):
-            others = np.nonzero(senders)[0].tolist()
-            mine = [interconnect.route(devices[sender], devices[receiver]) for sender in others]
-            routes.append(mine)
-            for route in mine:
+        for receiver, is_sender in enumerate(depth == cut):
+            senders = np.nonzero(is_sender)[0].tolist()
+            incoming = [interconnect.route(devices[sender], devices[receiver]) for sender in senders]
+            routes.append(incoming)
+            for route in incoming:
                 for port in route.ports:
-                    loads[port] = loads.get(port, 0.0) + 1 / len(others)
-        for receiver, mine in enumerate(routes):
-            ports = {port for route in mine for port in route.ports}
+                    loads[port] = loads.get(port, 0.0) + 1 / len(senders)
+        for receiver, incoming in enumerate(routes):
+            ports = {port for route in incoming for port in route.ports}
             per_byte[receiver, cut] = max(loads[port] / interconnect.port_bytes_per_s[port] for port in ports)
-            latency[receiver, cut] = max(route.latency_seconds for route in mine)
+            latency[receiver, cut] = max(route.latency_seconds for route in incoming)
     return per_byte, latency
