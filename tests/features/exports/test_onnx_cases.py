@@ -14,7 +14,7 @@ pytestmark = [
     pytest.mark.exports,
     pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed: make test-exports does"),
 ]
-_TOOL = Path(__file__).parents[1] / "tools" / "jax_cases.py"
+_TOOL = Path(__file__).parents[2] / "tools" / "jax_cases.py"
 
 
 @pytest.mark.parametrize(("workers", "every"), [(2, 80), (3, 130), pytest.param(2, 1, marks=pytest.mark.nightly)])

@@ -16,7 +16,7 @@ from planner import api
 from planner.api.opened import opened
 from planner.artifacts.plan_folder import open_folder
 
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[3]
 _PYTHONS = (os.environ.get("TORCH_PYTHON", ""), str(_ROOT / "build/world/env/bin/python"), sys.executable)
 _HAS_MODE = "from torch.distributed._local_tensor import LocalTensorMode"
 

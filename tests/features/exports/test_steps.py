@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed: make test-exports does"),
 ]
 
-_TOOL = Path(__file__).parents[1] / "tools" / "jax_steps.py"
+_TOOL = Path(__file__).parents[2] / "tools" / "jax_steps.py"
 _ON_4 = ("mlp-4x512", "cnn-3x16-12", "lenet-5", "ort-transformer", "gpt-1x64")
 _CASES = [
     *((name, 4) for name in _ON_4),
