@@ -1,5 +1,5 @@
-"""Records: dataclasses that say themselves what JSON says of them. ``plain`` makes the values, and
-``tests/tools/schemas.py`` the JSON schemas, of the same description.
+"""Records: dataclasses that say themselves what JSON says of them. ``plain`` makes the values, ``reader`` reads them,
+and ``tests/tools/schemas.py`` makes the JSON schemas, of the same description.
 
 JSON says the fields of a record, under their names. A record of which it is to say something else has a text ``told``:
 names of its fields and properties, in order.
@@ -16,6 +16,9 @@ names of its fields and properties, in order.
 A name may be a way, ``plan.cuts``, on which None leads to None; ``#name`` is how many there are.
 
 What a type does not say of numbers and texts, ``Kind`` says of a field: without one, numbers are not negative.
+
+``reader`` takes a field from the member that says it, or else from the member of the field's own name. A member may be
+absent, or null, where its field has a default or its word ends in ``?``.
 """
 
 from __future__ import annotations
@@ -23,15 +26,37 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Collection, Iterator, Mapping
-from functools import cache
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cache, partial
 from pathlib import PurePath
-from typing import Annotated, Any, NamedTuple, SupportsFloat, SupportsIndex, TypeAlias
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NamedTuple,
+    SupportsFloat,
+    SupportsIndex,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from planner.strict_json import Value
+
+_T = TypeVar("_T")
+Readers: TypeAlias = Mapping[Any, Callable[[Value], Any]]
+"""By type, what reads a value of it where the type alone does not say how."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kind:
-    """What a schema says of a number or a text beside its type."""
+    """What is known of a field beside its type."""
 
     minimum: int | None = 0
     maximum: int | None = None
@@ -40,6 +65,10 @@ class Kind:
     pattern: str | None = None
     is_finite: bool = True
     """Else null stands for what JSON has no number for."""
+    noun: str = ""
+    """What a list of fixed length is, as in "is no pair of a state and its next value"."""
+    member: str = ""
+    """The member that the field is read from, where another one is written of it."""
 
 
 Signed: TypeAlias = Annotated[int, Kind(minimum=None)]
@@ -136,3 +165,117 @@ def _is_usual(record: Any, attribute: str, value: Any) -> bool:
     if field is None:
         return False
     return bool(value == (field.default if field.default_factory is dataclasses.MISSING else field.default_factory()))
+
+
+def reader(kind: type[_T], readers: Readers | None = None) -> Callable[[Value], _T]:
+    """What reads a value of a type: of what ``plain`` makes of a value, an equal value.
+
+    Args:
+        kind: the type: a record, a collection, a number or a text. ``Kind.pattern`` is not looked at.
+        readers: of types within it that it cannot say itself.
+
+    Returns:
+        A function of a JSON value; it raises JsonError, with the place, where that is something else.
+
+    Raises:
+        TypeError: values of this type cannot be read.
+    """
+    return _reader(kind, readers or {}, Kind())
+
+
+_SIMPLE: Final[Readers] = {str: Value.text, bool: Value.flag, float: Value.number}
+
+
+def _reader(kind: Any, readers: Readers, about: Kind) -> Callable[[Value], Any]:
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind in readers:
+        return readers[kind]
+    if origin is Annotated:
+        return _reader(inner[0], readers, inner[1])
+    if origin is Literal:
+        return partial(_read_literal, choices=inner)
+    if origin in (Union, UnionType) and len(inner) == 2 and inner[1] is NoneType:
+        read = _reader(inner[0], readers, about)
+        return lambda value: None if value.value is None else read(value)
+    if origin is tuple:
+        items = [_reader(item, readers, Kind()) for item in inner if item is not Ellipsis]
+        if inner[-1] is Ellipsis:
+            return partial(_read_list, read=items[0])
+        return partial(_read_row, items=items, noun=about.noun or f"list of {len(items)} values")
+    if origin in (dict, Mapping) and inner[0] is str:
+        return partial(_read_mapping, read=_reader(inner[1], readers, Kind()))
+    if kind is int:
+        return Value.integer if about.minimum is None else partial(Value.count, least=about.minimum)
+    if dataclasses.is_dataclass(kind):
+        return _record_reader(kind, readers)
+    if kind not in _SIMPLE or (kind is float and about.minimum != 0):
+        raise TypeError(f"nothing reads {kind}")
+    return _SIMPLE[kind]
+
+
+def _read_literal(value: Value, choices: tuple[str, ...]) -> str:
+    text = value.text()
+    if text not in choices:
+        nouns = f"neither {' nor '.join(choices)}" if len(choices) == 2 else f"none of {', '.join(choices)}"
+        raise value.fault(f"is {nouns}: {text}")
+    return text
+
+
+def _read_list(value: Value, read: Callable[[Value], Any]) -> tuple[Any, ...]:
+    return tuple([read(item) for item in value.values()])
+
+
+def _read_row(value: Value, items: Collection[Callable[[Value], Any]], noun: str) -> tuple[Any, ...]:
+    values = value.values()
+    if len(values) != len(items):
+        raise value.fault(f"is no {noun}")
+    return tuple([read(item) for read, item in zip(items, values, strict=True)])
+
+
+def _read_mapping(value: Value, read: Callable[[Value], Any]) -> dict[str, Any]:
+    return {sys.intern(name): read(member) for name, member in value.members().items()}
+
+
+class _Field(NamedTuple):
+    """How a field of a record is read."""
+
+    name: str
+    member: str
+    """Of JSON."""
+    can_be_absent: bool
+    has_default: bool
+    read: Callable[[Value], Any]
+
+
+def _record_reader(record: Any, readers: Readers) -> Callable[[Value], Any]:
+    words = members_of(record)
+    if words[0].name == "=" and words[0].attribute:
+        getter = getattr(record, words[0].attribute).fget
+        read_parts = _reader(get_type_hints(getter, include_extras=True)["return"], readers, Kind())
+        return lambda value: record(*read_parts(value))
+    types, by_attribute = _types_of(record), {word.attribute: word for word in words}
+    fields = []
+    for field in dataclasses.fields(record):
+        kind, word = types[field.name], by_attribute.get(field.name, Member(field.name, field.name, False))
+        about = get_args(kind)[1] if get_origin(kind) is Annotated else Kind()
+        has_default = field.default is not field.default_factory  # both are MISSING where there is none
+        can_be_absent = has_default or word.is_optional
+        read = _reader(kind, readers, Kind())
+        fields.append(_Field(field.name, about.member or word.name, can_be_absent, has_default, read))
+    return partial(_read_record, record=record, fields=fields)
+
+
+@cache
+def _types_of(record: type) -> Mapping[str, Any]:
+    return get_type_hints(record, include_extras=True)
+
+
+def _read_record(value: Value, record: Any, fields: Collection[_Field]) -> Any:
+    members: dict[str, Any] = {}
+    for name, member, can_be_absent, has_default, read in fields:
+        stated = value.get(member) if can_be_absent else value[member]
+        if stated is not None:
+            members[name] = read(stated)
+        elif not has_default:
+            members[name] = None
+    return record(**members)

@@ -11,7 +11,6 @@ from typing import Literal, TypeAlias
 
 StoppedBy: TypeAlias = Literal["time", "interrupt"]
 """Why a search ended early: the time that it was given is over, or somebody interrupted it."""
-STOPPED_BY: tuple[StoppedBy, ...] = ("time", "interrupt")
 
 
 def go_on() -> None:

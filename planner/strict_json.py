@@ -126,6 +126,12 @@ class Value:
         flag: bool = self._expect(bool, "true or false")
         return flag
 
+    def require_version(self, version: int) -> None:
+        """Refuses an object whose ``schema_version`` is another one."""
+        stated = self["schema_version"]
+        if stated.integer() != version:
+            raise stated.fault(f"is {stated.value}; this tofu reads {version}")
+
     def fault(self, why: str) -> JsonError:
         """A fault of the caller's finding, with the place."""
         return JsonError(f"{self._place or 'it'} {why}")

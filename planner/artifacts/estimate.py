@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from planner.strict_json import Value
-
 
 @dataclass(frozen=True, slots=True)
 class LevelTraffic:
@@ -36,7 +34,7 @@ class ComputeSources:
     """Of ``compute_seconds``; so are the next two, and the three add up to it."""
     scaled_seconds: float
     roofline_seconds: float
-    roofline_factor: float | None
+    roofline_factor: float | None = None
     """What all measured ops together take, over their rooflines; None where the topology has no speeds."""
 
     @property
@@ -77,42 +75,3 @@ class TimeEstimate:
     def estimated_seconds(self) -> float:
         """One thing after the other (ICML'18, section 5.1, equation 1)."""
         return self.compute_seconds + self.transfer_seconds + self.synchronisation_seconds
-
-    @classmethod
-    def from_json(cls, data: Value) -> TimeEstimate:
-        """Reads what a plan's file says of it.
-
-        Raises:
-            JsonError: it is something else.
-        """
-        sources = data.get("sources")
-        return cls(
-            topology=data["topology"].text(),
-            devices=data["devices"].counts(),
-            compute_seconds=data["compute_seconds"].number(),
-            transfer_seconds=data["transfer_seconds"].number(),
-            synchronisation_seconds=data["synchronisation_seconds"].number(),
-            overlapped_seconds=data["overlapped_seconds"].number(),
-            levels=tuple(
-                LevelTraffic(level["name"].text(), level["moved_bytes"].count(), level["busy_seconds"].number())
-                for level in data["levels"].values()
-            ),
-            worker_compute_seconds=data["worker_compute_seconds"].numbers(),
-            worker_fetch_seconds=data["worker_fetch_seconds"].numbers(),
-            assumptions=data["assumptions"].texts(),
-            sources=None if sources is None else _sources(sources),
-        )
-
-
-def _sources(data: Value) -> ComputeSources:
-    factor = data.get("roofline_factor")
-    return ComputeSources(
-        device=data["device"].text(),
-        measured_ops=data["measured_ops"].count(),
-        scaled_ops=data["scaled_ops"].count(),
-        roofline_ops=data["roofline_ops"].count(),
-        measured_seconds=data["measured_seconds"].number(),
-        scaled_seconds=data["scaled_seconds"].number(),
-        roofline_seconds=data["roofline_seconds"].number(),
-        roofline_factor=None if factor is None else factor.number(),
-    )

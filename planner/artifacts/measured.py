@@ -5,20 +5,25 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, ClassVar, Final
 
 from planner.artifacts.place import PLAN
 from planner.artifacts.plan_folder import MEASURED
 from planner.errors import ModelError
+from planner.records import Kind, plain, reader
 from planner.regular_file import digest_of
-from planner.strict_json import JsonError, Value, read_json
+from planner.strict_json import JsonError, read_json
 from planner.whole import whole_file
 
 SCHEMA_VERSION = 1
+_ROW: Final = "step: name, whether it fetches, seconds of waiting and of work, bytes"
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredStep:
     """One step of one worker; seconds are means over the measured iterations."""
+
+    told: ClassVar = "=row"
 
     name: str
     """Of the segment or fetch."""
@@ -28,6 +33,11 @@ class MeasuredStep:
     seconds: float
     """What it took after that."""
     moved_bytes: int
+
+    @property
+    def row(self) -> Annotated[tuple[str, bool, float, float, int], Kind(noun=_ROW)]:
+        """As its file has it."""
+        return self.name, self.is_fetch, self.wait_seconds, self.seconds, self.moved_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +67,7 @@ class MeasuredRun:
         content = {
             "schema_version": SCHEMA_VERSION,
             "plan": digest_of(folder / PLAN),
-            "engine": self.engine,
-            "device": self.device,
-            "iterations": self.iterations,
-            "iteration_seconds": self.iteration_seconds,
-            "workers": [
-                [[step.name, step.is_fetch, step.wait_seconds, step.seconds, step.moved_bytes] for step in steps]
-                for steps in self.workers
-            ],
+            **plain(self),
         }
         target = folder / MEASURED
         with whole_file(target) as file:
@@ -84,27 +87,11 @@ def read_measured(folder: Path) -> MeasuredRun | None:
     hint = "measure again with `tofu run --profile`, or remove the file"
     try:
         data = read_json(file)
-        version = data["schema_version"].integer()
-        if version != SCHEMA_VERSION:
-            raise data["schema_version"].fault(f"is {version}; this tofu reads {SCHEMA_VERSION}")
+        data.require_version(SCHEMA_VERSION)
         is_of_it = data["plan"].text() == digest_of(folder / PLAN)
-        run = MeasuredRun(
-            engine=data["engine"].text(),
-            device=data["device"].text(),
-            iterations=data["iterations"].count(),
-            iteration_seconds=data["iteration_seconds"].number(),
-            workers=tuple(tuple(_step(step) for step in steps.values()) for steps in data["workers"].values()),
-        )
+        run = reader(MeasuredRun)(data)
     except JsonError as error:
         raise ModelError(f"{file} cannot be read: {error}", hint=hint) from None
     if not is_of_it:
         raise ModelError(f"{file} is of another plan", hint=hint)
     return run
-
-
-def _step(data: Value) -> MeasuredStep:
-    parts = data.values()
-    if len(parts) != 5:
-        raise data.fault("is no step: name, whether it fetches, seconds of waiting and of work, bytes")
-    name, is_fetch, wait, seconds, moved = parts
-    return MeasuredStep(name.text(), is_fetch.flag(), wait.number(), seconds.number(), moved.count())

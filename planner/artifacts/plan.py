@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from math import prod
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from planner.algebra.tiling import Only, Shard, Tiling, ways_text
 from planner.artifacts.asked import Asked
 from planner.artifacts.estimate import TimeEstimate
-from planner.artifacts.form import Form
+from planner.artifacts.form import FORM_READERS, Form
 from planner.artifacts.recomputed import Recomputed
 from planner.errors import ModelError, UsageError
 from planner.graph.deliveries import SharedDelivery
 from planner.graph.rewriting.packing import InParts
 from planner.machine.rates import Rates
-from planner.records import Positive, Several, Sha256, plain_record
+from planner.records import Kind, Positive, Readers, Several, Sha256, plain_record, reader
 from planner.short_repr import ShortRepr
-from planner.stop import STOPPED_BY, StoppedBy
+from planner.stop import StoppedBy
 from planner.strict_json import JsonError, Value, parse_json
 
 SCHEMA_VERSION = 2
 
 GapOf: TypeAlias = Literal["bytes", "time"]
-_GAPS_OF: tuple[GapOf, ...] = ("bytes", "time")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Decision(ShortRepr):
     """Ways of each cut, outermost first; their product is the number of workers."""
     tilings: Mapping[str, Tiling]
     """By tensor; constants have none."""
-    strategies: Mapping[str, OpStrategy]
+    strategies: Annotated[Mapping[str, OpStrategy], Kind(member="iteration_spaces")]
     """By op."""
     tensor_bytes: Mapping[str, int]
     """What moves because of each tensor: to where it is owned and from there to its consumers."""
@@ -150,7 +150,7 @@ class Decision(ShortRepr):
     """What it costs that ops are repeated or unevenly divided, in the same unit."""
     repeated_bytes: int
     """Of that, what work that is done more than once costs; the rest is for waiting."""
-    certified_gap: float | None
+    certified_gap: float | None = None
     """How far the plan's cost is above the bound at most, as a share of the bound (0.01 = 1%), of what ``gap_of`` says;
     None where no bound was computed."""
     strategy: str
@@ -160,9 +160,9 @@ class Decision(ShortRepr):
     decided_apart: int = 0
     """Tensors and ops that were not decided together with all others, since the graph is too entangled for that; 0
     where the plan is the best nevertheless."""
-    rates: Rates = field(default_factory=Rates)
+    rates: Rates
     """By which computing is counted in bytes of a link."""
-    gap_of: GapOf = "bytes"
+    gap_of: GapOf
     """What ``certified_gap`` is a share of: ``bytes``, moved bytes and excess, or ``time``, as the search's tables add
     it up."""
     deliveries: tuple[SharedDelivery, ...] = ()
@@ -201,7 +201,7 @@ class Plan(Decision):
     """Name of the model."""
     model_digest: Sha256
     """sha256 of the ingested model that was planned, as in the folder's model file."""
-    soybean_bytes: int | None
+    soybean_bytes: int | None = None
     """``moved_bytes`` in SoyBean's convention (section 2.2): a transfer counts what a worker assembles, with what it
     has already, so that n parts count where n-1 of them move. None where no program was made."""
     peak_bytes: tuple[int, ...]
@@ -209,7 +209,7 @@ class Plan(Decision):
     is most, so at least that."""
     has_program: bool = True
     """Its program was made; else it would have taken minutes, and the workers' models were not wanted."""
-    table_seconds: float | None = None
+    table_seconds: Annotated[float | None, Kind(member="estimated_seconds")] = None
     """How long an iteration takes as the tables of time add it up; said only where there is no ``estimate``."""
     described_by: DescriptionFile | None = None
     """The user's own descriptions; None where the standard ones were enough."""
@@ -302,79 +302,24 @@ class Plan(Decision):
 
 
 def _plan(data: Value) -> Plan:
-    version = data["schema_version"].integer()
-    if version != SCHEMA_VERSION:
-        raise data["schema_version"].fault(f"is {version}; this tofu reads {SCHEMA_VERSION}")
+    data.require_version(SCHEMA_VERSION)
     cuts = data["cuts"].counts(least=1)
-    gap, described_by, estimate = data.get("certified_gap"), data.get("described_by"), data.get("estimate")
-    tilings, tensor_bytes = data["tilings"].members(), data["tensor_bytes"].members()
-    absent = next((name for name in tilings if name not in tensor_bytes), None)
+    tensor_bytes = data["tensor_bytes"].members()
+    absent = next((name for name in data["tilings"].members() if name not in tensor_bytes), None)
     if absent is not None:
         raise data["tensor_bytes"].fault(f"lacks {absent!r}")
-    form, undescribed, apart = Form.from_json(data), data.get("undescribed"), data.get("decided_apart")
-    stopped, request, warnings = data.get("stopped_by"), data.get("asked"), data.get("warnings")
-    soybean, has_program, seconds = data.get("soybean_bytes"), data.get("has_program"), data.get("estimated_seconds")
-    return Plan(
-        model=data["model"].text(),
-        model_digest=data["model_digest"].text(),
-        cuts=cuts,
-        tilings={name: _tiling(tiling, cuts) for name, tiling in tilings.items()},
-        strategies={name: _strategy(space, cuts) for name, space in data["iteration_spaces"].members().items()},
-        tensor_bytes={name: amount.count() for name, amount in tensor_bytes.items()},
-        moved_bytes=data["moved_bytes"].count(),
-        soybean_bytes=None if soybean is None else soybean.count(),
-        peak_bytes=data["peak_bytes"].counts(),
-        has_program=has_program is None or has_program.flag(),
-        # The file has one number of seconds, whichever it is by: beside an estimate it is not that of the tables.
-        table_seconds=None if estimate is not None or seconds is None else seconds.number(),
-        computing_bytes=data["computing_bytes"].count(),
-        excess_bytes=data["excess_bytes"].count(),
-        repeated_bytes=data["repeated_bytes"].count(),
-        rates=_rates(data["rates"]),
-        certified_gap=None if gap is None else gap.number(),
-        gap_of=_gap_of(data["gap_of"]),
-        strategy=data["strategy"].text(),
-        unsplit=data["unsplit"].texts(),
-        described_by=None
-        if described_by is None
-        else DescriptionFile(described_by["name"].text(), described_by["sha256"].text()),
-        decided_apart=0 if apart is None else apart.count(),
-        stopped_by=None if stopped is None else _stopped_by(stopped),
-        undescribed=tuple(_undescribed(op) for op in ([] if undescribed is None else undescribed.values())),
-        estimate=None if estimate is None else TimeEstimate.from_json(estimate),
-        asked=Asked() if request is None else Asked.from_json(request),
-        warnings=() if warnings is None else warnings.texts(),
-        **{member.name: getattr(form, member.name) for member in fields(Form)},
-    )
-
-
-def _gap_of(data: Value) -> GapOf:
-    text = data.text()
-    for objective in _GAPS_OF:
-        if text == objective:
-            return objective
-    raise data.fault(f"is neither bytes nor time: {text}")
-
-
-def _stopped_by(data: Value) -> StoppedBy:
-    text = data.text()
-    for reason in STOPPED_BY:
-        if text == reason:
-            return reason
-    raise data.fault(f"is neither time nor interrupt: {text}")
+    tilings: Readers = {Tiling: lambda value: _tiling(value, cuts)}
+    strategies: Readers = {OpStrategy: partial(_strategy, read_space=reader(IterationSpace, tilings))}
+    plan = reader(Plan, {Rates: _rates, **FORM_READERS, **tilings, **strategies})(data)
+    # The file has one number of seconds, whichever it is by: beside an estimate it is not that of the tables.
+    return plan if plan.estimate is None else replace(plan, table_seconds=None)
 
 
 def _rates(data: Value) -> Rates:
-    rates = Rates(data["touched_bytes"].number(), data["operations"].number())
+    rates = reader(Rates)(data)
     if not rates.are_usable:
         raise data.fault("are no rates that a plan can be made by")
     return rates
-
-
-def _undescribed(data: Value) -> UndescribedOp:
-    return UndescribedOp(
-        data["name"].text(), data["op_type"].text(), data["moved_bytes"].count(), data["repeated_elements"].count()
-    )
 
 
 def _tiling(data: Value, cuts: tuple[int, ...]) -> Tiling:
@@ -390,19 +335,16 @@ def _tiling(data: Value, cuts: tuple[int, ...]) -> Tiling:
     return tiling
 
 
-def _strategy(data: Value, cuts: tuple[int, ...]) -> OpStrategy:
-    strategy = OpStrategy(_tiling(data["tiling"], cuts), data["variables"].texts())
-    if any(dim >= len(strategy.variables) for dim in strategy.tiling.dims):
-        raise data["tiling"].fault(f"cuts an index variable that there is not: {strategy.tiling}")
-    steps = data.get("steps")
-    if steps is None:
-        return strategy
-    name, count = steps["variable"].text(), steps["count"].count()
-    if name not in strategy.variables:
-        raise steps["variable"].fault(f"names an index variable that there is not: {name}")
-    if count < 2:
-        raise steps["count"].fault(f"is {count}: an op in steps has at least 2")
-    return replace(strategy, steps=Steps(strategy.variables.index(name), count))
+def _strategy(data: Value, read_space: Callable[[Value], IterationSpace]) -> OpStrategy:
+    space = read_space(data)
+    if any(dim >= len(space.variables) for dim in space.tiling.dims):
+        raise data["tiling"].fault(f"cuts an index variable that there is not: {space.tiling}")
+    if space.steps is None:
+        return OpStrategy(space.tiling, space.variables)
+    name, count = space.steps.variable, space.steps.count
+    if name not in space.variables:
+        raise data["steps"]["variable"].fault(f"names an index variable that there is not: {name}")
+    return OpStrategy(space.tiling, space.variables, Steps(space.variables.index(name), count))
 
 
 _encoded = json.JSONEncoder(ensure_ascii=False).encode

@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Annotated, ClassVar, Protocol
 
 from planner.artifacts.making import USUAL, Making
 from planner.artifacts.place import MANIFEST, PLAN, require_plan
@@ -28,7 +28,7 @@ from planner.artifacts.source_file import SourceFile
 from planner.errors import ModelError, TofuError, UsageError
 from planner.graph.data_folder import DataFolder
 from planner.graph.model import StatePair
-from planner.records import Sha256, plain_record
+from planner.records import Kind, Sha256, plain_record, reader
 from planner.regular_file import digest_of, read_regular
 from planner.strict_json import JsonError, Value, read_json
 from planner.whole import try_folder, whole_file, whole_folder
@@ -85,11 +85,11 @@ class Manifest:
     """By file, its digest."""
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    state: tuple[tuple[str, str], ...]
+    state: tuple[Annotated[tuple[str, str], Kind(noun="pair of a state and its next value")], ...]
     """Inputs that come back as outputs."""
     data_folder: tuple[str, str, str, str] | None
     """Where the model's external data lie (``DataFolder.recorded``)."""
-    source: tuple[str, str, str] | None
+    source: Annotated[tuple[str, str, str], Kind(noun="file with its digest")] | None
     """The file that was planned (``SourceFile.recorded``)."""
     making: Making = USUAL
     has_models: bool = True
@@ -233,21 +233,12 @@ def open_folder(directory: Path | None, *, with_models: bool = True, as_planned:
     manifest_file = directory / MANIFEST
     try:
         manifest = read_json(manifest_file)
-        version = manifest["schema_version"].integer()
-        if version != SCHEMA_VERSION:
-            raise manifest["schema_version"].fault(f"is {version}; this tofu reads {SCHEMA_VERSION}")
-        expected = {name: value.text() for name, value in manifest["files"].members().items()}
-        inputs, outputs = manifest["inputs"].texts(), manifest["outputs"].texts()
-        state = tuple(_pair(pair) for pair in manifest["state"].values())
-        stated = manifest.get("data_folder")
-        data_record = () if stated is None else stated.texts()
-        if len(data_record) not in (0, 2, 4):
-            raise manifest["data_folder"].fault("is not a folder, twice, and a model with its digest")
-        source = _source(manifest.get("source"), directory)
-        making = USUAL if (stated := manifest.get("making")) is None else Making.stated(stated)
-        has_models = (stated := manifest.get(_HAS_MODELS)) is None or stated.flag()
+        manifest.require_version(SCHEMA_VERSION)
+        stated = reader(Manifest, {tuple[str, str, str, str]: _data_record})(manifest)
+        source = None if stated.source is None else SourceFile.stated(stated.source, directory)
     except JsonError as error:
         raise ModelError(f"{manifest_file} cannot be read: {error}", hint="plan the model again") from None
+    expected, has_models = stated.files, stated.has_models
     looked_at = [name for name in expected if with_models or name in (PLAN, MODEL)]
     faults = [
         _fault(directory, name, expected[name] if as_planned or name in (PLAN, MODEL) else None) for name in looked_at
@@ -270,21 +261,18 @@ def open_folder(directory: Path | None, *, with_models: bool = True, as_planned:
             facts=tuple(sorted(expected)),
             hint="plan the model again with `tofu plan`",
         )
-    return PlanFolder(directory, plan, inputs, outputs, state, data_record, source, making, has_models)
+    state = tuple(StatePair(*pair) for pair in stated.state)
+    data_record = stated.data_folder or ()
+    return PlanFolder(
+        directory, plan, stated.inputs, stated.outputs, state, data_record, source, stated.making, has_models
+    )
 
 
-def _source(stated: Value | None, directory: Path) -> SourceFile | None:
-    if stated is None:
-        return None
-    if len(stated.texts()) != 3:
-        raise stated.fault("is no file with its digest")
-    return SourceFile.stated(stated.texts(), directory)
-
-
-def _pair(data: Value) -> StatePair:
-    if len(data.texts()) != 2:
-        raise data.fault("is no pair of a state and its next value")
-    return StatePair(*data.texts())
+def _data_record(stated: Value) -> tuple[str, ...]:
+    record = stated.texts()
+    if len(record) not in (0, 2, 4):
+        raise stated.fault("is not a folder, twice, and a model with its digest")
+    return record
 
 
 def _fault(directory: Path, name: str, wanted: str | None) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from planner.records import Signed
-from planner.strict_json import Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +20,3 @@ class Recomputed:
     they are: the mean of the workers. Negative where copies take more room than they save."""
     work_share: float
     """What the copies compute, as a share of what the step computes without them (0.09 = 9%)."""
-
-    @classmethod
-    def from_json(cls, data: Value) -> Recomputed:
-        """Reads what a plan's file says of it.
-
-        Raises:
-            JsonError: it is something else.
-        """
-        return cls(
-            data["tensors"].texts(), data["kept"].texts(), data["saved_bytes"].integer(), data["work_share"].number()
-        )

@@ -154,8 +154,8 @@ class PlanRequest:
             pins=self.rules.pins,
             forbidden=self.rules.forbidden,
             replicate=self.rules.replicate,
-            partitioned_inputs=self.partitioned_inputs,
-            for_time=self.objective == "time",
+            inputs="partitioned" if self.partitioned_inputs else None,
+            objective="time" if self.objective == "time" else None,
         )
 
     @property

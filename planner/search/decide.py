@@ -261,6 +261,7 @@ def _decided(
         repeated_bytes=repeated + again,
         rates=problem.tables.rates,
         certified_gap=gap,
+        gap_of="bytes",
         strategy=strategy,
         unsplit=tuple(
             bound.op.name for bound, name in zip(ops, standing, strict=True) if problem.variable_of_op[name] in stuck

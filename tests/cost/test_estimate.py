@@ -19,7 +19,7 @@ from planner.graph.reading.from_onnx import graph_from_proto
 from planner.machine.routes import Interconnect
 from planner.machine.topology_file import Device, Level, Topology, load_topology
 from planner.partition.build import partition
-from planner.records import plain
+from planner.records import plain, reader
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
 from planner.strict_json import parse_json
@@ -105,7 +105,7 @@ def test_overlap_goes_on_beside_computing_that_does_not_wait_for_it() -> None:
 
 def test_an_estimate_reads_back_as_it_was_written() -> None:
     found = estimated(mlp(2, 128, 64), MACHINE)
-    assert TimeEstimate.from_json(parse_json(json.dumps(plain(found)))) == found
+    assert reader(TimeEstimate)(parse_json(json.dumps(plain(found)))) == found
 
 
 def test_gradients_are_found_behind_movement_and_not_behind_reductions() -> None:

@@ -24,7 +24,7 @@ from planner.graph.reading.from_onnx import graph_from_proto
 from planner.machine.device_profile import DeviceProfile, MeasuredDevice, MeasuredOp
 from planner.machine.topology_file import Device, DeviceGraph, DeviceLink, Level, Topology
 from planner.partition.build import partition
-from planner.records import plain
+from planner.records import plain, reader
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
 from planner.strict_json import parse_json
@@ -221,7 +221,7 @@ def test_an_estimate_says_how_much_was_measured() -> None:
     assert sources.scaled_seconds == pytest.approx(2e-6)
     parts = sources.measured_seconds + sources.scaled_seconds + sources.roofline_seconds
     assert found.compute_seconds == pytest.approx(parts)
-    assert type(found).from_json(parse_json(json.dumps(plain(found)))) == found
+    assert reader(type(found))(parse_json(json.dumps(plain(found)))) == found
     assert estimate(graph, ops, plan.strategies, plan.cuts, program, TWO).sources is None
 
 

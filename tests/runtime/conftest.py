@@ -20,6 +20,7 @@ from planner.artifacts.program import Buffer, Fetch, Piece, Program, Segment, So
 from planner.artifacts.worker_model import WorkerModel, WorkerModels, make_body
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
 from planner.graph.to_onnx import to_model
+from planner.machine.rates import Rates
 from planner.partition.build import partition
 from planner.runtime.plan_files import LoadedPlan
 from planner.search.decide import decide
@@ -121,7 +122,8 @@ class Case:
             computing_bytes=0,
             excess_bytes=0,
             repeated_bytes=0,
-            certified_gap=None,
+            rates=Rates(),
+            gap_of="bytes",
             strategy="tofu",
             unsplit=(),
         )

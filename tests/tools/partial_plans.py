@@ -179,6 +179,8 @@ def plan_of(problem: Problem, composites: Sequence[Tiling]) -> Decided:
         excess_bytes=sum(problem.op_charges(composites)),
         repeated_bytes=sum(problem.tables.repeated(bound, strategies[bound.op.name]) for bound in problem.ops),
         certified_gap=None,
+        rates=problem.tables.rates,
+        gap_of="bytes",
         strategy="random",
         unsplit=(),
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from planner.api.arguments import path_of, takes, texts_of
 from planner.api.opened import Opened, opened
-from planner.artifacts.form import Form
+from planner.artifacts.form import FORM_READERS, Form
 from planner.artifacts.place import require_plan
 from planner.artifacts.plan import digest
 from planner.artifacts.plan_folder import MODEL
@@ -31,6 +31,7 @@ from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import Canonical
 from planner.graph.to_onnx import to_model
 from planner.planning.request import ModelSource, source_of
+from planner.records import reader
 from planner.runtime.check_model import check_against_model
 from planner.runtime.engine.core.check import InconsistentError, check_overwriting, check_programs
 from planner.runtime.plan_files import check_stated, read_parts, read_workers
@@ -128,7 +129,7 @@ def _stated_form(file: Path | None) -> tuple[Form, Collection[str] | None]:
                 hint = did_you_mean(name, names) or f"members are {', '.join(names)}"
                 raise UsageError(f"{file}: there is no member {name!r}", hint=hint)
         strategies = data.get("strategies")
-        return Form.from_json(data), None if strategies is None else strategies.members().keys()
+        return reader(Form, FORM_READERS)(data), None if strategies is None else strategies.members().keys()
     except JsonError as error:
         raise UsageError(f"{file} cannot be read: {error}") from None
 

@@ -10,6 +10,7 @@ from planner.artifacts.plan import OpStrategy, Steps
 from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
 from planner.graph.model import Graph, is_used
+from planner.machine.rates import Rates
 from planner.partition.build import unplaced
 from planner.planning.limit.in_steps import steps_of
 from planner.results import OpMemory
@@ -67,7 +68,8 @@ def _alone(graph: Graph, op: BoundOp, tilings: Mapping[str, Tiling], strategy: O
         computing_bytes=0,
         excess_bytes=0,
         repeated_bytes=0,
-        certified_gap=None,
+        rates=Rates(),
+        gap_of="bytes",
         strategy="",
         unsplit=(),
         graph=part,

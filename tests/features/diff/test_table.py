@@ -14,6 +14,7 @@ from planner.artifacts.estimate import TimeEstimate
 from planner.artifacts.plan import Plan
 from planner.features.diff.difference import Difference, OpChange, OpSide, TensorChange, TensorSide
 from planner.features.diff.table import SHOWN_DIFFERENCES, print_difference
+from planner.machine.rates import Rates
 from planner.printing.sheet import Sheet
 from planner.records import plain_record
 from planner.units import format_bytes
@@ -34,7 +35,9 @@ def plan(moved: int, excess: int, **others: object) -> Plan:
         computing_bytes=10_000_000,
         excess_bytes=excess,
         repeated_bytes=excess,
+        rates=Rates(),
         certified_gap=0.0123,
+        gap_of="bytes",
         strategy="tofu",
         unsplit=(),
         model="gpt",
