@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
@@ -105,6 +105,8 @@ Step: TypeAlias = Fetch | Segment
 @dataclass(frozen=True)
 class Arena:
     """The one block of memory that holds all buffers of a worker."""
+
+    told: ClassVar = "size_bytes workspace_bytes offsets"
 
     size_bytes: int
     offsets: Mapping[str, int]

@@ -44,6 +44,7 @@ from planner.graph.model import DType, Shape
 from planner.graph.protos import dtype_of, elem_type_of, stored_array
 from planner.graph.subgraph import external_holders
 from planner.graph.wellformed import fresh_name
+from planner.records import plain, reader
 from planner.strict_json import JsonError, Value, parse_json
 
 SEGMENTS: Final = "tofu.segments"
@@ -188,13 +189,7 @@ class WorkerModels:
             "tofu.segments": f"{{{','.join(segments)}}}",
         }
         if program.arena is not None:
-            notes["tofu.arena"] = _json(
-                {
-                    "size_bytes": program.arena.size_bytes,
-                    "workspace_bytes": program.arena.workspace_bytes,
-                    "offsets": dict(program.arena.offsets),
-                }
-            )
+            notes["tofu.arena"] = _json(plain(program.arena))
         return notes
 
     def _node(self, step: Step, program: WorkerProgram) -> NodeProto:
@@ -240,9 +235,9 @@ def read_worker_model(model: ModelProto, seen: dict[Hashable, Any] | None = None
     graph = model.graph
     try:
         worker = _stated(notes, "tofu.worker", Value.count)
-        places = _stated(notes, "tofu.buffers", _places)
-        ops = _stated(notes, "tofu.segments", _ops)
-        arena = _stated(notes, "tofu.arena", _arena) if "tofu.arena" in notes else None
+        places = _stated(notes, "tofu.buffers", reader(dict[str, tuple[str, Region]], {tuple[str, Region]: _place}))
+        ops = _stated(notes, "tofu.segments", reader(dict[str, tuple[str, ...]]))
+        arena = _stated(notes, "tofu.arena", reader(Arena)) if "tofu.arena" in notes else None
     except JsonError as error:
         raise ModelError(
             f"model {graph.name!r} is no worker model: its metadata cannot be read ({error})",
@@ -354,19 +349,6 @@ def _stated(notes: Mapping[str, str], key: str, meaning: Callable[[Value], _Stat
         return meaning(parse_json(notes[key]))
     except JsonError as error:
         raise JsonError(f"{key}: {error}") from None
-
-
-def _places(stated: Value) -> dict[str, tuple[str, Region]]:
-    return {sys.intern(name): _place(value) for name, value in stated.members().items()}
-
-
-def _ops(stated: Value) -> dict[str, tuple[str, ...]]:
-    return {name: value.texts() for name, value in stated.members().items()}
-
-
-def _arena(stated: Value) -> Arena:
-    offsets = {sys.intern(name): offset.count() for name, offset in stated["offsets"].members().items()}
-    return Arena(stated["size_bytes"].count(), offsets, stated["workspace_bytes"].count())
 
 
 def _are_counts(numbers: Sequence[object]) -> bool:

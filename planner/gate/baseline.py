@@ -25,6 +25,7 @@ from typing import Any, ClassVar
 from planner.errors import UsageError
 from planner.graph.model import Graph
 from planner.graph.structure import structure_of
+from planner.records import plain, reader
 from planner.strict_json import JsonError, Value, parse_json
 
 SCHEMA_VERSION = 2
@@ -92,7 +93,7 @@ class Baseline:
                     f"baseline {source} has schema version {version!r}; this tofu reads {SCHEMA_VERSION}",
                     hint=f"remove the file and {again}, by the tofu that is to read it",
                 )
-            return cls({name: _model(model) for name, model in data["models"].members().items()})
+            return reader(cls, {Mapping[int, PlanCost]: _plans})(data)
         except JsonError as error:
             raise UsageError(
                 f"baseline {source} cannot be read: {error}", hint=f"name another file, or remove it and {again}"
@@ -131,10 +132,7 @@ def _model_as_dict(model: ModelCosts) -> dict[str, Any]:
         "ops": dict(sorted(model.ops.items())),
         "plans": {
             str(workers): {
-                "cost": cost.cost,
-                "moved_bytes": cost.moved_bytes,
-                "peak_bytes": cost.peak_bytes,
-                "certified_gap": cost.certified_gap,
+                **plain(cost),
                 "op_costs": dict(sorted(cost.op_costs.items())),
             }
             for workers, cost in sorted(model.plans.items())
@@ -142,24 +140,9 @@ def _model_as_dict(model: ModelCosts) -> dict[str, Any]:
     }
 
 
-def _model(data: Value) -> ModelCosts:
-    plans = {}
-    for workers, plan in data["plans"].members().items():
+def _plans(data: Value) -> dict[int, PlanCost]:
+    plans = reader(dict[str, PlanCost])(data)
+    for workers in plans:
         if not re.fullmatch("[1-9][0-9]{0,8}", workers):
-            raise data["plans"].fault(f"has the key {workers!r}, which is no number of workers")
-        plans[int(workers)] = _plan(plan)
-    return ModelCosts(
-        structure=data["structure"].text(),
-        ops={key: form.text() for key, form in data["ops"].members().items()},
-        plans=plans,
-    )
-
-
-def _plan(data: Value) -> PlanCost:
-    return PlanCost(
-        cost=data["cost"].count(),
-        moved_bytes=data["moved_bytes"].count(),
-        peak_bytes=data["peak_bytes"].count(),
-        certified_gap=None if data["certified_gap"].value is None else data["certified_gap"].number(),
-        op_costs={key: amount.count() for key, amount in data["op_costs"].members().items()},
-    )
+            raise data.fault(f"has the key {workers!r}, which is no number of workers")
+    return {int(workers): plan for workers, plan in plans.items()}

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -26,8 +26,9 @@ from planner.algebra.region import Region
 from planner.artifacts.plan import digest
 from planner.artifacts.program import WorkerProgram
 from planner.errors import ModelError
-from planner.graph.model import DType, Graph, StatePair, Tensor
+from planner.graph.model import DType, Graph, Shape, StatePair, Tensor
 from planner.graph.protos import numpy_dtype
+from planner.records import Positive, Sha256, plain_record, reader
 from planner.regular_file import digest_of
 from planner.runtime.engine.core.interface import Engine
 from planner.runtime.values.feed import Feed
@@ -44,19 +45,28 @@ SCHEMA_VERSION: Final = 1
 class StoredTile:
     """A tile of a checkpoint."""
 
+    told: ClassVar = "file key region=corners"
+
     file: str
     key: str
     """Its name in the file."""
     region: Region
+
+    @property
+    def corners(self) -> tuple[int, ...]:
+        """The low corner of its region, then the high one."""
+        return *self.region.lo, *self.region.hi
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
     """What a run was going through, batch by batch, when a checkpoint was written."""
 
-    items: int
+    told: ClassVar = "items per_batch shuffle?"
+
+    items: Positive
     """Rows, or files."""
-    per_batch: int
+    per_batch: Positive
     shuffle: int | None
     """The seed of their order; None: as they lie."""
 
@@ -65,11 +75,35 @@ class Passed:
         """What a feed goes through."""
         return cls(feed.batches.items, feed.batches.per_batch, feed.shuffle)
 
-    @classmethod
-    def read(cls, stated: Value) -> Passed:
-        """What a manifest states."""
-        shuffle = stated.get("shuffle")
-        return cls(stated["items"].count(1), stated["per_batch"].count(1), None if shuffle is None else shuffle.count())
+
+@dataclass(frozen=True, slots=True)
+class StateForm:
+    """Of which type and shape a state is."""
+
+    dtype: DType
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointManifest:
+    """What the manifest of a checkpoint says, beside its own digest."""
+
+    schema_version: ClassVar = SCHEMA_VERSION
+    told: ClassVar = "step seed model_digest data? files tensors tiles"
+
+    step: int
+    """How many steps have been done."""
+    seed: int
+    """Of what was made up."""
+    model_digest: str
+    data: Passed | None
+    """None: nothing was gone through in batches."""
+    files: Mapping[str, Sha256]
+    """By file, its digest."""
+    tiles: Mapping[str, tuple[StoredTile, ...]]
+    """By state."""
+    tensors: Mapping[str, StateForm] = field(default_factory=dict)
+    """By state; manifests of earlier versions have none."""
 
 
 def write_checkpoint(
@@ -118,23 +152,13 @@ def write_checkpoint(
         if engine is not None:
             for written in engine.gather(files, "to write its tiles"):
                 files |= written
-        tiles: dict[str, list[dict[str, Any]]] = {pair.current: [] for pair in state}
+        tiles: dict[str, tuple[StoredTile, ...]] = {pair.current: () for pair in state}
         for worker, share in shares.items():
             for key, (current, _, region) in enumerate(share):
-                corners = [*region.lo, *region.hi]
-                tiles[current].append({"file": _file_of(worker), "key": str(key), "region": corners})
-        manifest = {
-            "schema_version": SCHEMA_VERSION,
-            "step": step,
-            "seed": seed,
-            "model_digest": model_digest,
-            **({} if data is None else {"data": _stated(data)}),
-            "files": {name: files[name] for name in map(_file_of, shares) if name in files},
-            "tensors": {
-                name: {"dtype": tensor.dtype.value, "shape": list(tensor.shape)} for name, tensor in tensors.items()
-            },
-            "tiles": tiles,
-        }
+                tiles[current] += (StoredTile(_file_of(worker), str(key), region),)
+        digests = {name: files[name] for name in map(_file_of, shares) if name in files}
+        forms = {name: StateForm(tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
+        manifest = plain_record(CheckpointManifest(step, seed, model_digest, data, digests, tiles, forms))
         manifest["digest"] = _digest(manifest)
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     return target
@@ -191,26 +215,16 @@ class Checkpoint:
         self._path = path
         self._read: dict[str, Mapping[str, np.ndarray]] = {}
         try:
-            manifest = read_json(path / MANIFEST)
-            version = manifest["schema_version"].integer()
-            if version != SCHEMA_VERSION:
-                raise manifest["schema_version"].fault(f"is {version}; this tofu reads {SCHEMA_VERSION}")
-            self.step = manifest["step"].count()
-            self.seed = manifest["seed"].count()
-            self.model_digest = manifest["model_digest"].text()
-            passed = manifest.get("data")
-            self.data = None if passed is None else Passed.read(passed)
-            stated = manifest.get("digest")  # earlier manifests have none
-            is_changed = stated is not None and stated.text() != _digest(manifest.value)
-            files = {name: digest.text() for name, digest in manifest["files"].members().items()}
-            self._tiles = {
-                name: tuple(_stored(entry) for entry in entries.values())
-                for name, entries in manifest["tiles"].members().items()
-            }
-            described = manifest.get("tensors")
-            own = {} if described is None else {name: _tensor(name, of) for name, of in described.members().items()}
+            content = read_json(path / MANIFEST)
+            content.require_version(SCHEMA_VERSION)
+            manifest = reader(CheckpointManifest, {DType: _dtype, Region: _region})(content)
+            digest_stated = content.get("digest")  # earlier manifests have none
+            is_changed = digest_stated is not None and digest_stated.text() != _digest(content.value)
         except JsonError as error:
             raise ModelError(f"{path} is no checkpoint that can be read: {error}") from None
+        self.step, self.seed, self.data = manifest.step, manifest.seed, manifest.data
+        self.model_digest, self._tiles = manifest.model_digest, manifest.tiles
+        own = {name: Tensor(name, form.shape, form.dtype) for name, form in manifest.tensors.items()}
         if graph is not None and self.model_digest != model_digest:
             whose = self.model_digest or "unnamed"
             raise ModelError(f"{path} is a checkpoint of another model", facts=(f"its model is {whose}",))
@@ -223,7 +237,7 @@ class Checkpoint:
         """The states, by name."""
         if graph is not None:
             self.tensors = {pair.current: graph.tensors[pair.current] for pair in graph.state}
-        self._check(files, is_changed)
+        self._check(manifest.files, is_changed)
 
     def holds(self, name: str) -> bool:
         """See ``TileSource.holds``."""
@@ -302,25 +316,17 @@ def _digest(manifest: Mapping[str, Any]) -> str:
     return digest(json.dumps(members, sort_keys=True).encode())
 
 
-def _stated(data: Passed) -> dict[str, int]:
-    """For a manifest."""
-    return {name: value for name, value in asdict(data).items() if value is not None}
+def _region(corners: Value) -> Region:
+    ends = corners.counts()
+    if len(ends) % 2:
+        raise corners.fault("is no box: a low corner, then a high one")
+    return Region(ends[: len(ends) // 2], ends[len(ends) // 2 :])
 
 
-def _stored(entry: Value) -> StoredTile:
-    corners = entry["region"].counts()
-    if len(corners) % 2:
-        raise entry["region"].fault("is no box: a low corner, then a high one")
-    rank = len(corners) // 2
-    return StoredTile(entry["file"].text(), entry["key"].text(), Region(corners[:rank], corners[rank:]))
-
-
-def _tensor(name: str, described: Value) -> Tensor:
-    """A state, as a manifest describes it."""
-    dtype = described["dtype"].text()
-    if dtype not in {one.value for one in DType}:
-        raise described["dtype"].fault(f"is {dtype!r}, and no type")
-    return Tensor(name, described["shape"].counts(), DType(dtype))
+def _dtype(name: Value) -> DType:
+    if name.text() not in {dtype.value for dtype in DType}:
+        raise name.fault(f"is {name.text()!r}, and no type")
+    return DType(name.text())
 
 
 def _plain(array: np.ndarray) -> np.ndarray:
