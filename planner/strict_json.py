@@ -94,10 +94,6 @@ class Value:
             self._stands("a number of at most 64 bits")
         return self.value
 
-    def integers(self) -> tuple[int, ...]:
-        """A list of whole numbers."""
-        return tuple(value.integer() for value in self.values())
-
     def count(self, least: int = 0) -> int:
         """A whole number that is not negative, or at least some other one."""
         count = self.integer()
@@ -116,10 +112,6 @@ class Value:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < limit:
             self._stands("a finite number that is not negative")
         return value
-
-    def numbers(self) -> tuple[float, ...]:
-        """A list of such numbers."""
-        return tuple(value.number() for value in self.values())
 
     def flag(self) -> bool:
         """True or false."""

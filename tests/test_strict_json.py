@@ -46,7 +46,7 @@ def test_what_is_no_json(text: str | bytes, said: str) -> None:
         (lambda whole: whole["a"]["z"], "a lacks 'z'"),
         (lambda whole: whole["a"]["b.c"].text(), "a.b.c is a list, not a text"),
         (lambda whole: whole["a"]["b.c"].values()[1].text(), "a.b.c[1] is true or false (true), not a text"),
-        (lambda whole: whole["a"]["b.c"].integers(), 'a.b.c[0] is a text ("x"), not a whole number'),
+        (lambda whole: whole["a"]["b.c"].values()[0].integer(), 'a.b.c[0] is a text ("x"), not a whole number'),
         (lambda whole: whole["a"].text(), "a is an object, not a text"),
         (lambda whole: whole["n"].count(), "n is a number (-1), not a whole number of at least 0"),
         (lambda whole: whole["n"].number(), "n is a number (-1), not a finite number that is not negative"),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import Protocol
 
 
 class Changed(Protocol):
@@ -54,14 +54,6 @@ class OnGpus:
     beside_bytes: tuple[tuple[int, int], ...]
     """By GPU: device memory that sessions, tables and staging blocks take beside the arenas; workspaces of kernels only
     after a step."""
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> OnGpus:
-        """What ``dataclasses.asdict`` gave, as another process reads it."""
-        return OnGpus(
-            CudaChanges(**{done: tuple(ops) for done, ops in data["changes"].items()}),
-            tuple((int(device), int(size)) for device, size in data["beside_bytes"]),
-        )
 
     @staticmethod
     def of_processes(processes: Sequence[OnGpus]) -> OnGpus:

@@ -6,13 +6,15 @@ has fields for, so the reader consumes them and the writer writes them anew.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
 
 from planner.errors import ModelError
+from planner.records import reader
+from planner.strict_json import JsonError, Value, parse_json
 
+_T = TypeVar("_T")
 PREFIX: Final = "tofu."
 STATE: Final = "tofu.state"
 """``[["W", "W.next"], ...]``: states and what replaces them."""
@@ -47,12 +49,29 @@ def is_structural(key: str) -> bool:
     return key in _STRUCTURAL
 
 
-def _parsed(metadata: Mapping[str, str], key: str) -> object:
+def note_value(notes: Mapping[str, str], key: str, read: Callable[[Value], _T], absent: _T, noun: str) -> _T:
+    """What metadata say under a key.
+
+    Args:
+        notes: the metadata.
+        key: of the metadata.
+        read: makes it of JSON; its JsonError is not shown.
+        absent: what stands for a key that is not there.
+        noun: what it is, for errors: "a list of tensor names".
+
+    Raises:
+        ModelError: it is something else.
+    """
+    if key not in notes:
+        return absent
     try:
-        value: object = json.loads(metadata[key])
-    except (ValueError, RecursionError):
+        value = parse_json(notes[key])
+    except JsonError:
         raise ModelError(f"metadata {key} is not JSON") from None
-    return value
+    try:
+        return read(value)
+    except JsonError:
+        raise ModelError(f"metadata {key} is not {noun}") from None
 
 
 def without_micro_batch(name: str) -> str:
@@ -66,11 +85,7 @@ def names_of(metadata: Mapping[str, str], key: str) -> frozenset[str]:
     Raises:
         ModelError: its value is not a JSON list of strings.
     """
-    if key not in metadata:
-        return frozenset()
-    names = _parsed(metadata, key)
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ModelError(f"metadata {key} is not a list of tensor names")
+    names: tuple[str, ...] = note_value(metadata, key, reader(tuple[str, ...]), (), "a list of tensor names")
     return frozenset(names)
 
 
@@ -80,28 +95,8 @@ def pairs_of(metadata: Mapping[str, str], key: str) -> tuple[tuple[str, str], ..
     Raises:
         ModelError: its value is not a JSON list of pairs of strings.
     """
-    if key not in metadata:
-        return None
-    pairs = _parsed(metadata, key)
-    fault = ModelError(f"metadata {key} is not a list of pairs of tensor names")
-    if not isinstance(pairs, list):
-        raise fault
-    name_pairs: list[tuple[str, str]] = []
-    for pair in pairs:
-        match pair:
-            case [str(current), str(following)]:
-                name_pairs.append((current, following))
-            case _:
-                raise fault
-    return tuple(name_pairs)
-
-
-def _table(notes: Mapping[str, str], key: str, fault: ModelError) -> Mapping[str, object]:
-    """A note that is a JSON object; empty where it is absent."""
-    table = _parsed(notes, key) if key in notes else {}
-    if not isinstance(table, dict):
-        raise fault
-    return table
+    read: Callable[[Value], tuple[tuple[str, str], ...] | None] = reader(tuple[tuple[str, str], ...])
+    return note_value(metadata, key, read, None, "a list of pairs of tensor names")
 
 
 def external_of(notes: Mapping[str, str]) -> dict[str, dict[str, str]]:
@@ -110,13 +105,7 @@ def external_of(notes: Mapping[str, str]) -> dict[str, dict[str, str]]:
     Raises:
         ModelError: its value is not of that form.
     """
-    fault = ModelError(f"metadata {EXTERNAL} is not a table of locations")
-    locations: dict[str, dict[str, str]] = {}
-    for name, entry in _table(notes, EXTERNAL, fault).items():
-        if not isinstance(entry, dict) or not all(isinstance(value, str) for value in entry.values()):
-            raise fault
-        locations[name] = {str(key): str(value) for key, value in entry.items()}
-    return locations
+    return note_value(notes, EXTERNAL, reader(dict[str, dict[str, str]]), {}, "a table of locations")
 
 
 def data_folder_note(notes: Mapping[str, str]) -> tuple[str, ...]:
@@ -125,14 +114,13 @@ def data_folder_note(notes: Mapping[str, str]) -> tuple[str, ...]:
     Raises:
         ModelError: its value is not of that form.
     """
-    if DATA_FOLDER not in notes:
-        return ()
-    match _parsed(notes, DATA_FOLDER):
-        case [str(near), str(far)]:
-            return near, far
-        case [str(near), str(far), str(model), str(sha256)]:
-            return near, far, model, sha256
-    raise ModelError(f"metadata {DATA_FOLDER} is not a folder, twice")
+    return note_value(notes, DATA_FOLDER, _data_folder, (), "a folder, twice")
+
+
+def _data_folder(record: Value) -> tuple[str, ...]:
+    if len(record.texts()) not in (2, 4):
+        raise record.fault("is neither two texts nor four")
+    return record.texts()
 
 
 def evidence_of(notes: Mapping[str, str]) -> dict[str, tuple[tuple[str, ...], str]]:
@@ -141,12 +129,5 @@ def evidence_of(notes: Mapping[str, str]) -> dict[str, tuple[tuple[str, ...], st
     Raises:
         ModelError: the note is not of that form.
     """
-    fault = ModelError(f"metadata {EVIDENCE} is not a table of reasons")
-    evidence: dict[str, tuple[tuple[str, ...], str]] = {}
-    for name, entry in _table(notes, EVIDENCE, fault).items():
-        match entry:
-            case [list(kinds), str(why)] if all(isinstance(kind, str) for kind in kinds):
-                evidence[name] = (tuple(kinds), why)
-            case _:
-                raise fault
-    return evidence
+    read = reader(dict[str, tuple[tuple[str, ...], str]])
+    return note_value(notes, EVIDENCE, read, {}, "a table of reasons")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -68,7 +67,3 @@ class Rates:
     def are_usable(self) -> bool:
         """Whether excess can be counted by these rates in integers of 64 bits."""
         return all(_LEAST <= rate <= _MOST for rate in (self.touched_bytes, self.operations))
-
-    def as_dict(self) -> Mapping[str, float]:
-        """As plain values."""
-        return {"touched_bytes": self.touched_bytes, "operations": self.operations}

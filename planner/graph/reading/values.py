@@ -9,10 +9,11 @@ from typing import Final
 
 import numpy as np
 
-from planner.errors import ModelError, UsageError, did_you_mean
+from planner.errors import UsageError, did_you_mean
 from planner.graph.model import DType, Tensor
-from planner.graph.notes import VALUES
+from planner.graph.notes import VALUES, note_value
 from planner.graph.protos import numpy_dtype
+from planner.records import reader
 
 _SHOWN: Final = 8
 _FLAGS: Final = {"true": 1, "false": 0, "1": 1, "0": 0}
@@ -80,13 +81,7 @@ def values_of(notes: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     Raises:
         ModelError: the note is not of that form.
     """
-    fault = ModelError(f"metadata {VALUES} is not a table of texts")
-    try:
-        table = json.loads(notes.get(VALUES, "{}"))
-    except (ValueError, RecursionError):
-        raise fault from None
-    if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
-        raise fault
+    table: dict[str, str] = note_value(notes, VALUES, reader(dict[str, str]), {}, "a table of texts")
     return tuple(sorted(table.items()))
 
 

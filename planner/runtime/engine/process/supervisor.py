@@ -22,6 +22,7 @@ from planner.artifacts.program import WorkerProgram
 from planner.errors import TofuError
 from planner.graph.model import StatePair
 from planner.progress import Progress, silent
+from planner.records import reader
 from planner.runtime.engine.core.exchange import Exchange, as_seen_by, check_room
 from planner.runtime.engine.core.executor import Iteration, Orders, orders_of
 from planner.runtime.engine.core.interface import Engine
@@ -30,6 +31,7 @@ from planner.runtime.engine.core.sessions import threads_of
 from planner.runtime.engine.process.child_process import COMMAND, ChildProcess
 from planner.runtime.engine.process.patience import PATIENCE_SECONDS, PatientLines, StallError, stall
 from planner.runtime.engine.process.shared_peers import require_futexes
+from planner.strict_json import Value
 
 
 class SupervisedEngine(Engine):
@@ -150,7 +152,7 @@ class SupervisedEngine(Engine):
         """See ``Engine.on_gpus``; as it is now, since kernels take workspaces when they run first."""
         if not self._is_on_device:
             return None
-        return OnGpus.of_processes([OnGpus.from_json(answer["on_gpus"]) for answer in self._do(None, ())])
+        return OnGpus.of_processes([reader(OnGpus)(Value(answer["on_gpus"])) for answer in self._do(None, ())])
 
     def iterate(self, *, timed: bool = False, advances: bool = False, wanted: Sequence[str] = ()) -> Iteration:
         """See ``Engine.iterate``."""
