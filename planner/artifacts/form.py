@@ -13,23 +13,24 @@ from planner.records import Readers, Several, reader
 from planner.strict_json import Value
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class Form:
     """The form of a model that is divided, beside its strategies; the model as it is by default."""
 
     in_place: Mapping[str, str] | None = None
-    """By tensor of the model that its canonical form has no more, the tensor that is read or made in its place; None
-    where the model as it is is divided."""
+    """By tensor of the model that the planned graph, its canonical form, has no more, the tensor that is read or made
+    in its place; None of a plan of the model as it is."""
     in_parts: InParts = field(default_factory=dict)
-    """By tensor of the model that its canonical form has by its parts: these, and which box of it each is."""
+    """By tensor of the model that the canonical form has by its parts: these, and which box of it each is."""
     kept: tuple[str, ...] = ()
     """Tensors that would be among these, and have a tiling because a rule names them."""
     recomputed: Recomputed | None = None
-    """What is computed again for the backward pass."""
+    """What is computed again for the backward pass; None where the plan was not to do so."""
     owned: Mapping[str, Several] = field(default_factory=dict)
     """By name of lanes of which workers may have some whole, how many there are (``planner.graph.rewriting.lanes``)."""
     deliveries: tuple[SharedDelivery, ...] = ()
-    """Those that several readers share."""
+    """Those that several readers share; every other reader has its own. ``tilings`` and ``tensor_bytes`` have them by
+    their names, as if they were tensors, and ``strategies`` as if they were ops."""
 
 
 def _delivery(data: Value) -> SharedDelivery:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
@@ -14,10 +14,8 @@ from planner.algebra.tiling import Only, Shard, Tiling, ways_text
 from planner.artifacts.asked import Asked
 from planner.artifacts.estimate import TimeEstimate
 from planner.artifacts.form import FORM_READERS, Form
-from planner.artifacts.recomputed import Recomputed
 from planner.errors import ModelError, UsageError
 from planner.graph.deliveries import SharedDelivery
-from planner.graph.rewriting.packing import InParts
 from planner.machine.rates import Rates
 from planner.records import Kind, Positive, Readers, Several, Sha256, plain_record, reader
 from planner.short_repr import ShortRepr
@@ -186,7 +184,7 @@ class Decision(ShortRepr):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Plan(Decision):
+class Plan(Form, Decision):
     """What was decided for a model, with what only its program tells: made once, whole."""
 
     schema_version: ClassVar = SCHEMA_VERSION
@@ -217,21 +215,10 @@ class Plan(Decision):
     """Ops that are executed whole because nothing describes them."""
     estimate: TimeEstimate | None = None
     """How long an iteration takes on the topology that the plan is for; None without one."""
-    in_place: Mapping[str, str] | None = None
-    """By tensor of the model that the planned graph, its canonical form, has no more, the tensor that is read or made
-    in its place; None of a plan of the model as it is."""
-    in_parts: InParts = field(default_factory=dict)
-    """By tensor of the model that the canonical form has by its parts: these, and which box of it each is."""
     stopped_by: StoppedBy | None = None
     """Why the search ended before its work was done; None where nothing was left out."""
-    kept: tuple[str, ...] = ()
-    """Tensors that would be among these, and have a tiling because a rule names them."""
     asked: Asked = field(default_factory=Asked)
     """What the plan was asked for beside its model."""
-    recomputed: Recomputed | None = None
-    """What is computed again for the backward pass; None where the plan was not to do so."""
-    owned: Mapping[str, Several] = field(default_factory=dict)
-    """By name of lanes of which workers may have some whole, how many there are (``planner.graph.rewriting.lanes``)."""
     warnings: tuple[str, ...] = ()
     """What would be faster, or what looks like state and is none, and what to write instead."""
 
@@ -254,11 +241,6 @@ class Plan(Decision):
     def kept_beside(self) -> tuple[str, ...] | None:
         """``kept``; None where there is no ``in_place``."""
         return None if self.in_place is None else self.kept
-
-    @property
-    def form(self) -> Form:
-        """What of the model it divides, beside the names in ``strategies``."""
-        return Form(**{member.name: getattr(self, member.name) for member in fields(Form)})
 
     @property
     def stepped(self) -> tuple[SteppedOp, ...]:

@@ -58,7 +58,7 @@ def check_named(folder: PlanFolder, model: Graph) -> None:
 
 def _named_form(folder: PlanFolder, model: Graph) -> PlannedForm:
     plan = folder.plan
-    form = divided(plan.form, plan.strategies, plan.workers, model, folder.path)
+    form = divided(plan, plan.strategies, plan.workers, model, folder.path)
     ops = {op.name for op in form.graph.ops}
     strangers = [f"there is no op {name!r}, which has a strategy" for name in plan.strategies if name not in ops]
     for name in plan.tilings:
