@@ -29,9 +29,11 @@ import math
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache, partial
+from operator import methodcaller
 from pathlib import PurePath
 from types import NoneType, UnionType
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     Final,
@@ -47,10 +49,11 @@ from typing import (
     get_type_hints,
 )
 
-from planner.strict_json import Value
+if TYPE_CHECKING:  # who only writes records need not load what reads JSON
+    from planner.strict_json import Value
 
 _T = TypeVar("_T")
-Readers: TypeAlias = Mapping[Any, Callable[[Value], Any]]
+Readers: TypeAlias = Mapping[Any, Callable[[Any], Any]]
 """By type, what reads a value of it where the type alone does not say how."""
 
 
@@ -183,7 +186,11 @@ def reader(kind: type[_T], readers: Readers | None = None) -> Callable[[Value], 
     return _reader(kind, readers or {}, Kind())
 
 
-_SIMPLE: Final[Readers] = {str: Value.text, bool: Value.flag, float: Value.number}
+_SIMPLE: Final[Readers] = {
+    str: methodcaller("text"),
+    bool: methodcaller("flag"),
+    float: methodcaller("number"),
+}
 
 
 def _reader(kind: Any, readers: Readers, about: Kind) -> Callable[[Value], Any]:
@@ -205,7 +212,7 @@ def _reader(kind: Any, readers: Readers, about: Kind) -> Callable[[Value], Any]:
     if origin in (dict, Mapping) and inner[0] is str:
         return partial(_read_mapping, read=_reader(inner[1], readers, Kind()))
     if kind is int:
-        return Value.integer if about.minimum is None else partial(Value.count, least=about.minimum)
+        return methodcaller("integer") if about.minimum is None else methodcaller("count", least=about.minimum)
     if dataclasses.is_dataclass(kind):
         return _record_reader(kind, readers)
     if kind not in _SIMPLE or (kind is float and about.minimum != 0):

@@ -22,7 +22,9 @@ ROOMS = ("algebra", "api", "commands", "gate", "partition", "planning", "tdl")
 def core_test_files() -> list[str]:
     """Test files of the core's rooms that name no feature."""
     names = "|".join((*functions(), *(feature.name for feature in features())))
-    of_features = re.compile(rf"planner\.features|all_commands|COMMANDS|\b(?:api|planner)\.(?:{names})\b|[\"'](?:{names})\b")
+    of_features = re.compile(
+        rf"planner\.features|all_commands|COMMANDS|\b(?:api|planner)\.(?:{names})\b|[\"'](?:{names})\b"
+    )
     files = [file for room in ROOMS for file in sorted((ROOT / "tests" / room).rglob("test_*.py"))]
     return [str(file.relative_to(ROOT)) for file in files if not of_features.search(file.read_text(encoding="utf-8"))]
 
