@@ -11,12 +11,10 @@ from dataclasses import replace
 import numpy as np
 
 from planner.graph.model import Attribute, DType
-from planner.opdefs.parts import filled, int64, output_region
+from planner.opdefs.parts import EVERYTHING, filled, int64, output_region
 from planner.opdefs.weighted import weighted_sum
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op, over
 from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part, same_op
-
-EVERYTHING = slice(None)
 
 
 def _heads(node: NodeView) -> tuple[int, int]:
@@ -79,8 +77,7 @@ def _causal_rows(node: NodeView, local: LocalOp, rows: tuple[int, int]) -> Local
     if node.has(3):
         if node.size(3, -1) not in (1, keys):
             raise NotLocalError("the mask of a causal attention has another length than its keys")
-        mask, dtype = "masked", node.input_dtypes[3]
-        assert dtype is not None, "the mask is there"
+        mask, dtype = "masked", node.input_dtype(3)
         if dtype is DType.BOOL:
             nodes.append(LocalNode("And", ("in3", "before"), (mask,)))
         else:
@@ -194,22 +191,26 @@ def attention(
     )
 
 
-def rotary_local(node: NodeView, part: Part) -> LocalOp:
-    """The heads that the part holds.
+def rotary_local(node: NodeView, part: Part, head_size: Callable[[NodeView], int]) -> LocalOp:
+    """The heads that the part of a rotary embedding holds, ONNX's or ONNX Runtime's.
 
     Raises:
         NotLocalError: it holds a part of a head.
     """
     if node.rank(0) == 4:
         return same_op(node, part)
-    size = node.size(0, 2) // node.attribute("num_heads")
-    output = output_region(part)
+    size, output = head_size(node), output_region(part)
     if output.lo[2] % size or output.hi[2] % size:
         raise NotLocalError("a part of a rotary embedding holds whole heads")
-    return same_op(node, part, attributes={"num_heads": output.shape[2] // size})
+    has_number = node.attribute("num_heads", 0) > 0
+    return same_op(node, part, attributes={"num_heads": output.shape[2] // size} if has_number else {})
 
 
-@op("RotaryEmbedding", local=rotary_local)
+def _rotary_size(node: NodeView) -> int:
+    return node.size(0, 2) // int(node.attribute("num_heads"))
+
+
+@op("RotaryEmbedding", local=lambda node, part: rotary_local(node, part, _rotary_size))
 def rotary_embedding(
     node: NodeView, X: TensorArg, cosine: TensorArg, sine: TensorArg, positions: TensorArg | None = None
 ) -> object:
@@ -224,7 +225,7 @@ def rotary_embedding(
         return Opaque("RotaryEmbedding")(X[b, h, s, :], *angles(b, s))[d]
 
     def turned_flat(b: Ix, s: Ix, c: Ix) -> Val:
-        size = node.size(0, 2) // node.attribute("num_heads")
+        size = _rotary_size(node)
         head = Sum(lambda r: X[b, s, (c // size) * size + r], extents=(size,))
         return Opaque("RotaryEmbedding")(head, *angles(b, s))[()]
 

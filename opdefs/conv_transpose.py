@@ -53,8 +53,7 @@ def conv_transpose_local(node: NodeView, part: Part) -> LocalOp:
     """Crops what the part's inputs scatter outside of it, and widens with zeros where none of them reaches."""
     if part.inputs[0] is None:
         return only_bias(node, part)
-    region, output, weights = input_region(part, 0), output_region(part), node.input_shapes[1]
-    assert weights is not None, "ConvTranspose has weights"
+    region, output, weights = input_region(part, 0), output_region(part), node.input_shape(1)
     rank = len(weights) - 2
     group = node.attribute("group", 1)
     kernel: list[int] = []

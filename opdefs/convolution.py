@@ -58,8 +58,7 @@ def conv_local(node: NodeView, part: Part) -> LocalOp:
     """Explicit pads where the part lies at a border; the groups that it holds; the bias added once."""
     if part.inputs[0] is None:
         return only_bias(node, part)
-    weights = node.input_shapes[1]
-    assert weights is not None, "Conv has weights"
+    weights = node.input_shape(1)
     group = node.attribute("group", 1)
     kernel = [hi - lo for lo, hi in (part.ranges[f"k{dim}"] for dim in range(len(weights) - 2))]
     changed: dict[str, Attribute] = dict(local_geometry(node, part, kernel))

@@ -36,8 +36,7 @@ def range_(node: NodeView, start: TensorArg, limit: TensorArg, delta: TensorArg)
 
 def shape_local(node: NodeView, part: Part) -> LocalOp:
     """A constant: shapes are known when the graph is planned."""
-    shape, output = node.input_shapes[0], output_region(part)
-    assert shape is not None, "the input is there"
+    shape, output = node.input_shape(0), output_region(part)
     if node.op.op_type == "Size":
         sizes = np.array(prod(shape), dtype=np.int64)
     else:

@@ -25,8 +25,7 @@ def group_normalization_local(node: NodeView, part: Part) -> LocalOp:
     Raises:
         NotLocalError: it holds a part of a group.
     """
-    full_shape, output = node.input_shapes[0], output_region(part)
-    assert full_shape is not None, "the input is there"
+    full_shape, output = node.input_shape(0), output_region(part)
     together = full_shape[1] // node.attribute("num_groups")
     if output.lo[1] % together or output.hi[1] % together:
         raise NotLocalError("a part of a group normalisation holds whole groups")

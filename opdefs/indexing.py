@@ -44,8 +44,7 @@ def masked_lookup(node: NodeView, part: Part, dims: Sequence[int], *, listed: bo
     Raises:
         NotLocalError: the data are booleans.
     """
-    data_shape, region = node.input_shapes[0], part.inputs[0]
-    assert data_shape is not None, "the data are there"
+    data_shape, region = node.input_shape(0), part.inputs[0]
     if region is None or all(region.shape[dim] == data_shape[dim] for dim in dims):
         return same_op(node, part)
     dtype = output_dtype(node)
@@ -133,8 +132,7 @@ def gather_elements(node: NodeView, X: TensorArg, indices: TensorArg) -> object:
 
 def gather_nd_local(node: NodeView, part: Part) -> LocalOp:
     """Masked where the part has some of the positions of any dim that is looked up."""
-    batch, indices = node.attribute("batch_dims", 0), node.input_shapes[1]
-    assert indices is not None, "GatherND has indices"
+    batch, indices = node.attribute("batch_dims", 0), node.input_shape(1)
     dims = range(batch, batch + indices[-1])
     return masked_lookup(node, part, dims, listed=True, after=node.rank(0) - batch - indices[-1])
 

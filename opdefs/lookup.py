@@ -133,8 +133,7 @@ def counted(
 
 def index_dtype(node: NodeView, slot: int = 1) -> DType:
     """Dtype of the input that holds the indices."""
-    dtype = node.input_dtypes[slot]
-    assert dtype is not None, "a lookup has indices"
+    dtype = node.input_dtype(slot)
     return dtype
 
 

@@ -16,21 +16,9 @@ from planner.tdl.builder import Ix, NodeView, Opaque, TensorArg, Val, call, op, 
 DOMAIN: Final = "com.microsoft"
 
 
-def shape_of(node: NodeView, slot: int) -> tuple[int, ...]:
-    """The shape of an input that the operator needs.
-
-    Raises:
-        DescriptionError: it is absent.
-    """
-    shape = node.input_shapes[slot] if slot < len(node.input_shapes) else None
-    if shape is None:
-        raise DescriptionError(f"input {slot} is absent")
-    return shape
-
-
 def like_first(node: NodeView) -> Sequence[Implied | None]:
     """The one output has the shape of the first input."""
-    return ((shape_of(node, 0), None),)
+    return ((node.input_shape(0), None),)
 
 
 @op("Gelu", "QuickGelu", domain=DOMAIN)
@@ -48,7 +36,7 @@ def bias_gelu(node: NodeView, X: TensorArg, bias: TensorArg | None = None) -> ob
 
 
 def _skip_results(node: NodeView) -> Sequence[Implied | None]:
-    shape = shape_of(node, 0)
+    shape = node.input_shape(0)
     statistic = (*shape[:-1], 1)
     return ((shape, None), (statistic, None), (statistic, None), (shape, None))
 
@@ -102,7 +90,7 @@ def skip_simplified_layer_normalization(
 
 
 def _simplified_results(node: NodeView) -> Sequence[Implied | None]:
-    shape = shape_of(node, 0)
+    shape = node.input_shape(0)
     axis = normal_axis(node.attribute("axis", -1), len(shape))
     return ((shape, None), ((*shape[:axis], *(1 for _ in shape[axis:])), None))
 

@@ -10,13 +10,12 @@ from collections.abc import Callable, Sequence
 
 from planner.errors import DescriptionError, UnsupportedError
 from planner.graph.model import Implied
-from planner.opdefs.microsoft import DOMAIN, like_first, shape_of
-from planner.opdefs.parts import output_region
+from planner.opdefs.attention import rotary_local
+from planner.opdefs.microsoft import DOMAIN, like_first
+from planner.opdefs.parts import EVERYTHING, output_region
 from planner.opdefs.weighted import weighted_sum
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op, over
 from planner.tdl.local import LocalOp, NotLocalError, Part, same_op
-
-EVERYTHING = slice(None)
 
 
 def heads_of(node: NodeView, name: str = "num_heads") -> int:
@@ -58,10 +57,10 @@ def element(node: NodeView, tensor: TensorArg, b: Ix, number: Ix, s: Ix, d: Ix, 
 
 
 def _attention_results(node: NodeView) -> Sequence[Implied | None]:
-    query, heads = shape_of(node, 0), heads_of(node)
+    query, heads = node.input_shape(0), heads_of(node)
     if len(query) != 3 or not node.has(1) or not node.has(2):
         raise DescriptionError("queries, keys and values in one tensor are taken by no kernel of the CPU")
-    value = shape_of(node, 2)
+    value = node.input_shape(2)
     return (((*query[:2], value[2] if len(value) == 3 else value[3] * heads), None),)
 
 
@@ -137,28 +136,18 @@ def multi_head_attention(
     return over(("b", "s", "c"), attended)
 
 
-def _rotary_heads(node: NodeView) -> int:
+def _rotary_size(node: NodeView) -> int:
     """Elements of a head: as many as the attribute says, or as the tables have angles for."""
     heads = node.attribute("num_heads", 0)
     return head_size(node.size(0, 2), heads) if heads else 2 * node.size(2, 1)
 
 
-def _rotary_local(node: NodeView, part: Part) -> LocalOp:
-    """The heads that the part holds.
-
-    Raises:
-        NotLocalError: it holds a part of a head.
-    """
-    if node.rank(0) == 4:
-        return same_op(node, part)
-    size, output = _rotary_heads(node), output_region(part)
-    if output.lo[2] % size or output.hi[2] % size:
-        raise NotLocalError("a part of a rotary embedding holds whole heads")
-    has_number = node.attribute("num_heads", 0) > 0
-    return same_op(node, part, attributes={"num_heads": output.shape[2] // size} if has_number else {})
-
-
-@op("RotaryEmbedding", domain=DOMAIN, local=_rotary_local, results=like_first)
+@op(
+    "RotaryEmbedding",
+    domain=DOMAIN,
+    local=lambda node, part: rotary_local(node, part, _rotary_size),
+    results=like_first,
+)
 def rotary_embedding(node: NodeView, X: TensorArg, positions: TensorArg, cosine: TensorArg, sine: TensorArg) -> object:
     """Turns pairs of each head's elements by an angle that depends on the position.
 
@@ -179,7 +168,7 @@ def rotary_embedding(node: NodeView, X: TensorArg, positions: TensorArg, cosine:
         return Opaque("RotaryEmbedding")(row, *angles(b, s))[(s, d) if counted else (d,)]
 
     def turned_flat(b: Ix, s: Ix, c: Ix) -> Val:
-        size = _rotary_heads(node)
+        size = _rotary_size(node)
         every = EVERYTHING if counted else s
         row = Sum(lambda r: X[b, every, (c // size) * size + r], extents=(size,))
         return Opaque("RotaryEmbedding")(row, *angles(b, s))[(s,) if counted else ()]
@@ -192,14 +181,14 @@ def _grouped(node: NodeView) -> tuple[int, int, int]:
     heads, keys = heads_of(node), heads_of(node, "kv_num_heads")
     if heads % keys:
         raise DescriptionError(f"{heads} heads of queries do not share {keys} heads of keys")
-    return keys, heads // keys, head_size(shape_of(node, 0)[-1], heads)
+    return keys, heads // keys, head_size(node.input_shape(0)[-1], heads)
 
 
 def _grouped_results(node: NodeView) -> Sequence[Implied | None]:
-    query = shape_of(node, 0)
+    query = node.input_shape(0)
     if len(query) != 3:
         raise DescriptionError("its queries are no samples of positions")
-    past = shape_of(node, 3)[2] if node.has(3) else 0
+    past = node.input_shape(3)[2] if node.has(3) else 0
     total = node.constant_if_known(6)
     keys, _, size = _grouped(node)
     if total is None:

@@ -10,7 +10,7 @@ from planner.errors import DescriptionError, UnsupportedError
 from planner.graph.model import DType, Implied
 from planner.opdefs.broadcast import aligned, broadcast
 from planner.opdefs.convolution import conv_local, conv_value
-from planner.opdefs.microsoft import DOMAIN, shape_of
+from planner.opdefs.microsoft import DOMAIN
 from planner.opdefs.parts import output_region
 from planner.opdefs.windows import windows
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, call, op, over
@@ -19,7 +19,7 @@ from planner.tdl.local import LocalOp, NotLocalError, Part, same_op
 
 def _turned(node: NodeView, slot: int) -> tuple[int, ...]:
     """The shape of a FusedMatMul's operand once it is turned."""
-    shape, letter = shape_of(node, slot), "AB"[slot]
+    shape, letter = node.input_shape(slot), "AB"[slot]
     if len(shape) < 2:
         return shape
     if node.attribute(f"transBatch{letter}", 0):
@@ -69,7 +69,7 @@ def fused_matmul(node: NodeView, A: TensorArg, B: TensorArg) -> object:
 
 
 def _gemm_results(node: NodeView) -> Sequence[Implied | None]:
-    a, b = shape_of(node, 0), shape_of(node, 1)
+    a, b = node.input_shape(0), node.input_shape(1)
     if len(a) != 2 or len(b) != 2:
         raise DescriptionError("its operands are matrices")
     return (((a[1 if node.attribute("transA", 0) else 0], b[0 if node.attribute("transB", 0) else 1]), None),)
@@ -90,7 +90,7 @@ def fused_gemm(node: NodeView, A: TensorArg, B: TensorArg, C: TensorArg | None =
 
 
 def _conv_results(node: NodeView) -> Sequence[Implied | None]:
-    x, w = shape_of(node, 0), shape_of(node, 1)
+    x, w = node.input_shape(0), node.input_shape(1)
     rank = len(x) - 2
     if rank < 1 or len(w) != len(x):
         raise DescriptionError("images and weights are of other ranks")
@@ -138,7 +138,7 @@ def fused_conv(
 
 
 def _nbits_results(node: NodeView) -> Sequence[Implied | None]:
-    return (((*shape_of(node, 0)[:-1], int(node.attribute("N", 0))), None),)
+    return (((*node.input_shape(0)[:-1], int(node.attribute("N", 0))), None),)
 
 
 def _nbits_local(node: NodeView, part: Part) -> LocalOp:

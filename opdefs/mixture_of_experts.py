@@ -14,12 +14,11 @@ import numpy as np
 from planner.errors import DescriptionError, UnsupportedError
 from planner.graph.model import DType
 from planner.graph.writer import ELEM_TYPES
-from planner.opdefs.microsoft import DOMAIN, like_first, shape_of
-from planner.opdefs.parts import int64, output_region
+from planner.opdefs.microsoft import DOMAIN, like_first
+from planner.opdefs.parts import EVERYTHING, int64, output_region
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, call, op, over
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
 
-EVERYTHING = slice(None)
 _LEAST: Final = 1e-30
 """Stands for the weight of an expert that a token does not go to, whose logarithm is to be finite."""
 
@@ -30,7 +29,7 @@ def _chosen(node: NodeView) -> int:
     Raises:
         DescriptionError: more than there are, or none.
     """
-    count, experts = node.attribute("k", 4), shape_of(node, 1)[-1]
+    count, experts = node.attribute("k", 4), node.input_shape(1)[-1]
     if not isinstance(count, int) or not 1 <= count <= experts:
         raise DescriptionError(f"a token goes to {count} of {experts} experts")
     return count
@@ -47,8 +46,7 @@ def _experts_local(node: NodeView, part: Part) -> LocalOp:
     if (lo, hi) == (0, part.extents["e"]):
         return same_op(node, part)
     chosen = _chosen(node)
-    dtype = node.input_dtypes[1]
-    assert dtype is not None, "the router's numbers are there"
+    dtype = node.input_dtype(1)
     wide, float32 = {"to": ELEM_TYPES[DType.FLOAT32]}, np.float32
     # Weights are chosen among all experts. Logarithms of the part's weights are the router of its local op, whose
     # softmax gives these weights back, divided by their sum.

@@ -134,8 +134,7 @@ def expand(node: NodeView, X: TensorArg, shape: TensorArg) -> object:
 
 def tile_local(node: NodeView, part: Part) -> LocalOp:
     """Within one period a copy; beyond, as many repeats of the whole dim as the part touches, then a Slice."""
-    full_shape, region, output = node.input_shapes[0], input_region(part, 0), output_region(part)
-    assert full_shape is not None, "Tile has an input"
+    full_shape, region, output = node.input_shape(0), input_region(part, 0), output_region(part)
     if full_shape == ():
         return LocalOp((LocalNode("Identity", ("in0",), ("out0",)),))
     repeats, starts = [], []

@@ -37,8 +37,7 @@ def rms_normalization(node: NodeView, X: TensorArg, scale: TensorArg) -> object:
 
 def _layer_results(node: NodeView) -> Sequence[Implied | None]:
     """For models older than ONNX's own LayerNormalization."""
-    shape = node.input_shapes[0]
-    assert shape is not None, "LayerNormalization has an input"
+    shape = node.input_shape(0)
     axis = normal_axis(node.attribute("axis", -1), len(shape))
     statistic = ((*shape[:axis], *(1 for _ in shape[axis:])), DType.FLOAT32)
     return ((shape, None), statistic, statistic)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import ml_dtypes
 import numpy as np
@@ -12,26 +13,29 @@ from planner.graph.model import DType, Shape
 from planner.tdl.builder import NodeView
 from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part
 
+EVERYTHING: Final = slice(None)
+"""The index of a dim that is read whole."""
+
 
 def array_shape(shape: Shape | None, region: Region) -> Shape:
     """Shape of the array that holds a region of a tensor: the region's, and () where the tensor is a scalar."""
     return () if shape == () else region.shape
 
 
-def output_shape(node: NodeView, part: Part, position: int = 0) -> Shape:
-    """Shape of the array that a part makes of an output."""
-    return array_shape(node.output_shapes[position], output_region(part, position))
+def output_shape(node: NodeView, part: Part) -> Shape:
+    """Shape of the array that a part makes of the first output."""
+    return array_shape(node.output_shapes[0], output_region(part))
 
 
-def output_dtype(node: NodeView, position: int = 0) -> DType:
-    """Dtype of an output, for constants that a local rule adds.
+def output_dtype(node: NodeView) -> DType:
+    """Dtype of the first output, for constants that a local rule adds.
 
     Raises:
         NotLocalError: it is not known.
     """
-    dtype = node.output_dtypes[position] if position < len(node.output_dtypes) else None
+    dtype = next(iter(node.output_dtypes), None)
     if dtype is None:
-        raise NotLocalError(f"the dtype of output {position} is not known")
+        raise NotLocalError("the dtype of output 0 is not known")
     return dtype
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -102,8 +102,7 @@ def _counted_in_the_whole(node: NodeView, part: Part, pool: LocalOp, pads: tuple
         pool: what computes it, with indices of its own.
         pads: what the pool's own input has beyond the part's, before and after each spatial dim.
     """
-    full_shape, region = node.input_shapes[0], input_region(part, 0)
-    assert full_shape is not None, "the input is there"
+    full_shape, region = node.input_shape(0), input_region(part, 0)
     half = len(pads) // 2
     before, after = (0, 0, *pads[:half]), (0, 0, *pads[half:])
     order = list(range(len(full_shape)))
@@ -165,13 +164,17 @@ def average_pool_local(node: NodeView, part: Part) -> LocalOp:
 @op("AveragePool", local=average_pool_local)
 def average_pool(node: NodeView, X: TensorArg) -> object:
     """The mean of each window: over its kernel, or over what of it is no padding. So the kernel is not cut."""
+    return _of_sums(node, X, lambda element: element, "over the window's count")
+
+
+def _of_sums(node: NodeView, X: TensorArg, added: Callable[[Val], Val], result: str) -> object:
+    """Of each window a function of a sum over its elements."""
     kernel = _kernel(node)
     window = windows(node, kernel)
     padded = X.padded(0.0)
 
     def value(b: Ix, c: Ix, *y: Ix) -> Val:
-        total = Sum(lambda *k: padded[(b, c, *_positions(window, y, k))], extents=kernel)
-        return call("over the window's count", total)
+        return call(result, Sum(lambda *k: added(padded[(b, c, *_positions(window, y, k))]), extents=kernel))
 
     return value
 
@@ -188,15 +191,7 @@ def lp_pool_local(node: NodeView, part: Part) -> LocalOp:
 @op("LpPool", local=lp_pool_local)
 def lp_pool(node: NodeView, X: TensorArg) -> object:
     """The norm of each window: a root of a sum, so that the kernel is not cut."""
-    kernel = _kernel(node)
-    window = windows(node, kernel)
-    padded = X.padded(0.0)
-
-    def value(b: Ix, c: Ix, *y: Ix) -> Val:
-        total = Sum(lambda *k: call("power", padded[(b, c, *_positions(window, y, k))]), extents=kernel)
-        return call("root", total)
-
-    return value
+    return _of_sums(node, X, lambda element: call("power", element), "root")
 
 
 @op("GlobalLpPool")
@@ -213,8 +208,7 @@ def global_lp_pool(node: NodeView, X: TensorArg) -> object:
 
 def max_unpool_local(node: NodeView, part: Part) -> LocalOp:
     """Positions as the part counts them; they count through samples, channels and positions of the whole output."""
-    full_shape, output = node.output_shapes[0], output_region(part)
-    assert full_shape is not None, "the output is there"
+    full_shape, output = node.output_shape(), output_region(part)
     plane = prod(full_shape[2:])
     numbers = {
         "sample": full_shape[1] * plane,

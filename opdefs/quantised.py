@@ -22,8 +22,7 @@ def scale_local(node: NodeView, part: Part) -> LocalOp:
     block, output = node.attribute("block_size", 0), output_region(part)
     if block and len(node.input_shapes[1] or ()) > 1:
         axis = normal_axis(node.attribute("axis", 1), output.rank)
-        full_shape = node.output_shapes[0]
-        assert full_shape is not None, "the output is there"
+        full_shape = node.output_shape()
         if output.lo[axis] % block or (output.hi[axis] % block and output.hi[axis] != full_shape[axis]):
             raise NotLocalError("a part of a tensor that is quantised by blocks holds whole blocks")
     return same_op(node, part)
@@ -155,8 +154,7 @@ def _conv_geometry(node: NodeView, part: Part, weights_slot: int) -> dict[str, A
     Raises:
         NotLocalError: it reads padding only.
     """
-    weights = node.input_shapes[weights_slot]
-    assert weights is not None, "a convolution has weights"
+    weights = node.input_shape(weights_slot)
     if part.inputs[0] is None:
         raise NotLocalError("a part of a quantised convolution that reads padding only")
     kernel = [hi - lo for lo, hi in (part.ranges[f"k{dim}"] for dim in range(len(weights) - 2))]

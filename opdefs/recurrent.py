@@ -42,13 +42,12 @@ def recurrent(
     if node.attribute("layout", 0):
         hint = "export the model with time first (batch_first=False)"
         raise refuse(node.op, "its layout is 1, for which ONNX Runtime has no kernel", hint=hint)
-    everything = slice(None)
 
     def result(b: Ix, d: Ix, *inner: Ix) -> Val:
         read = [X[:, b, :], W[d, :, :], R[d, :, :]]
         read += [tensor[d, :] for tensor in (B, P) if tensor is not None]
         read += [] if lengths is None else [lengths[b]]
-        read += [tensor[d, b, everything] for tensor in (h, c) if tensor is not None]
+        read += [tensor[d, b, :] for tensor in (h, c) if tensor is not None]
         return Opaque(node.op.op_type, gate_products(b, d))(*read)[inner]
 
     def gate_products(b: Ix, d: Ix) -> tuple[Val, Val]:

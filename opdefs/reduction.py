@@ -58,8 +58,7 @@ def reduce_local(node: NodeView, part: Part) -> LocalOp:
     """The same op; but a mean of a part of its elements is their sum over the count of all."""
     if node.op.op_type != "ReduceMean" or _is_whole(part):
         return same_op(node, part)
-    shape = node.input_shapes[0]
-    assert shape is not None, "the input is there"
+    shape = node.input_shape(0)
     axes = reduced_axes(node, len(shape))
     return scaled_sum(node, axes, bool(node.attribute("keepdims", 1)), prod(shape[dim] for dim in axes))
 
@@ -107,8 +106,7 @@ def global_pool_local(node: NodeView, part: Part) -> LocalOp:
     """The same op; but an average of a part of the positions is their sum over the count of all."""
     if node.op.op_type == "GlobalMaxPool" or _is_whole(part):
         return same_op(node, part)
-    shape = node.input_shapes[0]
-    assert shape is not None, "the input is there"
+    shape = node.input_shape(0)
     return scaled_sum(node, range(2, len(shape)), True, prod(shape[2:]))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.opdefs.parts import int64, output_region
+from planner.opdefs.parts import EVERYTHING, int64, output_region
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op
 from planner.tdl.local import LocalOp, Part, same_op
 
@@ -74,10 +74,9 @@ def deform_conv(
 
     def value(b: Ix, co: Ix, *y: Ix) -> Val:
         if grouped:
-            everything = slice(None)
             biases = [] if B is None else [B[:]]
             takes = Sum(lambda ci, *k: product(b, co, y, ci, k), count=1 + rank)
-            return Opaque("DeformConv", (takes,))(*bent(b, everything, everything, everything), *biases)[(co, *y)]
+            return Opaque("DeformConv", (takes,))(*bent(b, EVERYTHING, EVERYTHING, EVERYTHING), *biases)[(co, *y)]
 
         # Without groups an input channel's window depends on no other channel, so that the sum over channels can split.
         def window(ci: Ix) -> Val:

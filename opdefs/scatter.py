@@ -21,8 +21,7 @@ from planner.tdl.local import LocalNode, LocalOp, Part, same_op
 def _targets(node: NodeView) -> tuple[int, ...]:
     """The dims of the data that the updates are scattered into."""
     if node.op.op_type == "ScatterND":
-        indices = node.input_shapes[1]
-        assert indices is not None, "ScatterND has indices"
+        indices = node.input_shape(1)
         return tuple(range(indices[-1]))
     return (normal_axis(node.attribute("axis", 0), node.rank(0)),)
 
@@ -36,8 +35,7 @@ def scatter_local(node: NodeView, part: Part) -> LocalOp:
         if into_data:
             return LocalOp((LocalNode("Identity", ("in0",), ("out0",)),))
         return LocalOp((blank,), zeros)
-    full_shape, output = node.output_shapes[0], output_region(part)
-    assert full_shape is not None, "the output is there"
+    full_shape, output = node.output_shape(), output_region(part)
     targets = _targets(node)
     if any(output.shape[dim] != full_shape[dim] for dim in targets):
         return _with_spare_row(node, part, targets, into_data)
@@ -49,8 +47,7 @@ def scatter_local(node: NodeView, part: Part) -> LocalOp:
 
 def _with_spare_row(node: NodeView, part: Part, targets: tuple[int, ...], into_data: bool) -> LocalOp:
     """Indices counted from the part's first; those of other parts go to one more row at the end."""
-    full_shape, output = node.output_shapes[0], output_region(part)
-    assert full_shape is not None, "the output is there"
+    full_shape, output = node.output_shape(), output_region(part)
     listed = node.op.op_type == "ScatterND"
     dtype, row = index_dtype(node), targets[0]
     index = counted(
@@ -166,12 +163,10 @@ def tensor_scatter(node: NodeView, X: TensorArg, update: TensorArg, starts: Tens
 
 def one_hot_local(node: NodeView, part: Part) -> LocalOp:
     """The part's own depth; indices counted from its first position, and those of other parts set nothing."""
-    full_shape, output = node.output_shapes[0], output_region(part)
-    assert full_shape is not None, "the output is there"
+    full_shape, output = node.output_shape(), output_region(part)
     axis = normal_axis(node.attribute("axis", -1), len(full_shape))
     dtype, depth = index_dtype(node, 0), output.shape[axis]
-    stated = node.input_dtypes[1]
-    assert stated is not None, "the depth is there"
+    stated = node.input_dtype(1)
     constants = {"depth": np.array(depth, dtype=stated.array_dtype)}  # kernels exist for some triples of dtypes only
     attributes = dict(node.op.attributes)
     if depth == full_shape[axis]:

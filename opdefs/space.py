@@ -18,8 +18,7 @@ def depth_to_space_local(node: NodeView, part: Part) -> LocalOp:
         NotLocalError: the part ends within a block.
     """
     block, region, output = node.attribute("blocksize"), input_region(part, 0), output_region(part)
-    full_shape = node.output_shapes[0]
-    assert full_shape is not None, "the output is there"
+    full_shape = node.output_shape()
     if any(edge % block for edge in (*output.lo[2:], *output.hi[2:])):
         raise NotLocalError("a part of DepthToSpace holds whole blocks")
     by_depth = node.attribute("mode", "DCR") == "DCR"
@@ -54,8 +53,7 @@ def depth_to_space(node: NodeView, X: TensorArg) -> object:
 def space_to_depth_local(node: NodeView, part: Part) -> LocalOp:
     """One strided Slice for each place in a block, joined as channels."""
     block, region, output = node.attribute("blocksize"), input_region(part, 0), output_region(part)
-    full_shape = node.input_shapes[0]
-    assert full_shape is not None, "the input is there"
+    full_shape = node.input_shape(0)
     channels = full_shape[1]
     if output.shape[1] == channels * block * block:
         return same_op(node, part)

@@ -42,8 +42,8 @@ def test_reads_levels() -> None:
         levels=(Level("network", 2, 1e9, 20e-6), Level("nvlink", 3, 50e9, 0.0)),
     )
     assert topology.device_count == 6
-    assert topology.device.flop_per_s(DType.FLOAT16) == 80e12
-    assert topology.device.flop_per_s(DType.INT8) is None
+    assert dict(topology.device.compute_flop_per_s)[DType.FLOAT16] == 80e12
+    assert DType.INT8 not in dict(topology.device.compute_flop_per_s)
 
 
 GPU = GOOD.replace("float16: 80TFLOP/s}", "float16: 80TFLOP/s}, efficiency: {compute: 66%, memory: 0.8}, launch: 21us")
@@ -159,7 +159,7 @@ def test_every_shipped_file_is_good_and_names_its_source(name: str) -> None:
     assert topology.source
     for device in topology.devices:
         assert device.memory_bytes
-        assert device.flop_per_s(DType.FLOAT32)
+        assert dict(device.compute_flop_per_s)[DType.FLOAT32]
         assert device.memory_bandwidth_bytes_per_s
         assert (device.launch_seconds is None) == (name in ("p2.8xlarge", "icml18-p100")), "no paper states a launch"
 

@@ -115,8 +115,7 @@ class _Intervals:
     """
 
     def __init__(self, op: BoundOp, read: Read, plain: Sequence[int | None]) -> None:
-        shape = op.node.input_shapes[read.slot]
-        assert shape is not None, "an absent input is never read"
+        shape = op.node.input_shape(read.slot)
         self._op = op
         self._sizes = index_space(shape)
         numbers = {variable.name: number for number, variable in enumerate(op.variables)}

@@ -161,15 +161,6 @@ class Contraction:
         """Elements of a tensor, but for dims of stencils."""
         return prod(variable.extent for variable in self.plain if tensor in variable.tensors)
 
-    def touched(self, tensor: int) -> int:
-        """Elements of a tensor that are multiplied with anything."""
-        return self.inside(tensor) * prod(
-            count
-            for stencil in self.stencils
-            for place, count in zip(stencil.tensors, stencil.touched, strict=True)
-            if place == tensor
-        )
-
 
 def contraction_of(op: BoundOp) -> Contraction | None:
     """An op as a contraction.

@@ -315,9 +315,7 @@ class Residence:
                 dims = op.analysis.outputs[position]
                 assert dims is not None, "an absent output has no table"
                 tiling = made_tiling(strategy, dims, op.reducers(strategy), op.analysis.steps_of(position))
-                shape = op.node.output_shapes[position]
-                assert shape is not None, "an absent output has no table"
-                boxes = tiling.boxes(index_space(shape))
+                boxes = tiling.boxes(index_space(op.node.output_shape(position)))
             self._boxes[key] = boxes
         return boxes
 

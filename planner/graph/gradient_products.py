@@ -7,11 +7,13 @@ activation twice so.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from planner.graph.model import Graph, Op
 from planner.graph.traits import CONVOLUTIONS, COPYING, PRODUCTS, RESHAPES
+from planner.walk import walk
 
 _PRODUCTS: Final = CONVOLUTIONS | PRODUCTS
 
@@ -73,14 +75,9 @@ def _roots(graph: Graph) -> dict[str, str]:
 
 def _leads_to(graph: Graph, positions: dict[str, int], product: Op, name: str) -> bool:
     """Whether a tensor is computed from a product's result."""
-    pending, seen = [name], {name}
-    while pending:
-        op = graph.producer.get(pending.pop())
-        if op is product:
-            return True
-        if op is None or positions[op.name] < positions[product.name]:
-            continue
-        following = [read for read in op.inputs if read and read not in seen]
-        seen.update(following)
-        pending += following
-    return False
+
+    def operands(result: str) -> Iterable[str]:
+        op = graph.producer.get(result)
+        return () if op is None or positions[op.name] < positions[product.name] else filter(None, op.inputs)
+
+    return any(graph.producer.get(result) is product for result in walk([name], operands))

@@ -12,6 +12,7 @@ from typing import Final
 
 from planner.graph.model import Graph, Op
 from planner.graph.traits import COPYING, ELEMENT_WISE, LOGIC, LOOKUPS, MOVING, SCATTERS, named
+from planner.walk import walk
 
 _CHANGING: Final = named(
     "BitShift Cast Clip DequantizeLinear Div Identity Mod QuantizeLinear Relu Round Sign Sqrt Sub Tanh"
@@ -21,18 +22,14 @@ _CHANGING: Final = named(
 
 def kept_inputs(graph: Graph, output: str) -> frozenset[str]:
     """The inputs that an output reads element by element, without a product, a sum over elements or a lost sign."""
-    pending, seen = [output], {output}
-    while pending:
-        name = pending.pop()
-        op = graph.producer.get(name)
+
+    def kept(name: str) -> list[str]:
+        op, shape = graph.producer.get(name), graph.tensors[name].shape
         if op is None or op.domain:
-            continue
-        for read in _handed_on(op):
-            is_alike = _is_moving(op) or graph.tensors[read].shape == graph.tensors[name].shape
-            if read not in seen and is_alike:
-                seen.add(read)
-                pending.append(read)
-    return frozenset(seen.intersection(graph.inputs))
+            return []
+        return [read for read in _handed_on(op) if _is_moving(op) or graph.tensors[read].shape == shape]
+
+    return frozenset(walk([output], kept)).intersection(graph.inputs)
 
 
 def _handed_on(op: Op) -> tuple[str, ...]:

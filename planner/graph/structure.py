@@ -38,8 +38,6 @@ class Structure:
     keys: Mapping[str, str]
     """By op: the length of the longest path to it, its type and its colour, as in ``00012.MatMul.3fa9c1d20b7e``. Sorted
     by these texts, an op comes after all that it reads from."""
-    colours: Mapping[str, str]
-    """By tensor: equal for tensors in the same place of the graph."""
 
 
 def structure_of(graph: Graph) -> Structure:
@@ -51,7 +49,7 @@ def structure_of(graph: Graph) -> Structure:
         op.name: f"{level:05d}.{op.op_type}.{colour >> 16:012x}"
         for op, level, colour in zip(graph.ops, colouring.levels(), colouring.ops, strict=True)
     }
-    return Structure(digest, keys, {name: f"{colour:016x}" for name, colour in colouring.tensors.items()})
+    return Structure(digest, keys)
 
 
 def in_order_of_places(graph: Graph) -> Graph:

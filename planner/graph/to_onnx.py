@@ -26,12 +26,12 @@ _MIN_IR_VERSION: Final = 10
 _MAX_FILE_BYTES: Final = 2**31 - 1
 
 
-def value_info(tensor: Tensor, name: str | None = None) -> ValueInfoProto:
-    """A tensor's name, dtype and shape as ONNX writes them; under another name if one is given."""
-    return helper.make_tensor_value_info(name or tensor.name, elem_type_of(tensor.dtype), tensor.shape)
+def value_info(tensor: Tensor) -> ValueInfoProto:
+    """A tensor's name, dtype and shape as ONNX writes them."""
+    return helper.make_tensor_value_info(tensor.name, elem_type_of(tensor.dtype), tensor.shape)
 
 
-def to_model(graph: Graph, *, producer: str = "tofu") -> ModelProto:
+def to_model(graph: Graph) -> ModelProto:
     """The graph as an ONNX model.
 
     Constants are initializers, but for large fills (see ``fills``), which are ops; initial values are initializers
@@ -43,7 +43,6 @@ def to_model(graph: Graph, *, producer: str = "tofu") -> ModelProto:
 
     Args:
         graph: a consistent graph (see ``check.check_graph``).
-        producer: what made it, as the file says.
 
     Returns:
         A model of the graph's opset, at the lowest IR version from 10 on that has it.
@@ -65,7 +64,7 @@ def to_model(graph: Graph, *, producer: str = "tofu") -> ModelProto:
         )
     external = external_of(graph.notes)
     unloaded = [name for name, value in graph.constants.items() if value is None and name not in external]
-    model = ModelProto(producer_name=producer, ir_version=_ir_version(graph.opset))
+    model = ModelProto(producer_name="tofu", ir_version=_ir_version(graph.opset))
     domains = sorted({op.domain for op in graph.ops} - {""})
     model.opset_import.extend(helper.make_opsetid(domain, domain_version(graph, domain)) for domain in domains)
     model.opset_import.insert(0, helper.make_opsetid("", graph.opset))
@@ -89,7 +88,7 @@ def to_model(graph: Graph, *, producer: str = "tofu") -> ModelProto:
     return model
 
 
-def write_model(graph: Graph, path: str | os.PathLike[str], *, producer: str = "tofu") -> None:
+def write_model(graph: Graph, path: str | os.PathLike[str]) -> None:
     """Write a graph as an ONNX file: whole, or not at all.
 
     The bytes go to a temporary name beside the target, are synced, and renamed.
@@ -98,7 +97,7 @@ def write_model(graph: Graph, path: str | os.PathLike[str], *, producer: str = "
         ModelError: see ``to_model``.
         UsageError: the file cannot be written.
     """
-    data = to_model(graph, producer=producer).SerializeToString(deterministic=True)
+    data = to_model(graph).SerializeToString(deterministic=True)
     with whole_file(Path(path)) as stream:
         stream.write(data)
 

@@ -241,11 +241,11 @@ class Writer(ABC):
         shape = tuple(size for dim, size in enumerate(self.shape(x)) if dim not in axes)
         return self.one("Squeeze", [x, self.ints(sorted(axes), "axes")], shape, self.dtype(x))
 
-    def expand(self, x: str, shape: Shape, hint: str = "") -> str:
+    def expand(self, x: str, shape: Shape) -> str:
         """``x`` repeated to a shape."""
         if self.shape(x) == tuple(shape):
             return x
-        return self.one("Expand", [x, self.ints(shape, "shape")], tuple(shape), self.dtype(x), hint=hint)
+        return self.one("Expand", [x, self.ints(shape, "shape")], tuple(shape), self.dtype(x))
 
     def zeros(self, shape: Shape, template: str) -> str:
         """Zeros of the dtype of tensor ``template``."""

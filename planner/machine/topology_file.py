@@ -34,6 +34,7 @@ from planner import units
 from planner.errors import UsageError, did_you_mean
 from planner.graph.model import DType
 from planner.strict_yaml import Reader, read_text, shown
+from planner.walk import walk
 
 _MOST_DEVICES = 2**20
 _MOST_GRAPH_DEVICES = 1024
@@ -423,15 +424,7 @@ def _read_link(reader: Reader, node: yaml.Node, where: str, ends: dict[int | str
 
 def _check_connected(reader: Reader, graph: DeviceGraph, node: yaml.Node) -> None:
     """Every device must reach every other one, over other nodes if need be."""
-    reached, waiting = {0}, [0]
-    while waiting:
-        here = waiting.pop()
-        for link in graph.links:
-            if here in link.between:
-                there = sum(link.between) - here
-                if there not in reached:
-                    reached.add(there)
-                    waiting.append(there)
+    reached = set(walk([0], lambda here: [sum(link.between) - here for link in graph.links if here in link.between]))
     apart = [number for number in range(graph.device_count + len(graph.switches)) if number not in reached]
     if apart:
         names = ", ".join(graph.node_name(number) for number in apart[:5]) + (", ..." if len(apart) > 5 else "")

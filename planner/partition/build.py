@@ -52,26 +52,9 @@ class Unplaced:
         )
 
 
-def partition(
-    graph: Graph,
-    ops: tuple[BoundOp, ...],
-    decided: Decision,
-    apart: Sequence[Sequence[float]] = (),
-    *,
-    lean: bool = False,
-) -> Partitioned:
-    """The program of a plan; what it moves is what the plan's tables say, tensor by tensor.
-
-    Args:
-        graph: that was planned.
-        ops: of the graph.
-        decided: the plan.
-        apart: how far workers are from each other, [reader][source]: who needs what several have takes it from the
-            nearest; () if only the cuts tell, inner ones being nearer.
-        lean: every result of an op has a place in the arena, also where only ops of the same segment read it, so that
-            next to nothing lies beside the arena; a runtime can then fuse less.
-    """
-    return unplaced(graph, ops, decided, apart, lean=lean).placed()
+def partition(graph: Graph, ops: tuple[BoundOp, ...], decided: Decision) -> Partitioned:
+    """The program of a plan; what it moves is what the plan's tables say, tensor by tensor."""
+    return unplaced(graph, ops, decided).placed()
 
 
 @part("programs")
@@ -83,7 +66,17 @@ def unplaced(
     *,
     lean: bool = False,
 ) -> Unplaced:
-    """The program of a plan (``partition``), whose buffers have no places yet."""
+    """The program of a plan (``partition``), whose buffers have no places yet.
+
+    Args:
+        graph: that was planned.
+        ops: of the graph.
+        decided: the plan.
+        apart: how far workers are from each other, [reader][source]: who needs what several have takes it from the
+            nearest; () if only the cuts tell, inner ones being nearer.
+        lean: every result of an op has a place in the arena, also where only ops of the same segment read it, so that
+            next to nothing lies beside the arena; a runtime can then fuse less.
+    """
     lowered = Lowering(graph, decided, apart).run(ops)
     kinds = kinds_of(graph, lowered)
     lowered = without_dead_work(lowered, kinds)

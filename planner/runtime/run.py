@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
 from pathlib import Path
-
-import numpy as np
 
 from planner.runtime.already_done import already_done
 from planner.runtime.engine.core.transport import Transport
@@ -14,23 +11,7 @@ from planner.runtime.execute import Iterations
 from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.prepare import prepared, read_start
 from planner.runtime.run_options import RunOptions
-from planner.runtime.run_report import RunResult, StepReport
-
-
-def run_plan(
-    plan: str | Path | LoadedPlan,
-    *,
-    steps: int = 1,
-    inputs: str | Path | Mapping[str, np.ndarray] | None = None,
-    verify: bool = False,
-    seed: int = 0,
-    loss: str | None = None,
-    progress: Callable[[StepReport], None] | None = None,
-    transport: Transport | None = None,
-) -> RunResult:
-    """``run_with``, with the usual options as arguments; see ``RunOptions``."""
-    options = RunOptions(steps=steps, inputs=inputs, verify=verify, seed=seed, loss=loss, progress=progress)
-    return run_with(plan, options, transport=transport)
+from planner.runtime.run_report import RunResult
 
 
 def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: Transport | None = None) -> RunResult:

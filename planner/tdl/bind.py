@@ -257,8 +257,7 @@ class BoundOp:
         for read, plain in self.plain_dims:
             if only not in (None, read.slot):
                 continue
-            shape = self.node.input_shapes[read.slot]
-            assert shape is not None, "an absent input is never read"
+            shape = self.node.input_shape(read.slot)
             boxes = Boxes.whole(shape, ranges.workers)
             before, after = np.zeros_like(boxes.lo), np.zeros_like(boxes.lo)
             for dim, (size, interval, var) in enumerate(zip(index_space(shape), read.dims, plain, strict=False)):
@@ -288,8 +287,7 @@ class BoundOp:
         numbers = self.analysis.outputs[position]
         assert numbers is not None, "an absent output is never made"
         idle = ranges.elements == 0
-        shape = self.node.output_shapes[position]
-        assert shape is not None, "an absent output is never made"
+        shape = self.node.output_shape(position)
         if numbers:
             steps = np.array(self.analysis.steps_of(position) or 1, dtype=np.int64)
             lo, hi = ranges.lo[:, list(numbers)] * steps, ranges.hi[:, list(numbers)] * steps

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from planner.graph.model import Attribute, DType, Op, Shape
 
 Constants: TypeAlias = tuple[np.ndarray | None, ...]
 Derivation: TypeAlias = "Callable[[NodeView], Hashable]"
+_Item = TypeVar("_Item")
 
 
 @dataclass
@@ -61,39 +62,41 @@ class NodeView:
     def has(self, slot: int) -> bool:
         return slot < len(self.input_shapes) and self.input_shapes[slot] is not None
 
+    def input_shape(self, slot: int) -> Shape:
+        """The shape of an input that is there. It does not become part of the signature: descriptions ask for sizes."""
+        return _present(self.input_shapes, slot, "input")
+
+    def output_shape(self, position: int = 0) -> Shape:
+        """The same of an output."""
+        return _present(self.output_shapes, position, "output")
+
+    def input_dtype(self, slot: int) -> DType:
+        """The dtype of an input that is there."""
+        return _present(self.input_dtypes, slot, "input")
+
     def rank(self, slot: int) -> int:
-        shape = self.input_shapes[slot]
-        if shape is None:
-            raise DescriptionError(f"input {slot} is absent")
+        shape = self.input_shape(slot)
         return len(shape)
 
     def output_rank(self, position: int = 0) -> int:
-        shape = self.output_shapes[position]
-        if shape is None:
-            raise DescriptionError(f"output {position} is absent")
+        shape = self.output_shape(position)
         return len(shape)
 
     def size(self, slot: int, dim: int) -> int:
         """The size of an input's dim; it becomes part of the signature."""
-        shape = self.input_shapes[slot]
-        if shape is None:
-            raise DescriptionError(f"input {slot} is absent")
+        shape = self.input_shape(slot)
         self.questions.add(("in", slot, dim % len(shape)))
         return shape[dim]
 
     def is_single(self, slot: int, dim: int) -> bool:
         """True if an input's dim has size 1, and so may be broadcast; only that becomes part of the signature."""
-        shape = self.input_shapes[slot]
-        if shape is None:
-            raise DescriptionError(f"input {slot} is absent")
+        shape = self.input_shape(slot)
         self.questions.add(("single", slot, dim % len(shape)))
         return shape[dim] == 1
 
     def output_size(self, dim: int, position: int = 0) -> int:
         """The size of an output's dim; it becomes part of the signature."""
-        shape = self.output_shapes[position]
-        if shape is None:
-            raise DescriptionError(f"output {position} is absent")
+        shape = self.output_shape(position)
         self.questions.add(("out", position, dim % len(shape)))
         return shape[dim]
 
@@ -115,3 +118,10 @@ class NodeView:
         """The value of an input if it is constant, else None; which of them becomes part of the signature."""
         self.questions.add(("constant", slot, 0))
         return self.constants[slot] if slot < len(self.constants) else None
+
+
+def _present(items: Sequence[_Item | None], position: int, side: str) -> _Item:
+    item = items[position] if position < len(items) else None
+    if item is None:
+        raise DescriptionError(f"{side} {position} is absent")
+    return item

@@ -50,12 +50,11 @@ def build_training_graph(
     loss: str,
     optimizer: str,
     learning_rate: float,
-    momentum: float = 0.9,
     batchnorm: Literal["train", "frozen"] = "train",
     dropout: DropoutMode | None = None,
     batch: int | None = None,
     output: str | None = None,
-    hyper: Hyper | None = None,
+    hyper: Hyper = Hyper(),
     schedule: Schedule = Schedule(),
     loss_options: LossOptions = LossOptions(),
     precision: Precision = "float32",
@@ -71,7 +70,6 @@ def build_training_graph(
         loss: its name, see ``losses.LOSSES``; or ``output:NAME``.
         optimizer: its name, see ``optimizers.OPTIMIZERS``.
         learning_rate: default value of the data input ``learning_rate``.
-        momentum: how much of the accumulated gradient the momentum optimizers keep, where ``hyper`` is not given.
         batchnorm: "train": BatchNormalization normalises by its batch, and its running statistics are state (see
             ``lowering``); "frozen": by its running statistics, which stay as they are.
         dropout: "train" or "off", whatever the model's Dropouts say; None: as they say, see ``dropout.with_dropout``.
@@ -96,7 +94,6 @@ def build_training_graph(
         UnsupportedError: the batch cannot be changed; ops that have no gradient: all of them; nothing to train.
     """
     make_loss, step = loss_function(loss), optimizer_function(optimizer)
-    hyper = Hyper(momentum=momentum) if hyper is None else hyper
     _check_rate(learning_rate)
     hyper.check()
     schedule.check()

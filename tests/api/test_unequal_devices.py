@@ -23,7 +23,7 @@ from planner.planning.limit.trial import Trial
 from planner.planning.machines import memory_limits, target_of, time_of
 from planner.planning.request import ModelSource, PlanRequest
 from planner.planning.session import Session
-from planner.runtime.run import run_plan
+from run_plan import run_plan
 from same_bits import loaded
 
 MACHINE: Final = """\

@@ -24,12 +24,12 @@ from planner.partition.build import partition
 from planner.planning.bodies import decide_with_bodies
 from planner.runtime.judge.whole import WholeModel
 from planner.runtime.plan_files import LoadedPlan
-from planner.runtime.run import run_plan
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 from planner.training.doors.read import read_step
+from run_plan import run_plan
 
 STANDARD = opdefs.standard()
 WIDTH = 128

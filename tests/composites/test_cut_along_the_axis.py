@@ -18,10 +18,10 @@ from planner.graph.reading.from_onnx import graph_from_proto
 from planner.partition.build import partition
 from planner.planning.bodies import decide_with_bodies
 from planner.runtime.plan_files import LoadedPlan
-from planner.runtime.run import run_plan
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
+from run_plan import run_plan
 from stock_runtime import run
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21]> '

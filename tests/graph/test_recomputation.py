@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
+from drawn_inputs import sample
 from planner.descriptions import in_force
 from planner.errors import UsageError
 from planner.features.zoo import models as zoo
@@ -19,7 +20,6 @@ from planner.graph.rewriting.randomness import STEP, lower_randomness
 from planner.graph.rewriting.recomputation import Activations, originals, recomputable, recomputed
 from planner.graph.to_onnx import to_model
 from planner.runtime.engine.core.sessions import SessionMaker
-from planner.runtime.values.samples import sample
 
 BY_HAND = """<ir_version: 10, opset_import: ["" : 21]>
 g (float[6, 4] x, float[6, 5] t, float[4, 8] w, float[8, 5] v, float[8] m)

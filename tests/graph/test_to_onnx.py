@@ -65,8 +65,8 @@ def test_states_notes_and_initial_values_come_back(read: Read) -> None:
         state_pairs=[],
     )
     graph = replace(graph, state=(StatePair("W", "n"),), notes={"tofu.batch": "8"})
-    model = to_model(graph, producer="a test")
-    assert model.producer_name == "a test"
+    model = to_model(graph)
+    assert model.producer_name == "tofu"
     assert [tensor.name for tensor in model.graph.initializer] == ["W"]
     assert [value.name for value in model.graph.input] == ["x", "W"]
     again = graph_from_proto(model)

@@ -19,7 +19,7 @@ from planner.features.zoo.models import mlp
 from planner.graph.model import DType
 from planner.machine.topology_file import Device, DeviceGraph, DeviceLink
 from planner.partition import ways
-from planner.partition.build import partition
+from planner.partition.build import partition, unplaced
 from planner.partition.ways import Box, Contributions, Holders, Way, Ways, nearest_first
 from planner.planning.limit.trial import Trial
 from planner.planning.machines import time_of
@@ -164,14 +164,14 @@ def test_distances_change_sources_and_no_bytes(
     plan = random_plan(Problem(graph, ops, workers), workers, seed)
     apart = np.random.default_rng(seed).random((workers, workers))
     np.fill_diagonal(apart, 0.0)
-    default, near = partition(graph, ops, plan).program, partition(graph, ops, plan, apart.tolist()).program
+    default, near = partition(graph, ops, plan).program, unplaced(graph, ops, plan, apart.tolist()).placed().program
     assert near.predicted_bytes == default.predicted_bytes == plan.moved_bytes
     for one, other in zip(near.workers, default.workers, strict=True):
         moved = [[step.predicted_bytes for step in each.steps if isinstance(step, Fetch)] for each in (one, other)]
         assert sum(moved[0]) == sum(moved[1])
     assert not further(near, apart.tolist())
     assert not stuck(joined_waits(near.workers))
-    assert near == partition(graph, ops, plan, apart.tolist()).program
+    assert near == unplaced(graph, ops, plan, apart.tolist()).placed().program
 
 
 def test_on_a_machine_no_plan_gets_slower_and_some_get_faster(

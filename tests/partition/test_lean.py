@@ -16,7 +16,7 @@ from planner.features.zoo.models.convolutional import cnn
 from planner.features.zoo.models.recurrent import rnn
 from planner.features.zoo.models.transformer import GptShape, gpt
 from planner.graph.model import Graph
-from planner.partition.build import partition
+from planner.partition.build import partition, unplaced
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.model.problem import Problem
@@ -68,7 +68,7 @@ def test_little_lies_beside_the_arena_and_residence_is_at_most_the_arena(
     problem, residence = Problem(graph, ops, workers), Residence(graph, ops)
     for seed in range(4):
         plan = random_plan(problem, workers, seed)
-        program = partition(graph, ops, plan, lean=True).program
+        program = unplaced(graph, ops, plan, lean=True).placed().program
         most, there = int(residence.of(plan).max()), sum(worker.arena_bytes for worker in program.workers)
         # What is read at once is estimated: a few of 40 drawn plans have up to 6% more than their arena.
         assert most <= 1.1 * there or not all_turn_to_all_tiles(graph, plan, program)
@@ -84,7 +84,7 @@ def test_it_takes_what_residence_says(name: str) -> None:
     graph = build(name, batch=32)
     ops = opdefs.standard().bind_all(graph)
     plan = decide(graph, ops, SearchRequest(4, effort="quick"))
-    program = partition(graph, ops, plan, lean=True).program
+    program = unplaced(graph, ops, plan, lean=True).placed().program
     assert all(worker.workspace_bytes == 0 for worker in program.workers)
     assert sum(program.peak_bytes) <= 1.001 * int(Residence(graph, ops).of(plan).max())
 
@@ -94,7 +94,7 @@ def test_weights_that_are_divided_are_gathered_when_they_are_needed() -> None:
     ops = opdefs.standard().bind_all(graph)
     plan = decide(graph, ops, SearchRequest(4, strategy="fsdp", effort="quick"))
     for lean in (False, True):
-        program = partition(graph, ops, plan, lean=lean).program
+        program = unplaced(graph, ops, plan, lean=lean).placed().program
         (steps,) = {tuple(type(step) for step in worker.steps) for worker in program.workers}
         # Gathered all at once, before the first op, the weights of all layers would lie there whole.
         assert steps.index(Segment) < max(number for number, kind in enumerate(steps) if kind is Fetch)

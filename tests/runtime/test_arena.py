@@ -14,7 +14,7 @@ from planner.artifacts.waits import needs
 from planner.features.zoo.models import mlp
 from planner.runtime.engine.core.interface import InProcessEngine
 from planner.runtime.engine.core.transport import BoundFetch, NumpyTransport
-from planner.runtime.run import run_plan
+from run_plan import run_plan
 
 Planner = Callable[..., Any]
 

@@ -26,9 +26,9 @@ from planner.runtime.engine.gpu.cuda_form import CudaForm
 from planner.runtime.engine.gpu.devices import probe_cuda, require_cuda
 from planner.runtime.engine.gpu.fetches.cuda_fetch import fetch_is_right
 from planner.runtime.plan_files import load_plan
-from planner.runtime.run import run_plan
 from planner.runtime.values.state import starting_values
 from planner.runtime.values.tiles import load_tiles
+from run_plan import run_plan
 
 pytestmark = pytest.mark.gpu_emulation
 Planner = Callable[..., Any]

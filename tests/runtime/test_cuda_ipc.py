@@ -28,9 +28,9 @@ from planner.runtime.engine.process.child_process import ChildProcess
 from planner.runtime.engine.process.shared_peers import SharedPeers
 from planner.runtime.engine.process.supervisor import SupervisedEngine
 from planner.runtime.plan_files import load_plan
-from planner.runtime.run import run_plan
 from planner.runtime.values.state import starting_values
 from planner.runtime.values.tiles import gather_tiles, load_tiles
+from run_plan import run_plan
 
 pytestmark = pytest.mark.gpu_emulation
 

@@ -18,9 +18,10 @@ from planner.errors import DifferenceError, ModelError, UsageError
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.runtime.engine.core.transport import NumpyTransport
 from planner.runtime.engine.gpu.devices import probe_cuda, require_cuda
-from planner.runtime.run import run_plan, run_with
+from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
 from planner.runtime.run_report import StepReport
+from run_plan import run_plan
 
 
 @pytest.fixture(params=["reduction", "training", "halo"])

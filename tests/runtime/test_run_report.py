@@ -16,10 +16,10 @@ from planner.printing import tables
 from planner.records import plain_record
 from planner.runtime.engine.core.interface import InProcessEngine
 from planner.runtime.judge.compare import FarTensor, compare_step
-from planner.runtime.run import run_plan
 from planner.runtime.run_report import RunResult
 from planner.runtime.values.state import starting_values
 from planner.runtime.values.tiles import gather_tiles, load_tiles
+from run_plan import run_plan
 
 
 def printed(result: RunResult) -> str:

@@ -17,7 +17,7 @@ from planner.runtime.engine.core import sessions
 from planner.runtime.engine.core.exchange import Exchange
 from planner.runtime.engine.core.sessions import SessionMaker, threads_of
 from planner.runtime.plan_files import load_plan
-from planner.runtime.run import run_plan
+from run_plan import run_plan
 
 
 def test_threads_sleep_while_they_have_nothing_to_do() -> None:

@@ -9,13 +9,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from drawn_inputs import sample
 from planner.algebra.region import Region
 from planner.artifacts.program import Buffer
 from planner.errors import ModelError, UsageError
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
 from planner.runtime.values.npz import read_npz
 from planner.runtime.values.results import write_arrays
-from planner.runtime.values.samples import index_bound, sample
+from planner.runtime.values.samples import index_bound
 from planner.runtime.values.state import check_inputs, part_of, starting_values
 
 

@@ -39,9 +39,9 @@ from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.to_onnx import write_model
 from planner.runtime.judge.compare import errors
 from planner.runtime.plan_files import load_plan
-from planner.runtime.run import run_plan
 from planner.runtime.run_report import RunResult
 from planner.training.build import build_training_graph
+from run_plan import run_plan
 
 _PATIENCE_SECONDS: Final = 300
 _ROUNDING: Final = 1e-5

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from drawn_inputs import sample
 from planner import opdefs
 from planner.api import grad
 from planner.artifacts.program import Segment
@@ -55,7 +56,6 @@ from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
 from planner.runtime.run_report import RunResult
-from planner.runtime.values.samples import sample
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
 from planner.tdl.descriptions import Descriptions

@@ -197,7 +197,7 @@ def examine(model: Path, counts: Sequence[int] = ()) -> Row:
 
 def drawn(graph: Any, names: list[str]) -> dict[str, np.ndarray]:
     """Inputs: as the program draws them, but integers that nothing bounds."""
-    from planner.runtime.values.samples import sample
+    from drawn_inputs import sample
 
     generator = np.random.default_rng(0)
     found = {}

@@ -20,6 +20,7 @@ from planner.training.build import INPUTS, build_training_graph
 from planner.training.gradients.autodiff import GradientRule, collect
 from planner.training.rules import activations
 from planner.training.update.losses import LossOptions
+from planner.training.update.optimizers import Hyper
 
 node = helper.make_node
 
@@ -91,7 +92,7 @@ def test_an_update_stands_before_the_rest_of_the_backward(mlp):
 def test_steps_by_hand(optimizer, loss, mlp, reference):
     """Three steps of the MLP, written out in NumPy."""
     forward = mlp(np.float64)
-    step = built(forward, optimizer=optimizer, loss=loss, momentum=0.7)
+    step = built(forward, optimizer=optimizer, loss=loss, hyper=Hyper(momentum=0.7))
     model = to_model(step)
     x, labels = forward.data["x"], np.array([0, 1, 2, 2, 1, 0])
     goal = random((6, 3), 9, np.float64)
@@ -242,7 +243,7 @@ def test_what_is_trained_before_a_quantisation_is_not_left_out_silently(quantise
         ({"optimizer": "qqq"}, "unknown optimizer 'qqq'", ""),
         ({"learning_rate": 0.0}, "the learning rate is 0.0", ""),
         ({"learning_rate": float("nan")}, "the learning rate is nan", ""),
-        ({"momentum": 1.0}, "the momentum is 1.0", ""),
+        ({"hyper": Hyper(momentum=1.0)}, "the momentum is 1.0", ""),
         ({"batchnorm": "eval"}, "batchnorm is 'eval'", ""),
         ({"output": "logit"}, "no output 'logit'", "did you mean 'logits'?"),
         ({"batch": 0}, "the batch is 0", ""),

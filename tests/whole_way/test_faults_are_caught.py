@@ -22,8 +22,8 @@ from planner.runtime.engine.core.transport import BoundFetch, Locate, NumpyTrans
 from planner.runtime.judge import references as judge
 from planner.runtime.judge.reference import NoReferenceError
 from planner.runtime.plan_files import LoadedPlan, load_plan
-from planner.runtime.run import run_plan
 from planner.runtime.run_report import RunResult
+from run_plan import run_plan
 
 
 class Sound(NumpyTransport):

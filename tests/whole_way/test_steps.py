@@ -30,11 +30,11 @@ from planner.partition.build import complete_plan, partition, told_by_program
 from planner.planning.limit.in_steps import choices
 from planner.records import plain_record
 from planner.runtime.engine.core.transport import NumpyTransport
-from planner.runtime.run import run_plan
 from planner.runtime.run_report import RunResult
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
+from run_plan import run_plan
 from written_plans import write_plan
 
 

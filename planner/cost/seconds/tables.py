@@ -48,19 +48,12 @@ class TimeTables(TableMemo):
         shares: by cut the proportions in which its groups have speed and memory; () if all devices are equal.
     """
 
-    def __init__(
-        self,
-        machine: Machine,
-        cuts: tuple[int, ...],
-        devices: Sequence[int] | None = None,
-        profile: DeviceProfile | None = None,
-    ) -> None:
+    def __init__(self, machine: Machine, cuts: tuple[int, ...], profile: DeviceProfile | None = None) -> None:
         """Measures what a byte takes.
 
         Args:
             machine: with as many devices as the cuts make workers.
             cuts: of the plan, outermost first.
-            devices: the device of each worker; None: outer cuts over slow links, as far as the cuts go.
             profile: what ops were measured to take; None: they take their rooflines.
 
         Raises:
@@ -70,7 +63,7 @@ class TimeTables(TableMemo):
         assert prod(cuts) == machine.device_count, "a worker for each device"
         self._cuts = cuts
         interconnect = Interconnect(machine)
-        placed = tuple(devices) if devices is not None else usual_devices(interconnect, cuts)
+        placed = usual_devices(interconnect, cuts)
         held = machine.devices
         if profile is None and not all(map(says_speed, held)):
             raise UsageError(

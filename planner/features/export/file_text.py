@@ -100,7 +100,7 @@ def jax_step(source: Source, constants_file: str) -> JaxStep:
     # A form may take a constant's value and never its name: the file holds those that the text reads.
     constants = {name: value for name, value in writer.large.items() if f"CONSTANTS[{name!r}]" in body}
     moved = sum(op.moved_bytes for op in written)
-    head = _head(source, predicted, moved, notes, bool(constants), constants_file, used)
+    head = _head(source, predicted, moved, notes, bool(constants), constants_file)
     text = "\n\n\n".join([f"{head}\n\n{layout.text}", body, layout.entry()]) + "\n"
     return JaxStep(
         text=text,
@@ -134,7 +134,6 @@ def _head(
     notes: Sequence[str],
     has_constants: bool,
     constants_file: str,
-    used: Iterable[str],
 ) -> str:
     plan = source.plan
     wide = any(tensor.dtype in (DType.INT64, DType.UINT64, DType.FLOAT64) for tensor in source.graph.tensors.values())

@@ -35,7 +35,8 @@ from planner.planning.bodies import decide_with_bodies
 from planner.planning.limit.in_steps import choices, step_variables, with_steps
 from planner.records import Positive
 from planner.runtime.plan_files import LoadedPlan
-from planner.runtime.run import run_plan
+from planner.runtime.run import run_with
+from planner.runtime.run_options import RunOptions
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
@@ -205,7 +206,6 @@ def conformance(
     descriptions: Descriptions,
     cases: Sequence[OnnxCase],
     *,
-    workers: int = WORKERS,
     progress: Progress = lambda name, number, count: None,
 ) -> Conformance:
     """Plans and runs cases.
@@ -213,17 +213,16 @@ def conformance(
     Args:
         descriptions: in force.
         cases: see ``onnx_cases``.
-        workers: how many share each case.
         progress: told of every case as it begins.
     """
     outcomes = []
     for number, case in enumerate(cases):
         progress(case.name, number, len(cases))
-        outcomes.append(try_case(case, descriptions, workers=workers))
-    return Conformance(workers, tuple(outcomes))
+        outcomes.append(try_case(case, descriptions))
+    return Conformance(WORKERS, tuple(outcomes))
 
 
-def try_case(case: OnnxCase, descriptions: Descriptions, *, workers: int = WORKERS) -> CaseOutcome:
+def try_case(case: OnnxCase, descriptions: Descriptions) -> CaseOutcome:
     """One case, first by the stock runtime, then through tofu."""
     try:
         stock = stock_outputs(case)
@@ -234,7 +233,7 @@ def try_case(case: OnnxCase, descriptions: Descriptions, *, workers: int = WORKE
     error: TofuError | None = None
     for names in constants_to_try(case):
         try:
-            planned = _plan(with_constants(case, names), descriptions, workers)
+            planned = _plan(with_constants(case, names), descriptions)
         except TofuError as refused:
             error = refused
             continue
@@ -261,14 +260,12 @@ class _Planned:
 
     graph: Graph
     decided: Decided
-    descriptions: Descriptions
-    workers: int
 
 
-def _plan(model: ModelProto, descriptions: Descriptions, workers: int) -> _Planned:
+def _plan(model: ModelProto, descriptions: Descriptions) -> _Planned:
     graph = lower_randomness(graph_from_proto(model, state_pairs=(), operators=descriptions))
-    decided = decide_with_bodies(graph, descriptions, SearchRequest(workers, tables=CostTables(_DEAR)))
-    return _Planned(graph, decided, descriptions, workers)
+    decided = decide_with_bodies(graph, descriptions, SearchRequest(WORKERS, tables=CostTables(_DEAR)))
+    return _Planned(graph, decided)
 
 
 def _judge(case: OnnxCase, stock: Sequence[Value], planned: _Planned, names: tuple[str, ...]) -> CaseOutcome:
@@ -282,7 +279,7 @@ def _judge(case: OnnxCase, stock: Sequence[Value], planned: _Planned, names: tup
     if is_alone and not _is_known(planned.graph, planned.graph.ops[0]):
         (op,) = decided.ops
         chosen = _pieces(op, plan.strategies[op.op.name].tiling)
-        for candidate in enumerate_strategies(op, planned.workers):
+        for candidate in enumerate_strategies(op, WORKERS):
             if candidate.veto:
                 continue
             plans = []
@@ -291,7 +288,7 @@ def _judge(case: OnnxCase, stock: Sequence[Value], planned: _Planned, names: tup
                 base = decided
             else:
                 held = {op.op.name: candidate.strategy}
-                base = decide(planned.graph, decided.ops, SearchRequest(planned.workers, held=held))
+                base = decide(planned.graph, decided.ops, SearchRequest(WORKERS, held=held))
                 plans.append(base)
             stepped = list(_in_steps(base, op))
             for variant in (*plans, *stepped):
@@ -308,7 +305,7 @@ def _judge(case: OnnxCase, stock: Sequence[Value], planned: _Planned, names: tup
         constants=names,
         strategies=count,
         in_steps=in_steps,
-        why_not_cut="" if is_cut else _why_not_cut(decided.graph, decided.ops, planned.workers),
+        why_not_cut="" if is_cut else _why_not_cut(decided.graph, decided.ops),
         differences=tuple(findings),
     )
 
@@ -341,7 +338,7 @@ def _run(
     )
     inputs = {name: np.asarray(case.inputs[name]) for name in model.inputs if name in case.inputs}
     try:
-        results = run_plan(LoadedPlan(model, program, models), inputs=inputs).results
+        results = run_with(LoadedPlan(model, program, models), RunOptions(inputs=inputs)).results
     except TofuError as error:
         return program, (str(error),)
     outputs = [results[value.name] for value in case.model.graph.output]
@@ -369,14 +366,14 @@ def _is_cut(graph: Graph, ops: Sequence[BoundOp], plan: Decision, program: Progr
     return split and busy > 1
 
 
-def _why_not_cut(graph: Graph, ops: Sequence[BoundOp], workers: int) -> str:
+def _why_not_cut(graph: Graph, ops: Sequence[BoundOp]) -> str:
     """In words: what keeps the ops that compute from being split."""
     reasons: dict[str, None] = {}
     for op in ops:
         if _is_known(graph, op.op):
             continue
-        long = [variable for variable, extent in zip(op.variables, op.extents, strict=True) if extent >= workers]
-        vetoes = [candidate.veto for candidate in enumerate_strategies(op, workers) if candidate.veto]
+        long = [variable for variable, extent in zip(op.variables, op.extents, strict=True) if extent >= WORKERS]
+        vetoes = [candidate.veto for candidate in enumerate_strategies(op, WORKERS) if candidate.veto]
         obstacles = [variable.obstacle for variable in long if variable.obstacle]
         if not long:
             reasons["every index variable has too few values to be split"] = None

@@ -13,6 +13,7 @@ import numpy as np
 from planner.graph.folding.evaluate import FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate
 from planner.graph.model import Op, Tensor
 from planner.graph.protos import op_to_node
+from planner.walk import walk
 
 
 class Derived:
@@ -43,15 +44,7 @@ class Derived:
 
     def sources(self, name: str) -> frozenset[str]:
         """The constants that a derived tensor is computed from; of a constant, itself."""
-        pending, constants = [name], set()
-        while pending:
-            source = pending.pop()
-            op = self._made_by.get(source)
-            if op is None:
-                constants.add(source)
-            else:
-                pending.extend(read for read in op.inputs if read)
-        return frozenset(constants)
+        return frozenset(_behind(name, self._made_by) - self._made_by.keys())
 
     def maker(self, name: str) -> Op | None:
         """The op that makes a derived tensor; None for a constant."""
@@ -97,11 +90,10 @@ def inputs_behind(name: str, ops: Iterable[Op], inputs: Iterable[str]) -> tuple[
         ops: in execution order; what makes it is among them.
         inputs: of the graph.
     """
-    made_by = {output: op for op in ops for output in op.outputs}
-    pending, seen = [name], set()
-    while pending:
-        source = pending.pop()
-        if source not in seen:
-            seen.add(source)
-            pending.extend(made_by[source].inputs if source in made_by else ())
-    return tuple(input_name for input_name in inputs if input_name in seen)
+    behind = _behind(name, {output: op for op in ops for output in op.outputs})
+    return tuple(input_name for input_name in inputs if input_name in behind)
+
+
+def _behind(name: str, made_by: Mapping[str, Op]) -> set[str]:
+    """The tensors that a tensor is computed from, and itself."""
+    return set(walk([name], lambda source: filter(None, made_by[source].inputs) if source in made_by else ()))

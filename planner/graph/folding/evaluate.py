@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 from onnx import NodeProto, numpy_helper, reference
 
+from planner.graph.attributes import integer
 from planner.graph.fills import is_fill
 from planner.graph.model import Op, Tensor
 from planner.graph.traits import ARITHMETIC, COMPARISONS, LOGIC, LOOKUPS, MOVING, REDUCTIONS, SCATTERS, named
@@ -73,10 +74,8 @@ def extent(op: Op, tensor: Tensor) -> np.ndarray:
     """
     if op.op_type == "Size":
         return np.array(tensor.elements, np.int64)
-    start, end = op.attribute("start", 0), op.attribute("end")
-    assert isinstance(start, int), "the schema was checked"
-    assert end is None or isinstance(end, int), "the schema was checked"
-    return np.array(tensor.shape[start:end], np.int64)
+    shape = tensor.shape
+    return np.array(shape[integer(op, "start", 0) : integer(op, "end", len(shape))], np.int64)
 
 
 def _fill_value(node: NodeProto) -> np.ndarray:

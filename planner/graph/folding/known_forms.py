@@ -135,8 +135,7 @@ def unpooled_for(op: Op, pool: Op, tensors: Mapping[str, Tensor], opset: int) ->
 def split_for(op: Op, outputs: Sequence[Tensor], tensors: Mapping[str, Tensor]) -> KnownForm:
     """A Split without its empty outputs."""
     names = tuple(tensor.name for tensor in outputs)
-    axis = op.attribute("axis", 0)
-    assert isinstance(axis, int), "the schema was checked"
+    axis = integer(op, "axis", 0)
     sizes = fresh_name(f"{op.name}.sizes", tensors)
     extents = np.array([tensor.shape[axis] for tensor in outputs], np.int64)
     return {sizes: extents}, (Op(op.name, "Split", (op.inputs[0], sizes), names, (("axis", axis),)),)

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from planner.graph.attributes import integer
 from planner.graph.emitter import Emitter, free_prefix
 from planner.graph.folding.known_forms import KnownForm
 from planner.graph.model import Op, Tensor
@@ -66,8 +67,7 @@ def places_for(op: Op, indices: np.ndarray, tensors: Mapping[str, Tensor], opset
     """
     x = op.inputs[0]
     shape = tensors[x].shape
-    axis = op.attribute("axis", 0)
-    assert isinstance(axis, int), "the schema was checked"
+    axis = integer(op, "axis", 0)
     if not -len(shape) <= axis < len(shape) or indices.size < 2:
         return None
     axis %= len(shape)

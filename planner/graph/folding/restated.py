@@ -13,6 +13,7 @@ import numpy as np
 from onnx import NodeProto, TensorProto
 
 from planner.errors import ModelError, UnsupportedError
+from planner.graph.attributes import integer
 from planner.graph.decompositions.reading import microsoft_form
 from planner.graph.folding.branches import taken_branch
 from planner.graph.folding.known import KnownGraph
@@ -158,9 +159,8 @@ def _is_guarded_in_vain(op: Op, graph: KnownGraph) -> bool:
 def _has_numbers(mask: str, softmax: Op, graph: KnownGraph) -> bool:
     """Whether each row of a known mask has a number, and is nowhere larger than all numbers."""
     value, rank = graph.values[mask], len(graph.tensors[softmax.inputs[0]].shape)
-    axis = softmax.attribute("axis", -1)
+    axis = integer(softmax, "axis", -1)
     assert value is not None, "it is known"
-    assert isinstance(axis, int), "the schema was checked"
     wide = value.reshape((1,) * (rank - value.ndim) + value.shape)
     return bool(np.isfinite(wide).any(axis=axis).all() and (wide < np.inf).all())
 

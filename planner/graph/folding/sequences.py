@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from planner.graph.attributes import integer
 from planner.graph.model import Op, Tensor
 from planner.graph.wellformed import namer
 
@@ -99,8 +100,7 @@ def _position(
 def _split(op: Op, tensors: Mapping[str, Tensor], value: Callable[[str], np.ndarray | None]) -> SequenceForm:
     """Elements of the lengths stated; without them of length 1, of which ``keepdims`` 0 takes the dim away."""
     source, shape = op.inputs[0], tensors[op.inputs[0]].shape
-    axis = op.attribute("axis", 0)
-    assert isinstance(axis, int), "the schema was checked"
+    axis = integer(op, "axis", 0)
     size, axis = shape[axis], axis % len(shape)
     lengths, is_squeezed = np.ones(size, np.int64), not op.attribute("keepdims", 1)
     if op.has_input(1):
@@ -125,8 +125,7 @@ def _split(op: Op, tensors: Mapping[str, Tensor], value: Callable[[str], np.ndar
 
 
 def _concatenated(op: Op, elements: tuple[str, ...], tensors: Mapping[str, Tensor]) -> SequenceForm:
-    axis = op.attribute("axis")
-    assert isinstance(axis, int), "the schema was checked"
+    axis = integer(op, "axis")
     if not elements:
         raise SequenceError("a Concat of a sequence without elements")
     if not op.attribute("new_axis", 0):

@@ -80,8 +80,6 @@ def read_model(
         return graph_from_proto(
             model, dims=dims, values=values, state_pairs=state_pairs, name=file.stem, operators=operators
         )
-    except UsageError:
-        raise
     except ModelError as error:
         raise type(error)(f"{file}: {error.what}", facts=error.facts, hint=error.hint) from error
 

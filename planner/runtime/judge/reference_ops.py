@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import erf
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from planner.graph.attributes import integer, number
+from planner.graph.attributes import integer, integers, number
 from planner.graph.model import Op
 from planner.runtime.judge import windows
 from planner.runtime.judge.kernel_arguments import Arrays, Kernel, maybe, operand
@@ -161,7 +161,7 @@ def _mean(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
 
 
 def _mean_variance_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    x, axes = operand(inputs, 0), windows.ints(op, "axes", (0, 2, 3))
+    x, axes = operand(inputs, 0), integers(op, "axes", (0, 2, 3))
     centred = x - x.mean(axis=axes, keepdims=True)
     # The 1e-9 of its function body.
     return (centred / (np.sqrt((centred * centred).mean(axis=axes, keepdims=True)) + 1e-9),)
@@ -176,13 +176,9 @@ def _pad(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
         frame[dim] = (int(pads[place]), int(pads[place + len(pads) // 2]))
     x = x[tuple(slice(max(0, -lo), x.shape[dim] - max(0, -hi)) for dim, (lo, hi) in enumerate(frame))]
     widths = [(max(0, lo), max(0, hi)) for lo, hi in frame]
-    mode = op.attribute("mode", "constant")
-    if mode == "edge":
-        return (np.pad(x, widths, mode="edge"),)
-    if mode == "reflect":
-        return (np.pad(x, widths, mode="reflect"),)
-    if mode == "wrap":
-        return (np.pad(x, widths, mode="wrap"),)
+    mode: Any = op.attribute("mode", "constant")
+    if mode != "constant":
+        return (np.pad(x, widths, mode=mode),)
     return (np.pad(x, widths, constant_values=0 if value is None else value.reshape(())),)
 
 

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from planner.graph.attributes import integer, integers
 from planner.graph.model import Op
 from planner.runtime.judge.kernel_arguments import OtherFormError
 
@@ -21,19 +22,13 @@ _CHUNK_ELEMENTS: Final = 2**25
 """No intermediate array of windows is much larger."""
 
 
-def ints(op: Op, name: str, default: Sequence[int]) -> tuple[int, ...]:
-    """An attribute that is a list of integers."""
-    value = op.attribute(name)
-    return tuple(default) if value is None else tuple(int(item) for item in value)  # type: ignore[union-attr]
-
-
 def explicit_pads(op: Op, spatial: Sequence[int], kernel: Sequence[int]) -> tuple[int, ...]:
     """The pads of a convolution or a pool, ``auto_pad`` resolved (ONNX operator spec, Conv)."""
     rank = len(spatial)
     mode = op.attribute("auto_pad", "NOTSET")
     if mode not in ("SAME_UPPER", "SAME_LOWER"):
-        return ints(op, "pads", (0,) * 2 * rank) if mode == "NOTSET" else (0,) * 2 * rank
-    strides, dilations = ints(op, "strides", (1,) * rank), ints(op, "dilations", (1,) * rank)
+        return integers(op, "pads", (0,) * 2 * rank) if mode == "NOTSET" else (0,) * 2 * rank
+    strides, dilations = integers(op, "strides", (1,) * rank), integers(op, "dilations", (1,) * rank)
     before, after = [], []
     for size, window, stride, dilation in zip(spatial, kernel, strides, dilations, strict=True):
         total = max(0, (-(-size // stride) - 1) * stride + (window - 1) * dilation + 1 - size)
@@ -74,11 +69,10 @@ def conv(op: Op, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -
     view = windows(
         padded(x, explicit_pads(op, x.shape[2:], kernel), 0.0),
         kernel,
-        ints(op, "strides", (1,) * rank),
-        ints(op, "dilations", (1,) * rank),
+        integers(op, "strides", (1,) * rank),
+        integers(op, "dilations", (1,) * rank),
     )
-    groups = op.attribute("group", 1)
-    assert isinstance(groups, int)
+    groups = integer(op, "group", 1)
     outputs, inner = w.shape[0] // groups, w.shape[1]
     y = np.empty((x.shape[0], w.shape[0], *view.shape[2 : 2 + rank]), x.dtype)
     batch = max(1, _CHUNK_ELEMENTS // max(1, inner * prod(kernel) * prod(y.shape[2:])))
@@ -96,11 +90,10 @@ def conv_transpose(op: Op, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None
     """ConvTranspose: for every kernel position a matrix product, added where it belongs."""
     kernel = w.shape[2:]
     rank = len(kernel)
-    strides, dilations = ints(op, "strides", (1,) * rank), ints(op, "dilations", (1,) * rank)
-    extra = ints(op, "output_padding", (0,) * rank)
+    strides, dilations = integers(op, "strides", (1,) * rank), integers(op, "dilations", (1,) * rank)
+    extra = integers(op, "output_padding", (0,) * rank)
     spatial = x.shape[2:]
-    groups = op.attribute("group", 1)
-    assert isinstance(groups, int)
+    groups = integer(op, "group", 1)
     full = [
         (size - 1) * stride + (window - 1) * dilation + 1 + addition
         for size, stride, window, dilation, addition in zip(spatial, strides, kernel, dilations, extra, strict=True)
@@ -134,22 +127,22 @@ def _transposed_frame(
     """Where the result begins in the sum of all kernels, and its sizes (ONNX operator spec, ConvTranspose)."""
     rank = len(full)
     mode = op.attribute("auto_pad", "NOTSET")
-    wanted = ints(op, "output_shape", ())[-rank:]
+    wanted = integers(op, "output_shape", ())[-rank:]
     if mode in ("SAME_UPPER", "SAME_LOWER") and not wanted:
         wanted = tuple(size * stride for size, stride in zip(spatial, strides, strict=True))
     if not wanted:
-        pads = ints(op, "pads", (0,) * 2 * rank) if mode == "NOTSET" else (0,) * 2 * rank
+        pads = integers(op, "pads", (0,) * 2 * rank) if mode == "NOTSET" else (0,) * 2 * rank
         return list(pads[:rank]), [size - pads[dim] - pads[rank + dim] for dim, size in enumerate(full)]
     totals = [size - want for size, want in zip(full, wanted, strict=True)]
     starts = [total // 2 if mode == "SAME_UPPER" else total - total // 2 for total in totals]
     return starts, list(wanted)
 
 
-def _pool_frame(op: Op, spatial: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Kernel, pads as stated, and pads enlarged at the ends to what ``ceil_mode`` reaches."""
-    kernel = ints(op, "kernel_shape", ())
+def _pool_frame(op: Op, spatial: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Kernel, strides, dilations, pads as stated, and pads enlarged at the ends to what ``ceil_mode`` reaches."""
+    kernel = integers(op, "kernel_shape", ())
     rank = len(kernel)
-    strides, dilations = ints(op, "strides", (1,) * rank), ints(op, "dilations", (1,) * rank)
+    strides, dilations = integers(op, "strides", (1,) * rank), integers(op, "dilations", (1,) * rank)
     pads = explicit_pads(op, spatial, kernel)
     ends = list(pads[rank:])
     if op.attribute("ceil_mode", 0):
@@ -161,14 +154,13 @@ def _pool_frame(op: Op, spatial: Sequence[int]) -> tuple[tuple[int, ...], tuple[
             if (count - 1) * strides[dim] >= spatial[dim] + pads[dim]:
                 count -= 1
             ends[dim] += max(0, (count - 1) * strides[dim] - room)
-    return kernel, pads, (*pads[:rank], *ends)
+    return kernel, strides, dilations, pads, (*pads[:rank], *ends)
 
 
 def max_pool(op: Op, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """MaxPool: values, and the first place of each in the flat input, its dims in the order of ``storage_order``."""
-    kernel, _, pads = _pool_frame(op, x.shape[2:])
+    kernel, strides, dilations, _, pads = _pool_frame(op, x.shape[2:])
     rank = len(kernel)
-    strides, dilations = ints(op, "strides", (1,) * rank), ints(op, "dilations", (1,) * rank)
     lowest = -np.inf if x.dtype.kind not in "iu" else np.iinfo(x.dtype).min
     view = windows(padded(x, pads, lowest), kernel, strides, dilations)
     flat = view.reshape(*view.shape[: 2 + rank], -1)
@@ -185,9 +177,8 @@ def max_pool(op: Op, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def average_pool(op: Op, x: np.ndarray) -> np.ndarray:
     """AveragePool: sums of windows, by the number of elements that count."""
-    kernel, stated, pads = _pool_frame(op, x.shape[2:])
+    kernel, strides, dilations, stated, pads = _pool_frame(op, x.shape[2:])
     rank = len(kernel)
-    strides, dilations = ints(op, "strides", (1,) * rank), ints(op, "dilations", (1,) * rank)
     axes = tuple(range(2 + rank, 2 + 2 * rank))
     sums = windows(padded(x, pads, 0.0), kernel, strides, dilations).sum(axis=axes)
     counted = np.ones((1, 1, *x.shape[2:]))
@@ -201,11 +192,9 @@ def average_pool(op: Op, x: np.ndarray) -> np.ndarray:
 
 def lp_pool(op: Op, x: np.ndarray) -> np.ndarray:
     """LpPool: the p-norm of each window; padding is 0 and adds nothing."""
-    kernel, _, pads = _pool_frame(op, x.shape[2:])
+    kernel, strides, dilations, _, pads = _pool_frame(op, x.shape[2:])
     rank = len(kernel)
-    strides, dilations = ints(op, "strides", (1,) * rank), ints(op, "dilations", (1,) * rank)
-    power = op.attribute("p", 2)
-    assert isinstance(power, int)
+    power = integer(op, "p", 2)
     view = windows(padded(np.abs(x) ** power, pads, 0.0), kernel, strides, dilations)
     norms: np.ndarray = view.sum(axis=tuple(range(2 + rank, 2 + 2 * rank))) ** (1 / power)
     return norms
@@ -213,9 +202,9 @@ def lp_pool(op: Op, x: np.ndarray) -> np.ndarray:
 
 def max_unpool(op: Op, x: np.ndarray, places: np.ndarray, stated: np.ndarray | None) -> np.ndarray:
     """MaxUnpool: zeros, and each value at its place in the flat output, whose size may be stated."""
-    kernel = ints(op, "kernel_shape", ())
+    kernel = integers(op, "kernel_shape", ())
     rank = len(kernel)
-    strides, pads = ints(op, "strides", (1,) * rank), ints(op, "pads", (0,) * 2 * rank)
+    strides, pads = integers(op, "strides", (1,) * rank), integers(op, "pads", (0,) * 2 * rank)
     follows = [
         (x.shape[2 + dim] - 1) * strides[dim] + kernel[dim] - pads[dim] - pads[rank + dim] for dim in range(rank)
     ]

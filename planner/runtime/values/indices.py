@@ -12,7 +12,9 @@ from typing import Final
 import numpy as np
 
 from planner.graph.model import Graph, Op
-from planner.graph.traits import COPYING, REARRANGING, REPEATING
+from planner.graph.traits import COPYING, LOOKUPS, REARRANGING, REPEATING, SCATTERS
+from planner.runtime.values.samples import indexed_size
+from planner.walk import walk
 
 _OF_OTHER_SHAPE: Final = COPYING | REARRANGING | REPEATING
 """Ops whose results are all the elements of input 0, whatever the others say."""
@@ -43,19 +45,17 @@ def index_faults(graph: Graph, arrays: Mapping[str, np.ndarray]) -> dict[str, st
 
 def _tables(graph: Graph, name: str) -> Iterator[tuple[int, Op]]:
     """The sizes that an input's values index, and the ops that do so."""
-    seen = {name}
-    waiting = [name]
-    while waiting:
-        current = waiting.pop()
+
+    def laid_out(current: str) -> Iterator[str]:
+        for op in graph.consumers[current]:
+            if op.op_type == "Concat" or (op.op_type in _OF_OTHER_SHAPE and op.inputs[0] == current):
+                # A cast to another kind of numbers, or to narrower ones, may change them.
+                yield from (output for output in op.outputs if output and _holds(graph, output, current))
+
+    for current in walk([name], laid_out):
         for op in graph.consumers[current]:
             if len(op.inputs) > 1 and op.inputs[1] == current and (rows := _rows(graph, op)) is not None:
                 yield rows, op
-            is_passed = op.op_type == "Concat" or (op.op_type in _OF_OTHER_SHAPE and op.inputs[0] == current)
-            copies = [output for output in op.outputs if is_passed and output and output not in seen]
-            # A cast to another kind of numbers, or to narrower ones, may change them.
-            copies = [output for output in copies if _holds(graph, output, current)]
-            seen.update(copies)
-            waiting.extend(copies)
 
 
 def _holds(graph: Graph, output: str, source: str) -> bool:
@@ -65,15 +65,7 @@ def _holds(graph: Graph, output: str, source: str) -> bool:
 
 def _rows(graph: Graph, op: Op) -> int | None:
     """The size of the dim that an op indexes by input 1; None where that is no index of a single dim."""
-    if op.domain:
+    if op.domain or op.op_type not in LOOKUPS | SCATTERS:
         return None
-    shape = graph.tensors[op.inputs[0]].shape
-    if op.op_type in ("Gather", "GatherElements", "ScatterElements"):
-        axis = op.attribute("axis", 0)
-        assert isinstance(axis, int), "the schema was checked"
-        return shape[axis]
-    if op.op_type in ("GatherND", "ScatterND") and graph.tensors[op.inputs[1]].shape[-1] == 1:
-        batch = op.attribute("batch_dims", 0)
-        assert isinstance(batch, int), "the schema was checked"
-        return shape[batch]
-    return None
+    is_several = op.op_type in ("GatherND", "ScatterND") and graph.tensors[op.inputs[1]].shape[-1] != 1
+    return None if is_several else indexed_size(graph, op, 1)

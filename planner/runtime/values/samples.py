@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,10 +35,12 @@ from numpy.typing import NDArray
 
 from planner.algebra.region import Region, index_space
 from planner.errors import ModelError, UsageError
+from planner.graph.attributes import integer
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.graph.protos import elem_type_of, numpy_dtype
 from planner.graph.traits import carried
 from planner.strict_json import JsonError, Value, parse_json
+from planner.walk import walk
 
 INPUTS_NOTE: Final = "tofu.inputs"
 
@@ -131,19 +133,6 @@ class Sampler:
         if name not in self._rules:
             self._rules[name] = _rule_of(self._graph, self._graph.tensors[name], self._notes.get(name))
         return self._rules[name]
-
-
-def sample(graph: Graph, names: Sequence[str], seed: int) -> dict[str, np.ndarray]:
-    """Whole values for inputs, by the rule of this file.
-
-    Raises:
-        UsageError: there are integers of which nothing says how large they may be; all of them are named.
-        ModelError: the metadata cannot be read.
-    """
-    sampler = Sampler(graph, seed)
-    sampler.check(names)
-    shapes = {name: graph.tensors[name].shape for name in names}
-    return {name: sampler.tile(name, Region.whole(shape)).reshape(shape) for name, shape in shapes.items()}
 
 
 def label_faults(graph: Graph, arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
@@ -274,24 +263,19 @@ def index_bound(graph: Graph, name: str) -> int | None:
 
     If they index nothing: 2 where they are cast to booleans, else None.
     """
-    bounds: list[int] = []
-    is_truth = False
-    seen = {name}
-    waiting = [name]
-    while waiting:
-        current = waiting.pop()
+
+    def reads(current: str) -> Iterator[tuple[Op, int]]:
         for op in graph.consumers[current]:
-            for position, read in enumerate(op.inputs):
-                if read != current:
-                    continue
-                bound = indexed_size(graph, op, position)
-                if bound is not None:
-                    bounds.append(bound)
-                is_truth |= op.op_type == "Cast" and op.attribute("to") == _BOOL
-                if position in carried(op.op_type, len(op.inputs)):
-                    copies = [output for output in op.outputs if output and output not in seen]
-                    seen.update(copies)
-                    waiting.extend(copies)
+            yield from ((op, position) for position, read in enumerate(op.inputs) if read == current)
+
+    def passed_on(current: str) -> Iterator[str]:
+        for op, position in reads(current):
+            if position in carried(op.op_type, len(op.inputs)):
+                yield from filter(None, op.outputs)
+
+    ports = [port for current in walk([name], passed_on) for port in reads(current)]
+    bounds = [bound for op, position in ports if (bound := indexed_size(graph, op, position)) is not None]
+    is_truth = any(op.op_type == "Cast" and op.attribute("to") == _BOOL for op, _ in ports)
     return min(bounds, default=2 if is_truth else None)
 
 
@@ -304,12 +288,9 @@ def indexed_size(graph: Graph, op: Op, position: int) -> int | None:
         return None
     shape = graph.tensors[op.inputs[0]].shape
     if op.op_type in ("Gather", "GatherElements", "ScatterElements"):
-        axis = op.attribute("axis", 0)
-        assert isinstance(axis, int)
-        return shape[axis]
+        return shape[integer(op, "axis", 0)]
     if op.op_type in ("GatherND", "ScatterND"):
-        batch = op.attribute("batch_dims", 0)
-        assert isinstance(batch, int)
+        batch = integer(op, "batch_dims", 0)
         depth_of_index = graph.tensors[op.inputs[1]].shape[-1]
         return min(shape[batch : batch + depth_of_index], default=None)
     if op.op_type in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"):

@@ -46,13 +46,6 @@ class Choices:
     def __getitem__(self, variable: int) -> Candidates:
         return self.lists[self.list_of[variable]]
 
-    def replaced(self, variable: int, candidates: Candidates) -> Choices:
-        """The choices with other candidates for one variable."""
-        lists = self.lists if any(values is candidates for values in self.lists) else (*self.lists, candidates)
-        list_of = self.list_of.copy()
-        list_of[variable] = next(number for number, values in enumerate(lists) if values is candidates)
-        return Choices(lists, list_of)
-
     @property
     def sizes(self) -> Ints:
         """How many candidates each variable has."""

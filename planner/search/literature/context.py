@@ -17,6 +17,7 @@ from planner.graph.traits import PRODUCTS
 from planner.search.model.dims import Place
 from planner.search.model.problem import Problem, Restriction, SearchVariable
 from planner.search.moves.restrictions import batch, keeping, place_of
+from planner.walk import walk
 
 ATTENTIONS = (
     "Attention",
@@ -77,13 +78,9 @@ def _scores(graph: Graph) -> Iterator[str]:
 
 def _is_weight(op: Op, readers: dict[str, list[Op]]) -> bool:
     """Whether a product reads what an op makes, at most some ops later."""
-    seen, stack = set(), [op.outputs[0]]
-    while stack:
-        name = stack.pop()
-        for reader in readers.get(name, ()):
-            if reader.op_type in PRODUCTS:
-                return True
-            if reader.op_type in _BETWEEN and reader.outputs[0] not in seen:
-                seen.add(reader.outputs[0])
-                stack.append(reader.outputs[0])
-    return False
+
+    def between(name: str) -> list[str]:
+        return [reader.outputs[0] for reader in readers.get(name, ()) if reader.op_type in _BETWEEN]
+
+    names = walk([op.outputs[0]], between)
+    return any(reader.op_type in PRODUCTS for name in names for reader in readers.get(name, ()))

@@ -142,7 +142,6 @@ class Forward:
 
     def __init__(self, problem: Problem, cuts: tuple[int, ...], times: TimeTables) -> None:
         self._problem = problem
-        self._cuts = cuts
         self._times = times
         self._ops = _forward_ops(problem)
         self.layers = list(dict.fromkeys(problem.variable_of_op[op.op.name] for op in self._ops))

@@ -21,6 +21,7 @@ from planner.search.exact.rows import Ints
 from planner.tdl.analyse import Analysis
 from planner.tdl.bind import BoundOp
 from planner.tdl.interval import Floor, Interval, Symbol
+from planner.walk import walk
 
 Place: TypeAlias = tuple[str, str, int]
 """("tensor", name, dim) or ("op", name, number of the variable)."""
@@ -76,13 +77,8 @@ class Directions:
             if first >= 0 and second >= 0:
                 linked.setdefault(first, set()).add(second)
                 linked.setdefault(second, set()).add(first)
-        reached: set[int] = set()
-        stack = [self.group[place] for place in start if place in self.group]
-        while stack:
-            number = stack.pop()
-            if number not in reached:
-                reached.add(number)
-                stack.extend(linked.get(number, ()))
+        starts = (self.group[place] for place in start if place in self.group)
+        reached = set(walk(starts, lambda number: linked.get(number, ())))
         return frozenset(place for place, number in self.group.items() if number in reached)
 
 

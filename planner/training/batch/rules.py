@@ -51,9 +51,7 @@ def _broadcast_track(site: Site, positions: Sequence[int], out: Shape) -> Track:
 
 def _samples_first(site: Site) -> Sequence[Track]:
     """Convolutions, pooling and the like: what lies in dim 0 is treated one by one."""
-    site.only(0)
-    track = site.track(0)
-    assert track is not None
+    track = site.lone_track()
     if track.dim != 0:
         raise site.refuse(f"its operand has the samples in dim {track.dim}, not 0")
     return [track] * len(site.op.outputs)
@@ -108,9 +106,7 @@ def _along_axis(default: int) -> BatchRule:
     """Softmax and the like: every line along ``axis`` is treated by itself."""
 
     def rule(site: Site) -> Sequence[Track]:
-        site.only(0)
-        track = site.track(0)
-        assert track is not None
+        track = site.lone_track()
         if track.dim == axis_of(site.op, site.rank(0), default):
             raise site.refuse("it mixes samples along its axis")
         return [track] * len(site.op.outputs)
@@ -119,18 +115,14 @@ def _along_axis(default: int) -> BatchRule:
 
 
 def _layer_normalization(site: Site) -> Sequence[Track]:
-    site.only(0)
-    track = site.track(0)
-    assert track is not None
+    track = site.lone_track()
     if track.dim >= axis_of(site.op, site.rank(0), -1):
         raise site.refuse("it normalises over the samples")
     return [track] * len(site.op.outputs)
 
 
 def _reduce(site: Site) -> Sequence[Track]:
-    site.only(0)
-    track, rank = site.track(0), site.rank(0)
-    assert track is not None
+    track, rank = site.lone_track(), site.rank(0)
     axes = reduced_dims(site.op, rank, lambda _: np.array(site.integers(1, "axes")))
     if site.op.op_type in ("ArgMax", "ArgMin"):
         axes = (axis_of(site.op, rank, 0),)
@@ -143,21 +135,19 @@ def _reduce(site: Site) -> Sequence[Track]:
 
 
 def _reshape(site: Site) -> Sequence[Track]:
-    track = _reshaped(site, 0, site.output_shape)
+    track = _reshaped(site, site.output_shape)
     site.replace(1, list(track.resized(site.output_shape, site.batch)))
     return [track]
 
 
 def _flatten(site: Site) -> Sequence[Track]:
-    return [_reshaped(site, 0, site.output_shape)]
+    return [_reshaped(site, site.output_shape)]
 
 
-def _reshaped(site: Site, position: int, target: Shape) -> Track:
+def _reshaped(site: Site, target: Shape) -> Track:
     """The dim of the target in which the samples lie whole: their distance from one to the next stays what it was."""
-    site.only(position)
-    track = site.track(position)
-    assert track is not None
-    distance = track.inner * math.prod(site.shape(position)[track.dim + 1 :])
+    track = site.lone_track()
+    distance = track.inner * math.prod(site.shape(0)[track.dim + 1 :])
     places: list[Track] = []
     for dim, size in enumerate(target):
         step = math.prod(target[dim + 1 :])
@@ -165,22 +155,19 @@ def _reshaped(site: Site, position: int, target: Shape) -> Track:
         if inner and distance % step == 0 and size % (site.old * inner) == 0:
             places.append(Track(dim, size // (site.old * inner), inner))
     if not places:
-        raise site.refuse(f"it tears the batch apart: {list(site.shape(position))} to {list(target)}")
+        raise site.refuse(f"it tears the batch apart: {list(site.shape(0))} to {list(target)}")
     # A batch of 1 fits in several places; where it is a dim of its own nothing needs to be merged.
     return min(places, key=lambda place: (place.outer * place.inner, place.dim))
 
 
 def _transpose(site: Site) -> Sequence[Track]:
-    track, rank = site.track(0), site.rank(0)
-    assert track is not None
+    track, rank = site.lone_track(), site.rank(0)
     perm = integers(site.op, "perm", tuple(reversed(range(rank))))
     return [track.at(perm.index(track.dim))]
 
 
 def _squeeze(site: Site) -> Sequence[Track]:
-    site.only(0)
-    track, rank = site.track(0), site.rank(0)
-    assert track is not None
+    track, rank = site.lone_track(), site.rank(0)
     if site.has(1):
         axes = tuple(axis % rank for axis in site.integers(1, "axes"))
     else:
@@ -193,9 +180,7 @@ def _squeeze(site: Site) -> Sequence[Track]:
 
 
 def _unsqueeze(site: Site) -> Sequence[Track]:
-    site.only(0)
-    track = site.track(0)
-    assert track is not None
+    track = site.lone_track()
     rank = len(site.output_shape)
     added = {axis % rank for axis in site.integers(1, "axes")}
     input_dims = [dim for dim in range(rank) if dim not in added]
@@ -218,9 +203,7 @@ def _concat(site: Site) -> Sequence[Track]:
 
 
 def _slice(site: Site) -> Sequence[Track]:
-    site.only(0)
-    track, rank = site.track(0), site.rank(0)
-    assert track is not None
+    track, rank = site.lone_track(), site.rank(0)
     starts, ends = site.integers(1, "starts"), list(site.integers(2, "ends"))
     axes = site.integers(3, "axes") if site.has(3) else tuple(range(len(starts)))
     steps = site.integers(4, "steps") if site.has(4) else (1,) * len(starts)
@@ -244,9 +227,7 @@ def _expand(site: Site) -> Sequence[Track]:
 
 
 def _pad(site: Site) -> Sequence[Track]:
-    site.only(0)
-    track, rank = site.track(0), site.rank(0)
-    assert track is not None
+    track, rank = site.lone_track(), site.rank(0)
     pads = site.integers(1, "pads")
     axes = site.integers(3, "axes") if site.has(3) else tuple(range(rank))
     for index, axis in enumerate(axes):
@@ -311,18 +292,14 @@ def _counting(shape: Shape, dim: int) -> np.ndarray:
 
 def _on_matrices(site: Site) -> Sequence[Track]:
     """Trilu: every matrix of the last two dims is treated by itself."""
-    site.only(0)
-    track = site.track(0)
-    assert track is not None
+    track = site.lone_track()
     if track.dim >= site.rank(0) - 2:
         raise site.refuse("it treats samples by their index")
     return [track]
 
 
 def _cum_sum(site: Site) -> Sequence[Track]:
-    site.only(0)
-    track, rank = site.track(0), site.rank(0)
-    assert track is not None
+    track, rank = site.lone_track(), site.rank(0)
     if site.integers(1, "axis")[0] % rank == track.dim:
         raise site.refuse("it sums over the samples")
     return [track]

@@ -91,6 +91,13 @@ class Site:
             if position not in allowed and name in self.tracks:
                 raise self.refuse(f"its operand {name!r} depends on the samples")
 
+    def lone_track(self) -> Track:
+        """Where operand 0 has the samples; samples in any other are refused."""
+        self.only(0)
+        track = self.track(0)
+        assert track is not None, "some operand has the samples"
+        return track
+
     def integers(self, position: int, role: str) -> tuple[int, ...]:
         """The integers of a constant operand."""
         value = self.constants.get(self.op.inputs[position])

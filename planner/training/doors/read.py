@@ -116,8 +116,6 @@ def open_training(
             held = ()
         needed, left_out = read_needed(model, graph, loss_output)
         return Opened(needed, held=held, left_out=left_out, exporter=exporter, fixed_floats=fixed)
-    except UsageError:
-        raise
     except ModelError as error:
         named = error.what if error.what.startswith(str(file)) else f"{file}: {error.what}"
         raise type(error)(named, facts=error.facts, hint=error.hint) from error

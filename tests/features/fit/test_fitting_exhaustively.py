@@ -19,7 +19,7 @@ from planner.errors import InfeasibleError
 from planner.features.zoo.models import mlp
 from planner.graph.model import Graph
 from planner.machine.rates import Rates
-from planner.partition.build import partition
+from planner.partition.build import unplaced
 from planner.planning.goal import least_cost
 from planner.planning.limit.fit import within
 from planner.planning.limit.trial import trial_of
@@ -88,7 +88,7 @@ def frontier(graph: Graph, ops: tuple[BoundOp, ...], first: Decided) -> list[tup
         values = np.unravel_index(place, costs.shape)
         composites = tuple(choices[value] for choices, value in zip(candidates, values, strict=True))
         plan = plan_of(problem, composites, first)
-        peak = max(partition(graph, ops, plan, lean=True).program.peak_bytes)
+        peak = max(unplaced(graph, ops, plan, lean=True).placed().program.peak_bytes)
         if not points or peak < points[-1][1]:
             points.append((int(costs[values]), peak))
     return points

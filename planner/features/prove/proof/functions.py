@@ -158,8 +158,7 @@ class FunctionProof:
         reads: tuple[Value | None, ...],
         output: Claim | None,
     ) -> Value:
-        shape = view.output_shapes[position]
-        assert shape is not None, "an output that is there has a shape"
+        shape = view.output_shape(position)
         if expression is None:
             return Value({}, shape=shape)
         array = Value({}, None, expression, reads, shape)
@@ -286,8 +285,7 @@ class FunctionProof:
             raise MismatchError("of another dtype", is_alike=False)
         space = Space()
         mine = [space.variable(size) for size in array.shape]
-        sizes = model_op.described_op.node.output_shapes[place]
-        assert sizes is not None, "an output that is there has a shape"
+        sizes = model_op.described_op.node.output_shape(place)
         theirs = [space.variable(size) for size in sizes]
         local = element(array, mine, space, prefer, self._reference)
         wanted = model.at(theirs, reader(model_op), space)

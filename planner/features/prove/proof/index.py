@@ -41,10 +41,6 @@ class Lin:
     constant: Fraction
 
     @cached_property
-    def factors(self) -> dict[Atom, Fraction]:
-        return dict(self.terms)
-
-    @cached_property
     def variables(self) -> frozenset[int]:
         variables: set[int] = set()
         for atom, _ in self.terms:

@@ -120,7 +120,7 @@ class _Walk:
             collected = set()
             for name in worker.collected:
                 buffer = worker.buffers[name]
-                self._check_final(worker.worker, None, buffer)
+                self._check_final(worker.worker, buffer)
                 if buffer.tensor not in held_by:
                     self._fail(worker.worker, None, name, f"a part of {buffer.tensor!r}", "a part of an output")
                 held_by[buffer.tensor].append(buffer.region)
@@ -138,17 +138,17 @@ class _Walk:
             if missing and self._reference.graph.tensors[name].elements:
                 self._fail(0, None, name, f"nothing at {missing[0]}: no worker gives it back", "an output")
 
-    def _check_final(self, worker: int, step: Step | None, buffer: Buffer) -> None:
+    def _check_final(self, worker: int, buffer: Buffer) -> None:
         """A buffer holds what it states, and final values."""
         claim = self.claims[worker].get(buffer.name)
         if claim is None:
             constant = self._constants[worker].get(buffer.name)
             content = self._reference.constant(buffer.tensor)
             if constant is None or constant != content:
-                self._fail(worker, step, buffer.name, "nothing that is known", f"{buffer.tensor}{buffer.region}")
+                self._fail(worker, None, buffer.name, "nothing that is known", f"{buffer.tensor}{buffer.region}")
             return
         if claim.partial is not None:
-            self._fail(worker, step, buffer.name, str(claim), f"all of {buffer.tensor}{buffer.region}")
+            self._fail(worker, None, buffer.name, str(claim), f"all of {buffer.tensor}{buffer.region}")
 
     # Steps.
 

@@ -48,8 +48,7 @@ def reader(model_op: ModelOp) -> Read:
 
     def read(slot: int, at: At, fill: float | None) -> Expr:
         tensor = model_op.reads[slot]
-        shape = model_op.described_op.node.input_shapes[slot]
-        assert shape is not None, "what is read is there"
+        shape = model_op.described_op.node.input_shape(slot)
         assert tensor is not None, "what is read is there"
         if isinstance(tensor, Num) and (fill is None or fill == tensor.value):
             return tensor

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from planner.cost.seconds.simulated import Span
 from planner.features.report.page.facts import Memory
-from planner.features.report.page.markup import Markup, element, joined
+from planner.features.report.page.markup import Markup, chart, element, joined
 from planner.printing.stretches import binned_most
 from planner.units import binary, format_bytes, format_seconds
 
@@ -102,15 +102,7 @@ def traffic_chart(between: NDArray[np.int64]) -> Markup:
         for column, amount in enumerate(cells[row].tolist()):
             parts.append(_cell(left + size * column, top + size * row, size, amount, largest))
     side = size * len(starts)
-    return element(
-        "svg",
-        *parts,
-        viewBox=f"0 0 {left + side + 2:g} {top + side + 2:g}",
-        width=left + side + 2,
-        height=top + side + 2,
-        role="img",
-        aria_label="Bytes that each worker takes from each other one",
-    )
+    return chart(parts, left + side + 2, top + side + 2, "Bytes that each worker takes from each other one")
 
 
 def _cell(left: float, top: float, size: float, amount: int, largest: int) -> Markup:
@@ -222,13 +214,4 @@ def _chart(parts: Sequence[Markup], row: float, label: str, rows: int) -> Markup
     height = row * min(rows, _MOST_ROWS) + 32
     hidden = rows - _MOST_ROWS
     note = element("text", f"and {hidden} more kinds of workers", x=0, y=height - 2, font_size=11) if hidden > 0 else ""
-    return element(
-        "svg",
-        *parts,
-        note,
-        viewBox=f"0 0 {WIDTH:g} {height:g}",
-        width=WIDTH,
-        height=height,
-        role="img",
-        aria_label=label,
-    )
+    return chart([*parts, note], WIDTH, height, label)

@@ -7,6 +7,7 @@ Control characters become visible escapes, as they do in a terminal.
 from __future__ import annotations
 
 import html
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from planner.printable import printable
@@ -40,6 +41,12 @@ def element(name: str, /, *children: Child, **attributes: str | int | float | bo
         return Markup(f"<{name}{written}>")
     inner = "".join(escaped(child) for child in children)
     return Markup(f"<{name}{written}>{inner}</{name}>")
+
+
+def chart(parts: Iterable[Child], width: float, height: float, label: str) -> Markup:
+    """A picture of so many pixels; the label says to those who cannot see it what it shows."""
+    box = f"0 0 {width:g} {height:g}"
+    return element("svg", *parts, viewBox=box, width=width, height=height, role="img", aria_label=label)
 
 
 def joined(*parts: Child) -> Markup:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from planner.features.report.page.charts import WIDTH
-from planner.features.report.page.markup import Markup, element, joined
+from planner.features.report.page.markup import Markup, chart, element, joined
 from planner.graph.purposes import Purpose
 from planner.partition.occupancy import Occupancy
 from planner.printing.stretches import fullest_moments
@@ -94,7 +94,8 @@ def occupancy_chart(occupancy: Occupancy, begins: Mapping[str, int], limit: int 
     ]
     ticks[0] = (_LEFT, "step 0")
     label = f"What worker {occupancy.worker} holds over the steps of its program"
-    return _chart([*_axes(scale, ticks), *parts], label, _BELOW + 11 * max(0, len(begins) - 1))
+    height = _TOP + _HEIGHT + _BELOW + 11 * max(0, len(begins) - 1)
+    return chart([*_axes(scale, ticks), *parts], WIDTH, height, label)
 
 
 def swatch(purpose: Purpose) -> Markup:
@@ -196,17 +197,4 @@ def _line(top: float, kind: str, text: str, stroke: str, dash: str | None) -> Ma
             class_=kind,
         ),
         element("text", text, x=WIDTH, y=f"{top - 4:.1f}", font_size=11, text_anchor="end", fill=fill),
-    )
-
-
-def _chart(parts: Sequence[Markup], label: str, below: float) -> Markup:
-    height = _TOP + _HEIGHT + below
-    return element(
-        "svg",
-        *parts,
-        viewBox=f"0 0 {WIDTH:g} {height:g}",
-        width=WIDTH,
-        height=height,
-        role="img",
-        aria_label=label,
     )

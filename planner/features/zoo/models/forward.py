@@ -7,7 +7,7 @@ the names in a plan tell which layer a tensor belongs to.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -108,17 +108,6 @@ class Forward:
         **attributes: Attribute,
     ) -> tuple[str, ...]:
         """An op with any number of outputs: ``layer.y``, or ``layer.y0``, ``layer.y1``, ...; of float32 if not said."""
-        return self._emit(layer, op_type, inputs, shapes, dtypes, attributes)
-
-    def _emit(
-        self,
-        layer: str,
-        op_type: str,
-        inputs: Sequence[str],
-        shapes: Sequence[Sequence[int]],
-        dtypes: Sequence[DType],
-        attributes: Mapping[str, Attribute],
-    ) -> tuple[str, ...]:
         names = [f"{layer}.y"] if len(shapes) == 1 else [f"{layer}.y{number}" for number in range(len(shapes))]
         for name, shape, dtype in zip(names, shapes, dtypes or [DType.FLOAT32] * len(shapes), strict=True):
             self._tensor(name, shape, dtype)
@@ -180,7 +169,7 @@ class Forward:
         windows: dict[str, Attribute] = {"kernel_shape": (kernel,) * 2, "pads": (pad,) * 4, "strides": (stride,) * 2}
         if op_type == "AveragePool" and pad:
             windows["count_include_pad"] = 1
-        return self._emit(layer, op_type, [x], [shape], (), windows)[0]
+        return self.op(layer, op_type, [x], shape, dtype=DType.FLOAT32, **windows)
 
     def global_average_pool(self, layer: str, x: str) -> str:
         """The mean of each channel: [N, C, H, W] becomes [N, C]."""
@@ -193,12 +182,11 @@ class Forward:
         samples, *features = self.shape(x)
         return self.op(layer, "Flatten", [x], (samples, math.prod(features)), axis=1)
 
-    def linear(self, layer: str, x: str, width: int, *, bias: bool = True) -> str:
+    def linear(self, layer: str, x: str, width: int) -> str:
         """A fully-connected layer of [N, features]; its weight is [width, features]."""
         samples, features = self.shape(x)
         operands = [x, self.parameter(f"{layer}.weight", width, features)]
-        if bias:
-            operands.append(self.parameter(f"{layer}.bias", width, first=0.0))
+        operands.append(self.parameter(f"{layer}.bias", width, first=0.0))
         return self.op(layer, "Gemm", operands, (samples, width), transB=1)
 
     def project(self, layer: str, x: str, width: int, *, bias: bool = False) -> str:

@@ -43,13 +43,14 @@ def training_step(
     """
     # Imported here: the gradient rules read ONNX's schemas, and who wants only ``mlp`` needs none of them.
     from planner.training.build import build_training_graph
+    from planner.training.update.optimizers import Hyper
 
     graph = build_training_graph(
         forward.graph(output),
         loss=loss,
         optimizer=optimizer,
         learning_rate=learning_rate,
-        hyper=hyper,
+        hyper=hyper or Hyper(),
         precision=precision,
     )
     samples = json.loads(graph.notes.get(_INPUTS, "{}"))

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from planner.graph.attributes import integer, number
 from planner.graph.decompositions.parts.weighted_sums import (
     Placed,
     by_head,
@@ -52,10 +53,7 @@ def attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     if op.has_input(4):
         before = emitter.shape(op.inputs[4])[2]
         k, v = (_after(emitter, past, kv, part) for past, kv, part in zip(op.inputs[4:6], (k, v), "kv", strict=True))
-    scale, cap = op.attribute("scale"), op.attribute("softcap", 0.0)
-    assert scale is None or isinstance(scale, int | float), "scale is a number"
-    assert isinstance(cap, int | float), "softcap is a number"
-    factor = 1 / math.sqrt(emitter.shape(q)[3]) if scale is None else float(scale)
+    cap, factor = number(op, "softcap", 0.0), number(op, "scale", 1 / math.sqrt(emitter.shape(q)[3]))
     back, ahead = (_window(op, name) for name in _WINDOWS)
     ahead = 0 if op.attribute("is_causal", 0) else ahead
     mask = emitter.value(op.inputs[3]) if op.has_input(3) else None
@@ -64,7 +62,7 @@ def attention(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     # Blocks need a reach that is known now: past keys, lengths and computed masks give none.
     near = (-1, -1) if is_far else (back, ahead) if mask is None else _reach(mask, back, ahead)
     place = placed(emitter, q, k, v, *near)
-    scores = scores_of(emitter, place.q, place.k, factor, float(cap))
+    scores = scores_of(emitter, place.q, place.k, factor, cap)
     groups, keys = kv_heads if kv_heads != heads else 0, emitter.shape(k)[2]
     masks = _places(emitter, op, place, back, ahead, before, groups)
     bias = ""
@@ -89,10 +87,7 @@ def _counts(emitter: Emitter, op: Op) -> tuple[int, int]:
     """Heads of queries, and of keys and values."""
     if emitter.rank(op.inputs[0]) == 4:
         return emitter.shape(op.inputs[0])[1], emitter.shape(op.inputs[1])[1]
-    heads, kv_heads = op.attribute("q_num_heads"), op.attribute("kv_num_heads")
-    assert isinstance(heads, int), "heads side by side are counted"
-    assert isinstance(kv_heads, int), "heads side by side are counted"
-    return heads, kv_heads
+    return integer(op, "q_num_heads"), integer(op, "kv_num_heads")
 
 
 def _after(emitter: Emitter, past: str, kv: str, part: str) -> str:
@@ -135,9 +130,7 @@ def _places(emitter: Emitter, op: Op, place: Placed, back: int, ahead: int, befo
 
 def _window(op: Op, name: str) -> int:
     """How many positions on a side of its own a query sees; -1 for all."""
-    size = op.attribute(name, -1)
-    assert isinstance(size, int), "a window is a number of positions"
-    return size
+    return integer(op, name, -1)
 
 
 def _reach(mask: np.ndarray, back: int, ahead: int) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from planner.graph.attributes import integer
 from planner.graph.decompositions.parts.softmax import log_softmax_of
 from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.emitter import Emitter
@@ -40,9 +41,8 @@ def _negative_log_likelihood(emitter: Emitter, op: Op, log_p: str) -> str:
     if weights:
         by_class = emitter.reshape(weights, (1, shape[1], *(1 for _ in shape[2:])), "by_class")
         weight = _sum_classes(emitter, emitter.each("Where", "weight_at_label", is_label, by_class, zero), "weight")
-    ignored = op.attribute("ignore_index")
-    if ignored is not None:
-        assert isinstance(ignored, int), "ignore_index is an integer"
+    if op.attribute("ignore_index") is not None:
+        ignored = integer(op, "ignore_index")
         is_ignored = emitter.each(
             "Equal", "is_ignored", labels, emitter.scalar(ignored, kind, "ignore_index"), dtype=DType.BOOL
         )

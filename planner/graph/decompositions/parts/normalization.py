@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.graph.attributes import number
+from planner.graph.attributes import integer, number
 from planner.graph.decompositions.batch_statistics import normalised_by_batch
 from planner.graph.decompositions.parts.softmax import axis_of
 from planner.graph.decompositions.registry import Purpose, stands_for
@@ -100,8 +100,7 @@ def instance_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
 @stands_for("GroupNormalization", purpose=Purpose.PARTS)
 def group_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """Over the spatial dims and the channels of each group; scale and bias by group (opset 18) or by channel (21)."""
-    groups = op.attribute("num_groups")
-    assert isinstance(groups, int), "num_groups is an integer"
+    groups = integer(op, "num_groups")
     dtype, shape = emitter.dtype(op.inputs[0]), emitter.shape(op.inputs[0])
     channels, spatial = shape[1], shape[2:]
     if channels % groups:

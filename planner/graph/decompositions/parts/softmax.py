@@ -6,6 +6,7 @@ the parts of the sum are of one scale.
 
 from __future__ import annotations
 
+from planner.graph import attributes
 from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.graph.emitter import Emitter
 from planner.graph.model import Op
@@ -13,9 +14,7 @@ from planner.graph.model import Op
 
 def axis_of(emitter: Emitter, op: Op, default: int) -> int:
     """The ``axis`` attribute, counted from the front."""
-    axis = op.attribute("axis", default)
-    assert isinstance(axis, int), "axis is an integer"
-    return axis % emitter.rank(op.inputs[0])
+    return attributes.axis_of(op, emitter.rank(op.inputs[0]), default)
 
 
 def shifted_exponentials(emitter: Emitter, x: str, axis: int) -> tuple[str, str, str]:

@@ -21,7 +21,7 @@ from planner.runtime.engine.core.check import check_overwriting, describe
 from planner.runtime.engine.core.exchange import IDLE, Exchange
 from planner.runtime.engine.core.peers import Peers
 from planner.runtime.engine.core.together import launches
-from planner.runtime.engine.core.transport import Locate, Tile
+from planner.runtime.engine.core.transport import Tile
 
 Timing = tuple[float, float]
 """Seconds that a step waited, and that it took."""
@@ -55,7 +55,6 @@ class WorkerExecutor:
         state: states and their next values.
         backend: where the worker computes.
         peers: the other workers.
-        locate: finds what the worker's fetches read on others; None: in the backend's memory.
         owners: workers whose states it fetches from memory into which they copy the next ones (``Orders.owners``).
 
     Raises:
@@ -73,14 +72,12 @@ class WorkerExecutor:
         state: Sequence[StatePair],
         backend: Backend,
         peers: Peers,
-        locate: Locate | None = None,
         owners: Collection[int] = (),
     ) -> None:
         check_overwriting(model.program, model.bodies)
         self.worker = model.program.worker
         self.program = model.program
         self._programs, self._exchange, self._backend, self._peers = programs, exchange, backend, peers
-        self._locate = locate or self._locate_in_memory
         self._arrays = backend.arrays(model)
         together = backend.transport.is_joining
         self._actions = tuple(
@@ -172,7 +169,7 @@ class WorkerExecutor:
             run = self._segment(step, model)
         else:
             fetches = [fetch for fetch in self.program.steps[steps.start : steps.stop] if isinstance(fetch, Fetch)]
-            run = self._backend.transport.bind_together(fetches, self.worker, self._locate)
+            run = self._backend.transport.bind_together(fetches, self.worker, self._locate_in_memory)
         return _Action(
             run=run,
             waits=tuple(waits[steps.start].items()),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -52,7 +52,7 @@ class Probe:
     """What to do about it."""
 
 
-def missing_libraries(load: Callable[[str], object] = ctypes.CDLL) -> tuple[tuple[str, str], ...]:
+def missing_libraries() -> tuple[tuple[str, str], ...]:
     """Loads what ONNX Runtime's CUDA provider needs, from the packages of the extra ``cuda`` where they are.
 
     Returns:
@@ -62,7 +62,7 @@ def missing_libraries(load: Callable[[str], object] = ctypes.CDLL) -> tuple[tupl
     failures = []
     for name, source in LIBRARIES:
         try:
-            load(name)
+            ctypes.CDLL(name)
         except OSError as error:
             failures.append((str(error), source))
     return tuple(failures)
