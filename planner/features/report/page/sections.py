@@ -425,15 +425,16 @@ def _measured(facts: PlanFacts) -> Markup:
 
 def distances(facts: PlanFacts) -> Markup:
     """How far products are from the least that they can move."""
-    bounded = [bound for bound in facts.distances if bound.excess is not None]
-    ordered = sorted(bounded, key=lambda bound: (-bound.moved_bytes, -(bound.excess or 0), bound.op))
+    bounded = [distance for distance in facts.distances if distance.excess is not None]
+    ordered = sorted(bounded, key=lambda distance: (-distance.moved_bytes, -(distance.excess or 0), distance.op))
     alike: dict[tuple[str, ...], list[str]] = {}
-    for bound in ordered:
+    for distance in ordered:
         least = (
-            "–" if amount is None else format_bytes(amount) for amount in (bound.as_it_lies_bytes, bound.any_bytes)
+            "–" if amount is None else format_bytes(amount)
+            for amount in (distance.as_it_lies_bytes, distance.any_bytes)
         )
-        row = (bound.op_type, format_bytes(bound.moved_bytes), *least, f"{bound.excess:.2f}")
-        alike.setdefault(row, []).append(bound.op)
+        row = (distance.op_type, format_bytes(distance.moved_bytes), *least, f"{distance.excess:.2f}")
+        alike.setdefault(row, []).append(distance.op)
     rows = [(some(names, _SHOWN_NAMES), *row) for row, names in list(alike.items())[:_SHOWN_DISTANCES]]
     heads = ("op", "type", "moves", "least as it lies", "least", "times")
     note = (
