@@ -18,7 +18,8 @@ from planner.algebra.tiling import UNCUT, Only, Partial, Placement, Replicate, S
 from planner.cost.excess import computing as exactly
 from planner.cost.tables import CostTables
 from planner.errors import UsageError
-from planner.features.ops.cases.examples import Case, Given, Known, all_cases, bind_case, by_type, make
+from planner.features.ops.cases.case import Case, Given, Known, bind_case, by_type, make
+from planner.features.ops.cases.examples import all_cases
 from planner.machine.rates import Rates
 from planner.tdl.bind import BoundOp
 from planner.tdl.expr import VarKind

@@ -10,7 +10,8 @@ from onnx.reference import ReferenceEvaluator
 
 from counted_arrays import Counter
 from planner import opdefs
-from planner.features.ops.cases.examples import Case, all_cases, by_type, execute_case
+from planner.features.ops.cases.case import Case, by_type, execute_case
+from planner.features.ops.cases.examples import all_cases
 from planner.graph.to_onnx import to_model
 from planner.runtime.judge.reference_microsoft import microsoft_kernel
 from planner.runtime.judge.reference_ops import KERNELS

@@ -12,7 +12,7 @@ from fast_suite import examples
 from planner import opdefs
 from planner.algebra.region import Region
 from planner.algebra.tiling import Tiling
-from planner.features.ops.cases.examples import Case, Given, bind_case, make
+from planner.features.ops.cases.case import Case, Given, bind_case, make
 from planner.features.ops.execute import ExecutionError
 from planner.features.ops.strategies import enumerate_strategies, verify_strategy
 from planner.opdefs.windows import Scattering

@@ -15,7 +15,8 @@ from onnx import helper, numpy_helper
 from fast_suite import examples
 from planner import opdefs
 from planner.errors import TofuError
-from planner.features.ops.cases.examples import Case, Given, all_cases
+from planner.features.ops.cases.case import Case, Given
+from planner.features.ops.cases.examples import all_cases
 from planner.graph.reading.from_onnx import graph_from_proto
 
 DESCRIPTIONS = opdefs.standard()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from planner import opdefs
-from planner.features.ops.cases.examples import Case, Known, bind_case, ints, make
+from planner.features.ops.cases.case import Case, Known, bind_case, ints, make
 from planner.features.ops.strategies import Finding, Kind, enumerate_strategies, verify_strategy
 from planner.features.ops.verification import verify_operator
 from planner.opdefs.convolution import conv_local

@@ -8,7 +8,8 @@ import pytest
 
 from fast_suite import by_night
 from planner import opdefs
-from planner.features.ops.cases.examples import all_cases, bind_case, by_type
+from planner.features.ops.cases.case import bind_case, by_type
+from planner.features.ops.cases.examples import all_cases
 from planner.features.ops.execute import ExecutionError
 from planner.features.ops.strategies import enumerate_strategies, verify_strategy
 from planner.graph.reading.load import MAX_OPSET

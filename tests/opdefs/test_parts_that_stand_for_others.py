@@ -10,7 +10,8 @@ import pytest
 from fast_suite import chosen
 from planner import opdefs
 from planner.algebra.tiling import Shard, Tiling
-from planner.features.ops.cases.examples import all_cases, bind_case, by_type, make
+from planner.features.ops.cases.case import bind_case, by_type, make
+from planner.features.ops.cases.examples import all_cases
 from planner.tdl import bind
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import NotLocalError

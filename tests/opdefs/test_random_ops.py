@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fast_suite import examples
 from planner import opdefs
-from planner.features.ops.cases.examples import Case, Given, Known, Operand, bind_case, ints, make
+from planner.features.ops.cases.case import Case, Given, Known, Operand, bind_case, ints, make
 from planner.features.ops.execute import ExecutionError
 from planner.features.ops.strategies import enumerate_strategies, verify_strategy
 from planner.graph.model import Attribute, Shape

@@ -6,7 +6,8 @@ import pytest
 
 from planner import opdefs
 from planner.algebra.tiling import Replicate, Tiling
-from planner.features.ops.cases.examples import all_cases, bind_case, by_type, qualified
+from planner.features.ops.cases.case import bind_case, by_type, qualified
+from planner.features.ops.cases.examples import all_cases
 from planner.features.ops.strategies import verify_strategy
 from planner.features.ops.verification import QUICK, THOROUGH, verify_operator
 

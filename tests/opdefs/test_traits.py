@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from planner import opdefs
-from planner.features.ops.cases.examples import all_cases, bind_case, by_type
+from planner.features.ops.cases.case import bind_case, by_type
+from planner.features.ops.cases.examples import all_cases
 from planner.graph import traits
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.search.decide import decide

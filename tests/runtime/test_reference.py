@@ -13,7 +13,8 @@ from onnx.reference import ReferenceEvaluator
 
 import reference_sweep
 from planner.errors import ModelError
-from planner.features.ops.cases.examples import Case, Known, all_cases, execute_case, ints, make
+from planner.features.ops.cases.case import Case, Known, execute_case, ints, make
+from planner.features.ops.cases.examples import all_cases
 from planner.graph.model import DType, Graph, Op, Tensor, TensorAttribute
 from planner.graph.protos import dtype_of_array, op_of
 from planner.graph.reading.from_onnx import read_model

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from planner import opdefs
-from planner.features.ops.cases.examples import Case, all_cases, bind_case
+from planner.features.ops.cases.case import Case, bind_case
+from planner.features.ops.cases.examples import all_cases
 from planner.runtime.judge.reference_microsoft import microsoft_kernel
 
 DESCRIPTIONS = opdefs.standard()

@@ -11,7 +11,7 @@ from planner import opdefs
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer, Shard, Tiling
 from planner.errors import DescriptionError, UnsupportedError
-from planner.features.ops.cases.examples import bind_case, ints, make
+from planner.features.ops.cases.case import bind_case, ints, make
 from planner.graph.model import DType, Graph, Op, Shape, Tensor
 from planner.tdl.analyse import Variable
 from planner.tdl.bind import BoundOp

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from planner import opdefs
-from planner.features.ops.cases.examples import Case, Known, bind_case, ints, make
+from planner.features.ops.cases.case import Case, Known, bind_case, ints, make
 from planner.tdl.render import render
 
 GOLDEN = [

@@ -10,7 +10,7 @@ import pytest
 from planner import opdefs
 from planner.algebra.tiling import Reducer
 from planner.errors import DescriptionError
-from planner.features.ops.cases.examples import Case, Known, bind_case, ints, make
+from planner.features.ops.cases.case import Case, Known, bind_case, ints, make
 from planner.graph.model import Shape
 from planner.tdl.bind import BoundOp
 from planner.tdl.builder import NodeView, Opaque, Sum, TensorArg, match, op

@@ -46,7 +46,8 @@ from onnx import defs, helper, numpy_helper
 
 from planner import api, opdefs
 from planner.errors import TofuError
-from planner.features.ops.cases.examples import Case, Given, all_cases, by_type, qualified
+from planner.features.ops.cases.case import Case, Given, by_type, qualified
+from planner.features.ops.cases.examples import all_cases
 from planner.graph.folding.operands import WORDS
 from planner.graph.model import Op
 from planner.graph.protos import op_to_node

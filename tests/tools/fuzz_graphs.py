@@ -29,7 +29,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import stock_runtime
-from planner.features.ops.cases.examples import Case, Given, Known, all_cases
+from planner.features.ops.cases.case import Case, Given, Known
+from planner.features.ops.cases.examples import all_cases
 from planner.graph.model import Op
 from planner.graph.protos import dtype_of_array, elem_type_of, op_to_node
 from planner.runtime.judge.compare import errors

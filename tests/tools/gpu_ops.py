@@ -27,7 +27,8 @@ import numpy as np
 import onnx
 
 from cuda_checks import node_cases
-from planner.features.ops.cases.examples import all_cases, execute_case
+from planner.features.ops.cases.case import execute_case
+from planner.features.ops.cases.examples import all_cases
 from planner.features.ops.execute import ExecutionError
 from planner.graph.decompositions.registry import Purpose, decompositions
 from planner.graph.model import DType

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from onnx.reference import ReferenceEvaluator
 
-from planner.features.ops.cases.examples import Case, Given, Known, all_cases, execute_case, ints, make
+from planner.features.ops.cases.case import Case, Given, Known, execute_case, ints, make
+from planner.features.ops.cases.examples import all_cases
 from planner.features.ops.execute import ExecutionError
 from planner.graph.model import Graph
 from planner.graph.reading.load import MIN_OPSET

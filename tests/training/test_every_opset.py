@@ -15,7 +15,8 @@ import pytest
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 
 from planner.errors import TofuError
-from planner.features.ops.cases.examples import Case, Given, Known, all_cases, execute_case, ints, make
+from planner.features.ops.cases.case import Case, Given, Known, execute_case, ints, make
+from planner.features.ops.cases.examples import all_cases
 from planner.graph.model import Graph
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from planner.errors import TofuError
-from planner.features.ops.cases.examples import Case, bind_case, by_type, qualified
+from planner.features.ops.cases.case import Case, bind_case, by_type, qualified
 from planner.graph.decompositions import body_text
 from planner.graph.reading.load import MAX_OPSET
 from planner.tdl.bind import BoundOp

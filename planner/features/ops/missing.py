@@ -19,7 +19,7 @@ from typing import TypeAlias
 import numpy as np
 
 from planner.algebra.tiling import Reducer, Shard, Tiling
-from planner.features.ops.cases.examples import Case, bind_case
+from planner.features.ops.cases.case import Case, bind_case
 from planner.features.ops.execute import ExecutionError, execute, whole_op
 from planner.features.ops.strategies import JOIN, normwise_error, tolerance
 from planner.tdl.analyse import Variable

@@ -9,7 +9,7 @@ from typing import ClassVar
 from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import Shard, Tiling
 from planner.errors import TofuError, UsageError, did_you_mean
-from planner.features.ops.cases.examples import Case, bind_case, by_type, execute_case, find_operator, qualified
+from planner.features.ops.cases.case import Case, bind_case, by_type, execute_case, find_operator, qualified
 from planner.graph.decompositions import body_text, expand
 from planner.graph.model import Shape
 from planner.tdl.analyse import Variable

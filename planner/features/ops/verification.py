@@ -8,7 +8,8 @@ from typing import ClassVar, TypeAlias
 
 from planner.errors import TofuError, UsageError, did_you_mean
 from planner.features.ops.allowed import VETOED, gap_reason
-from planner.features.ops.cases.examples import Case, all_cases, bind_case, by_type, find_operator, qualified
+from planner.features.ops.cases.case import Case, bind_case, by_type, find_operator, qualified
+from planner.features.ops.cases.examples import all_cases
 from planner.features.ops.missing import missing_strategies
 from planner.features.ops.strategies import enumerate_steps, enumerate_strategies, verify_strategy
 from planner.records import Positive

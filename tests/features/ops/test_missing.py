@@ -11,7 +11,8 @@ from planner import opdefs
 from planner.errors import UsageError
 from planner.features.ops import table as report
 from planner.features.ops.allowed import GAPS, VETOED, gap_reason
-from planner.features.ops.cases.examples import Case, Known, all_cases, ints, make, qualified
+from planner.features.ops.cases.case import Case, Known, ints, make, qualified
+from planner.features.ops.cases.examples import all_cases
 from planner.features.ops.missing import missing_strategies
 from planner.features.ops.page import operator_page
 from planner.features.ops.verification import QUICK, verify_operator, verify_operators

@@ -14,7 +14,8 @@ from planner.algebra.region import Region
 from planner.artifacts.program import Buffer
 from planner.descriptions import in_force
 from planner.errors import ModelError
-from planner.features.ops.cases.examples import Case, all_cases, execute_case
+from planner.features.ops.cases.case import Case, execute_case
+from planner.features.ops.cases.examples import all_cases
 from planner.features.prove.proof.calls import Array, Calls
 from planner.features.prove.proof.claims import Claim
 from planner.features.prove.proof.whole import Whole

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.features.ops.cases.examples import Case, Given, Known, ints, make
+from planner.features.ops.cases.case import Case, Given, Known, ints, make
 from planner.graph.model import Shape
 
 
