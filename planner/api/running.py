@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from planner.api.arguments import path_of, takes
-from planner.api.given_arrays import AnyInputs, inputs_of
 from planner.artifacts.measured import MeasuredRun, MeasuredStep
 from planner.artifacts.place import newest_folder, newest_note
 from planner.artifacts.plan_folder import lacks_models
@@ -22,6 +21,7 @@ from planner.runtime.measure.profile import Profile
 from planner.runtime.run import run_with
 from planner.runtime.run_options import RunOptions
 from planner.runtime.run_report import RunResult, StepReport
+from planner.runtime.values.given_arrays import AnyInputs, inputs_of
 from planner.runtime.values.results import write_arrays
 from planner.runtime.values.schedule import parse_schedule
 from planner.runtime.values.state import Drawn

@@ -11,8 +11,8 @@ from planner.records import Above0, Positive
 from planner.stop import Interrupt
 
 if TYPE_CHECKING:
-    from planner.api.given_arrays import AnyInputs
     from planner.runtime.run_report import StepReport
+    from planner.runtime.values.given_arrays import AnyInputs
 
 
 @options

@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import UsageError
-from planner.options import AnyPath
 from planner.runtime.values.results import write_arrays
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 """By name of an input."""
-AnyInputs: TypeAlias = AnyPath | Arrays | Iterable[Arrays]
+AnyInputs: TypeAlias = str | os.PathLike[str] | Arrays | Iterable[Arrays]
 """A file or a folder, as the command line takes it; arrays; or the arrays of one step after the other."""
 
 
