@@ -25,12 +25,13 @@ def main(directory: Path, file: Path, iterations: int, scale: float) -> None:
     import jax
     import numpy as np
 
+    from drawn_inputs import sample
     from hlo_bytes import collectives
     from planner.graph.model import Role
     from planner.graph.reading.foreign import EVERY_OPERATOR
     from planner.graph.reading.from_onnx import read_model
     from planner.runtime.judge.whole import WholeModel
-    from planner.runtime.values.samples import Sampler, sample
+    from planner.runtime.values.samples import Sampler
 
     spec = importlib.util.spec_from_file_location("exported", file)
     exported = importlib.util.module_from_spec(spec)
