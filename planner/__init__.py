@@ -22,7 +22,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from planner.feature import functions
+from planner.feature import functions as _functions
 
 __version__ = "0.1.0"
 """The one place that says it: pyproject.toml reads it here."""
@@ -41,7 +41,7 @@ __all__ = [
     "as_json",
     "TofuError",
 ]
-__all__ += sorted(functions())
+__all__ += sorted(_functions())
 
 
 _MODULES = ("api", "errors")
@@ -57,4 +57,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *_MODULES, *(name for name in globals() if name.startswith("__"))})

@@ -27,3 +27,28 @@ from planner.features.zoo.run import zoo as zoo
 from planner.features.zoo.run import zoo_models as zoo_models
 
 __version__: str
+__all__ = [
+    "TofuError",
+    "as_json",
+    "build",
+    "check",
+    "checkpoints",
+    "compare",
+    "diff",
+    "explain",
+    "export",
+    "export_checkpoint",
+    "fit",
+    "grad",
+    "memory",
+    "plan",
+    "profile",
+    "prove",
+    "report",
+    "run",
+    "show",
+    "simulate",
+    "why",
+    "zoo",
+    "zoo_models",
+]

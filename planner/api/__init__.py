@@ -44,3 +44,7 @@ def __getattr__(name: str) -> Any:
     if feature is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return feature.at(f"run:{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

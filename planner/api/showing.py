@@ -52,7 +52,7 @@ def as_json(result: Any) -> dict[str, Any]:
         result: of ``plan``, ``explain``, ``run``, ...
 
     Returns:
-        Texts, numbers, lists and mappings, as the schemas in ``planner/schemas`` say.
+        Texts, numbers, lists and mappings, as the schemas say that `tofu schema` prints.
 
     Example:
         ::

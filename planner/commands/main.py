@@ -1,7 +1,8 @@
 """The command line's outermost layer: the commands under one name, their errors printed, exit codes.
 
-The commands are in ``planner/commands``. The result goes to stdout, everything else to stderr. What is heavy (onnx,
-onnxruntime, numpy, rich) is imported when a command runs, so that ``tofu --help`` is quick.
+The core's commands are in ``planner/commands``, the others in ``planner/features``. The result goes to stdout, all else
+to stderr. What is heavy (onnx, onnxruntime, numpy, rich) is imported when a command runs, so that ``tofu --help`` is
+quick.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class _Commands(click.Group):
         """The command of a name; called by click."""
         for feature in features():
             if feature.name == cmd_name and cmd_name not in self.commands:
-                self.add_command(feature.command)
+                self.add_command(feature.command, feature.name)
         return super().get_command(ctx, cmd_name)
 
 
@@ -128,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _guarded(arguments: list[str]) -> int:
     """The exit code of a command line, whatever but an interrupt comes of it."""
-    if "_TOFU_COMPLETE" in os.environ:
+    if os.environ.get("_TOFU_COMPLETE"):
         tofu.main(arguments, prog_name="tofu")  # the shell asks for completions; does not return
     try:
         exit_code = _run(arguments)

@@ -1,4 +1,4 @@
-"""Gathers each worker's local ops into segments: runs of compute between fetches, as ONNX local functions.
+"""Writes each worker's segments, runs of compute between fetches, as ONNX local functions; ``breaks`` says which ops.
 
 Equal runs on equal shapes share one function, on all workers, so that the runtime makes one session of them.
 """

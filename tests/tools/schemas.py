@@ -66,7 +66,8 @@ def types_of_functions() -> str:
     lines += ["from planner import api as api", "from planner import errors as errors"]
     places = sorted((getattr(planner, name).__module__, name) for name in planner.__all__)
     lines += [f"from {module} import {name} as {name}" for module, name in places]
-    return "\n".join([*lines, "", "__version__: str", ""])
+    names = [f'    "{name}",' for name in sorted(planner.__all__)]
+    return "\n".join([*lines, "", "__version__: str", "__all__ = [", *names, "]", ""])
 
 
 def texts() -> dict[Path, str]:

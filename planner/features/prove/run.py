@@ -59,8 +59,8 @@ def prove(options: ProveOptions) -> ProveResult:  # noqa: D417 - those are the f
         progress: told what is being done.
 
     Raises:
-        TofuError: there is no plan, its models are not there, cannot be read, or are of another plan. One that
-            somebody has changed since is proven, or is not.
+        TofuError: there is no plan, its models are not there, cannot be read, or are of another plan. Changed
+            worker models are no error: they are proven, or not.
 
     Example:
         ::
@@ -72,11 +72,17 @@ def prove(options: ProveOptions) -> ProveResult:  # noqa: D417 - those are the f
         if options.parts or options.program is not None:
             stray = "--parts" if options.parts else "--program"
             raise UsageError(f"{stray} needs --whole", hint="give the model that was divided with --whole")
+        how_read = {"--dim": options.dim, "--value": options.value, "--state": options.state}
+        stray = next((name for name, value in how_read.items() if value), "")
+        if stray and options.model is None:
+            raise UsageError(f"{stray}: of which file?", hint="name the file that the plan was made of with --model")
         return _of_plan(options)
     if options.model is not None:
         raise UsageError("--model is of a plan's folder, and --whole takes its place", hint="give one of the two")
-    if options.directory is not None or not options.parts:
-        raise UsageError("--whole takes the place of a plan's folder", hint="give the worker models with --parts")
+    if options.directory is not None:
+        raise UsageError("--whole takes the place of a plan's folder", hint="give one of the two")
+    if not options.parts:
+        raise UsageError("--whole: which worker models?", hint="give them with --parts")
     return _of_parts(options, Path(options.whole))
 
 
@@ -176,7 +182,7 @@ def _source(file: Path, options: ProveOptions) -> ModelSource:
 
 
 def _of_another_file(plan: Opened, options: ProveOptions) -> Fault | None:
-    """Whether the plan's model is not what the file is read as that it is said to be of."""
+    """A fault if the file, read as `tofu plan` reads it, is not the plan's model."""
     if options.model is None:
         return None
     file = Path(options.model)

@@ -324,7 +324,7 @@ def test_worker_models_that_no_plan_made_are_proven(tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("--whole net.onnx", "--whole takes the place of a plan's folder"),
+        ("--whole net.onnx", "--whole: which worker models?"),
         ("plan --parts worker0.onnx", "--parts needs --whole"),
         ("--parts worker0.onnx worker1.onnx", "--parts needs --whole"),
         ("--program form.json", "--program needs --whole"),
@@ -338,6 +338,11 @@ def test_a_model_elsewhere_stands_in_the_place_of_a_plan(
 ) -> None:
     assert main(["prove", *line.split()]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_how_a_file_is_read_is_told_with_the_file() -> None:
+    with pytest.raises(UsageError, match="--dim: of which file"):
+        api.prove("plan", dim={"batch": 4})
 
 
 JOINED = """0: d = d[0:2, 0:2]
