@@ -22,12 +22,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from planner.feature import functions as _functions
-
 __version__ = "0.1.0"
 """The one place that says it: pyproject.toml reads it here."""
 
-__all__ = [
+_CORE = (
     "grad",
     "plan",
     "build",
@@ -40,21 +38,27 @@ __all__ = [
     "show",
     "as_json",
     "TofuError",
-]
-__all__ += sorted(_functions())
-
-
+)
 _MODULES = ("api", "errors")
 """Those that are found without an import of their own."""
 
 
+def _names() -> list[str]:
+    """The core's names and the features', which are looked for when somebody asks."""
+    from planner.feature import functions
+
+    return [*_CORE, *sorted(functions())]
+
+
 def __getattr__(name: str) -> Any:
+    if name == "__all__":
+        return _names()
     if name in _MODULES:
         return import_module(f"planner.{name}")
-    if name not in __all__:
+    if name not in _CORE and name not in _names():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("planner.errors" if name == "TofuError" else "planner.api"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_MODULES, *(name for name in globals() if name.startswith("__"))})
+    return sorted({*_names(), *_MODULES, *(name for name in globals() if name.startswith("__"))})

@@ -62,9 +62,10 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of a name; called by click."""
-        for feature in features():
-            if feature.name == cmd_name and cmd_name not in self.commands:
-                self.add_command(feature.command, feature.name)
+        if cmd_name not in self.commands:
+            for feature in features():
+                if feature.name == cmd_name:
+                    self.add_command(feature.command, feature.name)
         return super().get_command(ctx, cmd_name)
 
 

@@ -19,7 +19,7 @@ def say(text: str, *, is_command: bool = False) -> None:
 
     Args:
         text: without the line break at its end.
-        is_command: the text is a line for a CI system to act upon (``report/annotation.py``), made of escaped names.
+        is_command: the text is a line for a CI system to act upon (``printing/annotation.py``), made of escaped names.
     """
     if sys.stderr is not None:
         with contextlib.suppress(OSError):

@@ -34,7 +34,7 @@ def excess(op: BoundOp, strategies: Sequence[Tiling], rates: Rates, whole_op_byt
         rates: of the devices.
         whole_op_bytes: how long one device computes the op, ``computing``.
     """
-    if is_alias(op):
+    if is_alias(op.op):
         return np.zeros(len(strategies), dtype=np.int64)
     parts = [op.unlike_ranges(strategy) for strategy in strategies]
     counts = [ranges.workers for ranges in parts]
@@ -69,7 +69,7 @@ def repeated(op: BoundOp, strategy: Tiling, rates: Rates, whole_op_bytes: float)
 
 def computing(op: BoundOp, rates: Rates) -> float:
     """How long one device computes a whole op, in bytes of its link."""
-    if is_alias(op):
+    if is_alias(op.op):
         return 0.0
     return float(_times(op, op.ranges(UNCUT), rates)[0])
 

@@ -29,9 +29,9 @@ class Kernels:
 ONE_KERNEL: Final = Kernels(1, 1.0)
 
 
-def is_alias(op: BoundOp) -> bool:
+def is_alias(op: Op) -> bool:
     """Whether executing an op takes no time: its result is another view of the elements that it reads."""
-    return _is_view(op.op)
+    return not op.domain and (op.op_type in RESHAPES or op.op_type == "Identity")
 
 
 def kernels_of(op: BoundOp, touched_bytes: float) -> Kernels:
@@ -41,7 +41,7 @@ def kernels_of(op: BoundOp, touched_bytes: float) -> Kernels:
         op: the op.
         touched_bytes: of its operands and results.
     """
-    if is_alias(op):
+    if is_alias(op.op):
         return Kernels(0, 0.0)
     rule = decomposition(Purpose.CUDA, op.op)
     if rule is None or not rule.is_better or not touched_bytes:
@@ -49,12 +49,8 @@ def kernels_of(op: BoundOp, touched_bytes: float) -> Kernels:
     emitter = _emitter(op)
     if rule(emitter, op.op) is None:
         return ONE_KERNEL
-    kernels = [kernel for kernel in emitter.ops if not _is_view(kernel)]
+    kernels = [kernel for kernel in emitter.ops if not is_alias(kernel)]
     return Kernels(len(kernels), sum(_touched_bytes(emitter, kernel) for kernel in kernels) / touched_bytes)
-
-
-def _is_view(op: Op) -> bool:
-    return not op.domain and (op.op_type in RESHAPES or op.op_type == "Identity")
 
 
 def _emitter(op: BoundOp) -> Emitter:

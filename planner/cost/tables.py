@@ -174,7 +174,7 @@ class CostTables(TableMemo):
 
     def charge_kind(self, op: BoundOp) -> tuple[object, ...]:
         """What tells the charges of ops apart: equal kinds have equal ones for equal lists."""
-        return op.content, is_alias(op), op.lane
+        return op.content, is_alias(op.op), op.lane
 
     def _access(self, op: BoundOp, is_input: bool, position: int) -> Access:
         """How an op has an input or an output: one object for all that have it alike."""
