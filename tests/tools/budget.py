@@ -1,11 +1,11 @@
-"""What the repository may weigh (``.ci/budget.toml``): lines of code, options, words, names that say nothing.
+"""What the repository may weigh (``.ci/budget.toml``): lines of code, options, prose, names that say nothing.
 
     python tests/tools/budget.py             prints what is above its number, and exits with 1 if anything is
     python tests/tools/budget.py --list      prints all numbers
 
 A number is raised in a commit of its own, whose message says what it buys; one that has fallen is written down anew.
 Lines of code hold more than comments and docstrings. A room is a folder of ``planner``, or of ``planner/features``;
-modules beside the folders are a room ``.``.
+modules beside the folders are a room ``.``. ``prose.py`` counts the pages, and names the places.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
+
+import prose
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / ".ci" / "budget.toml"
@@ -85,10 +87,6 @@ def options() -> int:
     return sum(map(count, all_commands().values()))
 
 
-def words(*files: Path) -> int:
-    return sum(len(file.read_text(encoding="utf-8").split()) for file in files)
-
-
 def measured() -> dict[str, dict[str, int]]:
     """All numbers, in the form of the file."""
     lines, names = Counter[str](), Counter[str]()
@@ -98,15 +96,13 @@ def measured() -> dict[str, dict[str, int]]:
         lines[room(module)] += code_lines(text)
         names[room(module)] += len(empty_names(text))
     core = sum(count for name, count in lines.items() if not name.startswith("features"))
-    pages = sorted((ROOT / "docs").glob("*.md"))
     return {
         "total": {
             "lines": sum(lines.values()),
             "lines of the core": core,
             "options": options(),
-            "words of README": words(ROOT / "README.md"),
-            "words of pages": words(*pages),
         },
+        "prose": prose.numbers(),
         "lines": dict(lines),
         "names": {name: count for name, count in names.items() if count},
     }
