@@ -2,7 +2,7 @@
 
 The paper counts words per processor, what is held at first among them, in a virtual global memory; every other number
 of tofu is in bytes over all workers (``planner.cost.bounds``, ``planner.cost.grids``). Corrected here, each checked
-numerically (docs/distcnn.md):
+numerically (docs/papers.md):
 
 - Table 1 leaves out case 1b (equation 7), the optimum where (V K)^(2/3) < N_k N_bhw / P < M_L;
 - the first minimum of table 2 lacks N_r N_s at the kernel, and sigma_w sigma_h at the input;

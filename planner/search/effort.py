@@ -1,7 +1,7 @@
 """Every number of the search: its unit, and what doubling it does.
 
 Limits are counted: in entries of tables (8 bytes each), in passes, in rounds; never in seconds. What doubling each of
-them was measured to do, and what each move earns, is in docs/benchmarks.md ("What each mechanism earns"), made by
+them was measured to do, and what each move earns, is in bench/results/ablation.md, made by
 ``bench/ablation.py``. In which order moves are made is in ``planner.search.schedule``.
 """
 

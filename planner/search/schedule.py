@@ -1,7 +1,7 @@
 """What a search does, and in which order: a list of moves for each effort.
 
 Limits are in counted work, table entries and passes, and never in seconds: the same input gives the same plan. What
-each move earns is in docs/benchmarks.md ("What each mechanism earns").
+each move earns is in bench/results/ablation.md.
 """
 
 from __future__ import annotations
