@@ -1,4 +1,4 @@
-"""How far the products and convolutions of plans are from the least that any schedule moves (docs/distcnn.md).
+"""How far the products and convolutions of plans are from the least that any schedule moves (docs/search.md).
 
     python bench/bounds.py [MODEL ...] [--workers 2,8,64] [--strategies tofu,data] [--effort quick] [--most 10]
 
