@@ -73,11 +73,11 @@ world: $(STAMP) ## export networks that other people wrote, plan, run and verify
 	@$(BIN)/python tests/tools/world.py build/world/models --wheels build/world/wheels --table docs/world.md
 
 # A quarter of an hour, and PyTorch is installed for it.
-test-pytorch: $(STAMP) ## run docs/from-pytorch.md and docs/language-models.md beside PyTorch, and four networks, whose table goes to the first page
+test-pytorch: $(STAMP) ## run docs/export-from-pytorch.md beside PyTorch, and four networks, whose table goes to bench/results/pytorch.md
 	@test -x build/pytorch/env/bin/python || $(PYTHON) -m venv build/pytorch/env
 	@build/pytorch/env/bin/python -m pip install -qq --disable-pip-version-check -r tests/tools/pytorch-requirements.txt
-	@PATH="$(CURDIR)/$(BIN):$$PATH" build/pytorch/env/bin/python tests/tools/pytorch_page.py build/pytorch/page docs/from-pytorch.md docs/language-models.md
-	@PATH="$(CURDIR)/$(BIN):$$PATH" build/pytorch/env/bin/python tests/tools/pytorch_networks.py build/pytorch/networks --table docs/from-pytorch.md
+	@PATH="$(CURDIR)/$(BIN):$$PATH" build/pytorch/env/bin/python tests/tools/pytorch_page.py build/pytorch/page docs/export-from-pytorch.md
+	@PATH="$(CURDIR)/$(BIN):$$PATH" build/pytorch/env/bin/python tests/tools/pytorch_networks.py build/pytorch/networks --table bench/results/pytorch.md
 
 schemas: $(STAMP) ## write the JSON schemas anew, of the records that JSON is made of, and the types of `import planner`
 	@$(BIN)/python tests/tools/schemas.py

@@ -1,11 +1,11 @@
-"""Four networks on the way of docs/from-pytorch.md: out of PyTorch, trained by tofu, back into PyTorch.
+"""Four networks on the way of docs/export-from-pytorch.md: out of PyTorch, trained by tofu, back into PyTorch.
 
-    python tests/tools/pytorch_networks.py OUT [--table PAGE]
+    python tests/tools/pytorch_networks.py OUT [--table FILE]
 
 Runs in an environment of its own (`tests/tools/pytorch-requirements.txt`; `make test-pytorch` makes it), with tofu's
 commands on the path. A CNN, a GPT-2, a Llama and a ViT, small, with fresh weights; each is exported with the options
 that the page's first export has, and goes back by the page's own function. The numbers are held to the limits below;
-the table becomes the last section of the page.
+``--table`` writes them to a file.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import datetime
 import json
 import os
 import shutil
@@ -43,8 +44,8 @@ LEARNT = 0.1
 TEXT = "a quick brown fox jumps over the lazy dog. "
 WORDS = sorted(set(TEXT))
 TOKENS = 32
-MEASURED = "## What was measured\n"
-"""The page's last section, which the table becomes."""
+HEADING = "# Four networks of PyTorch\n"
+"""Of the file that ``--table`` writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +230,8 @@ def table(out: Path) -> tuple[str, bool]:
     """Tries all networks; the table, and whether something is not as it should be, which stderr tells."""
     version = torch.__version__.partition("+")[0]
     lines = [
-        f"By `make test-pytorch`: PyTorch {version}, transformers {transformers.__version__}, on the CPU; float32, "
-        f"batch {BATCH}, two workers, dropout 0.",
+        f"{datetime.date.today()}, by `make test-pytorch`: PyTorch {version}, transformers {transformers.__version__}, "
+        f"on the CPU; float32, batch {BATCH}, two workers, dropout 0.",
         "\n| network | optimizer | parameters trained, by name | largest relative difference of ten losses "
         "| `strict=True` | a repeated text |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -253,15 +254,13 @@ def main() -> int:
     """See the top of this file."""
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
-    parser.add_argument("--table", type=Path, metavar="PAGE")
+    parser.add_argument("--table", type=Path, metavar="FILE")
     given = parser.parse_args()
     shutil.rmtree(given.out, ignore_errors=True)
     torch.set_num_threads(1)  # networks so small are not faster on several
     text, failed = table(given.out)
     if given.table is not None and not failed:
-        before, heading, _ = given.table.read_text().partition(MEASURED)
-        assert heading, f"{given.table} has no section for the table"
-        given.table.write_text(f"{before}{heading}\n{text}\n")
+        given.table.write_text(f"{HEADING}\n{text}\n")
     return int(failed)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-PAGE = Path(__file__).parents[2] / "docs" / "from-pytorch.md"
+PAGE = Path(__file__).parents[2] / "docs" / "export-from-pytorch.md"
 
 
 class Block(NamedTuple):

@@ -25,7 +25,7 @@ FRESH = Path(__file__).parents[1] / "models" / "fresh"
 PYTORCH = Exporter(is_pytorch=True, is_optimized=True)
 TIED = {"gpt-2": {"transformer.wte.weight"}}
 """Of a network, names of parameters that have another name as well, which the file has."""
-AGAIN = "export with dynamo=True, optimize=False (docs/from-pytorch.md)"
+AGAIN = "export with dynamo=True, optimize=False (docs/export-from-pytorch.md)"
 
 
 def said(path: Path) -> tuple[set[str], tuple[str, ...]]:

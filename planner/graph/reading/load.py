@@ -42,7 +42,7 @@ _ZIPMAP: Final = (
 _OTHER_FILES: Final = {
     b"version https://git-lfs": "it is a pointer of Git LFS, and not the file: `git lfs pull` fetches that",
     b"PK\x03\x04": "if it is PyTorch's, export the model: torch.onnx.export(model, args, 'model.onnx', dynamo=True, "
-    "optimize=False) (docs/from-pytorch.md)",
+    "optimize=False) (docs/export-from-pytorch.md)",
 }
 """How files begin that are taken for models."""
 

@@ -19,7 +19,7 @@ from planner.training.parameters.infer import Parameters, Verdict
 from planner.training.parameters.readers import Readers, Use
 from planner.training.parameters.value_forms import is_one_value
 
-_AGAIN: Final = "export with dynamo=True, optimize=False (docs/from-pytorch.md)"
+_AGAIN: Final = "export with dynamo=True, optimize=False (docs/export-from-pytorch.md)"
 _MADE_UP: Final = re.compile(r"val_\d+|onnx::\w+")
 """How PyTorch's exporters call weights that they have computed: transposed ones, as a rule."""
 _SHARED: Final = frozenset({Use.NORM, Use.BIAS, Use.SCALE})

@@ -147,7 +147,7 @@ def infer_parameters(
             f"whether {count} of the model should be trained cannot be told",
             facts=tuple(unclear),
             hint="say it: --train PATTERN trains constants of these names, --freeze PATTERN leaves them as they are; "
-            "PyTorch's exporter computes fewer constants with optimize=False (docs/from-pytorch.md)",
+            "PyTorch's exporter computes fewer constants with optimize=False (docs/export-from-pytorch.md)",
         )
     return Parameters(tuple(decisions))
 
@@ -322,7 +322,7 @@ class _Judge:
             raise UnsupportedError(
                 f"{name!r} is a running statistic of a BatchNormalization, and op {reader.op!r} ({reader.op_type}) "
                 f"reads it as its {reader.use.value}",
-                hint="export the model without optimizing it (PyTorch: optimize=False, docs/from-pytorch.md)",
+                hint="export the model without optimizing it (PyTorch: optimize=False, docs/export-from-pytorch.md)",
             )
         return Verdict.STATISTIC, "running statistic of BatchNormalization", ("readers",)
 
