@@ -1,7 +1,7 @@
 """What pyproject.toml cannot say: packages that lie beside ``planner`` in the repository are installed inside of it.
 
 One import name is installed, ``planner``. In a checkout ``planner/opdefs`` and ``planner/configs`` are links to the
-folders at the top; a build takes those folders themselves, so that it needs no links (docs/decisions.md).
+folders at the top; a build takes those folders themselves, so that it needs no links (docs/architecture.md).
 """
 
 from __future__ import annotations

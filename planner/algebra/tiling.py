@@ -1,13 +1,27 @@
 """Placements and tilings: how an index space is divided among workers, cut by cut.
 
-The text form is ``S(0)/2 S(1)/3 R/2``: outermost cut first, the ways of each cut after the slash. Order
-matters: ``S(0)/2 S(1)/2 S(0)/2`` and ``S(0)/2 S(0)/2 S(1)/2`` have equal tile shapes and different owners. Cuts along
-one dim *nest* in their own order, the outermost dividing it first, unless the tiling says otherwise: in ``S(0)@1/2
-S(0)/2`` the second cut divides dim 0 first, and the first cut each of its pieces. So a tensor can be spread within the
-groups of an inner cut (SPAA'21, section 2.2, "initial data distribution").
-For even cuts this is SoyBean's tiling (section 4); uneven cuts, blocks and partial values go beyond it. On devices of
-different speed or memory, parts are in proportion: of ``S(0)/(3:1)`` the first group has three quarters (Tofu, section
-9, leaves this to others).
+The text form is ``S(0)/2 S(1)/3 R/2``: outermost cut first, the ways of each cut after the slash. As grammar::
+
+    tiling    ::= (placement/ways)* | R/1       one for each cut; R/1: there is one worker
+    ways      ::= count | (share:share...)      in equal parts, or in this proportion
+    placement ::= S(dim) | S(dim,block) | S(dim)@nest | R | P | P(Max) | P(Min) | P(Prod) | O(group)
+
+Four workers, a tensor of 12 elements:
+
+    >>> for text in ("S(0)/2 S(0)/2", "S(0)@1/2 S(0)/2", "S(0,4)/2 R/2", "S(0)/(3:1) R/2", "P/2 O(1)/2"):
+    ...     print(text, "=", *Tiling.parse(text, (2, 2)).boxes((12,)))
+    S(0)/2 S(0)/2 = [0:3] [3:6] [6:9] [9:12]
+    S(0)@1/2 S(0)/2 = [0:3] [6:9] [3:6] [9:12]
+    S(0,4)/2 R/2 = [0:8] [0:8] [8:12] [8:12]
+    S(0)/(3:1) R/2 = [0:9] [0:9] [9:12] [9:12]
+    P/2 O(1)/2 = [0:0] [0:12] [0:0] [0:12]
+
+Order matters: ``S(0)/2 S(1)/2 S(0)/2`` and ``S(0)/2 S(0)/2 S(1)/2`` have equal tile shapes and different owners. Cuts
+along one dim *nest* in their own order, the outermost dividing it first, unless the tiling says otherwise: in
+``S(0)@1/2 S(0)/2`` the second cut divides dim 0 first, and the first cut each of its pieces. So a tensor can be spread
+within the groups of an inner cut (SPAA'21, section 2.2, "initial data distribution"). For even cuts this is SoyBean's
+tiling (section 4); uneven cuts, blocks and partial values go beyond it. On devices of different speed or memory, parts
+are in proportion: of ``S(0)/(3:1)`` the first group has three quarters (Tofu, section 9, leaves this to others).
 
 The same class divides an op's iteration space: there a "dim" is an index variable, and ``R`` means that the
 workers do the same work again.

@@ -1,4 +1,17 @@
-"""The plan: how every tensor and every op is divided. Data only; JSON in and out."""
+"""The plan: how every tensor and every op is divided. Data only; JSON in and out. As grammar::
+
+    plan       ::= cuts tilings strategies deliveries tensor_bytes ...
+    cuts       ::= ways*                                     outermost first; their product is the number of workers
+    tilings    ::= (tensor tiling)*                          constants have none: every worker has what it needs
+    strategies ::= (op strategy)*
+    deliveries ::= (name tensor reader*)*                    tensors that several readers fetch once
+    strategy   ::= (share/ways)* | R/1 | strategy in count steps along variable
+    share      ::= variable | variable:block | variable@nest | R | O(group)
+
+Tilings are ``planner.algebra.tiling``'s. The strategy and the description of an op say how it reads and makes its
+tensors. A tensor moves from its maker to its owners (its tiling), and from there to each reader; ``tensor_bytes`` has
+the sum for each tensor.
+"""
 
 from __future__ import annotations
 

@@ -2,9 +2,28 @@
 
 The partitioner writes it, the runtime executes it, and it alone says what a plan moves. A program is a list of
 steps in the order of the original ops: segments (compute: a function of standard operators, on local buffers)
-and fetches (communication: one assembly of a region from boxes on this worker and on others).
+and fetches (communication: one assembly of a region from boxes on this worker and on others). As grammar::
 
-All regions are in the coordinates of the whole tensor; a scalar's index space is (1,).
+    program ::= worker* input* output* state*
+    worker  ::= buffer* loaded* fixed* collected* step* arena
+    buffer  ::= name tensor region shape dtype               the part of a tensor that this worker has
+    step    ::= fetch | segment
+    fetch   ::= name target piece* [reducer] bytes           fills the target from pieces that do not overlap
+    piece   ::= region source | region source source*        copied; or reduced, in the order of the workers
+    source  ::= worker buffer
+    segment ::= name function input* output* op*             local ops between fetches: one call of the runtime
+    arena   ::= size (buffer offset)* workspace
+    region  ::= [lo:hi, ...]                                 half open, in coordinates of the whole tensor
+
+Buffers of a tensor ``h`` are named by their place on its way from maker to readers::
+
+    h@made       as its op makes it here: the final value, or a partial result
+    h@reduced    partial results reduced into disjoint parts, where the owners' parts overlap
+    h            the part that this worker owns by the plan's tiling
+    h@Relu.y.0   fetched for input 0 of the op Relu.y; a reader that needs no more than ``h`` reads ``h`` itself
+
+All regions are in the coordinates of the whole tensor; a scalar's index space is (1,). An epoch is a round of fetches
+that wait for nothing but segments before them, and the segment behind: the same on all workers.
 """
 
 from __future__ import annotations

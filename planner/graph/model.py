@@ -2,7 +2,26 @@
 
 Whatever door a model came through, it ends here: a graph whose inputs are data and state, and whose outputs
 are results and next state. Nothing in this file knows ONNX's protobufs; ``from_onnx.py`` and ``to_onnx.py``
-translate.
+translate. As grammar::
+
+    graph  ::= tensor* op* input* output* constant* state*    ops in an executable order
+    tensor ::= name shape dtype                               every size is a number
+    op     ::= name op_type input* output* attribute* domain  inputs and outputs name tensors; "" is absent
+    state  ::= current following                              an input, and the output that replaces it
+
+The role of a tensor follows from its place: data, state, next state, result, constant, activation. A product and its
+ReLU:
+
+    >>> import onnx.parser
+    >>> from planner import opdefs
+    >>> from planner.graph.reading.from_onnx import graph_from_proto
+    >>> model = onnx.parser.parse_model('''<ir_version: 10, opset_import: ["": 21]>
+    ... half (float[8,6] x, float[6,4] w) => (float[8,4] y) { h = MatMul(x, w)  y = Relu(h) }''')
+    >>> graph = graph_from_proto(model, operators=opdefs.standard())
+    >>> [(op.name, op.inputs, op.outputs) for op in graph.ops]
+    [('MatMul.h', ('x', 'w'), ('h',)), ('Relu.y', ('h',), ('y',))]
+    >>> {name: role.value for name, role in graph.roles.items()}
+    {'x': 'data', 'w': 'data', 'h': 'activation', 'y': 'result'}
 """
 
 from __future__ import annotations

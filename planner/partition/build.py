@@ -1,4 +1,35 @@
-"""The partitioned program of a plan, and the files that hold both."""
+"""The partitioned program of a plan, and the files that hold both.
+
+The plan of ``planner.search.decide``'s example, on its first worker. It computes its half of the terms of all of
+``h``, reduces the rows that it owns from both workers, and goes on with these. Of the 16 elements that it reduces, 64
+bytes come from the other worker:
+
+    >>> import onnx.parser
+    >>> from planner import opdefs
+    >>> from planner.graph.reading.from_onnx import graph_from_proto
+    >>> from planner.search.decide import decide
+    >>> from planner.search.request import SearchRequest
+    >>> from planner.search.user_rules.rules import Rules
+    >>> model = onnx.parser.parse_model('''<ir_version: 10, opset_import: ["": 21]>
+    ... half (float[8,6] x, float[6,4] w) => (float[8,4] y) { h = MatMul(x, w)  y = Relu(h) }''')
+    >>> graph = graph_from_proto(model, operators=opdefs.standard())
+    >>> ops = opdefs.standard().bind_all(graph)
+    >>> rules = Rules(pins={"x": "S(1)", "w": "S(0)", "y": "S(0)"})
+    >>> program = partition(graph, ops, decide(graph, ops, SearchRequest(2, rules=rules))).program
+    >>> worker = program.workers[0]
+    >>> {name: str(buffer.region) for name, buffer in worker.buffers.items()}
+    {'x': '[0:8, 0:3]', 'w': '[0:3, 0:4]', 'h@made': '[0:8, 0:4]', 'h': '[0:4, 0:4]', 'y': '[0:4, 0:4]'}
+    >>> product, reduction, relu = worker.steps
+    >>> product.inputs, product.outputs, product.ops
+    (('x', 'w'), ('h@made',), ('MatMul.h',))
+    >>> reduction.target, reduction.reducer.value, reduction.predicted_bytes
+    ('h', 'Sum', 64)
+    >>> (piece,) = reduction.pieces
+    >>> str(piece.region), [(source.worker, source.buffer) for source in piece.sources]
+    ('[0:4, 0:4]', [(0, 'h@made'), (1, 'h@made')])
+    >>> worker.loaded, worker.collected, program.predicted_bytes
+    (('x', 'w'), ('y',), 128)
+"""
 
 from __future__ import annotations
 

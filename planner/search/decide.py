@@ -1,4 +1,25 @@
-"""From a graph to what is decided for it: cuts, search, and what the result costs."""
+"""From a graph to what is decided for it: cuts, search, and what the result costs.
+
+A product that sums over ``k`` and its ReLU, where rules split both operands along ``k``. The product makes partial
+sums; 128 bytes move to reduce them into rows, and 16 are the excess of both ops:
+
+    >>> import onnx.parser
+    >>> from planner import opdefs
+    >>> from planner.graph.reading.from_onnx import graph_from_proto
+    >>> from planner.search.request import SearchRequest
+    >>> from planner.search.user_rules.rules import Rules
+    >>> model = onnx.parser.parse_model('''<ir_version: 10, opset_import: ["": 21]>
+    ... half (float[8,6] x, float[6,4] w) => (float[8,4] y) { h = MatMul(x, w)  y = Relu(h) }''')
+    >>> graph = graph_from_proto(model, operators=opdefs.standard())
+    >>> rules = Rules(pins={"x": "S(1)", "w": "S(0)", "y": "S(0)"})
+    >>> plan = decide(graph, opdefs.standard().bind_all(graph), SearchRequest(2, rules=rules))
+    >>> {name: str(tiling) for name, tiling in plan.tilings.items()}
+    {'x': 'S(1)/2', 'w': 'S(0)/2', 'h': 'S(0)/2', 'y': 'S(0)/2'}
+    >>> {name: str(strategy) for name, strategy in plan.strategies.items()}
+    {'MatMul.h': 'k/2', 'Relu.y': 'i0/2'}
+    >>> plan.tensor_bytes, plan.excess_bytes
+    ({'x': 0, 'w': 0, 'h': 128, 'y': 0}, 16)
+"""
 
 from __future__ import annotations
 

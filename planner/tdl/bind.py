@@ -1,6 +1,23 @@
 """A description applied to an op of a graph: index variables get extents, intervals become boxes.
 
-What is known of the op's signature (``planner.tdl.analyse``) is there already; binding is arithmetic on arrays.
+What is known of the op's signature (``planner.tdl.analyse``) is there already; binding is arithmetic on arrays. A
+product sums over ``k``; cut in two along it, each part reads half of the columns of ``x`` and half of the rows of
+``w``:
+
+    >>> import onnx.parser
+    >>> from planner import opdefs
+    >>> from planner.algebra.tiling import Tiling
+    >>> from planner.graph.reading.from_onnx import graph_from_proto
+    >>> from planner.tdl.render import render
+    >>> model = onnx.parser.parse_model('''<ir_version: 10, opset_import: ["": 21]>
+    ... half (float[8,6] x, float[6,4] w) => (float[8,4] y) { h = MatMul(x, w)  y = Relu(h) }''')
+    >>> descriptions = opdefs.standard()
+    >>> product, relu = descriptions.bind_all(graph_from_proto(model, operators=descriptions))
+    >>> render(product.description, product.node)
+    ('Y[m, n] = Sum_{k} A[m, k] * B[k, n]',)
+    >>> ranges = product.ranges(Tiling.parse("S(2)/2", (2,)))  # m, n and k have the numbers 0, 1 and 2
+    >>> {slot: [str(part) for part in read.boxes] for slot, read in product.reads(ranges).items()}
+    {0: ['[0:8, 0:3]', '[0:8, 3:6]'], 1: ['[0:3, 0:4]', '[3:6, 0:4]']}
 """
 
 from __future__ import annotations
