@@ -38,7 +38,7 @@ demo: $(STAMP) ## plan a ResNet-50 of a sixteenth of the channels for 4 workers,
 	$(call say,tofu explain $(DEMO)/plan m.classifier.1.weight); \
 	$(call say,tofu run $(DEMO)/plan --steps 3 --verify)
 
-# What each runs is said in docs/testing.md. Tests start many hundreds of Pythons: each would compile tofu anew.
+# What each runs is said in docs/contributing.md. Tests start many hundreds of Pythons: each would compile tofu anew.
 test test-slow test-nightly test-exports: export PYTHONDONTWRITEBYTECODE :=
 
 test: $(STAMP) ## run the fast tests

@@ -1,4 +1,4 @@
-"""What of many cases runs when: fast, slow, or at night. Together the three run all; see docs/testing.md."""
+"""What of many cases runs when: fast, slow, or at night. Together the three run all; see docs/contributing.md."""
 
 from __future__ import annotations
 
