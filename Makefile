@@ -65,12 +65,12 @@ check-costs: $(STAMP) ## hold plans of the zoo's models to what they cost before
 	@$(BIN)/tofu check $(GATED) --gpus 2,4,8 --baseline .ci/costs.json $(CHECK_OPTIONS)
 
 # An hour and more. What was measured stays in build/world, so that it goes on where it was stopped.
-world: $(STAMP) ## export networks that other people wrote, plan, run and verify each; the table goes to docs/world.md
+world: $(STAMP) ## export networks that other people wrote, plan, run and verify each; the table goes to bench/results/world.md
 	@test -x build/world/env/bin/python || $(PYTHON) -m venv build/world/env
 	@build/world/env/bin/python -m pip install -qq --disable-pip-version-check -r tests/tools/world-requirements.txt
 	@$(BIN)/python -m pip download -qq --no-deps -d build/world/wheels -r tests/tools/world-wheels.txt
 	@build/world/env/bin/python tests/tools/world_models.py build/world/models
-	@$(BIN)/python tests/tools/world.py build/world/models --wheels build/world/wheels --table docs/world.md
+	@$(BIN)/python tests/tools/world.py build/world/models --wheels build/world/wheels --table bench/results/world.md
 
 # A quarter of an hour, and PyTorch is installed for it.
 test-pytorch: $(STAMP) ## run docs/export-from-pytorch.md beside PyTorch, and four networks, whose table goes to bench/results/pytorch.md

@@ -19,6 +19,7 @@ gradient beside the central difference.
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
 import resource
@@ -293,6 +294,8 @@ REMARKS: Final = "\n## Remarks\n"
 
 def table(rows: list[Row]) -> str:
     """All rows as a page, with the sums and every refusal."""
+    import onnxruntime
+
     lines = ["| network | ops | stock runtime | forward | training step | processor seconds |", "| --- " * 6 + "|"]
     counts: Counter[str] = Counter()
     refused: list[str] = []
@@ -314,13 +317,16 @@ def table(rows: list[Row]) -> str:
     total = sum(counts.values())
     sums = ", ".join(f"{number} {what}" for what, number in counts.most_common())
     minutes = sum(row["seconds"] for row in rows) / 60
-    head = f"""# Networks that other people wrote
+    head = f"""# Networks of other authors
 
-`make world` exports architectures of torchvision, timm, transformers and of PyTorch's own layers, small and with random
-weights, as PyTorch's exporter writes them after its optimizer and before (`.raw`), and unpacks the networks that PyPI's
-wheels deploy (`wheel-`). Each is planned with `quick` as a forward graph and as a training step (AdamW, mean squared
-error), run on the numbers of workers that the row names, and verified against the float64 twin; forward results are
-held against what ONNX Runtime makes of the file, too.
+{datetime.date.today()}, by `make world`: PyTorch's packages as in `tests/tools/world-requirements.txt`, ONNX Runtime
+{onnxruntime.__version__}.
+
+The networks are architectures of torchvision, timm, transformers and of PyTorch's own layers, small and with random
+weights, each as PyTorch's exporter writes it after its optimizer and before (`.raw`), and networks in wheels of PyPI
+(`wheel-`). Each is planned with `quick` as a forward graph and as a training step (AdamW, mean squared error). It runs
+on the numbers of workers in its row, and is verified against the float64 twin. Forward results are also compared with
+ONNX Runtime's.
 
 {len(rows)} files, {total} plans: {sums}. Processor time: {minutes:.0f} minutes.
 """
