@@ -79,7 +79,7 @@ test-pytorch: $(STAMP) ## run docs/export-from-pytorch.md beside PyTorch, and fo
 	@PATH="$(CURDIR)/$(BIN):$$PATH" build/pytorch/env/bin/python tests/tools/pytorch_page.py build/pytorch/page docs/export-from-pytorch.md
 	@PATH="$(CURDIR)/$(BIN):$$PATH" build/pytorch/env/bin/python tests/tools/pytorch_networks.py build/pytorch/networks --table bench/results/pytorch.md
 
-schemas: $(STAMP) ## write the JSON schemas anew, of the records that JSON is made of, and the types of `import planner`
+schemas: $(STAMP) ## write JSON schemas, docs/reference and the types of `import planner` anew
 	@$(BIN)/python tests/tools/schemas.py
 
 lint: $(STAMP) ## check style, format, types, import contracts, and what the code weighs (.ci/budget.toml)

@@ -1,6 +1,6 @@
 """The JSON schemas in ``planner/schemas`` and in features' folders, derived from the records that JSON is made of.
 
-    python tests/tools/schemas.py            writes those that differ; `make schemas`
+    python tests/tools/schemas.py            writes those that differ, and docs/reference; `make schemas`
 
 What a schema says of a member is its type, and its description the text below the field, or that of the property.
 """
@@ -24,6 +24,7 @@ from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origi
 import numpy as np
 
 import planner
+import reference
 from planner.artifacts.plan import Plan
 from planner.artifacts.plan_folder import Manifest
 from planner.feature import FOLDER as FEATURES
@@ -277,7 +278,8 @@ def _joined(schemas: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     """Writes the files that differ."""
-    for file, text in {STUB: types_of_functions(), **texts()}.items():
+    reference.FOLDER.mkdir(exist_ok=True)
+    for file, text in {STUB: types_of_functions(), **texts(), **reference.pages(texts())}.items():
         if not file.exists() or file.read_text(encoding="utf-8") != text:
             file.write_text(text, encoding="utf-8")
             print(f"wrote {file.name}")
