@@ -26,6 +26,8 @@ class GradientProducts:
     """Their results."""
     back: frozenset[str] = frozenset()
     """Gradients of forward products' results, which the products read; biases' gradients are sums of them."""
+    parameters: frozenset[str] = frozenset()
+    """The inputs of which they are gradients."""
 
 
 def gradient_products(graph: Graph) -> GradientProducts:
@@ -42,6 +44,7 @@ def gradient_products(graph: Graph) -> GradientProducts:
                 if parameter in graph.inputs and parameter != activation and graph.tensors[parameter].dtype.is_float:
                     forward.setdefault(activation, []).append((op, parameter))
     back_of: dict[str, str] = {}
+    parameters: set[str] = set()
     is_certain = False
     for op in graph.ops:
         if op.op_type not in _PRODUCTS or op.domain or len(op.inputs) < 2:
@@ -55,8 +58,11 @@ def gradient_products(graph: Graph) -> GradientProducts:
                 if _sizes(graph, op.outputs[0], op) != _sizes(graph, parameter, op):
                     continue
                 back_of[op.outputs[0]] = back
+                parameters.add(parameter)
                 is_certain = is_certain or _leads_to(graph, positions, product, back)
-    return GradientProducts(frozenset(back_of), frozenset(back_of.values())) if is_certain else GradientProducts()
+    if not is_certain:
+        return GradientProducts()
+    return GradientProducts(frozenset(back_of), frozenset(back_of.values()), frozenset(parameters))
 
 
 def _sizes(graph: Graph, name: str, product: Op) -> list[int]:

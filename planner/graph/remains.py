@@ -6,12 +6,12 @@ and so is a pair that rests on the form of its update where something of its sha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from planner.graph.dependence import computed_from, leading_to
-from planner.graph.leftover import kept_inputs, roots_of
 from planner.graph.model import DType, Graph, Shape
+from planner.graph.traits import COPYING
 from planner.graph.update_forms import Term, every_term
 
 
@@ -22,9 +22,8 @@ class Inferred:
     current: str
     following: str
     evidence: tuple[str, ...]
-    """What speaks for the pair: ``name``, ``shape``, ``dataflow``; ``position`` (it alone breaks a tie); ``rest``
-    (nothing else of its shape and dtype is left); ``rival`` (others may be meant). The last three are said to the
-    user."""
+    """What speaks for the pair: ``name``, ``shape``, ``dataflow``; ``rival``: others may be meant, and the user is
+    warned."""
     why: str
     """The same in words."""
 
@@ -42,6 +41,8 @@ class FlatStep:
     """The tensors that are computed from gradients."""
     gradients: frozenset[str]
     """The gradients themselves, and what comes back through products."""
+    parameters: frozenset[str]
+    """The inputs of products that have such gradients."""
 
 
 class Remains:
@@ -71,58 +72,62 @@ class Remains:
         names = [name for name, terms in self.step.terms.items() if (terms or name in self._settled) and name != output]
         return frozenset().union(*(self._roots[name] for name in names)) - self._roots[output]
 
-    def guesses(self, is_step: bool = False) -> tuple[tuple[str, str], ...]:
-        """Pairs in which each input and output occurs that may be a state, the likeliest first."""
-        likely: dict[tuple[str, str], tuple[bool, ...]] = {}
-        for name in (name for name in self.step.terms if name not in self._settled):
-            currents = [current for current in self.alike(name) if not self._is_result(name, current)]
-            terms = every_term(self.graph, name, self.step.positions) if currents else {}
-            strong = {current for current, term in terms.items() if term.is_strong}
-            groups = (strong, kept_inputs(self.graph, name), self._sources(name)) if currents else ()
-            likely |= {(current, name): tuple(current in group for group in groups) for current in currents}
-        # Of a graph whose outputs are gradients each has the shape of its parameter, and none reads it as a state.
-        if not (is_step or self._settled or (self.step.gradients and any(any(marks[:2]) for marks in likely.values()))):
+    def updates(self) -> dict[str, tuple[str, ...]]:
+        """The outputs that nothing pairs and that update a parameter, each with those that it may update.
+
+        Such an output is computed from a gradient and reads a parameter of its shape and dtype otherwise, or is a copy
+        of a next state in another dtype. A decayed gradient reads its weight with a small factor, and is none.
+        """
+        updates: dict[str, tuple[str, ...]] = {}
+        for name in self._unpaired():
+            alike = self.alike(name) if name in self.step.updated else ()
+            terms = every_term(self.graph, name, self.step.positions) if alike else {}
+            is_copy = not self._roots[name].isdisjoint(self._settled)
+            read = self._sources(name) if alike else frozenset()
+            inputs = tuple(
+                current
+                for current in alike
+                if current in self.step.parameters
+                if is_copy or (current in read and (current not in terms or not terms[current].is_little))
+            )
+            if inputs:
+                updates[name] = inputs
+        return updates
+
+    def guesses(self) -> tuple[tuple[str, str], ...]:
+        """Pairs in which each input and output occurs that may be a state, the likeliest first; () for no step."""
+        if not (self._settled or self.updates()):
             return ()
+        reads = {
+            (current, name): current in self._sources(name)
+            for name in self._unpaired()
+            for current in self.alike(name)
+            if not self._is_result(name, current)
+        }
         pairs: list[tuple[str, str]] = []
         for unmet in (2, 1):
-            for pair in sorted(likely, key=lambda pair: likely[pair], reverse=True):
+            for pair in sorted(reads, key=lambda pair: reads[pair], reverse=True):
                 if len({*pair}.difference(*pairs)) >= unmet:
                     pairs.append(pair)
         return tuple(pairs)
 
     def doubtful(self) -> list[str]:
-        """Next states by their form that may be others', for something of their shape and dtype is left over."""
-        spares = {name for pair in self.guesses() for name in pair}
-        loose = set(spares)
-        for pair in self._settled.values():
-            if "rest" in pair.evidence:
-                loose.update((pair.current, pair.following))
-                spares.update(() if pair.current in self._sources(pair.following) else (pair.following,))
+        """Next states by their form alone, where an input or output of their shape and dtype is left over.
+
+        An input that is left over is no rival of one that is kept for the most part, unless it is read as well.
+        """
+        unpaired = [self.graph.tensors[name].kind for _, name in self.guesses()]
         return [
             name
             for name, pair in self._settled.items()
-            if {"name", "position", "rest"}.isdisjoint(pair.evidence) and self._may_be_another(pair, loose, spares)
+            if "name" not in pair.evidence
+            if self.graph.tensors[name].kind in unpaired
+            or not self._sources(name).isdisjoint(self.alike(name))
+            or (self.alike(name) and not self.step.terms[name][pair.current].is_strong)
         ]
 
-    def _may_be_another(self, pair: Inferred, loose: set[str], spares: set[str]) -> bool:
-        graph, positions, output = self.graph, self.step.positions, pair.following
-        kin = {name for name in loose if graph.tensors[name].kind == graph.tensors[output].kind}
-        inputs = {*self.alike(output), *kin.intersection(graph.inputs)}
-        outputs = kin.difference(inputs)
-        if not inputs:
-            return False
-        direct = every_term(graph, output, positions, self.peers(output))
-        term = direct.get(pair.current)
-        is_kept = term is not None and term.is_strong and not (term.is_private and (outputs & spares or term.is_whole))
-        is_pure = leading_to(graph, [output]).intersection(graph.inputs) == {pair.current}
-        rivals = {name for name in inputs & self._sources(output) if name not in direct or not direct[name].is_negative}
-        claims = [every_term(graph, name, positions).get(pair.current) for name in outputs]
-        return (
-            not (is_kept or is_pure)
-            or pair.current in roots_of(graph, [output])
-            or bool(outputs and rivals)
-            or any(claim is not None and (claim.is_strong or claim.is_weak) for claim in claims)
-        )
+    def _unpaired(self) -> list[str]:
+        return [name for name in self.step.terms if name not in self._settled]
 
     def _sources(self, name: str) -> frozenset[str]:
         """The inputs that an output is computed from, but through gradients and other next states."""
@@ -139,3 +144,14 @@ class Remains:
         return not any(
             not following.isdisjoint(op.inputs) and not behind.isdisjoint(op.inputs) for op in self.graph.ops
         ) and current not in self._sources(name)
+
+
+def roots_of(graph: Graph, names: Iterable[str]) -> frozenset[str]:
+    """Some tensors, and those of which they are copies, perhaps in another dtype."""
+    roots: set[str] = set()
+    for name in names:
+        roots.add(name)
+        while (op := graph.producer.get(name)) is not None and op.op_type in COPYING and not op.domain:
+            name = op.inputs[0]
+            roots.add(name)
+    return frozenset(roots)

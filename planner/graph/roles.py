@@ -7,29 +7,23 @@ and says by what evidence; what neither tells is refused, with the candidates.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations
 from typing import Final
 
 from planner.errors import UsageError, repeated
 from planner.graph.check import check_graph
 from planner.graph.dependence import computed_from, leading_to
 from planner.graph.gradient_products import GradientProducts, gradient_products
-from planner.graph.leftover import is_statistic, kept_inputs, roots_of
 from planner.graph.model import Graph, StatePair
-from planner.graph.remains import FlatStep, Inferred, Remains
+from planner.graph.remains import FlatStep, Inferred, Remains, roots_of
 from planner.graph.state_warnings import lines_of
 from planner.graph.traits import CONVOLUTIONS, MATRIX_PRODUCTS, RECURRENT
 from planner.graph.update_forms import Term, candidates, every_term
 
 _SUFFIXES: Final = tuple(f"{mark}{word}" for mark in "._/" for word in ("next", "new", "updated"))
 _PREFIXES: Final = tuple(f"{word}{mark}" for mark in "._/" for word in ("next", "new", "updated"))
-_MOST_ORDERED: Final = 6
-"""Outputs with equal candidates of which every order is tried."""
-_UNKNOWN: Final = 0.5
-"""What counts for a factor that is not known, where orders are compared."""
-_MARGIN: Final = 0.01
 _LEAST_DECAY: Final = 0.5
 _HINT: Final = "say which output replaces which input with --state pairs.yaml, one pair a line ({1}); {0} for none"
 
@@ -57,12 +51,9 @@ def find_state(graph: Graph) -> Findings:
       candidate or there is none.
     - An output reads what it replaces itself, and not through another output. A copy of an input that others update
       is not its next value.
-    - Of the others, outputs with the same candidates, as many as those, take them from all others: one its only
-      candidate; several as they keep most of all together, and if that tells nothing, theirs in the order of the file.
-      This goes on until nobody is left.
-    - What is left then is looked at by ``leftover``: an output that is computed from a gradient and reads one input of
-      its shape and dtype element by element, is a copy of a next state in another dtype, or a statistic of the data,
-      takes it if it is the only one, and others have been paired by their form.
+    - Of the others, an output takes its only candidate, if no other output has it alone, too; all others then lose it.
+      This goes on until nobody is left, or nothing tells: equal candidates are refused.
+    - An output that is computed from a gradient and updates a parameter in no stated form is refused (``remains``).
     - Beside inputs that are left over, a pair that might be another is said, and so are all inputs and outputs of one
       shape and dtype that nothing pairs.
 
@@ -95,7 +86,9 @@ def find_state(graph: Graph) -> Findings:
         if name not in updated and (name in before or not losses):
             states[name] = {of: term for of, term in terms.items() if products.gradients and _is_own(graph, of, term)}
     gradients = products.gradients | products.back
-    return _Settling(FlatStep(graph, states, positions, frozenset(losses), updated, gradients)).run()
+    return _Settling(
+        FlatStep(graph, states, positions, frozenset(losses), updated, gradients, products.parameters)
+    ).run()
 
 
 def _updated(graph: Graph, products: GradientProducts) -> frozenset[str]:
@@ -168,142 +161,71 @@ class _Settling:
         self.open = {name: tuple(terms) for name, terms in step.terms.items() if terms}
         self.settled: dict[str, Inferred] = {}
         self.remains = Remains(step, self.settled)
-        self.currents: set[str] = set()
-        self.without_own: set[str] = set()
-        """Outputs whose candidates are states of other outputs."""
 
     def run(self) -> Findings:
         for name, terms in self.terms.items():
-            named = _stem(self.graph, name)
-            if named and named not in self.currents and (not terms or named in terms):
-                self._settle(name, named)
-        while self._narrow() | self._settle_equal():
+            stem = _stem(self.graph, name)
+            if stem and stem not in self._currents() and (not terms or stem in terms):
+                self._settle(name, stem)
+        while self._narrow() | self._settle_only():
             pass
-        if self.open:
-            raise self._ambiguous(self.open)
-        self._take_the_rest()
+        unpaired = self.open or self.remains.updates()
+        if unpaired:
+            raise self._ambiguous(unpaired)
         for name in self.remains.doubtful():
             pair = self.settled[name]
             self.settled[name] = replace(pair, evidence=(*pair.evidence, "rival"), why=f"{pair.why}; others may be")
         pairs = tuple(self.settled[name] for name in self.graph.outputs if name in self.settled)
         return Findings(pairs, self.remains.guesses())
 
-    def _settle_equal(self) -> bool:
-        """Has outputs with as many candidates, the same for each, take those; whether there are any."""
+    def _currents(self) -> set[str]:
+        return {pair.current for pair in self.settled.values()}
+
+    def _settle_only(self) -> bool:
+        """Has outputs take their only candidate, unless it is another output's, too; whether there are any."""
         count = len(self.settled)
         while True:
-            groups: dict[tuple[str, ...], list[str]] = {}
-            for name, inputs in self.open.items():
-                groups.setdefault(inputs, []).append(name)
-            equal = next((group for inputs, group in groups.items() if len(group) == len(inputs)), [])
-            if not equal:
+            only = Counter(inputs[0] for inputs in self.open.values() if len(inputs) == 1)
+            name = next((name for name, inputs in self.open.items() if len(inputs) == only[inputs[0]] == 1), None)
+            if name is None:
                 return len(self.settled) > count
-            order, is_told = self._most_kept(equal)
-            for name, current in zip(equal, order, strict=True):
-                self._settle(name, current, by_position=not is_told)
-
-    def _most_kept(self, group: Sequence[str]) -> tuple[tuple[str, ...], bool]:
-        """The candidates of a group in the order of its outputs, and whether one order keeps more than all others."""
-        inputs = self.open[group[0]]
-        if len(group) == 1:
-            return inputs, True
-        if len(group) > _MOST_ORDERED:
-            return inputs, False
-
-        def factor_sum(order: Sequence[str]) -> float:
-            factors = [self.terms[name][current].factor for name, current in zip(group, order, strict=True)]
-            return sum(_UNKNOWN if factor is None else min(factor, 1.0) for factor in factors)
-
-        best, *runners_up = sorted(permutations(inputs), key=factor_sum, reverse=True)
-        return (best, True) if factor_sum(best) > factor_sum(runners_up[0]) + _MARGIN else (inputs, False)
+            self._settle(name, self.open[name][0])
 
     def _narrow(self) -> bool:
         """Has outputs read what they replace themselves, and not through others; whether that changes anything."""
         before = dict(self.open)
         for name, choices in before.items():
             terms = candidates(self.graph, name, self.step.positions, self.remains.peers(name))
-            narrowed = tuple(current for current in terms if current not in self.currents)
+            narrowed = tuple(current for current in terms if current not in self._currents())
             if narrowed and narrowed != choices:
                 self.open[name] = narrowed
                 self.terms = {**self.terms, name: terms}
-            wanted = {current for currents in self.open.values() for current in currents}
-            if not narrowed and not wanted.issuperset(self.remains.alike(name)):
-                self.without_own.add(name)
+            claimed = {current for currents in self.open.values() for current in currents}
+            if not narrowed and not claimed.issuperset(self.remains.alike(name)):
                 del self.open[name]
         return self.open != before
 
-    def _take_the_rest(self) -> None:
-        """Settles what is left over and can only be one way.
-
-        Raises:
-            UsageError: it may be several ways, or nothing else tells that the graph is a step.
-        """
-        is_step = bool(self.step.updated) or bool(self.settled)
-        outputs = [name for name in self.terms if name not in self.settled and name not in self.step.losses]
-        outputs = [name for name in outputs if is_step and self.remains.alike(name)]
-        following, weights = frozenset(self.settled), leading_to(self.graph, self.step.gradients)
-        plausible: dict[str, tuple[str, ...]] = {}
-        for name in outputs:
-            alike, is_updated, roots = self.remains.alike(name), name in self.step.updated, roots_of(self.graph, [name])
-            kept_names = kept_inputs(self.graph, name) if is_updated or is_statistic(self.graph, name) else frozenset()
-            copies: Sequence[str] = ()
-            if not following.isdisjoint(roots) or name in self.without_own:
-                copies = [current for current in alike if current in weights] or alike
-            elif not self.currents.isdisjoint(roots):
-                copies = [current for current in alike if current not in weights]
-            fits = tuple(
-                current
-                for current in alike
-                if current in copies
-                or (current in kept_names and not self._is_little(name, current))
-                or (is_updated and not self.graph.consumers[current])
-            )
-            if fits:
-                plausible[name] = fits
-        # A pair is certain if its output fits one input only, and that input fits no other output.
-        often = [current for fits in plausible.values() for current in fits]
-        certain = {name: fits[0] for name, fits in plausible.items() if len(fits) == 1 == often.count(fits[0])}
-        if len(certain) < len(plausible) or (plausible and not following):
-            raise self._ambiguous(plausible)
-        for name, current in certain.items():
-            self._settle(name, current, is_rest=True)
-
-    def _is_little(self, name: str, current: str) -> bool:
-        """Whether an output reads an input with a small or negative factor, as a decayed gradient its weight."""
-        term = every_term(self.graph, name, self.step.positions).get(current)
-        return term is not None and term.factor is not None and not term.is_strong and not term.is_private
-
-    def _settle(self, name: str, current: str, *, by_position: bool = False, is_rest: bool = False) -> None:
+    def _settle(self, name: str, current: str) -> None:
         is_named = _stem(self.graph, name) == current
         term = self.terms[name].get(current)
-        kinds = {"name": is_named, "shape": True, "dataflow": term is not None, "position": by_position}
-        kinds["rest"] = is_rest
+        kinds = {"name": is_named, "shape": True, "dataflow": term is not None}
         reasons = ["it is named after the input"] if is_named else []
         if term is not None:
             factor = "times a computed factor" if term.factor is None else f"times {term.factor:.6g}"
             reasons.append(f"its update keeps the input {factor}")
-        if by_position:
-            reasons.append("of several that could be, the one in its place")
-        if is_rest:
-            reasons.append(
-                "it is computed from a gradient or a next state, and nothing else of its shape and dtype is left"
-            )
         evidence = tuple(kind for kind, speaks in kinds.items() if speaks)
         self.settled[name] = Inferred(current, name, evidence, "; ".join(reasons))
-        self.currents.add(current)
         self.open.pop(name, None)
         choices = {output: tuple(item for item in items if item != current) for output, items in self.open.items()}
         self.open = {output: items for output, items in choices.items() if items}
 
-    def _ambiguous(self, open_outputs: Mapping[str, tuple[str, ...]]) -> UsageError:
+    def _ambiguous(self, unpaired: Mapping[str, tuple[str, ...]]) -> UsageError:
         facts = [
             f"{name!r} {list(self.graph.tensors[name].shape)}: {', '.join(map(repr, inputs))}"
-            for name, inputs in open_outputs.items()
+            for name, inputs in unpaired.items()
         ]
-        clause = f"output {next(iter(open_outputs))!r} replaces" if len(facts) == 1 else f"{len(facts)} outputs replace"
-        doubts = [
-            (current, name) for current, name in self.remains.guesses(True) if current not in open_outputs.get(name, ())
-        ]
+        clause = f"output {next(iter(unpaired))!r} replaces" if len(facts) == 1 else f"{len(facts)} outputs replace"
+        doubts = [pair for pair in self.remains.guesses() if pair[0] not in unpaired.get(pair[1], ())]
         doubts += [(current, name) for name in self.remains.doubtful() for current in self.remains.alike(name)]
         for heading, pairs in (
             (
@@ -313,7 +235,7 @@ class _Settling:
             ("and these, if the output is the input's next value", doubts),
         ):
             facts += [f"{heading}: {lines_of(pairs)}"] if pairs else []
-        lines = [f"'{inputs[0]}: {name}'" for name, inputs in open_outputs.items()]
+        lines = [f"'{inputs[0]}: {name}'" for name, inputs in unpaired.items()]
         return UsageError(f"which input {clause} cannot be told", facts=tuple(facts), hint=_HINT.format("{}", lines[0]))
 
 

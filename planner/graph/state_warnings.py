@@ -11,7 +11,7 @@ _OTHERWISE = "if that is not so, write all pairs in a file for --state"
 
 
 def state_warnings(graph: Graph) -> tuple[str, ...]:
-    """A sentence for each kind of pair that rests on little, and for what may be a pair; () where all is certain.
+    """A sentence for the pairs that may be others', and one for what may be a pair; () where all is certain.
 
     Raises:
         ModelError: the graph's notes are not of their form.
@@ -20,17 +20,15 @@ def state_warnings(graph: Graph) -> tuple[str, ...]:
     paired = {pair.current for pair in graph.state}
     current = {pair.following: pair.current for pair in graph.state}
     warnings: list[str] = []
-    for kind, how in (
-        ("position", "by the order of the file alone"),
-        ("rest", "because nothing else of their shape and dtype is left"),
-        ("rival", "by the form of their update, though others of their shape and dtype may be meant"),
-    ):
-        pairs = [(current[name], name) for name, (kinds, _) in evidence.items() if kind in kinds and name in current]
-        if pairs:
-            paired_kinds = {graph.tensors[name].kind for _, name in pairs}
-            beside = [name for name in graph.inputs if name not in paired and graph.tensors[name].kind in paired_kinds]
-            note = f" (also there: {', '.join(map(repr, beside))})" if beside else ""
-            warnings.append(f"paired {how}, state and next state: {lines_of(pairs)}{note}; {_OTHERWISE}")
+    pairs = [(current[name], name) for name, (kinds, _) in evidence.items() if "rival" in kinds and name in current]
+    if pairs:
+        paired_kinds = {graph.tensors[name].kind for _, name in pairs}
+        beside = [name for name in graph.inputs if name not in paired and graph.tensors[name].kind in paired_kinds]
+        note = f" (also there: {', '.join(map(repr, beside))})" if beside else ""
+        warnings.append(
+            "paired by the form of their update, though others of their shape and dtype may be meant, state and next "
+            f"state: {lines_of(pairs)}{note}; {_OTHERWISE}"
+        )
     unpaired = left_over(graph)
     if unpaired:
         subject = "an input and an output of" if len(unpaired) == 1 else "inputs and outputs of"

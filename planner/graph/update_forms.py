@@ -32,14 +32,9 @@ class Term:
         return self.factor is not None and _LEAST <= self.factor <= _MOST
 
     @property
-    def is_whole(self) -> bool:
-        """Whether nothing but this output's update reads the input, and it is not forgotten: a sum, or data."""
-        return self.is_private and self.factor is not None and self.factor >= 1
-
-    @property
-    def is_negative(self) -> bool:
-        """Whether the input is taken off for certain."""
-        return self.factor is not None and self.factor < 0
+    def is_little(self) -> bool:
+        """Whether little of the input is kept, as of the weight in a gradient that is decayed."""
+        return self.factor is not None and not self.is_strong and not self.is_private
 
     @property
     def is_weak(self) -> bool:

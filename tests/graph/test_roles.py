@@ -169,13 +169,13 @@ TWO = step(
 """Either output may replace either input."""
 
 
-def test_equal_candidates_pair_in_order(read: Read) -> None:
-    graph = read(TWO)
-    assert pairs(graph) == [("W", "A"), ("V", "B")]
-    assert {kinds for kinds, _ in evidence_of(graph.notes).values()} == {("shape", "dataflow", "position")}
+def test_equal_candidates_are_refused(read: Read) -> None:
+    with pytest.raises(UsageError, match="which input 2 outputs replace cannot be told") as raised:
+        read(TWO)
+    assert raised.value.facts == ("'A' [4, 4]: 'W', 'V'", "'B' [4, 4]: 'W', 'V'")
 
 
-def test_a_name_goes_before_position(read: Read) -> None:
+def test_names_tell_equal_candidates_apart(read: Read) -> None:
     graph = read(TWO.replace("B", "W_new").replace("A,", "V_new,").replace("A =", "V_new ="))
     assert sorted(pairs(graph)) == [("V", "V_new"), ("W", "W_new")]
     assert {kinds for kinds, _ in evidence_of(graph.notes).values()} == {("name", "shape", "dataflow")}
@@ -240,7 +240,7 @@ def test_running_statistics_and_scattered_updates(read: Read) -> None:
 
 
 def test_evidence_is_carried_by_the_file_until_pairs_are_given(read: Read) -> None:
-    graph = read(TWO)
+    graph = read(TWO.replace("A,", "A_next,").replace("A =", "W_next =").replace("A_next,", "W_next,"))
     written = to_model(graph)
     assert graph_from_proto(written).notes == graph.notes
     assert evidence_of(graph_from_proto(written, state_pairs=pairs(graph)).notes) == {}
