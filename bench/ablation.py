@@ -55,6 +55,7 @@ from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.randomness import lower_randomness
 from planner.graph.to_onnx import write_model
+from planner.options import ReadOptions
 from planner.partition.workspace import ELEMENTWISE
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.goal import Goal, least_cost
@@ -319,7 +320,7 @@ def met(model: str, workers: int, topology: str | None, changes: Sequence[str], 
         if not file.exists():
             file = Path(folder) / "model.onnx"
             write_model(build(model), file)
-        source = source_of(file, None, None, None, None, "refuse")
+        source = source_of(file, ReadOptions())
         target = target_of(workers, topology)
         planned = Limited(PlanRequest(source, target, effort="quick", partitioned_inputs=partitioned))
 

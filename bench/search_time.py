@@ -34,6 +34,7 @@ from planner.collection import without_collection
 from planner.features.zoo.models import build
 from planner.graph.model import Graph
 from planner.graph.to_onnx import write_model
+from planner.options import ReadOptions
 from planner.planning.folder import Destination
 from planner.planning.machines import target_of
 from planner.planning.request import PlanRequest, source_of
@@ -141,7 +142,7 @@ def stages(console: Console, model: str, workers: int, effort: EffortName) -> No
         write_model(build(model), file)
         gc.collect()
         clock, processor = time.perf_counter(), time.process_time()
-        source = source_of(file, None, None, None, None, "refuse")
+        source = source_of(file, ReadOptions())
         request = PlanRequest(source, target_of(workers, None, None), None, None, effort=effort)
         session = Session(request)
         note(f"read, and the canonical form: {len(session.graph.ops):,} ops")

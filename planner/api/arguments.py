@@ -16,50 +16,29 @@ from functools import cache, wraps
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints, overload
+from typing import Any, Final, Literal, ParamSpec, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from onnx import ModelProto
 
 from planner.errors import UsageError, did_you_mean
 from planner.graph.subgraph import is_external
-from planner.options import AnyModel, AnyPath
 
 Parameters = ParamSpec("Parameters")
 Record = TypeVar("Record")
 Result = TypeVar("Result")
 
 _WORDS = {bool: "True or False", int: "a whole number", float: "a number", str: "a text", NoneType: "None"}
-_LIGHT = {"AnyPath": AnyPath, "ModelProto": ModelProto}
-"""What types of options are said with, where importing it would be dear."""
+_AnyPath: TypeAlias = str | os.PathLike[str]
+ACCEPTED: Final = {"Path": _AnyPath, "Model": _AnyPath | ModelProto}
+"""By the name of a type of a record or of a parameter, what callers may give: it is made a Path of."""
 _KINDS = {int: Integral, float: Real}
 """NumPy's numbers are welcome."""
 
 
-@overload
-def path_of(path: AnyPath) -> Path: ...
-@overload
-def path_of(path: AnyPath | None) -> Path | None: ...
-def path_of(path: AnyPath | None) -> Path | None:
-    """The path, whichever way it was given."""
-    return None if path is None else Path(path)
-
-
-def model_file(model: AnyModel) -> Path:
-    """The file of a model, in a function that :func:`checked` or :func:`takes` decorates."""
-    assert not isinstance(model, ModelProto), "a model in memory was written to a file"
-    return Path(model)
-
-
-def names_file(name: AnyPath) -> bool:
+def names_file(path: Path) -> bool:
     """Whether the name of a model is that of a file, there or not; other names are the zoo's."""
-    path = Path(name)
     return path.exists() or bool(path.suffix) or len(path.parts) > 1
-
-
-def texts_of(values: Mapping[str, str | float] | None) -> dict[str, str] | None:
-    """Numbers by name, as the command line writes them."""
-    return None if values is None else {name: str(value) for name, value in values.items()}
 
 
 def bytes_text(amount: str | int | None) -> str | None:
@@ -79,7 +58,7 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
       known: green, red
     hint: did you mean 'green'?
     """
-    kinds = cache(lambda: get_type_hints(function, localns=_LIGHT))  # of its first call, when all modules are there
+    kinds = cache(lambda: get_type_hints(function, localns=ACCEPTED))  # of its first call, when all modules are there
     signature = inspect.signature(function)
 
     @wraps(function)
@@ -99,7 +78,7 @@ def takes(
         record: the dataclass (``planner.options``).
         names: what its types are said with beside, where importing it would be dear.
     """
-    kinds = get_type_hints(record, localns=_LIGHT | names)
+    kinds = get_type_hints(record, localns=ACCEPTED | names)
     parameters = [field.replace(annotation=kinds[name]) for name, field in inspect.signature(record).parameters.items()]
 
     def decorate(function: Callable[[Record], Result]) -> Callable[Parameters, Result]:
@@ -132,7 +111,7 @@ def _held_against(
             if not _fits(value, kinds[name]):
                 raise _misfit(f"{function}: {name}", value, kinds[name])
             is_model = isinstance(value, ModelProto)
-            binding.arguments[name] = files.enter_context(_written(value)) if is_model else _plain(value)
+            binding.arguments[name] = files.enter_context(_written(value)) if is_model else _plain(value, kinds[name])
         yield binding
 
 
@@ -182,15 +161,21 @@ def _fits(value: object, kind: Any) -> bool:
     return isinstance(value, origin or kind)
 
 
-def _plain(value: Any) -> Any:
-    """A value with Python's numbers in place of NumPy's."""
-    if isinstance(value, bool | str):
-        return value
-    if isinstance(value, Real):
+def _plain(value: Any, kind: Any) -> Any:
+    """A value with a Path for any path of its kind, and Python's numbers in place of NumPy's."""
+    if isinstance(value, str | os.PathLike):
+        return Path(value) if _has_paths(kind) else value
+    if isinstance(value, Real) and not isinstance(value, bool):
         return int(value) if isinstance(value, Integral) else float(value)
     if isinstance(value, list | tuple):
-        return tuple(map(_plain, value))
-    return {key: _plain(entry) for key, entry in value.items()} if isinstance(value, Mapping) else value
+        return tuple(_plain(element, kind) for element in value)
+    if isinstance(value, Mapping):
+        return {key: _plain(entry, None) for key, entry in value.items()}
+    return value
+
+
+def _has_paths(kind: Any) -> bool:
+    return get_origin(kind) is os.PathLike or any(map(_has_paths, get_args(kind)))
 
 
 def _misfit(where: str, value: object, kind: Any) -> UsageError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.api.arguments import path_of, takes
+from planner.api.arguments import takes
 from planner.api.opened import Opened, opened
 from planner.artifacts.place import PLAN
 from planner.artifacts.plan_folder import add_models, open_folder
@@ -46,12 +46,12 @@ def build(options: BuildOptions) -> BuildResult:  # noqa: D417 - those are the f
     """
     progress = options.progress
     progress("reading the plan")
-    folder = open_folder(path_of(options.directory), with_models=False)
+    folder = open_folder(options.directory, with_models=False)
     where = folder.path
     if folder.has_models and not options.force:
         raise UsageError(f"{where} has the models of its workers", hint="make them anew with --force")
     try_folder(where)
-    plan = opened(where, path_of(options.opdefs), with_models=False)
+    plan = opened(where, options.opdefs, with_models=False)
     with counts_told(progress):
         partitioned = program_of(plan, progress)
     partitioned = replace(partitioned, program=of_model(partitioned.program, plan.model, plan.form.boxes(plan.model)))

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from os import PathLike
 from pathlib import Path
 
-from planner.api.arguments import names_file, path_of, takes, texts_of
+from planner.api.arguments import names_file, takes
 from planner.cost.by_op import op_cost
 from planner.cost.tables import CostTables
 from planner.descriptions import in_force
@@ -32,7 +31,6 @@ from planner.regular_file import read_regular
 from planner.runtime.values.results import write_bytes
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
-from planner.training.doors.pairs import read_pairs
 from planner.units import parse_ratio
 from planner.whole import try_file
 
@@ -86,21 +84,20 @@ def check(options: CheckOptions) -> CheckResult:  # noqa: D417 - those are the f
             assert result.is_passed, [verdict.grew for verdict in result.verdicts]
     """
     models, gpus, update, progress = options.models, options.gpus, options.update, options.progress
-    names = [str(models)] if isinstance(models, str | PathLike) else list(map(str, models))
+    names = [str(models)] if isinstance(models, Path) else list(map(str, models))
     counts = gpus if isinstance(gpus, Sequence) else [gpus]
-    path, state = Path(options.baseline), path_of(options.state)
-    _refuse_repeated(names, state)
+    path = options.baseline
+    _refuse_repeated(names, options.state)
     allowed = _share(options.max_increase)
     baseline = _read(path, update)
     if update:
         try_file(path)
-    descriptions, described_by = in_force(path_of(options.opdefs), options.unknown_ops)
-    pairs, values = None if state is None else tuple(read_pairs(state)), texts_of(options.value)
+    descriptions, described_by = in_force(options.opdefs, options.unknown_ops)
     graphs = {}
     for name in names:
         progress(f"reading {name}")
-        if names_file(name):
-            source = ModelSource(Path(name), options.dim, values, pairs, descriptions, described_by)
+        if names_file(Path(name)):
+            source = ModelSource(Path(name), options, descriptions, described_by)
             graphs[name] = source.read()
         else:
             graphs[name] = lower_randomness(_graph_of(name))

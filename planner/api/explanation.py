@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
-from planner.api.arguments import checked, path_of, takes
+from planner.api.arguments import checked, takes
 from planner.api.opened import Opened, opened
 from planner.api.selection import Selection
 from planner.artifacts.plan_folder import PlanFolder
@@ -20,7 +21,6 @@ from planner.graph.purposes import Purpose, purposes
 from planner.graph.reading.undescribed import qualified
 from planner.graph.rewriting.canonical import Canonical
 from planner.graph.rewriting.recomputation import recomputable
-from planner.options import AnyPath
 from planner.options.plans import HELD, ExplainOptions
 from planner.planning.limit.op_memory import op_memory
 from planner.planning.owners import planned_apart
@@ -61,7 +61,7 @@ def explain(options: ExplainOptions) -> Explanation:  # noqa: D417 - those are t
                 print(row.name, row.tiling, row.moved_bytes)
     """
     subject, bounds = options.subject, options.bounds
-    plan = opened(path_of(options.directory), path_of(options.opdefs))
+    plan = opened(options.directory, options.opdefs)
     folder = plan.folder
     tensors = tuple(_tensor_rows(plan))
     op_rows = tuple(_op_rows(folder, plan.form.graph, plan.ops))
@@ -111,7 +111,7 @@ def explain(options: ExplainOptions) -> Explanation:  # noqa: D417 - those are t
 
 
 @checked
-def why(directory: AnyPath | None, subject: str, *, runners_up: int = 3, opdefs: AnyPath | None = None) -> Why:
+def why(directory: Path | None, subject: str, *, runners_up: int = 3, opdefs: Path | None = None) -> Why:
     """Why one tensor lies as it does, or one op is divided as it is.
 
     Args:
@@ -129,7 +129,7 @@ def why(directory: AnyPath | None, subject: str, *, runners_up: int = 3, opdefs:
             for other in planner.why("plan", "fc.weight").runners_up:
                 print(other.pin, other.more_share)
     """
-    plan = opened(path_of(directory), path_of(opdefs))
+    plan = opened(directory, opdefs)
     made_with = plan.folder.plan.described_by
     if made_with is not None and opdefs is None:
         raise UsageError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from planner.api.arguments import checked, path_of
+from pathlib import Path
+
+from planner.api.arguments import checked
 from planner.api.building import program_of_folder
 from planner.api.opened import opened
 from planner.artifacts.program import Fetch, WorkerProgram
@@ -10,7 +12,6 @@ from planner.collection import without_collection
 from planner.errors import UsageError
 from planner.graph.model import Graph
 from planner.graph.purposes import passes_in
-from planner.options import AnyPath
 from planner.partition.occupancy import limits_by_worker, occupancy
 from planner.progress import Progress, silent
 from planner.results import MemoryResult
@@ -19,10 +20,10 @@ from planner.results import MemoryResult
 @checked
 @without_collection()
 def memory(
-    directory: AnyPath | None = None,
+    directory: Path | None = None,
     *,
     worker: int | None = None,
-    opdefs: AnyPath | None = None,
+    opdefs: Path | None = None,
     progress: Progress = silent,
 ) -> MemoryResult:
     """What a worker's tensors take over the steps of its program, by what they are for.
@@ -44,7 +45,7 @@ def memory(
                 print(buffer.buffer, buffer.purpose.value, buffer.size_bytes)
     """
     progress("reading the plan")
-    plan = opened(path_of(directory), path_of(opdefs))
+    plan = opened(directory, opdefs)
     stated, where = plan.folder.plan, plan.folder.path
     if worker is not None and not 0 <= worker < stated.workers:
         raise UsageError(f"{where}: the plan has no worker {worker}", hint=f"its workers are 0 to {stated.workers - 1}")

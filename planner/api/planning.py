@@ -8,7 +8,7 @@ from pathlib import Path
 from time import perf_counter
 from types import MappingProxyType
 
-from planner.api.arguments import bytes_text, model_file, path_of, takes, texts_of
+from planner.api.arguments import bytes_text, takes
 from planner.artifacts.worker_model import WorkerModel
 from planner.collection import without_collection
 from planner.counted import counts_told
@@ -101,16 +101,15 @@ def plan(options: PlanOptions) -> PlanResult:  # noqa: D417 - those are the fiel
             print(result.plan.moved_bytes, result.plan.certified_gap, result.plan.tilings["fc.weight"])
     """
     started = perf_counter()
-    path, progress, device = model_file(options.model), options.progress, options.device
+    path, progress, device = options.model, options.progress, options.device
     stop = Stop() if options.stop is None else options.stop
     if options.time is not None:
         stop.end_after(parse_duration(options.time, "--time"))
-    target = target_of(options.gpus, options.topology, path_of(options.profile))
+    target = target_of(options.gpus, options.topology, options.profile)
     memory_bytes = memory_of(bytes_text(options.memory))
-    values, state, opdefs = texts_of(options.value), path_of(options.state), path_of(options.opdefs)
     recompute = (options.recompute,) if isinstance(options.recompute, str) else options.recompute
     request = PlanRequest(
-        source_of(path, options.dim, values, state, opdefs, options.unknown_ops),
+        source_of(path, options, opdefs=options.opdefs, unknown_ops=options.unknown_ops),
         target,
         memory_bytes,
         memory_limits(memory_bytes, target.machine, target.workers),
@@ -129,8 +128,8 @@ def plan(options: PlanOptions) -> PlanResult:  # noqa: D417 - those are the fiel
         stop=stop,
     )
     stop.must_fit = request.limits is not None
-    directory = path_of(options.out) or Path(f"{path.stem}.tofu{target.workers}")
-    destination = Destination(directory, options.force, path_of(options.sharding_annotations), options.models)
+    directory = options.out or Path(f"{path.stem}.tofu{target.workers}")
+    destination = Destination(directory, options.force, options.sharding_annotations, options.models)
     destination.try_it()
     with measured() as spent, counts_told(progress):
         session = Session(request)

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-from planner.api.arguments import path_of, takes
+from planner.api.arguments import takes
 from planner.artifacts.measured import MeasuredRun, MeasuredStep
 from planner.artifacts.place import newest_folder, newest_note
 from planner.artifacts.plan_folder import lacks_models
@@ -89,7 +89,7 @@ def run(options: RunningOptions) -> RunResult:  # noqa: D417 - those are the fie
             result = planner.run("plan", steps=3, verify=True)
             print(result.losses, result.moved_bytes, result.verified)
     """
-    result, export, opdefs = path_of(options.result), path_of(options.export), path_of(options.opdefs)
+    result, export, opdefs = options.result, options.export, options.opdefs
     engine, device, progress, notice = options.engine, options.device, options.progress, options.notice
     if options.steps is not None and options.epochs is not None:
         raise UsageError("--steps and --epochs exclude each other: both say how long to train")
@@ -115,18 +115,18 @@ def run(options: RunningOptions) -> RunResult:  # noqa: D417 - those are the fie
             epochs=options.epochs,
             shuffle=options.shuffle,
             inputs=files,
-            weights=path_of(options.weights),
-            data_dir=path_of(options.data_dir),
+            weights=options.weights,
+            data_dir=options.data_dir,
             random_weights=options.random_weights,
             schedule=None if options.lr is None else parse_schedule(str(options.lr)),
             verify=options.verify,
             seed=options.seed,
-            checkpoint_dir=path_of(options.checkpoint_dir),
+            checkpoint_dir=options.checkpoint_dir,
             checkpoint_every=options.checkpoint_every,
             keep=options.keep,
             resume=options.resume,
             export=export,
-            forward=path_of(options.forward),
+            forward=options.forward,
             profile=options.profile,
             device=device,
             engine=engine,
@@ -135,12 +135,12 @@ def run(options: RunningOptions) -> RunResult:  # noqa: D417 - those are the fie
             wants_results=engine != "mpi" or result is not None or export is not None,
             device_map=None if options.device_map is None else tuple(options.device_map),
             patience_seconds=options.patience,
-            libraries=tuple(map(Path, options.custom_ops)),
+            libraries=tuple(options.custom_ops),
             references={} if opdefs is None else load_file(opdefs).references,
             doing=progress,
             metric=options.metric,
-            eval_inputs=path_of(options.eval_inputs),
-            log=path_of(options.log),
+            eval_inputs=options.eval_inputs,
+            log=options.log,
             allow_nan=options.allow_nan,
             stop=options.stop,
             progress=options.on_step,

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.api.arguments import path_of, takes
+from planner.api.arguments import takes
 from planner.api.building import program_of_folder
 from planner.api.opened import Opened, opened
 from planner.artifacts.plan_folder import PlanFolder
@@ -51,10 +51,10 @@ def simulate(options: SimulateOptions) -> SimulationResult:  # noqa: D417 - thos
     """
     progress = options.progress
     progress("reading the plan")
-    plan = opened(path_of(options.directory), path_of(options.opdefs))
+    plan = opened(options.directory, options.opdefs)
     refuse_without_topology(plan.folder, "--time")
     program = program_of_folder(plan, progress)
-    times = times_of(plan, program, options.topology, path_of(options.profile), progress)
+    times = times_of(plan, program, options.topology, options.profile, progress)
     if times.schedule is None:
         raise UsageError(f"--time: {times.lacking}", hint=times.hint)
     schedule = times.schedule

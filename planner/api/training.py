@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from pathlib import Path
 
-from planner.api.arguments import model_file, path_of, takes, texts_of
+from planner.api.arguments import takes
 from planner.api.door import held_against_file
 from planner.api.training_wishes import wishes_of
 from planner.errors import UsageError
@@ -75,8 +75,8 @@ def grad(options: GradOptions) -> GradResult:  # noqa: D417 - those are the fiel
 
             planner.grad("mlp.onnx", loss="mse", optimizer="sgd", dim={"batch": 64}, output="train.onnx")
     """
-    path, progress = model_file(options.model), options.progress
-    output = path_of(options.output) or Path(f"{path.stem}.train.onnx")
+    path, progress = options.model, options.progress
+    output = options.output or Path(f"{path.stem}.train.onnx")
     read = [path, *sorted(path.iterdir())] if path.is_dir() else [path]
     if output.resolve() in {path.resolve() for path in read}:
         raise UsageError(f"{output}: is the model that is read, and would be overwritten", hint="write -o another file")
@@ -86,7 +86,7 @@ def grad(options: GradOptions) -> GradResult:  # noqa: D417 - those are the fiel
     door: DoorVerdict | None = None
     if options.verify:
         progress(f"holding the model as read against {path}")
-        door = held_against_file(path, options.dim, texts_of(options.value))
+        door = held_against_file(path, options.dim, options.values)
         if (difference := door.error()) is not None:
             raise difference
     progress("building the training graph")

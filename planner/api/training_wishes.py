@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from planner.api.arguments import path_of, texts_of
 from planner.errors import UsageError
 from planner.options.training import TrainingOptions
 from planner.training.doors.make import Wishes
@@ -49,7 +48,7 @@ def wishes_of(options: TrainingOptions, batch: int | None) -> Wishes:
         dropout=options.dropout,
         batch=batch,
         dims=options.dim or {},
-        values=texts_of(options.value) or {},
+        values=options.values or {},
         hyper=Hyper(exempt=exempt, exempt_vectors=options.no_decay_vectors, **numbers) if numbers else None,
         schedule=Schedule(options.clip_norm, options.accumulate, scale, is_dynamic),
         loss_options=LossOptions(weights, options.ignore_index, options.class_axis, options.shift, options.tokens),
@@ -57,6 +56,6 @@ def wishes_of(options: TrainingOptions, batch: int | None) -> Wishes:
         train=tuple(options.train),
         freeze=tuple(options.freeze),
         weights=tuple(options.params),
-        gradients=path_of(options.gradients),
-        state=path_of(options.state),
+        gradients=options.gradients,
+        state=options.state,
     )

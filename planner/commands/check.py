@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -16,14 +17,14 @@ from planner.options.planning import CheckOptions
 
 
 @click.command(short_help="Whether plans cost more than they did: a gate for CI.")
-@click.argument("models", metavar="MODEL...", nargs=-1, required=True)
+@click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @derived(CheckOptions)
 @click.option(
     "--annotations", is_flag=True, help="On stderr, tell GitHub Actions what grew, beside all that is printed."
 )
 @MARKDOWN
 @JSON
-def check(models: tuple[str, ...], annotations: bool, markdown_wanted: bool, json_wanted: bool, **options: Any) -> int:
+def check(models: tuple[Path, ...], annotations: bool, markdown_wanted: bool, json_wanted: bool, **options: Any) -> int:
     """Plan every MODEL and compare bytes, memory and gap with a baseline; exits with 1 if one grew, and says where.
 
     MODEL is an ONNX file or a name of `tofu zoo`. Names of tensors and ops do not matter, and no times are compared; a

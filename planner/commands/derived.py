@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import click
 
 from planner.commands.options import COUNTS, LOSS_SCALE, NUMBERS, POSITIVE, SHARE, Assignment, by_name
-from planner.options import AnyPath, Option
+from planner.options import Option
 from planner.records import Kind
 
-_DEAR = {"ModelProto": Any, "StepReport": Any, "AnyInputs": AnyPath}
+_DEAR = {"StepReport": Any, "AnyInputs": Path}
 """What the command line takes for types of Python that it does not import."""
 
 
@@ -56,9 +56,9 @@ def given(record: type, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _described(record: type) -> Iterator[tuple[dataclasses.Field[Any], Option, Any]]:
-    """The fields that are options, and their types without None."""
+    """The fields that are options, and their types without None: those that the command shares with others are last."""
     kinds = get_type_hints(record, localns=_DEAR, include_extras=True)
-    for field in dataclasses.fields(record):
+    for field in sorted(dataclasses.fields(record), key=lambda field: field.name not in record.__annotations__):
         if "option" in field.metadata:
             yield field, field.metadata["option"], _not_none(kinds[field.name])
 
@@ -111,7 +111,7 @@ def _typed(says: Option, kind: Any) -> dict[str, Any]:
         return {"type": int if inner[1].minimum is None else click.IntRange(min=inner[1].minimum)}
     if origin is Annotated:
         return {"type": SHARE if inner[1].below is not None else POSITIVE}
-    if kind == AnyPath:
+    if kind is Path:
         return {"type": click.Path(path_type=Path)}
     if kind == Union[int, Sequence[int]]:  # noqa: UP007 - as it is without None
         return {"type": COUNTS}

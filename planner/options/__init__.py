@@ -1,6 +1,7 @@
 """What commands and functions of Python are asked for: each option said once, as the field of a dataclass.
 
-A field's type and default are those of the function's parameter; its ``Option`` says what the command line says beside.
+A field's type and default are those of the function's parameter, which takes a text where the record holds a Path; its
+``Option`` says what the command line says beside.
 ``planner.commands.derived`` makes click's options of it, ``planner.api.arguments`` the function's signature and checks.
 Nothing heavy is imported here.
 """
@@ -8,19 +9,17 @@ Nothing heavy is imported here.
 from __future__ import annotations
 
 import dataclasses
-import os
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, dataclass_transform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, dataclass_transform
 
+from planner.progress import Progress, silent
 from planner.records import Kind
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
 
 Record = TypeVar("Record")
 
-AnyPath: TypeAlias = str | os.PathLike[str]
-AnyModel: TypeAlias = "AnyPath | ModelProto"
-"""An ONNX file, or a model in memory: a function is given the file of one."""
+Model: TypeAlias = Path
+"""An ONNX file; a function takes a model in memory, too, and its record holds the file of it."""
 Fraction0: TypeAlias = Annotated[float, Kind(below=1)]
 """From 0 up to, and without, 1."""
 UnknownOps: TypeAlias = Literal["refuse", "replicate"]
@@ -64,27 +63,28 @@ def options(record: type[Record]) -> type[Record]:
     return dataclasses.dataclass(frozen=True, kw_only=True)(record)
 
 
-def dims() -> Any:
-    """Sizes of symbolic dims."""
-    return option("Bind a symbolic dim of the model; repeatable.", default=None, metavar="NAME=SIZE")
+@options
+class ReadOptions:
+    """How the file of a model is read."""
 
-
-def values() -> Any:
-    """Inputs that become constants."""
-    return option(
+    dim: Mapping[str, int] | None = option(
+        "Bind a symbolic dim of the model; repeatable.", default=None, metavar="NAME=SIZE"
+    )
+    value: Mapping[str, str | float] | None = option(
         "Make an input a constant, such as sr=16000: all that it decides is decided beforehand; repeatable.",
         default=None,
         metavar="INPUT=NUMBER",
     )
-
-
-def states() -> Any:
-    """A file of pairs of state and next state."""
-    return option(
+    state: Path | None = option(
         "Which output replaces which input; by default as the model says, or inferred.",
         default=None,
         metavar="PAIRS.yaml",
     )
+
+    @property
+    def values(self) -> dict[str, str] | None:
+        """By input, the number that it becomes, as the command line writes it."""
+        return None if self.value is None else {name: str(value) for name, value in self.value.items()}
 
 
 def own_ops() -> Any:
@@ -96,13 +96,25 @@ def own_ops() -> Any:
     )
 
 
-def undescribed() -> Any:
-    """What becomes of operators without a description."""
-    return option(
+@options
+class ModelOptions(ReadOptions):
+    """How the file of a model is read that is planned, and what is known of its operators."""
+
+    opdefs: Path | None = own_ops()
+    unknown_ops: UnknownOps = option(
         "Operators without a description: an error, or every worker runs them whole.",
         default="refuse",
         shows_default=True,
     )
+
+
+@options
+class FolderOptions:
+    """A plan's folder, and what reads it."""
+
+    directory: Path | None = argument(kw_only=False, default=None)
+    opdefs: Path | None = own_ops()
+    progress: Progress = silent
 
 
 def measured() -> Any:

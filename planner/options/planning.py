@@ -3,23 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
-from planner.options import (
-    AnyModel,
-    AnyPath,
-    UnknownOps,
-    argument,
-    dims,
-    measured,
-    option,
-    options,
-    own_ops,
-    rates_of,
-    states,
-    undescribed,
-    values,
-)
+from planner.options import Model, ModelOptions, argument, measured, option, options, rates_of
 from planner.progress import Progress, silent
 from planner.records import Positive
 from planner.stop import Stop
@@ -33,10 +20,10 @@ STRATEGIES = (
 
 
 @options
-class PlanOptions:
+class PlanOptions(ModelOptions):
     """What ``tofu plan`` and ``planner.plan`` are asked for."""
 
-    model: AnyModel = argument(kw_only=False)
+    model: Model = argument(kw_only=False)
     gpus: Positive | None = option(
         "How many GPUs, each a worker of the plan; of a topology's, the nearest so many.  [default: all of those]",
         default=None,
@@ -56,8 +43,6 @@ class PlanOptions:
         default=None,
     )
     rates: str | None = rates_of()
-    dim: Mapping[str, int] | None = dims()
-    value: Mapping[str, str | float] | None = values()
     strategy: str = option(
         f"The found plan, or one of the literature to compare it with: {', '.join(STRATEGIES[1:])}.",
         default="tofu",
@@ -113,7 +98,7 @@ class PlanOptions:
         default=None,
         metavar="TIME",
     )
-    out: AnyPath | None = option(
+    out: Path | None = option(
         "Where to write the plan.  [default: MODEL.tofuK in the working directory]", default=None, metavar="DIR"
     )
     force: bool = option("Replace a plan that is there; a folder with anything else in it stays.", default=False)
@@ -122,35 +107,27 @@ class PlanOptions:
         "million ops times workers memory and time are then what tables say, at least.",
         default=True,
     )
-    state: AnyPath | None = states()
-    sharding_annotations: AnyPath | None = option(
+    sharding_annotations: Path | None = option(
         "Also write the model with the tilings as ONNX sharding annotations.", default=None, metavar="FILE"
     )
-    profile: AnyPath | None = measured()
+    profile: Path | None = measured()
     device: Literal["cpu", "cuda"] = option(
         "Where the plan is to run; for cuda, say which ops have no CUDA kernel. The plan is the same.",
         default="cpu",
         shows_default=True,
     )
-    opdefs: AnyPath | None = own_ops()
-    unknown_ops: UnknownOps = undescribed()
     progress: Progress = silent
     notice: Callable[[str], None] = lambda line: None
     stop: Stop | None = None
 
 
 @options
-class CheckOptions:
+class CheckOptions(ModelOptions):
     """What ``tofu check`` and ``planner.check`` are asked for."""
 
-    models: AnyPath | Sequence[AnyPath] = argument(kw_only=False)
+    models: Path | Sequence[Path] = argument(kw_only=False)
     gpus: int | Sequence[int] = option("How many GPUs; each model for each.", metavar="K,K,...")
-    baseline: AnyPath = option("What plans cost before; --update writes it.", metavar="FILE.json")
+    baseline: Path = option("What plans cost before; --update writes it.", metavar="FILE.json")
     max_increase: str = option("How much more is allowed.", default="0%", shows_default=True, metavar="SHARE")
     update: bool = option("Write what the plans cost into the baseline; other models in it stay.", default=False)
-    dim: Mapping[str, int] | None = dims()
-    value: Mapping[str, str | float] | None = values()
-    state: AnyPath | None = states()
-    opdefs: AnyPath | None = own_ops()
-    unknown_ops: UnknownOps = undescribed()
     progress: Progress = silent

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from planner.options import AnyPath, argument, measured, option, options, own_ops
-from planner.progress import Progress, silent
+from planner.options import FolderOptions, argument, measured, option, options
 
 SortedBy: TypeAlias = Literal["moved", "size", "name"]
 HELD = "held"
@@ -24,20 +24,17 @@ def planned_for() -> Any:
 
 
 @options
-class BuildOptions:
+class BuildOptions(FolderOptions):
     """What ``tofu build`` and ``planner.build`` are asked for."""
 
-    directory: AnyPath | None = argument(kw_only=False, default=None)
     force: bool = option("Make models anew that are there.", default=False)
-    opdefs: AnyPath | None = own_ops()
-    progress: Progress = silent
 
 
 @options
 class ExplainOptions:
     """What ``tofu explain`` and ``planner.explain`` are asked for."""
 
-    directory: AnyPath | None = argument(kw_only=False, default=None)
+    directory: Path | None = argument(kw_only=False, default=None)
     subject: str | None = argument(kw_only=True, default=None)
     every: bool = option("Every tensor and every op, as wide tables.", default=False, flags=("--all",))
     role: str | None = option(
@@ -49,16 +46,13 @@ class ExplainOptions:
         "Of one tensor or op, how many other choices to solve for.", default=3, shows_default=True, metavar="N"
     )
     bounds: bool = option("How far each product and convolution is from the least that it can move.", default=False)
-    opdefs: AnyPath | None = None
+    opdefs: Path | None = None
     """On the command line, among those of ``SimulateOptions``."""
 
 
 @options
-class SimulateOptions:
+class SimulateOptions(FolderOptions):
     """What ``tofu explain --time`` and ``planner.simulate`` are asked for."""
 
-    directory: AnyPath | None = argument(kw_only=False, default=None)
     topology: str | None = planned_for()
-    profile: AnyPath | None = measured()
-    opdefs: AnyPath | None = own_ops()
-    progress: Progress = silent
+    profile: Path | None = measured()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from planner.options import AnyPath, argument, libraries, option, options
+from planner.options import argument, libraries, option, options
 from planner.progress import Progress, silent
 from planner.records import Above0, Positive
 from planner.stop import Interrupt
@@ -19,19 +20,19 @@ if TYPE_CHECKING:
 class RunningOptions:
     """What ``tofu run`` and ``planner.run`` are asked for."""
 
-    directory: AnyPath | None = argument(kw_only=False, default=None)
+    directory: Path | None = argument(kw_only=False, default=None)
     inputs: AnyInputs | None = option(
         "Arrays for all inputs by name, taken batch by batch where they have more rows than one; or a folder of "
         "batches, one per step.  [default: drawn from the seed]",
         default=None,
         metavar="FILE.npz|DIR",
     )
-    weights: AnyPath | None = option(
+    weights: Path | None = option(
         "State to start from, by name: npz or safetensors; each worker takes its own tiles.",
         default=None,
         metavar="FILE",
     )
-    data_dir: AnyPath | None = option(
+    data_dir: Path | None = option(
         "Where the files of a model's external data are.  [default: where they were when it was planned]",
         default=None,
         metavar="DIR",
@@ -56,8 +57,8 @@ class RunningOptions:
         metavar="RATE|SCHEDULE",
     )
     verify: bool = option("Judge every step against the unpartitioned model.", default=False)
-    result: AnyPath | None = option("Where to write outputs and next state.", default=None, metavar="FILE.npz")
-    checkpoint_dir: AnyPath | None = option("Where checkpoints go.", default=None, metavar="DIR")
+    result: Path | None = option("Where to write outputs and next state.", default=None, metavar="FILE.npz")
+    checkpoint_dir: Path | None = option("Where checkpoints go.", default=None, metavar="DIR")
     checkpoint_every: Positive | None = option(
         "A checkpoint after every N steps, and after the last.  [default: after the last]", default=None, metavar="N"
     )
@@ -67,10 +68,10 @@ class RunningOptions:
     resume: bool = option(
         "Go on from the newest whole checkpoint, which may be of another plan of the same model.", default=False
     )
-    export: AnyPath | None = option(
+    export: Path | None = option(
         "Where to write whole weights: .safetensors or .npz, or .onnx with --forward.", default=None, metavar="FILE"
     )
-    forward: AnyPath | None = option("The forward model that --export fills.", default=None, metavar="MODEL")
+    forward: Path | None = option("The forward model that --export fills.", default=None, metavar="MODEL")
     profile: bool = option(
         "Measure every step: compute, fetch, wait; bytes predicted and moved. Kept in DIR for `tofu report`.",
         default=False,
@@ -97,19 +98,19 @@ class RunningOptions:
     metric: Literal["accuracy"] | None = option(
         "Also tell the share of labels that the model gets right.", default=None
     )
-    eval_inputs: AnyPath | None = option(
+    eval_inputs: Path | None = option(
         "Held-out data: loss and metric of the model as it infers, after each epoch and the last step.",
         default=None,
         metavar="FILE.npz|DIR",
     )
-    log: AnyPath | None = option("A line for each step, to a .jsonl or .csv file.", default=None, metavar="FILE")
+    log: Path | None = option("A line for each step, to a .jsonl or .csv file.", default=None, metavar="FILE")
     allow_nan: bool = option("Go on where a loss, or the state of a checkpoint, is not finite.", default=False)
-    opdefs: AnyPath | None = option(
+    opdefs: Path | None = option(
         "With --verify: a file of descriptions that has your operators in NumPy, to judge by.",
         default=None,
         metavar="FILE.py",
     )
-    custom_ops: Sequence[AnyPath] = libraries()
+    custom_ops: Sequence[Path] = libraries()
     progress: Progress = silent
     notice: Callable[[str], None] = lambda line: None
     on_step: Callable[[StepReport], None] | None = None

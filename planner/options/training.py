@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
-from planner.options import (
-    AnyModel,
-    AnyPath,
-    Fraction0,
-    argument,
-    dims,
-    option,
-    options,
-    states,
-    values,
-)
+from planner.options import Fraction0, Model, ReadOptions, argument, option, options
 from planner.progress import Progress, silent
 from planner.records import Above0, Positive, Signed
 
@@ -24,7 +15,7 @@ OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "adam", "adamw", "adamw_
 
 
 @options
-class TrainingOptions:
+class TrainingOptions(ReadOptions):
     """How a forward model becomes a step of training."""
 
     loss: str | None = option(
@@ -81,7 +72,7 @@ class TrainingOptions:
     loss_scale: Above0 | Literal["dynamic"] | None = option(
         "For gradients too small for float16.", default=None, metavar="X|dynamic"
     )
-    gradients: AnyPath | None = option(
+    gradients: Path | None = option(
         "Of a model of gradients: which is whose, if names, shapes and order do not tell.",
         default=None,
         metavar="PAIRS.yaml",
@@ -94,16 +85,13 @@ class TrainingOptions:
     dropout: Literal["train", "off"] | None = option(
         "Whether Dropout drops.  [default: as the model has it]", default=None
     )
-    dim: Mapping[str, int] | None = dims()
-    value: Mapping[str, str | float] | None = values()
-    state: AnyPath | None = states()
 
 
 @options
 class GradOptions(TrainingOptions):
     """What ``tofu grad`` and ``planner.grad`` are asked for."""
 
-    model: AnyModel = argument(kw_only=False)
+    model: Model = argument(kw_only=False)
     form: Literal["onnx", "training-info"] = option(
         "The step in standard operators, or ONNX's TrainingInfoProto.  [default: onnx]",
         default="onnx",
@@ -112,7 +100,7 @@ class GradOptions(TrainingOptions):
     batch: Positive | None = option(
         "Batch size, where it is to be another; of a symbolic dim --dim says the size.", default=None, metavar="N"
     )
-    output: AnyPath | None = option(
+    output: Path | None = option(
         "Where to write the training graph.  [default: MODEL.train.onnx in the working directory]",
         default=None,
         metavar="FILE",

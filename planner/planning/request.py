@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from planner.errors import UsageError, did_you_mean
 from planner.graph.model import Graph
 from planner.graph.rewriting.randomness import lower_randomness
 from planner.machine.rates import Rates
+from planner.options import ReadOptions
 from planner.planning.limit.in_steps import OpSchedule
 from planner.planning.machines import Target
 from planner.planning.objective import Objective, can_be_timed, is_large, objective_of
@@ -34,12 +35,8 @@ class ModelSource:
 
     model: Path
     """An ONNX file, or a folder of artifacts."""
-    dims: Mapping[str, int] | None
-    """Sizes of symbolic dims."""
-    values: Mapping[str, str] | None
-    """By input, the number that it becomes, or numbers with commas between them."""
-    state_pairs: tuple[tuple[str, str], ...] | None
-    """State and next state, by name; None: as the model says, or inferred."""
+    options: ReadOptions
+    """What is given beside the file."""
     descriptions: Descriptions
     """Of its operators."""
     described_by: DescriptionFile | None
@@ -57,38 +54,29 @@ class ModelSource:
             return lower_randomness(self.make())
         step = read_step(
             self.model,
-            dims=self.dims,
-            values=self.values,
-            state_pairs=self.state_pairs,
+            dims=self.options.dim,
+            values=self.options.values,
+            state_pairs=None if self.options.state is None else read_pairs(self.options.state),
             operators=self.descriptions,
         )
         return lower_randomness(step)
 
 
 def source_of(
-    model: Path,
-    dims: Mapping[str, int] | None,
-    values: Mapping[str, str] | None,
-    state: Path | None,
-    opdefs: Path | None,
-    unknown_ops: UnknownOps,
+    model: Path, options: ReadOptions, *, opdefs: Path | None = None, unknown_ops: UnknownOps = "refuse"
 ) -> ModelSource:
-    """A model's file, and how it is read; what is given beside it is read here.
+    """A model's file, and how it is read; the user's descriptions are read here.
 
     Args:
         model: an ONNX file.
-        dims: sizes of symbolic dims.
-        values: by input, the number that it becomes.
-        state: a file of pairs of state and next state, or None.
+        options: what is given beside it.
         opdefs: a file of the user's own descriptions, which is executed, or None.
         unknown_ops: what becomes of operators without a description.
 
     Raises:
-        TofuError: a file cannot be used.
+        TofuError: the descriptions cannot be used.
     """
-    pairs = None if state is None else tuple(read_pairs(state))
-    descriptions, described_by = in_force(opdefs, unknown_ops)
-    return ModelSource(model, dims, values, pairs, descriptions, described_by)
+    return ModelSource(model, options, *in_force(opdefs, unknown_ops))
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ def samples_by_dim(source: ModelSource, training: Wishes | None = None) -> Sampl
         source: how the file is read.
         training: how it is trained, see ``Wanted``.
     """
-    symbol, stated = symbol_of_samples(source.model), dict(source.dims or {})
+    symbol, stated = symbol_of_samples(source.model), dict(source.options.dim or {})
     if symbol is None or symbol not in stated:
         return None
     return Samples(stated[symbol], lambda size: _with_dims(source, training, {**stated, symbol: size}))
@@ -76,7 +76,7 @@ def samples_by_dim(source: ModelSource, training: Wishes | None = None) -> Sampl
 
 def _with_dims(source: ModelSource, training: Wishes | None, dims: Mapping[str, int]) -> ModelSource:
     if training is None:
-        return replace(source, dims=dims)
+        return replace(source, options=replace(source.options, dim=dims))
     return replace(source, make=lambda: make(source.model, replace(training, dims=dims)).graph)
 
 

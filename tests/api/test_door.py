@@ -124,9 +124,7 @@ def test_options_have_the_same_defaults(command: str, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("command", LINES)
 def test_choices_are_the_same(command: str) -> None:
-    parameters = inspect.signature(
-        getattr(api, command), eval_str=True, locals={"AnyPath": str, "ModelProto": str}
-    ).parameters
+    parameters = inspect.signature(getattr(api, command), eval_str=True, locals={"Path": str, "Model": str}).parameters
     choices = {
         str(one.name): set(one.type.choices)
         for one in all_commands()[command].params

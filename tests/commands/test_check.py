@@ -17,7 +17,7 @@ def test_check_passes_its_options(door: Door) -> None:
     assert door.calls == [
         (
             "check",
-            (("m.onnx", "alexnet"),),
+            ((Path("m.onnx"), Path("alexnet")),),
             {
                 "gpus": (2, 4),
                 "baseline": Path("c.json"),

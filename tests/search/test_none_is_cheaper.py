@@ -20,6 +20,7 @@ from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, ModelError, UnsupportedError, UsageError
 from planner.features.zoo import models as zoo
 from planner.graph.model import DType, Graph, Op, Tensor
+from planner.options import ReadOptions
 from planner.partition.build import partition
 from planner.planning.limit.trial import Trial
 from planner.planning.machines import target_of
@@ -96,7 +97,7 @@ def test_no_plan_by_hand_costs_less(model: str, workers: int) -> None:
 
 def planned(graph: Graph, workers: int, inputs: str, **wanted: Any) -> tuple[Session, Decided]:
     """A session, and its plan with shared deliveries."""
-    source = ModelSource(Path("model.onnx"), None, None, None, STANDARD, None, make=lambda: graph)
+    source = ModelSource(Path("model.onnx"), ReadOptions(), STANDARD, None, make=lambda: graph)
     target = target_of(workers, None, None)
     session = Session(PlanRequest(source, target, partitioned_inputs=inputs == "partitioned", **wanted))
     return session, session.planned().trial.decided

@@ -29,6 +29,7 @@ from planner.features.zoo.models.step import training_step
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.recomputation import Activations, recomputed
+from planner.options import ReadOptions
 from planner.planning.limit.trial import Trial, trial_of
 from planner.planning.machines import Target
 from planner.planning.recomputing import Recompute
@@ -172,7 +173,7 @@ def _planned(form: Graph, limit: int | None) -> Trial:
     Raises:
         InfeasibleError: none was found.
     """
-    source = ModelSource(Path("step"), None, None, None, opdefs.standard(), None, make=lambda: form)
+    source = ModelSource(Path("step"), ReadOptions(), opdefs.standard(), None, make=lambda: form)
     limits = None if limit is None else (limit,) * WORKERS
     request = PlanRequest(
         source, Target(WORKERS), limit, limits, shares=False, recompute=Recompute("auto"), wants_program=True

@@ -38,6 +38,7 @@ from planner.graph.purposes import Purpose
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.randomness import lower_randomness
 from planner.graph.rewriting.recomputation import Activations, originals, recomputable, recomputed
+from planner.options import ReadOptions
 from planner.partition.build import partition
 from planner.partition.occupancy import occupancy
 from planner.partition.segments import Partitioned
@@ -123,7 +124,7 @@ class Case:
             InfeasibleError: no plan was found that fits.
         """
         workers = self.plan.workers
-        source = ModelSource(Path(), None, None, None, self.descriptions, None, make=lambda: self.graph)
+        source = ModelSource(Path(), ReadOptions(), self.descriptions, None, make=lambda: self.graph)
         auto = Recompute("auto")
         session = Session(
             PlanRequest(source, Target(workers), limits=(limit,) * workers, recompute=auto, effort="quick")

@@ -12,6 +12,7 @@ import dataclasses
 import enum
 import inspect
 import json
+import re
 import textwrap
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -19,12 +20,14 @@ from fractions import Fraction
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path, PurePath
+from types import NoneType
 from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import numpy as np
 
 import planner
 import reference
+from planner.api.arguments import ACCEPTED
 from planner.artifacts.plan import Plan
 from planner.artifacts.plan_folder import Manifest
 from planner.feature import FOLDER as FEATURES
@@ -62,13 +65,50 @@ _SIMPLE: Mapping[Any, dict[str, Any]] = {
 
 
 def types_of_functions() -> str:
-    """The stub of the package ``planner``: where its names come from."""
-    lines = ["# What `import planner` has, for type checkers; `make schemas` writes it.", ""]
-    lines += ["from planner import api as api", "from planner import errors as errors"]
-    places = sorted((getattr(planner, name).__module__, name) for name in planner.__all__)
-    lines += [f"from {module} import {name} as {name}" for module, name in places]
-    names = [f'    "{name}",' for name in sorted(planner.__all__)]
-    return "\n".join([*lines, "", "__version__: str", "__all__ = [", *names, "]", ""])
+    """The stub of the package ``planner``: its functions, with the types that callers may give."""
+    names = sorted(planner.__all__)
+    functions = [_signature(name) for name in names if name != "TofuError"]
+    modules = {module for text in functions for module in re.findall(r"\b((?:\w+\.)+)(?=\w)", text)}
+    return "\n".join(
+        [
+            "# What `import planner` has, for type checkers; `make schemas` writes it.",
+            "",
+            *(f"import {module.rstrip('.')}" for module in sorted(modules)),
+            "from planner import api as api",
+            "from planner import errors as errors",
+            "from planner.errors import TofuError as TofuError",
+            "",
+            "__version__: str",
+            "__all__ = [",
+            *(f'    "{name}",' for name in names),
+            "]",
+            "",
+            *functions,
+        ]
+    )
+
+
+def _signature(name: str) -> str:
+    function = getattr(planner, name)
+    kinds = get_type_hints(function, localns=ACCEPTED)
+    lines, is_keyword = [f"def {name}("], False
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and not is_keyword:
+            lines.append("    *,")
+            is_keyword = True
+        default = "" if parameter.default is parameter.empty else " = ..."
+        lines.append(f"    {parameter.name}: {_typed(kinds[parameter.name])}{default},")
+    return "\n".join([*lines, f") -> {_typed(kinds['return'])}: ...", ""])
+
+
+def _typed(kind: Any) -> str:
+    if kind is NoneType:
+        return "None"
+    return (
+        inspect.formatannotation(kind)
+        if isinstance(kind, type) and kind is not Any
+        else repr(kind).replace("NoneType", "None")
+    )
 
 
 def texts() -> dict[Path, str]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from planner.api.arguments import checked, path_of
+from pathlib import Path
+
+from planner.api.arguments import checked
 from planner.features.checkpoint.checkpoints import CheckpointList, ExportedCheckpoint, list_checkpoints
 from planner.features.checkpoint.checkpoints import export_checkpoint as _export
-from planner.options import AnyPath
 from planner.progress import Progress, silent
 
 
 @checked
-def checkpoints(directory: AnyPath, *, progress: Progress = silent) -> CheckpointList:
+def checkpoints(directory: Path, *, progress: Progress = silent) -> CheckpointList:
     """Reads the checkpoints of a folder, and holds each against its digests.
 
     Args:
@@ -27,16 +28,16 @@ def checkpoints(directory: AnyPath, *, progress: Progress = silent) -> Checkpoin
                 print(row.number, row.problem or "whole")
     """
     progress("reading checkpoints")
-    return list_checkpoints(path_of(directory))
+    return list_checkpoints(directory)
 
 
 @checked
 def export_checkpoint(
-    directory: AnyPath,
-    output: AnyPath,
+    directory: Path,
+    output: Path,
     *,
     number: int | None = None,
-    forward: AnyPath | None = None,
+    forward: Path | None = None,
     progress: Progress = silent,
 ) -> ExportedCheckpoint:
     """Writes whole weights, and the rest of the state, of a checkpoint; no plan is needed and no step is run.
@@ -57,4 +58,4 @@ def export_checkpoint(
             planner.export_checkpoint("ck", "weights.safetensors")
     """
     progress("reading checkpoints")
-    return _export(path_of(directory), path_of(output), number, path_of(forward))
+    return _export(directory, output, number, forward)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.api.arguments import model_file, path_of, takes, texts_of
+from planner.api.arguments import takes
 from planner.cost.distance import distances, times_the_least
 from planner.cost.tables import CostTables
 from planner.features.compare.options import CompareOptions
@@ -45,11 +45,10 @@ def compare(options: CompareOptions) -> Comparison:  # noqa: D417 - those are th
             for row in planner.compare("train.onnx", gpus=8).rows:
                 print(row.strategy, row.moved_bytes, row.reason)
     """
-    values, state, opdefs = texts_of(options.value), path_of(options.state), path_of(options.opdefs)
     progress = options.progress
     request = PlanRequest(
-        source_of(model_file(options.model), options.dim, values, state, opdefs, options.unknown_ops),
-        target_of(options.gpus, options.topology, path_of(options.profile)),
+        source_of(options.model, options, opdefs=options.opdefs, unknown_ops=options.unknown_ops),
+        target_of(options.gpus, options.topology, options.profile),
         rates=None if options.rates is None else Rates.parse(options.rates),
         progress=progress,
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from planner.options import AnyPath, argument, options, own_ops
+from pathlib import Path
+
+from planner.options import argument, options, own_ops
 from planner.progress import Progress, silent
 
 
@@ -10,7 +12,7 @@ from planner.progress import Progress, silent
 class DiffOptions:
     """What ``tofu diff`` and ``planner.diff`` are asked for."""
 
-    a: AnyPath = argument(kw_only=False)
-    b: AnyPath = argument(kw_only=False)
-    opdefs: AnyPath | None = own_ops()
+    a: Path = argument(kw_only=False)
+    b: Path = argument(kw_only=False)
+    opdefs: Path | None = own_ops()
     progress: Progress = silent

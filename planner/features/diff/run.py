@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from planner.api.arguments import path_of, takes
+from planner.api.arguments import takes
 from planner.artifacts.place import MANIFEST, PLAN
 from planner.artifacts.plan_folder import PlanFolder, open_folder
 from planner.artifacts.planned_form import planned_form
@@ -54,7 +54,7 @@ def diff(options: DiffOptions) -> Difference:  # noqa: D417 - those are the fiel
     excess = []
     for planned in (first, second):
         tell(str(planned.path))
-        excess.append(_excess(planned, path_of(options.opdefs)))
+        excess.append(_excess(planned, options.opdefs))
     return difference(first, second, matching, (excess[0], excess[1]))
 
 

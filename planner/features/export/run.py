@@ -6,7 +6,7 @@ import io
 
 import numpy as np
 
-from planner.api.arguments import path_of, takes
+from planner.api.arguments import takes
 from planner.api.opened import opened
 from planner.errors import ExportError, UsageError
 from planner.features.export.file_text import JaxStep, UnwrittenError, jax_step
@@ -39,7 +39,7 @@ def export(options: ExportOptions) -> ExportResult:  # noqa: D417 - those are th
 
             planner.api.export("plan", jax="train_step.py")
     """
-    jax, placed_in, progress = path_of(options.jax), path_of(options.placements), options.progress
+    jax, placed_in, progress = options.jax, options.placements, options.progress
     files = [file for file in (jax, placed_in) if file is not None]
     if not files:
         raise UsageError("export: what is to be written?", hint="write --jax FILE.py or --placements FILE.py")
@@ -50,7 +50,7 @@ def export(options: ExportOptions) -> ExportResult:  # noqa: D417 - those are th
             raise UsageError(f"{file}: what is written is Python", hint=f"call it {file.with_suffix('.py').name}")
         try_file(file)
     progress("reading the plan")
-    plan = opened(path_of(options.directory), path_of(options.opdefs))
+    plan = opened(options.directory, options.opdefs)
     source = Source(plan.folder.plan, plan.graph, plan.ops, plan.form.boxes(plan.model))
     findings: list[str] = []
     step: JaxStep | None = None

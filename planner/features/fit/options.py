@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from planner.options import AnyModel, AnyPath, UnknownOps, argument, option, options, own_ops, undescribed
+from planner.options import Model, ModelOptions, argument, option, options
 from planner.options.training import TrainingOptions
 from planner.progress import Progress, silent
 from planner.records import Positive
 
 
 @options
-class FitOptions(TrainingOptions):
+class FitOptions(TrainingOptions, ModelOptions):
     """What ``tofu fit`` and ``planner.fit`` are asked for."""
 
-    model: AnyModel = argument(kw_only=False)
+    model: Model = argument(kw_only=False)
     memory: str | int | None = option(
         "What the tensors of a worker may take, such as 80GiB.  [default: what the topologies' devices have]",
         default=None,
@@ -37,18 +38,16 @@ class FitOptions(TrainingOptions):
         default=None,
         metavar="1..512|N",
     )
-    opdefs: AnyPath | None = own_ops()
-    unknown_ops: UnknownOps = undescribed()
     plan: Positive | None = option(
         "Write the plan for N GPUs; `tofu build` adds the workers' models, as `tofu run` does.",
         default=None,
         metavar="N",
     )
-    out: AnyPath | None = option(
+    out: Path | None = option(
         "Where to write it.  [default: MODEL.tofuN in the working directory]", default=None, metavar="DIR"
     )
     force: bool = option("Replace a plan that is there; a folder with anything else in it stays.", default=False)
-    page: AnyPath | None = option(
+    page: Path | None = option(
         "Write the table and a chart, memory against GPUs, as a page.", default=None, metavar="FILE.html"
     )
     progress: Progress = silent

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from planner.api.arguments import bytes_text, model_file, names_file, path_of, takes, texts_of
+from planner.api.arguments import bytes_text, names_file, takes
 from planner.api.training_wishes import wishes_of
 from planner.collection import without_collection
 from planner.errors import InfeasibleError, UsageError
@@ -64,7 +64,7 @@ def fit(options: FitOptions) -> FitResult:  # noqa: D417 - those are the fields 
             result = planner.fit("train.onnx", memory="80GiB")
             print(result.answers[0].workers, [row.least_bytes for row in result.answers[0].rows])
     """
-    path, plan, progress = model_file(options.model), options.plan, options.progress
+    path, plan, progress = options.model, options.plan, options.progress
     wishes = wishes_of(options, None)
     is_trained = options.loss is not None or options.optimizer is not None
     is_of_zoo = not names_file(path)
@@ -79,15 +79,14 @@ def fit(options: FitOptions) -> FitResult:  # noqa: D417 - those are the fields 
     if plan is not None:
         # The plan is taken from the answer for its count, so that count is answered, whether or not it is in --gpus.
         queries = [replace(query, counts=tuple(sorted({*query.counts, plan}))) for query in queries]
-    directory = path_of(options.out) or Path(f"{path.stem}.tofu{plan}")
+    directory = options.out or Path(f"{path.stem}.tofu{plan}")
     destination = Destination(directory, options.force, None, has_models=False)
     if plan is not None:
         destination.try_it()
-    page = path_of(options.page)
+    page = options.page
     if page is not None:
         try_file(page)
-    values, state, opdefs = texts_of(options.value), path_of(options.state), path_of(options.opdefs)
-    source = source_of(path, options.dim, values, state, opdefs, options.unknown_ops)
+    source = source_of(path, options, opdefs=options.opdefs, unknown_ops=options.unknown_ops)
     progress(f"reading {path}")
     batches = batches_of_model(Wanted(source, is_of_zoo, wishes if is_trained else None, of_plans))
     answers = [answered(batches, query, progress) for query in queries]

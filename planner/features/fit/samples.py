@@ -49,10 +49,10 @@ def batches_of_model(wanted: Wanted) -> Batches:
     if wanted.is_of_zoo:
         return _of_zoo(source, batch)
     symbol = symbol_of_samples(source.model)
-    stated = dict(source.dims or {})
+    stated = dict(source.options.dim or {})
     if symbol is not None and batch is not None and stated.setdefault(symbol, batch) != batch:
         raise UsageError(f"--batch {batch}, and --dim {symbol}={stated[symbol]}", hint="write one of them")
-    by_dim = samples_by_dim(replace(source, dims=stated), training)
+    by_dim = samples_by_dim(replace(source, options=replace(source.options, dim=stated)), training)
     if by_dim is not None:
         return Batches(by_dim.at(by_dim.given), by_dim, "")
     if training is None:

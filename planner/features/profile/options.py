@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Literal
 
-from planner.options import (
-    AnyModel,
-    AnyPath,
-    UnknownOps,
-    argument,
-    dims,
-    libraries,
-    option,
-    options,
-    own_ops,
-    states,
-    undescribed,
-    values,
-)
+from planner.options import Model, ModelOptions, argument, libraries, option, options
 from planner.progress import Progress, silent
 from planner.records import Positive
 
 
 @options
-class ProfileOptions:
+class ProfileOptions(ModelOptions):
     """What ``tofu profile`` and ``planner.profile`` are asked for."""
 
-    model: AnyModel = argument(kw_only=False)
+    model: Model = argument(kw_only=False)
     gpus: Positive | None = option("Also parts of ops, as K workers compute them.", default=None, metavar="K")
     topology: str | None = option(
         "The same, for the workers of a topology and its plans for the least time.", default=None, metavar="FILE|NAME"
@@ -38,13 +26,8 @@ class ProfileOptions:
         default=None,
         metavar="BYTES",
     )
-    dim: Mapping[str, int] | None = dims()
-    value: Mapping[str, str | float] | None = values()
-    state: AnyPath | None = states()
-    opdefs: AnyPath | None = own_ops()
-    unknown_ops: UnknownOps = undescribed()
-    custom_ops: Sequence[AnyPath] = libraries()
-    out: AnyPath | None = option(
+    custom_ops: Sequence[Path] = libraries()
+    out: Path | None = option(
         "Where to write the profile: .yaml or .json.  [default: MODEL.profile.yaml in the working directory]",
         default=None,
         metavar="FILE",

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Literal
 
 from planner.algebra.tiling import Tiling
-from planner.api.arguments import bytes_text, model_file, path_of, takes, texts_of
+from planner.api.arguments import bytes_text, takes
 from planner.cost.roofline import says_speed
 from planner.cost.seconds.measured import refuse_several_speeds
 from planner.cost.seconds.parts import different_parts
@@ -91,8 +91,8 @@ def profile(options: ProfileOptions) -> ProfileResult:  # noqa: D417 - those are
             planner.profile("train.onnx", gpus=4, out="train.yaml")
     """
     started = time.perf_counter()
-    path, gpus, topology, progress = model_file(options.model), options.gpus, options.topology, options.progress
-    target = path_of(options.out) or Path(f"{path.stem}.profile.yaml")
+    path, gpus, topology, progress = options.model, options.gpus, options.topology, options.progress
+    target = options.out or Path(f"{path.stem}.profile.yaml")
     _check_target(target)
     require_runtime()
     for line in runtime_notes():
@@ -101,12 +101,11 @@ def profile(options: ProfileOptions) -> ProfileResult:  # noqa: D417 - those are
     machine, workers, cuts = on.machine, on.workers, on.cuts
     if machine is not None:
         refuse_several_speeds(machine.devices)
-    stopwatch = _stopwatch(options.device, workers, tuple(map(Path, options.custom_ops)))
+    stopwatch = _stopwatch(options.device, workers, tuple(options.custom_ops))
     stated = bytes_text(options.memory)
     limit = stopwatch.free_bytes // 2 if stated is None else parse_bytes(stated, "--memory")
     progress(f"reading {path}")
-    values, state, opdefs = texts_of(options.value), path_of(options.state), path_of(options.opdefs)
-    source = source_of(path, options.dim, values, state, opdefs, options.unknown_ops)
+    source = source_of(path, options, opdefs=options.opdefs, unknown_ops=options.unknown_ops)
     graph, descriptions = canonical(source.read()).graph, source.descriptions
     times = PartTimes(stopwatch, limit, progress)
     flags = f" --topology {topology}" if topology is not None else f" --gpus {gpus}" if gpus is not None else ""

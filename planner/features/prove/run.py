@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
-from planner.api.arguments import path_of, takes, texts_of
+from planner.api.arguments import takes
 from planner.api.opened import Opened, opened
 from planner.artifacts.form import FORM_READERS, Form
 from planner.artifacts.place import require_plan
@@ -83,13 +83,13 @@ def prove(options: ProveOptions) -> ProveResult:  # noqa: D417 - those are the f
         raise UsageError("--whole takes the place of a plan's folder", hint="give one of the two")
     if not options.parts:
         raise UsageError("--whole: which worker models?", hint="give them with --parts")
-    return _of_parts(options, Path(options.whole))
+    return _of_parts(options, options.whole)
 
 
 def _of_plan(options: ProveOptions) -> ProveResult:
-    where = require_plan(path_of(options.directory))
+    where = require_plan(options.directory)
     options.progress("reading the plan")
-    plan = opened(where, path_of(options.opdefs), as_planned=False)
+    plan = opened(where, options.opdefs, as_planned=False)
     if not plan.folder.has_models:
         raise UsageError(f"{where} has no models of its workers", hint="write them with `tofu build`")
     models, program = read_workers(plan.folder, options.progress)
@@ -106,8 +106,8 @@ def _of_plan(options: ProveOptions) -> ProveResult:
 def _of_parts(options: ProveOptions, file: Path) -> ProveResult:
     options.progress("reading the model")
     model = without_data_folder(_source(file, options).read())
-    models, program = read_parts([Path(file) for file in options.parts], model, options.progress)
-    form, planned = _stated_form(path_of(options.program))
+    models, program = read_parts(options.parts, model, options.progress)
+    form, planned = _stated_form(options.program)
     division, descriptions = divided(form, planned, len(models), model, file), _descriptions(options)
     options.progress("following the workers' programs")
     reference = Whole(division.graph, descriptions.bind_all(division.graph), descriptions)
@@ -115,7 +115,7 @@ def _of_parts(options: ProveOptions, file: Path) -> ProveResult:
 
 
 def _descriptions(options: ProveOptions) -> Descriptions:
-    return in_force(path_of(options.opdefs), "replicate")[0]
+    return in_force(options.opdefs, "replicate")[0]
 
 
 def _stated_form(file: Path | None) -> tuple[Form, Collection[str] | None]:
@@ -177,8 +177,7 @@ def _result(where: Path, name: str, program: Program, proof: Proof) -> ProveResu
 
 
 def _source(file: Path, options: ProveOptions) -> ModelSource:
-    state, opdefs = path_of(options.state), path_of(options.opdefs)
-    return source_of(file, options.dim, texts_of(options.value), state, opdefs, "replicate")
+    return source_of(file, options, opdefs=options.opdefs, unknown_ops="replicate")
 
 
 def _of_another_file(plan: Opened, options: ProveOptions) -> Fault | None:

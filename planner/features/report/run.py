@@ -13,7 +13,7 @@ from typing import Any
 import onnx
 
 import planner
-from planner.api.arguments import path_of, takes
+from planner.api.arguments import takes
 from planner.api.building import program_of_folder
 from planner.api.explanation import answers_of
 from planner.api.occupancy import begins_of
@@ -91,13 +91,13 @@ def report(options: ReportOptions) -> ReportResult:  # noqa: D417 - those are th
 
             planner.api.report("plan", output="plan.html")
     """
-    output, svg, trace = path_of(options.output), path_of(options.svg), path_of(options.trace)
-    topology, profile, opdefs = options.topology, path_of(options.profile), path_of(options.opdefs)
+    output, svg, trace = options.output, options.svg, options.trace
+    topology, profile, opdefs = options.topology, options.profile, options.opdefs
     progress = options.progress
     for file in wanted_files(output, svg, trace):
         try_file(file)
     progress("reading the plan")
-    folder = open_folder(path_of(options.directory))
+    folder = open_folder(options.directory)
     # Looked at twice: without an estimate there is no schedule, which is known before the program is read; whether
     # the estimate can be made again, with this topology and profile, only after.
     if trace is not None:

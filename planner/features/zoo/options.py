@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
-from planner.options import AnyPath, argument, option, options
+from planner.options import argument, option, options
 from planner.progress import Progress, silent
 from planner.records import Positive
 
@@ -25,7 +26,7 @@ class ZooOptions:
     layers: Positive | None = option(
         "Blocks of a network of today.  [default: as published]", default=None, metavar="N"
     )
-    output: AnyPath | None = option(
+    output: Path | None = option(
         "Where to write the training graph.  [default: NAME.onnx in the working directory]",
         default=None,
         metavar="FILE",

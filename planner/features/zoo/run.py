@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from planner.api.arguments import path_of, takes
+from planner.api.arguments import takes
 from planner.features.zoo.models import FAMILIES, build, trained
 from planner.features.zoo.options import ZooOptions
 from planner.features.zoo.result import ZooResult, ZooRow
@@ -49,7 +49,7 @@ def zoo(options: ZooOptions) -> ZooResult:  # noqa: D417 - those are the fields 
             planner.zoo("gpt-2x1024", batch=16, output="train.onnx")
     """
     name, progress = options.name, options.progress
-    output = path_of(options.output) or Path(f"{name}.onnx")
+    output = options.output or Path(f"{name}.onnx")
     try_file(output)
     progress(f"building {name}")
     graph = build(

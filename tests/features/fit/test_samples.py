@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper, save
 from planner.features.fit.samples import Wanted, batches_of_model
 from planner.graph.reading.from_onnx import read_model
 from planner.graph.to_onnx import write_model
+from planner.options import ReadOptions
 from planner.planning.request import source_of
 from planner.training.doors.make import Wishes, make
 
@@ -40,6 +41,6 @@ def test_what_reading_makes_constants_of_is_no_op_of_the_plan(tmp_path: Path) ->
     write_model(training, tmp_path / "training.onnx")
     read = read_model(tmp_path / "training.onnx")
     assert len(read.ops) < len(training.ops), "the gradient of a look-up begins with zeros, which reading makes"
-    source = source_of(forward, None, None, None, None, "refuse")
+    source = source_of(forward, ReadOptions())
     stated = batches_of_model(Wanted(source, is_of_zoo=False, training=wishes, batch=None)).stated
     assert {op.name for op in stated.source.read().ops} == {op.name for op in read.ops}

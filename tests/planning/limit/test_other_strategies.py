@@ -12,6 +12,7 @@ from planner import opdefs
 from planner.errors import InfeasibleError
 from planner.features.zoo import models as zoo
 from planner.graph.model import DType, Graph, Op, Tensor
+from planner.options import ReadOptions
 from planner.planning.limit.least_memory import EveryPlan
 from planner.planning.limit.trial import Trial
 from planner.planning.machines import target_of
@@ -28,7 +29,7 @@ def product(size: int) -> Graph:
 
 
 def session(graph: Graph, workers: int, inputs: str, limit: int | None = None, strategy: str = "tofu") -> Session:
-    source = ModelSource(Path("model.onnx"), None, None, None, STANDARD, None, make=lambda: graph)
+    source = ModelSource(Path("model.onnx"), ReadOptions(), STANDARD, None, make=lambda: graph)
     limits = None if limit is None else (limit,) * workers
     target = target_of(workers, None, None)
     return Session(

@@ -9,6 +9,7 @@ import pytest
 
 from planner.features.zoo.models import mlp
 from planner.graph.to_onnx import write_model
+from planner.options import ReadOptions
 from planner.planning.limit import trial
 from planner.planning.machines import target_of
 from planner.planning.request import PlanRequest, source_of
@@ -19,7 +20,7 @@ def test_a_large_plan_is_held_to_its_program_where_little_lies_there_on_average(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_model(mlp(2, 64, 48), tmp_path / "m.onnx")
-    source = source_of(tmp_path / "m.onnx", None, None, None, None, "refuse")
+    source = source_of(tmp_path / "m.onnx", ReadOptions())
 
     def peak(limit: int | None) -> int:
         limits = None if limit is None else (limit, limit)
