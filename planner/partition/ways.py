@@ -1,4 +1,4 @@
-"""Who takes what from whom: from how a tensor lies, and what workers need of it, to rounds of boxes and a join.
+"""Senders and receivers: from the regions that workers have and need, rounds of boxes that move.
 
 This file alone decides what moves, and from whom it comes; the tables of the search predict how much it is. It says so
 without names of buffers, so that equal ops of a network have one answer: the partitioner puts names in
@@ -7,6 +7,25 @@ without names of buffers, so that equal ops of a network have one answer: the pa
     read      owned -> needed            a round in which every worker takes what it needs and has not
     returned  made -> owned              the same
               made as partial -> owned   a round that joins contributions, spread over workers; then one that copies
+
+The mathematics, for worker w with owned region O_w and needed region N_w. All workers are g_1 = w, g_2, ..., the
+nearest first (``nearest_first``). A copy divides N_w into disjoint boxes, each from the nearest worker that has it::
+
+    C_1 = N_w & O_w,  C_i = (N_w - C_1 - ... - C_(i-1)) & O_(g_i)          ``Holders.copied``
+    moved elements = sum_w (|N_w| - |N_w & O_w|)                           ``Round.moved_elements``
+
+A partial result c_g on each contributor g in J(w) is reduced where the regions X_w lie, which are disjoint inside of a
+group (``planner.algebra.delivery.reduced_boxes``), in the order of the workers::
+
+    T(x) = c_(j_1)(x) + c_(j_2)(x) + ...,  x in X_w, J(w) = {j_1 < j_2 < ...}   ``Contributions.to``
+    moved elements = sum_w |X_w| * (|J(w)| - [w in J(w)])                  ``Round.moved_elements``
+
+Then X_w is copied to O_w (``Ways.returned``). For a group of g workers and a tensor of S elements, |X_w| = S / g: the
+reduction moves g * S/g * (g - 1) = (g - 1) S (reduce-scatter), the copy to everyone as much again (all-gather)::
+
+    S = 4, two workers:     c_0 = [a b c d]      c_1 = [e f g h]
+    round 1, reduced        X_0 = [a+e b+f]      X_1 = [c+g d+h]           each takes two elements
+    round 2, copied         [a+e b+f c+g d+h] on both                      each takes two elements
 """
 
 from __future__ import annotations
