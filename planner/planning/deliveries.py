@@ -17,6 +17,17 @@ bytes, for it holds memory from its first reader to its last. The bound of a pla
 search: these readers may share deliveries, and each of all others has its own. Where readers leave a delivery that
 others keep, a plan may cost less than that bound: they were offered it together. With much effort the plan's own
 deliveries are then bounded, each offered to its readers.
+
+A tensor x of S bytes on two workers, owned as ``S(0)/2``. Its readers a and b need all of it, c needs columns::
+
+    each for itself               as it is                        searched
+    x -- S ----> a                x -- S ----> d -+-> a           x -- S ----> d -+-> a
+    x -- S ----> b                                +-> b                           +-> b
+    x -- S/2 --> c                x -- S/2 -----------> c                         +-> c   (reads its columns of d)
+    2.5 S bytes                   1.5 S                           S
+
+The delivery d is ``R/2``. As it is, c differs from a and b, and keeps its own fetch; a search that offers d to all
+three finds that d already has the columns.
 """
 
 from __future__ import annotations

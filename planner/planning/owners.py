@@ -4,6 +4,21 @@ The graph is planned as it is. Where what equal ops beside each other (``planner
 more than what comes and goes when workers have some of them each, a second plan may give them owners: each op of a
 lane, its operands and results, wholly on the worker that has the lane. The plan that costs less is the plan, the first
 where they are equal.
+
+Four experts in a loop, y_i = x_i W_i, on two workers. Without owners each product is cut. With them a worker has some
+lanes whole, ``O(0)/2`` or ``O(1)/2``::
+
+    without owners                               with owners
+                y_0   y_1   y_2   y_3                        y_0   y_1   y_2   y_3
+    worker 0    half  half  half  half           worker 0    all   all    -     -
+    worker 1    half  half  half  half           worker 1     -     -    all   all
+
+    moves: parts of each x_i, W_i or y_i         moves: each x_i to its owner, each y_i from it; W_i stays
+
+With g groups of owners 1/g of the tokens are where they are needed, so that of the bytes of all x_i and y_i the share
+(g - 1)/g moves, and of each operand that all lanes read g - 1 copies (``_coming_and_going``). Owners are looked for
+where that is less than the lanes' moved bytes and excess by more than a hundredth of the plan's cost
+(``_worth_owners``).
 """
 
 from __future__ import annotations

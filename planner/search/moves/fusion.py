@@ -6,6 +6,30 @@ every change of a single cut, solves the whole graph exactly over these candidat
 nothing gets better. Where they are too entangled for that, it offers one kind of change after the other; in a graph
 whose single cuts are too entangled already, then all of them while few variables stay what they are. The total never
 rises.
+
+The candidates of a matrix on four workers, two cuts of 2, whose tiling is ``S(0)/2 S(1)/2`` (``Neighbourhood``). Each
+box has the numbers of the workers that own it::
+
+    present          kind 0: order    kind 1: the outer cut             kind 2: the inner cut
+    S(0)/2 S(1)/2    S(1)/2 S(0)/2    S(1)/2 S(1)/2    R/2 S(1)/2       S(0)/2 S(0)/2    S(0)/2 R/2
+    +-----+-----+    +-----+-----+    +--+--+--+--+    +-----+-----+    +-----------+    +-----------+
+    |  0  |  1  |    |  0  |  2  |    |  |  |  |  |    |     |     |    |     0     |    |   0   1   |
+    |     |     |    |     |     |    |  |  |  |  |    |     |     |    +-----------+    |           |
+    |     |     |    |     |     |    |  |  |  |  |    |     |     |    |     1     |    |           |
+    +-----+-----+    +-----+-----+    |0 |1 |2 |3 |    | 0 2 | 1 3 |    +-----------+    +-----------+
+    |  2  |  3  |    |  1  |  3  |    |  |  |  |  |    |     |     |    |     2     |    |   2   3   |
+    |     |     |    |     |     |    |  |  |  |  |    |     |     |    +-----------+    |           |
+    |     |     |    |     |     |    |  |  |  |  |    |     |     |    |     3     |    |           |
+    +-----+-----+    +-----+-----+    +--+--+--+--+    +-----+-----+    +-----------+    +-----------+
+
+    >>> for text in ("S(0)/2 S(1)/2", "S(1)/2 S(0)/2", "R/2 S(1)/2"):
+    ...     print(*Tiling.parse(text, (2, 2)).boxes((4, 4)))
+    [0:2, 0:2] [0:2, 2:4] [2:4, 0:2] [2:4, 2:4]
+    [0:2, 0:2] [2:4, 0:2] [0:2, 2:4] [2:4, 2:4]
+    [0:4, 0:2] [0:4, 2:4] [0:4, 0:2] [0:4, 2:4]
+
+All variables have such lists at once, and elimination takes the cheapest assignment of them: one tensor may change its
+order while its reader changes its inner cut. The result is the present plan of the next round.
 """
 
 from __future__ import annotations
