@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
 from planner import opdefs
-from planner.commands import main as cli
 from planner.errors import DescriptionError, UsageError
 from planner.features.ops.verification import QUICK, verify_operators
+from typed_lines import try_commands
 
 PAGE = Path(__file__).parents[2] / "docs" / "describe-an-operator.md"
 HEAD = "from planner.tdl.builder import call, op\n"
@@ -103,7 +102,7 @@ def test_the_code_of_the_page_does_what_the_page_says(
     for kind, file, code in re.findall(r"```(python|console)(?: file=(\S+))?\n(.*?)```", text, re.DOTALL):
         if kind == "console":
             printed += capsys.readouterr().out
-            _try_commands(code, capsys)
+            try_commands(code, capsys)
         elif file:
             Path(file).write_text(code)
         else:
@@ -114,25 +113,12 @@ def test_the_code_of_the_page_does_what_the_page_says(
     assert "CDist" in printed.removeprefix(said)
 
 
-def _try_commands(session: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Runs the commands of a page; the lines below each must be printed, in order, ``...`` standing for anything."""
-    for part in re.split(r"^\$ ", session, flags=re.MULTILINE)[1:]:
-        line, _, shown = part.partition("\n")
-        program, *arguments = shlex.split(line)
-        assert program == "tofu"
-        code = cli.main(arguments)
-        captured = capsys.readouterr()
-        assert code == (2 if shown.startswith("error:") else 0), captured.err
-        pattern = ".*".join(re.escape(piece.strip()) for piece in shown.split("..."))
-        assert re.search(re.sub(r"(\\ )+", r"\\s+", pattern), captured.out + captured.err, re.DOTALL), line
-
-
 def test_a_page_that_shows_what_is_not_printed_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    _try_commands("$ tofu plan absent.onnx --gpus 2\nerror: absent.onnx: no such file\n", capsys)
+    try_commands("$ tofu plan absent.onnx --gpus 2\nerror: absent.onnx: no such file\n", capsys)
     with pytest.raises(AssertionError):
-        _try_commands("$ tofu plan absent.onnx --gpus 2\nerror: absent.onnx: another error\n", capsys)
+        try_commands("$ tofu plan absent.onnx --gpus 2\nerror: absent.onnx: another error\n", capsys)
     with pytest.raises(AssertionError):
-        _try_commands("$ tofu plan absent.onnx --gpus 2\nworkers 2\n", capsys)
+        try_commands("$ tofu plan absent.onnx --gpus 2\nworkers 2\n", capsys)
