@@ -23,7 +23,7 @@ def prove(directory: tuple[Path, ...], json_wanted: bool, **options: Any) -> int
 
     Nothing is executed: the worker models are held against the descriptions of the model's ops. Without DIR, the
     newest plan in the working directory. With --whole, the worker models that are named are held against that model.
-    Exits with 1 if it is not proven, and says of which op and where (docs/prove.md).
+    Exits with 1 if it is not proven, and says of which op and where (docs/verify.md).
 
     \b
     Examples:
