@@ -24,7 +24,7 @@ from planner.tdl.bind import BoundOp
 LAUNCH = 10e-6
 CPU = Device(2**40, ((DType.FLOAT32, 1e12),), 100e9)
 GPU = replace(CPU, launch_seconds=LAUNCH)
-PAGE = Path(__file__).parents[2] / "docs" / "gpu-results.md"
+PAGE = Path(__file__).parents[2] / "bench" / "results" / "gpu.md"
 
 
 def bound(op_type: str, reads: dict[str, Shape], made: Shape, *axes: int, **attributes: object) -> BoundOp:
@@ -111,7 +111,7 @@ def test_later_cuts_divide_the_work_and_not_the_launch() -> None:
 def test_steps_on_an_h200_are_estimated_within_a_quarter(
     model: str, batch: int, measured_ms: float, tmp_path: Path
 ) -> None:
-    """Of what the ops of each took by ``docs/gpu-results.md``, which has the estimate beside it."""
+    """Of what the ops of each took by ``bench/results/gpu.md``, which has the estimate beside it."""
     write_model(build(model, batch=batch), tmp_path / "train.onnx")
     plan = api.plan(tmp_path / "train.onnx", gpus=1, topology="dgx-h200", models=False, out=tmp_path / "plan").plan
     assert plan.estimate is not None

@@ -1,4 +1,4 @@
-"""Writes docs/cuda-kernels.md: what ONNX Runtime's CUDA provider takes of the plans of many models.
+"""Writes bench/results/cuda-kernels.md: what ONNX Runtime's CUDA provider takes of the plans of many models.
 
     python tests/tools/cuda_table.py [MODEL...]
 
@@ -13,6 +13,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ from planner.features.zoo.models import build, names
 from planner.graph.to_onnx import write_model
 
 MODELS: Final = Path(__file__).parents[1] / "models"
-PAGE: Final = cuda_stand_in.ROOT / "docs" / "cuda-kernels.md"
+PAGE: Final = cuda_stand_in.ROOT / "bench" / "results" / "cuda-kernels.md"
 FOUND: Final = cuda_stand_in.ROOT / "build" / "cuda-table"
 WORKERS: Final = (2, 8)
 GROUPS: Final = ("*.onnx", "exports/*.onnx", "optimized/*.onnx", "ort_training_*/training_model.onnx", "world/*.onnx")
@@ -74,12 +75,16 @@ def page(rows: Iterable[tuple[str, int, dict[str, Any]]]) -> str:
     lines = [
         "# CUDA kernels",
         "",
-        f"What the CUDA provider of ONNX Runtime {onnxruntime.__version__} takes of plans, tried over stand-ins for",
-        "CUDA's libraries, without a GPU: every function that is not the same as another one became a session.",
-        "Written by `tests/tools/cuda_table.py`; how it is done, and what *widened*, *expanded* and *on the CPU* mean,",
-        "is told in [On GPUs](gpu-results.md). An op is named with the dtype of its first operand.",
+        "    python tests/tools/cuda_table.py",
         "",
-        "| model | workers | functions | taken as they are | widened | expanded | on the CPU | refused |",
+        f"{datetime.now(UTC):%Y-%m-%d}, ONNX Runtime {onnxruntime.__version__}, over stand-ins for CUDA's libraries, "
+        "without a GPU.",
+        "",
+        "Functions are the distinct calls of ONNX Runtime in a plan; each became a session of its CUDA provider. [On",
+        "GPUs](../../docs/gpu-results.md) explains *widened*, *expanded* and *on the CPU*. An op has the dtype of its "
+        "first operand.",
+        "",
+        "| model | workers | functions | unchanged | widened | expanded | on the CPU | refused |",
         "| --- | ---: | ---: | ---: | --- | --- | --- | --- |",
     ]
     left: list[str] = []

@@ -152,7 +152,7 @@ def filter_gradient(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """A convolution of few windows with a kernel of more elements than they are: a product for each.
 
     Such is the gradient of a filter, whose kernel is an image. All windows overlap, so that what one product reads the
-    others read as well. cuDNN takes up to 140 times as long, and refuses some in float16 (docs/gpu-results.md).
+    others read as well. cuDNN takes up to 140 times as long, and refuses some in float16 (bench/results/gpu.md).
     """
     image = ImageKernel.of(emitter, op) if len(op.inputs) == 2 else None
     if image is None or not image.windows_overlap or emitter.opset < LEAST_OPSET:

@@ -95,7 +95,7 @@ def _name(kind: int) -> str:
 def fails_when_run(node: NodeProto, kinds: Mapping[str, int]) -> bool:
     """Whether a node's kernel is made, and fails or gives wrong numbers when it runs.
 
-    Found with ONNX Runtime 1.31.1 on an H200 by ``tests/tools/gpu_ops.py`` (docs/gpu-results.md). What depends on
+    Found with ONNX Runtime 1.31.1 on an H200 by ``tests/tools/gpu_ops.py`` (bench/results/gpu.md). What depends on
     shapes, such as the least width of experts, is not told.
 
     Args:
