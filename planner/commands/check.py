@@ -28,7 +28,7 @@ def check(models: tuple[Path, ...], annotations: bool, markdown_wanted: bool, js
     """Plan every MODEL and compare bytes, memory and gap with a baseline; exits with 1 if one grew, and says where.
 
     MODEL is an ONNX file or a name of `tofu zoo`. Names of tensors and ops do not matter, and no times are compared; a
-    model whose ops are others, or joined otherwise, is refused (docs/check.md, docs/ci.md).
+    model whose ops are others, or joined otherwise, is refused (docs/ci.md).
 
     \b
     Examples:
