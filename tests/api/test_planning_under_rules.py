@@ -55,7 +55,7 @@ def test_what_cannot_be_kept_is_refused_and_nothing_is_written(here: Path, capsy
         "  no tensor matches 'v*'",
         "  x2=O(1): no tensor is ever O(1); write S(dim), R or P",
         "  x2=S(0)/2: a prohibition is of every cut; write S(0)",
-        "hint: the options are explained in docs/rules.md",
+        "hint: the options are explained in docs/plan.md",
     ]
     assert [file.name for file in here.iterdir()] == ["m.onnx"]
 

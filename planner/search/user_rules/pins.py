@@ -15,7 +15,7 @@ from planner.search.model.partial_sums import PARTIAL
 from planner.search.model.problem import Problem, Restriction, SearchVariable
 from planner.search.user_rules.rules import Limits, Rules, is_pattern, matching, unmatched
 
-_PAGE = "the options are explained in docs/rules.md"
+_PAGE = "the options are explained in docs/plan.md"
 
 
 def ruled(problem: Problem, rules: Rules, cuts: tuple[int, ...], inner: Restriction) -> Restriction:

@@ -27,7 +27,7 @@ def answer(**options: object) -> FitAnswer:
 
 
 def test_the_example_is_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (ROOT / "docs" / "fit.md").read_text()
+    page = (ROOT / "docs" / "plan.md").read_text()
     example = re.search(r"^    \$ (tofu fit mlp.*)\n((?:    .*\n|\n)+)", page, re.MULTILINE)
     assert example is not None
     assert cli.main(example[1].split()[1:]) == 0
