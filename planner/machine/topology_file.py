@@ -18,7 +18,7 @@ or a graph of devices and links (ICML'18, section 4):
       - {between: [2, host], bandwidth: 16GB/s}
 
 All findings of a file are reported at once, each with its line (``planner.strict_yaml``). Both forms are documented
-in docs/topologies.md.
+in docs/machines.md.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def profile(model: Path, json_wanted: bool, **options: Any) -> int:
     """Time every op of MODEL on this machine, whole and in the parts that a plan may give to a worker.
 
     `tofu plan` and `tofu compare` take the file with --profile, for estimates of time and for --objective time. Where
-    it lacks an op they say so (docs/topologies.md).
+    it lacks an op they say so (docs/machines.md).
 
     \b
     Examples:
