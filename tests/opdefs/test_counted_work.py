@@ -12,9 +12,10 @@ from counted_arrays import Counter
 from planner import opdefs
 from planner.features.ops.cases.case import Case, by_type, execute_case
 from planner.features.ops.cases.examples import all_cases
+from planner.graph.decompositions.expand import expand
+from planner.graph.reading.undescribed import qualified
 from planner.graph.to_onnx import to_model
-from planner.runtime.judge.reference_microsoft import microsoft_kernel
-from planner.runtime.judge.reference_ops import KERNELS
+from planner.runtime.judge.reference import BY_BODY, kernel_of
 
 DESCRIPTIONS = opdefs.standard()
 CASES = by_type(all_cases())
@@ -52,13 +53,16 @@ def counted(case: Case) -> tuple[int, int, int]:
     op = graph.ops[0]
     counter = Counter()
     known = {name: counter.array(array) for name, array in {**graph.constants, **arrays}.items() if array is not None}
-    kernel = microsoft_kernel(op) or (None if op.domain else KERNELS.get(op.op_type))
+    by_body = qualified(op.domain, op.op_type) in BY_BODY
+    kernel = None if by_body else kernel_of(graph, op)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if kernel is not None:
             kernel(op, [known[name] if name else None for name in op.inputs])
         else:
-            ReferenceEvaluator(to_model(graph)).run(None, {name: known[name] for name in graph.inputs})
+            ReferenceEvaluator(to_model(expand(graph).graph if by_body else graph)).run(
+                None, {name: known[name] for name in graph.inputs}
+            )
     touched = sum(tensor.elements for tensor in graph.tensors.values())
     return DESCRIPTIONS.bind(op, graph).flop, counter.operations, touched
 

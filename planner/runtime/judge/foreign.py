@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -101,6 +102,22 @@ def _has_cuda_kernel(graph: Graph, op: Op) -> bool:
     return has_cuda_kernel(op_to_node(op), kinds, {"": graph.opset, **dict(graph.domains)})
 
 
+def graph_of_op(graph: Graph, op: Op) -> Graph:
+    """One op of a graph with the constants that it reads; its other operands are inputs."""
+    names = tuple(dict.fromkeys(name for name in op.inputs if name))
+    outputs = tuple(name for name in op.outputs if name)
+    return Graph(
+        name=op.name,
+        tensors={name: graph.tensors[name] for name in (*names, *outputs)},
+        ops=(op,),
+        inputs=tuple(name for name in names if name not in graph.constants),
+        outputs=outputs,
+        constants={name: graph.constants[name] for name in names if name in graph.constants},
+        opset=graph.opset,
+        domains=graph.domains,
+    )
+
+
 class ForeignOp:
     """One op of a graph as a session of its own, in the op's own precision.
 
@@ -114,20 +131,8 @@ class ForeignOp:
     """
 
     def __init__(self, graph: Graph, op: Op, libraries: Sequence[Path]) -> None:
-        names = tuple(dict.fromkeys(name for name in op.inputs if name))
-        outputs = tuple(name for name in op.outputs if name)
-        self._tensors = {name: graph.tensors[name] for name in (*names, *outputs)}
-        self._inputs, self._outputs = names, outputs
-        alone = Graph(
-            name=op.name,
-            tensors=self._tensors,
-            ops=(op,),
-            inputs=names,
-            outputs=outputs,
-            constants={},
-            opset=graph.opset,
-            domains=graph.domains,
-        )
+        alone = replace(graph_of_op(graph, op), inputs=tuple(dict.fromkeys(filter(None, op.inputs))), constants={})
+        self._tensors, self._inputs, self._outputs = alone.tensors, alone.inputs, alone.outputs
         self._session: Any = SessionMaker(1, libraries=libraries).session(carried(to_model(alone)), is_judge=True)
 
     def run(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:

@@ -20,6 +20,7 @@ import numpy as np
 from onnx import TensorProto, helper, reference
 
 from planner.errors import ModelError
+from planner.graph.decompositions.expand import expand
 from planner.graph.model import Attribute, DType, Graph, Op, TensorAttribute
 from planner.graph.protos import elem_type_of, numpy_dtype, op_to_node
 from planner.graph.reading.undescribed import qualified
@@ -27,8 +28,8 @@ from planner.graph.traits import RANDOM, named
 from planner.runtime.judge.casts import EIGHT_BITS, cast_to_eight_bits
 from planner.runtime.judge.compare import largest
 from planner.runtime.judge.far import far_from, may_round
-from planner.runtime.judge.foreign import ForeignOp
-from planner.runtime.judge.kernel_arguments import OtherFormError
+from planner.runtime.judge.foreign import ForeignOp, graph_of_op
+from planner.runtime.judge.kernel_arguments import Arrays, Kernel, OtherFormError
 from planner.runtime.judge.precision import own_eps
 from planner.runtime.judge.reference_microsoft import microsoft_kernel
 from planner.runtime.judge.reference_ops import KERNELS
@@ -42,6 +43,12 @@ _STEPPED: Final = named("Ceil Floor Hardmax Mod Round Shrink Sign ThresholdedRel
 """Ops whose results jump where an operand is rounded."""
 _REFERENCE_DOMAINS: Final = frozenset({"", "ai.onnx.ml"})
 """Those that ONNX's reference evaluator has."""
+BY_BODY: Final = named(
+    "LayerNormalization LogSoftmax LpNormalization MeanVarianceNormalization SimplifiedLayerNormalization "
+    "com.microsoft.GroupQueryAttention com.microsoft.MultiHeadAttention com.microsoft.SkipLayerNormalization "
+    "com.microsoft.SkipSimplifiedLayerNormalization"
+)
+"""Operators that are computed by their body, op by op: ONNX's evaluator lacks them, is slow, or is wrong."""
 
 
 WORK_LIMIT: Final = 1_000_000_000
@@ -105,7 +112,8 @@ class Reference:
         self._libraries = tuple(libraries)
         self._foreign_ops: dict[int, ForeignOp] = {}
         self._overflowing = _overflowing(graph)
-        self._by_runtime = {number: "" for number, op in enumerate(graph.ops) if self._is_for_runtime(op)}
+        self._kernels = {number: kernel_of(graph, op) for number, op in enumerate(graph.ops)}
+        self._by_runtime = {number: "" for number, op in enumerate(graph.ops) if self._is_for_runtime(number, op)}
         """By number of an op that is not evaluated in float64: why the evaluator could not; "" if nobody asked it."""
 
     @property
@@ -205,7 +213,7 @@ class Reference:
             if dtype in EIGHT_BITS and inputs[0] is not None:
                 return [cast_to_eight_bits(inputs[0], dtype, saturates=bool(op.attribute("saturate", 1)))]
         if number not in self._by_runtime:
-            kernel = microsoft_kernel(op) or (None if op.domain else KERNELS.get(op.op_type))
+            kernel = self._kernels[number]
             if kernel is not None:
                 try:
                     return kernel(op, inputs)
@@ -249,14 +257,14 @@ class Reference:
                 f"op {op.name!r} ({op.op_type}) cannot be evaluated {how}{before}: {type(error).__name__}: {error}"
             ) from error
 
-    def _is_for_runtime(self, op: Op) -> bool:
+    def _is_for_runtime(self, number: int, op: Op) -> bool:
         """Whether neither NumPy nor ONNX's evaluator is asked, but the runtime, or the function given for the op.
 
         An operator of others, but those of ONNX Runtime that NumPy has here; graphs inside; places and an order that it
         chooses.
         """
         if op.domain not in _REFERENCE_DOMAINS:
-            return (op.domain, op.op_type) in self._references or microsoft_kernel(op) is None
+            return (op.domain, op.op_type) in self._references or self._kernels[number] is None
         if not op.domain and op.op_type == "TopK" and not op.attribute("sorted", 1):
             return True
         # They read at places that the runtime computes in its own precision and rounds: in float64 another element
@@ -286,6 +294,24 @@ class Reference:
                 f"op {op.name!r} ({op.op_type}) gives {array.dtype.name} {list(array.shape)} for {name!r}, "
                 f"not {wanted} {list(tensor.shape)}"
             )
+
+
+def kernel_of(graph: Graph, op: Op) -> Kernel | None:
+    """An op in NumPy of our own: by its body, if it is of ``BY_BODY``, or whole; None where there is neither."""
+    if qualified(op.domain, op.op_type) not in BY_BODY:
+        return microsoft_kernel(op) or (None if op.domain else KERNELS.get(op.op_type))
+    alone = graph_of_op(graph, op)
+    body = expand(alone).graph
+    if body.ops == alone.ops:
+        return None
+    reference = Reference(body)
+
+    def by_body(_: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+        values = {name: array for name, array in zip(op.inputs, inputs, strict=True) if array is not None}
+        results = reference.step(values)
+        return tuple(results[name] if name else np.empty(0) for name in op.outputs)
+
+    return by_body
 
 
 def work_elements(graph: Graph) -> int:

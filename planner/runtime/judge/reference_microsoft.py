@@ -11,9 +11,9 @@ import numpy as np
 from planner.graph.attributes import integer, number
 from planner.graph.model import Op
 from planner.runtime.judge.kernel_arguments import Arrays, Kernel, maybe, operand, unpacked
-from planner.runtime.judge.reference_attention import group_query_attention, multi_head_attention, rotary_embedding
 from planner.runtime.judge.reference_experts import mixture_of_experts, quantised_mixture_of_experts
 from planner.runtime.judge.reference_ops import KERNELS
+from planner.runtime.judge.reference_rotary import rotary_embedding
 
 _DOMAIN: Final = "com.microsoft"
 _ACTIVATIONS: Final[Mapping[str, Callable[..., np.ndarray]]] = {
@@ -50,28 +50,6 @@ def _gelu(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
 def _quick_gelu(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     x = operand(inputs, 0)
     return (x / (1 + np.exp(-number(op, "alpha", 1.702) * x)),)
-
-
-def _root_mean_square(op: Op, x: np.ndarray, scale: np.ndarray, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
-    axes = tuple(range(integer(op, "axis", -1) % x.ndim, x.ndim))
-    inverse = 1 / np.sqrt((x * x).mean(axis=axes, keepdims=True) + epsilon)
-    return x * inverse * scale, inverse
-
-
-def _skip_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    simplified = op.op_type == "SkipSimplifiedLayerNormalization"
-    x, scale = operand(inputs, 0) + operand(inputs, 1), operand(inputs, 2)
-    bias, epsilon = maybe(inputs, 3 if simplified else 4), number(op, "epsilon", 1e-12)
-    x = x if bias is None else x + bias
-    if simplified:
-        y, inverse = _root_mean_square(op, x, scale, epsilon)
-        return y, np.zeros_like(inverse), inverse, x
-    y, mean, inverse = _like(op, "LayerNormalization", (x, scale, maybe(inputs, 3)), axis=-1, epsilon=epsilon)
-    return y, mean, inverse, x
-
-
-def _simplified_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    return _root_mean_square(op, operand(inputs, 0), operand(inputs, 1), number(op, "epsilon", 1e-5))
 
 
 def _fused_matmul(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
@@ -127,16 +105,11 @@ _KERNELS: Final[Mapping[tuple[str, str], Kernel]] = {
     (_DOMAIN, "FusedGemm"): _fused_gemm,
     (_DOMAIN, "FusedMatMul"): _fused_matmul,
     (_DOMAIN, "Gelu"): _gelu,
-    (_DOMAIN, "GroupQueryAttention"): group_query_attention,
     (_DOMAIN, "MatMulNBits"): _matmul_nbits,
     (_DOMAIN, "MoE"): mixture_of_experts,
-    (_DOMAIN, "MultiHeadAttention"): multi_head_attention,
     (_DOMAIN, "QMoE"): quantised_mixture_of_experts,
     (_DOMAIN, "QuickGelu"): _quick_gelu,
     (_DOMAIN, "RotaryEmbedding"): rotary_embedding,
-    (_DOMAIN, "SkipLayerNormalization"): _skip_normalization,
-    (_DOMAIN, "SkipSimplifiedLayerNormalization"): _skip_normalization,
-    ("", "SimplifiedLayerNormalization"): _simplified_normalization,
 }
 """By (domain, op type). Each returns all outputs that the operator has, wanted or not."""
 

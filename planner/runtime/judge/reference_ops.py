@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from planner.graph.attributes import integer, integers, number
+from planner.graph.attributes import integer, number
 from planner.graph.model import Op
 from planner.runtime.judge import windows
 from planner.runtime.judge.kernel_arguments import Arrays, Kernel, maybe, operand
@@ -31,16 +31,6 @@ def _gelu(op: Op, x: np.ndarray) -> np.ndarray:
     if op.attribute("approximate", "none") == "tanh":
         return np.asarray(0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))))
     return np.asarray(0.5 * x * (1 + _erf_of(x / np.sqrt(2.0))))
-
-
-def _layer_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    x, scale, bias = operand(inputs, 0), operand(inputs, 1), maybe(inputs, 2)
-    axes = tuple(range(integer(op, "axis", -1) % x.ndim, x.ndim))
-    mean = x.mean(axis=axes, keepdims=True)
-    centred = x - mean
-    inverse = 1 / np.sqrt((centred * centred).mean(axis=axes, keepdims=True) + number(op, "epsilon", 1e-5))
-    y = centred * inverse * scale
-    return (y if bias is None else y + bias, mean, inverse)
 
 
 def _batch_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
@@ -118,13 +108,6 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(x >= 0, 1 / (1 + small), small / (1 + small)))
 
 
-def _log_softmax(op: Op, x: np.ndarray) -> np.ndarray:
-    """The logarithm of a quotient, and not the quotient's: that one underflows."""
-    axis = integer(op, "axis", -1)
-    low = x - x.max(axis=axis, keepdims=True)
-    return np.asarray(low - np.log(np.exp(low).sum(axis=axis, keepdims=True)))
-
-
 def _spatial(x: np.ndarray) -> tuple[int, ...]:
     return tuple(range(2, x.ndim))
 
@@ -137,12 +120,6 @@ def _global_max_pool(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
 def _global_lp_pool(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     x, power = operand(inputs, 0), integer(op, "p", 2)
     return ((np.abs(x) ** power).sum(axis=_spatial(x), keepdims=True) ** (1 / power),)
-
-
-def _lp_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    x, power = operand(inputs, 0), integer(op, "p", 2)
-    norm = (np.abs(x) ** power).sum(axis=integer(op, "axis", -1), keepdims=True) ** (1 / power)
-    return (np.where(norm == 0, 0.0, x / norm),)
 
 
 def _lrn(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
@@ -158,13 +135,6 @@ def _lrn(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
 def _mean(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     arrays = [array for array in inputs if array is not None]
     return (np.asarray(sum(np.broadcast_arrays(*arrays)) / len(arrays)),)
-
-
-def _mean_variance_normalization(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
-    x, axes = operand(inputs, 0), integers(op, "axes", (0, 2, 3))
-    centred = x - x.mean(axis=axes, keepdims=True)
-    # The 1e-9 of its function body.
-    return (centred / (np.sqrt((centred * centred).mean(axis=axes, keepdims=True)) + 1e-9),)
 
 
 def _pad(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
@@ -205,15 +175,11 @@ KERNELS: Final[Mapping[str, Kernel]] = {
     "GlobalMaxPool": _global_max_pool,
     "LRN": _lrn,
     "LSTM": recurrent,
-    "LayerNormalization": _layer_normalization,
-    "LogSoftmax": lambda op, inputs: (_log_softmax(op, operand(inputs, 0)),),
-    "LpNormalization": _lp_normalization,
     "LpPool": lambda op, inputs: (windows.lp_pool(op, operand(inputs, 0)),),
     "MatMul": lambda op, inputs: (np.asarray(np.matmul(operand(inputs, 0), operand(inputs, 1))),),
     "MaxPool": lambda op, inputs: windows.max_pool(op, operand(inputs, 0)),
     "MaxUnpool": lambda op, inputs: (windows.max_unpool(op, operand(inputs, 0), operand(inputs, 1), maybe(inputs, 2)),),
     "Mean": _mean,
-    "MeanVarianceNormalization": _mean_variance_normalization,
     "Pad": _pad,
     "RNN": recurrent,
     "ScatterElements": _scatter_elements,

@@ -47,5 +47,5 @@ def skip_simplified_layer_normalization(emitter: Emitter, op: Op) -> tuple[str, 
 
 @stands_for("SimplifiedLayerNormalization", purpose=Purpose.PARTS)
 def simplified_layer_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
-    """RMSNormalization; None where one over the root is wanted, too."""
-    return None if any(op.outputs[1:]) else rms_normalization(emitter, op)
+    """RMSNormalization; also one over the root."""
+    return rms_normalization(emitter, op)

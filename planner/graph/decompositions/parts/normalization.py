@@ -76,13 +76,14 @@ def layer_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
 
 @stands_for("RMSNormalization", purpose=Purpose.PARTS)
 def rms_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
-    """Over the dims from axis on, without subtracting the mean."""
+    """Over the dims from axis on, without subtracting the mean; also one over the root, if that is wanted."""
     dtype = emitter.dtype(op.inputs[0])
     x = _widened(emitter, op)
     axes = range(axis_of(emitter, op, -1), emitter.rank(x))
     power = emitter.reduce("ReduceMean", emitter.each("Mul", "squared", x, x), axes, "power")
-    normal = emitter.each("Mul", "normal", x, _inverse_deviation(emitter, power, number(op, "epsilon", 1e-5)))
-    return (_learned(emitter, emitter.cast(normal, dtype, "narrow"), op.inputs[1], ""),)
+    inverse = _inverse_deviation(emitter, power, number(op, "epsilon", 1e-5))
+    normal = emitter.cast(emitter.each("Mul", "normal", x, inverse), dtype, "narrow")
+    return (_learned(emitter, normal, op.inputs[1], ""), inverse)
 
 
 @stands_for("InstanceNormalization", purpose=Purpose.PARTS)
