@@ -3,10 +3,10 @@
     nice python bench/readme_table.py              measure, and write bench/results/readme.md
     python bench/readme_table.py --only gpt2       measure one network, and print its rows
 
-Every cell is a `tofu plan` of its own, in a process whose processor time counts. The batch grows with the devices. Plans
-have the smallest estimated time that is found within the memory of the devices. tofu's own is planned with `--effort
-thorough`, which gives its gap, and with `normal` if that takes too long. Answers are kept in build/readme-table.json, so
-that a run can be stopped.
+Every cell is a `tofu plan` of its own, in a process whose processor time counts. The batch grows with the devices.
+Plans have the smallest estimated time that is found within the memory of the devices. tofu's own is planned with `--effort
+thorough`, which gives its gap, and with `normal` if that takes too long. Answers are kept in
+build/readme-table.json, so that a run can be stopped.
 """
 
 from __future__ import annotations
