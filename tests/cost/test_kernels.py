@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from fast_suite import chosen
 from planner import api, opdefs
 from planner.algebra.tiling import UNCUT, Only, Replicate, Shard
 from planner.cost.kernels import ONE_KERNEL, Kernels, kernels_of
@@ -106,7 +107,7 @@ def test_later_cuts_divide_the_work_and_not_the_launch() -> None:
 
 @pytest.mark.parametrize(
     ("model", "batch", "measured_ms"),
-    [("gpt2", 4, 128), ("resnet-50", 64, 114), ("mlp-4x8192", 512, 16.9)],
+    chosen([("gpt2", 4, 128), ("resnet-50", 64, 114), ("mlp-4x8192", 512, 16.9)], fast=[("gpt2", 4, 128)]),
 )
 def test_steps_on_an_h200_are_estimated_within_a_quarter(
     model: str, batch: int, measured_ms: float, tmp_path: Path

@@ -21,7 +21,7 @@ ZOO = ["mlp-4x8192", "mlp-5x300", "cnn-5x2048-6", "cnn-5x512-24", "lenet-5", "al
 
 
 @pytest.mark.parametrize(
-    ("name", "workers"), spread([name for name in STRATEGIES if name not in OF_TRANSFORMERS], [2, 3, 4, 8], one_of=2)
+    ("name", "workers"), spread([name for name in STRATEGIES if name not in OF_TRANSFORMERS], [2, 3, 4, 8], one_of=4)
 )
 def test_no_strategy_is_cheaper_than_the_found_plan(name: str, workers: int) -> None:
     graph = mlp(3, 24, 36)

@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
+from fast_suite import spread
 from planner import api
 from planner.commands import main as cli
 from stock_runtime import run
@@ -81,7 +82,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", spread(CASES, one_of=2))
 def test_what_the_runtime_runs_is_planned_and_verified(name: str, tmp_path: Path) -> None:
     nodes, feeds, results = CASES[name]
     model = model_of(nodes, feeds, results)

@@ -28,7 +28,7 @@ def check(result: RunResult, plan: Decided) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "workers", "seed"), spread([two_products, all_kinds], [2, 3, 4, 6], range(3), one_of=3)
+    ("make", "workers", "seed"), spread([two_products, all_kinds], [2, 3, 4, 6], range(3), one_of=6)
 )
 def test_random_plans_run(make: Callable[[], Graph], workers: int, seed: int, tmp_path: Path) -> None:
     graph = make()
@@ -43,8 +43,7 @@ def test_random_plans_run(make: Callable[[], Graph], workers: int, seed: int, tm
     check(api.run(tmp_path / "plan", steps=1, verify=True), plan)
 
 
-@pytest.mark.parametrize("workers", [2, 3, 4])
-@pytest.mark.parametrize("sizes", [(8, 12, 10), (5, 13, 7)])
+@pytest.mark.parametrize(("workers", "sizes"), spread([2, 3, 4], [(8, 12, 10), (5, 13, 7)], one_of=2))
 def test_products_that_must_stay_partial(
     plan_of: Callable[..., Any], sizes: tuple[int, int, int], workers: int
 ) -> None:

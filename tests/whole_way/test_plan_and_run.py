@@ -24,7 +24,7 @@ def check(result: RunResult, steps: int) -> None:
     assert all(fetch.predicted_bytes == fetch.moved_bytes for fetch in result.fetches)
 
 
-@pytest.mark.parametrize("workers", chosen([1, 2, 3, 4, 6], fast=[1, 3, 4]))
+@pytest.mark.parametrize("workers", chosen([1, 2, 3, 4, 6], fast=[3]))
 def test_mlp(plan_of: Callable[..., Any], mlp_step: Graph, workers: int) -> None:
     planned = plan_of(mlp_step, workers)
     result = api.run(planned.directory, steps=5, verify=True)
@@ -61,7 +61,7 @@ def test_cnn_cut_spatially_in_both_directions(
     check(api.run(planned.directory, steps=2, verify=True), 2)
 
 
-@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("workers", chosen([2, 4], fast=[4]))
 def test_data_parallelism(plan_of: Callable[..., Any], cnn_step: Graph, workers: int) -> None:
     planned = plan_of(cnn_step, workers, strategy="data")
     check(api.run(planned.directory, steps=2, verify=True), 2)

@@ -32,7 +32,7 @@ def check(directory: Path, moved_bytes: int) -> None:
     assert all(fetch.predicted_bytes == fetch.moved_bytes for fetch in run.fetches)
 
 
-@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize("workers", chosen([2, 3, 4], fast=[3]))
 def test_mlp_in_which_nothing_is_replicated(plan_of: Callable[..., Any], mlp_step: Graph, workers: int) -> None:
     planned = plan_of(mlp_step, workers, replicate="none")
     assert planned.result.plan.deliveries
