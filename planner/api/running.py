@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
 from pathlib import Path
 
 from planner.api.arguments import takes
@@ -13,27 +11,21 @@ from planner.artifacts.plan_folder import lacks_models
 from planner.errors import UsageError
 from planner.installed import require_runtime, runtime_notes
 from planner.opdefs import load_file
-from planner.options.running import RunningOptions
-from planner.printable import some
-from planner.progress import Progress
+from planner.options.running import RunOptions
 from planner.runtime.chosen_engine import joined_ranks
 from planner.runtime.measure.profile import Profile
 from planner.runtime.run import run_with
-from planner.runtime.run_options import RunOptions
 from planner.runtime.run_report import RunResult, StepReport
-from planner.runtime.values.given_arrays import AnyInputs, inputs_of
+from planner.runtime.values.given_arrays import AnyInputs
 from planner.runtime.values.results import write_arrays
-from planner.runtime.values.schedule import parse_schedule
-from planner.runtime.values.state import Drawn
-from planner.units import format_bytes
 from planner.whole import try_file
 
 _SHOWN = 8
 """Names of inputs in a line."""
 
 
-@takes(RunningOptions, AnyInputs=AnyInputs, StepReport=StepReport)
-def run(options: RunningOptions) -> RunResult:  # noqa: D417 - those are the fields of the options
+@takes(RunOptions, AnyInputs=AnyInputs, StepReport=StepReport)
+def run(options: RunOptions) -> RunResult:  # noqa: D417 - those are the fields of the options
     """Runs a plan.
 
     Args:
@@ -89,96 +81,48 @@ def run(options: RunningOptions) -> RunResult:  # noqa: D417 - those are the fie
             result = planner.run("plan", steps=3, verify=True)
             print(result.losses, result.moved_bytes, result.verified)
     """
-    result, export, opdefs = options.result, options.export, options.opdefs
-    engine, device, progress, notice = options.engine, options.device, options.progress, options.notice
-    if options.steps is not None and options.epochs is not None:
-        raise UsageError("--steps and --epochs exclude each other: both say how long to train")
-    with contextlib.ExitStack() as stack:
-        files, iterations = stack.enter_context(inputs_of(options.inputs, options.steps))
-        steps = iterations if options.epochs is None else None
-        world = stack.enter_context(joined_ranks(engine, options.patience, notice))
+    result, engine, notice = options.result, options.engine, options.notice
+    with joined_ranks(engine, options.patience, notice) as world:
         require_runtime()
         for line in runtime_notes():
             notice(line)
-        progress("reading the plan")
-        where = Path(options.directory) if options.directory is not None else newest_folder(Path())
-        if options.directory is None and (world is None or world.rank == 0):
+        options.progress("reading the plan")
+        where = options.directory if options.directory is not None else newest_folder(Path())
+        reports = world is None or world.rank == 0
+        if options.directory is None and reports:
             notice(newest_note(where))
         if lacks_models(where):
-            _build(where, opdefs, progress, notice, alone=engine != "mpi")
+            _build(where, options)
         if result is not None:
             try_file(result)
             if result.suffix != ".npz":
                 raise UsageError(f"{result}: results are written as npz", hint=f"call it {result.stem}.npz")
-        settings = RunOptions(
-            steps=1 if steps is None else steps,
-            epochs=options.epochs,
-            shuffle=options.shuffle,
-            inputs=files,
-            weights=options.weights,
-            data_dir=options.data_dir,
-            random_weights=options.random_weights,
-            schedule=None if options.lr is None else parse_schedule(str(options.lr)),
-            verify=options.verify,
-            seed=options.seed,
-            checkpoint_dir=options.checkpoint_dir,
-            checkpoint_every=options.checkpoint_every,
-            keep=options.keep,
-            resume=options.resume,
-            export=export,
-            forward=options.forward,
-            profile=options.profile,
-            device=device,
-            engine=engine,
-            world=world,
-            note=options.note,
-            wants_results=engine != "mpi" or result is not None or export is not None,
-            device_map=None if options.device_map is None else tuple(options.device_map),
-            patience_seconds=options.patience,
-            libraries=tuple(options.custom_ops),
-            references={} if opdefs is None else load_file(opdefs).references,
-            doing=progress,
-            metric=options.metric,
-            eval_inputs=options.eval_inputs,
-            log=options.log,
-            allow_nan=options.allow_nan,
-            stop=options.stop,
-            progress=options.on_step,
-            told=lambda drawn: _tell(drawn, notice),
-            notice=notice,
-        )
-        outcome = run_with(where, settings)
-        if result is not None and not outcome.is_interrupted and settings.reports:
+        references = {} if options.opdefs is None else load_file(options.opdefs).references
+        outcome = run_with(where, options, world=world, references=references)
+        if result is not None and not outcome.is_interrupted and reports:
             write_arrays(result, outcome.results)
         if outcome.profile is not None:
             try:
-                path = _measured(outcome.profile, engine, device).write(where)
+                path = _measured(outcome.profile, engine, options.device).write(where)
                 notice(f"note: what was measured is kept in {path}, for `tofu report`")
             except UsageError as error:  # the run is done, and its result is worth more
                 notice(f"note: what was measured is not kept: {error.what}")
         return outcome
 
 
-def _build(where: Path, opdefs: Path | None, progress: Progress, notice: Callable[[str], None], *, alone: bool) -> None:
+def _build(where: Path, options: RunOptions) -> None:
     """Makes the models of a plan that has none.
-
-    Args:
-        where: the plan's folder.
-        opdefs: the file of descriptions that the plan was made with.
-        progress: told what is being done.
-        notice: told that they are made.
-        alone: no other process is about to do the same.
 
     Raises:
         TofuError: they cannot be made or written, or by several processes at once.
     """
-    if not alone:
+    if options.engine == "mpi":
         raise UsageError(f"{where} has no models yet", hint=f"make them before ranks meet: tofu build {where}")
     # What plans is not needed where models are there.
     from planner.api.building import build
 
-    notice(f"note: {where} has no models yet: they are made now, as `tofu build` does")
-    build(where, opdefs=opdefs, progress=progress)
+    options.notice(f"note: {where} has no models yet: they are made now, as `tofu build` does")
+    build(where, opdefs=options.opdefs, progress=options.progress)
 
 
 def _measured(profile: Profile, engine: str, device: str) -> MeasuredRun:
@@ -189,12 +133,3 @@ def _measured(profile: Profile, engine: str, device: str) -> MeasuredRun:
         steps[step.worker].append(measured)
     by_worker = tuple(tuple(mine) for mine in steps)
     return MeasuredRun(engine, device, profile.iterations, profile.iteration_seconds, by_worker)
-
-
-def _tell(drawn: Drawn, notes: Callable[[str], None]) -> None:
-    """Says what a run makes up, in a line each for weights and for data."""
-    if drawn.weights:
-        amount = "1 tensor" if len(drawn.weights) == 1 else f"{len(drawn.weights):,} tensors"
-        notes(f"note: weights drawn from seed {drawn.seed}: {amount}, {format_bytes(drawn.weight_bytes)}")
-    if drawn.inputs:
-        notes(f"note: data drawn from seed {drawn.seed}, for want of --inputs: {some(drawn.names_of_inputs, _SHOWN)}")

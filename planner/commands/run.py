@@ -19,7 +19,7 @@ from planner.commands.show import show
 from planner.commands.streams import are_one, say
 from planner.commands.termination import interrupts_end
 from planner.errors import UsageError
-from planner.options.running import RunningOptions
+from planner.options.running import RunOptions
 from planner.stop import Interrupt
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _GROUPS = {
 
 @click.command(cls=GroupedCommand, groups=_GROUPS, short_help="Run a plan, and verify it.")
 @click.argument("directory", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
-@derived(RunningOptions)
+@derived(RunOptions)
 @click.option(
     "--log-every",
     type=click.IntRange(min=1),
@@ -100,7 +100,7 @@ def run(directory: Path | None, log_every: int | None, json_wanted: bool, **opti
                 on_step=tell,
                 stop=stop,
                 note=note,
-                **_with_map(given(RunningOptions, options)),
+                **_with_map(given(RunOptions, options)),
             )
 
     as_table = partial(tables.run, is_told=True) if is_told else None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @options
-class RunningOptions:
+class RunOptions:
     """What ``tofu run`` and ``planner.run`` are asked for."""
 
     directory: Path | None = argument(kw_only=False, default=None)
@@ -116,3 +116,8 @@ class RunningOptions:
     on_step: Callable[[StepReport], None] | None = None
     stop: Interrupt | None = None
     note: int | None = None
+
+    @property
+    def wants_results(self) -> bool:
+        """Whether the results of the last step are brought together; ranks do that where a file is to hold them."""
+        return self.engine != "mpi" or self.result is not None or self.export is not None

@@ -19,21 +19,21 @@ def already_done(start: Start, checkpoint: Checkpoint) -> RunResult:
         UsageError: more steps are done than were asked for.
     """
     plan, options = start.plan, start.options
-    if checkpoint.step > options.steps:
-        wish, target, least = "--steps", str(options.steps), checkpoint.step + 1
+    if checkpoint.step > start.steps:
+        wish, target, least = "--steps", str(start.steps), checkpoint.step + 1
         # The caller has put steps in the place of epochs; who asked for epochs is answered in epochs.
         if options.epochs is not None:
-            per_epoch = options.steps // options.epochs
+            per_epoch = start.steps // options.epochs
             wish, target, least = (
                 "--epochs",
-                f"{options.epochs}, {options.steps} steps",
+                f"{options.epochs}, {start.steps} steps",
                 checkpoint.step // per_epoch + 1,
             )
         raise UsageError(
             f"step {checkpoint.step} is done already, and {wish} is {target}",
             hint=f"{wish} counts from the beginning: write {wish} {least}, or more",
         )
-    program, reports = plan.program, options.reports
+    program, reports = plan.program, start.reports
     options.notice(f"note: step {checkpoint.step} is done already: no step is run")
     exported: tuple[str, ...] = ()
     results: dict[str, np.ndarray] = {}

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from planner.errors import UsageError
+from planner.options.running import RunOptions
 from planner.runtime.engine.core.interface import Engine, InProcessEngine
 from planner.runtime.engine.core.transport import Transport
 from planner.runtime.engine.gpu.untried import refuse_untried
@@ -27,7 +28,6 @@ from planner.runtime.engine.mpi.world import World
 from planner.runtime.engine.process.child_process import COMMAND, command_of
 from planner.runtime.engine.process.supervisor import SupervisedEngine
 from planner.runtime.plan_files import LoadedPlan
-from planner.runtime.run_options import RunOptions
 from planner.runtime.values.given import digest_of_given
 
 GPU_COMMAND: Final = command_of("planner.runtime.engine.gpu.child")
@@ -69,30 +69,33 @@ def agreed(world: World, directory: Path, options: RunOptions) -> int:
     """
     from planner.runtime.engine.mpi.meeting import agree
 
-    options.doing("meeting the other ranks")
+    options.progress("meeting the other ranks")
     agree(world, directory, _equal_on_all(options))
     return world.worker
 
 
-def check_choice(options: RunOptions) -> None:
+def check_choice(options: RunOptions, world: World | None) -> None:
     """Refuses engines and devices that do not go together, whatever the plan.
 
     Raises:
         UsageError: they do not.
     """
     refuse_untried(options.engine, options.device)
-    if options.engine == "mpi" and options.world is None:
+    if options.engine == "mpi" and world is None:
         raise UsageError("--engine mpi: no ranks", hint="call planner.api.run, which joins them")
     if options.device == "cpu" and options.device_map is not None:
         raise UsageError("--map places workers on GPUs", hint="write --device cuda, too")
 
 
-def started(plan: LoadedPlan, options: RunOptions, transport: Transport | None = None) -> Engine:
+def started(
+    plan: LoadedPlan, options: RunOptions, world: World | None = None, transport: Transport | None = None
+) -> Engine:
     """A plan's workers, started as asked.
 
     Args:
         plan: which; worker models that are in memory only run in this process.
         options: how.
+        world: the ranks, where the engine has any.
         transport: in place of the usual one; only in this process.
 
     Raises:
@@ -101,9 +104,9 @@ def started(plan: LoadedPlan, options: RunOptions, transport: Transport | None =
         WorkerError: a worker did not start.
     """
     # The GPU of each worker; () where nobody says: what there is, only the workers' process may ask.
-    device_map = None if options.device == "cpu" else options.device_map or ()
-    if options.world is not None:
-        return _rank_of(plan, options, options.world, device_map)
+    device_map = None if options.device == "cpu" else tuple(options.device_map or ())
+    if world is not None:
+        return _rank_of(plan, options, world, device_map)
     for option in (f"--device {options.device}", f"--engine {options.engine}"):
         if not plan.paths and option not in ("--device cpu", "--engine local"):
             raise UsageError(f"{option}: the plan is not in a folder")
@@ -114,13 +117,13 @@ def started(plan: LoadedPlan, options: RunOptions, transport: Transport | None =
             plan.program.state,
             is_apart=options.engine == "processes",
             device_map=device_map,
-            libraries=options.libraries,
-            patience_seconds=options.patience_seconds,
-            progress=options.doing,
+            libraries=tuple(options.custom_ops),
+            patience_seconds=options.patience,
+            progress=options.progress,
             command=COMMAND if device_map is None else GPU_COMMAND,
         )
-    options.doing("making sessions")
-    return InProcessEngine(plan.models, plan.program.state, transport=transport, libraries=options.libraries)
+    options.progress("making sessions")
+    return InProcessEngine(plan.models, plan.program.state, transport=transport, libraries=tuple(options.custom_ops))
 
 
 def _equal_on_all(options: RunOptions) -> dict[str, str]:
@@ -130,19 +133,18 @@ def _equal_on_all(options: RunOptions) -> dict[str, str]:
         "--epochs": str(options.epochs),
         "--shuffle": str(options.shuffle),
         "--seed": str(options.seed),
-        "--lr": str(options.schedule),
+        "--lr": str(options.lr),
         "--verify": str(options.verify),
         "--checkpoint-every": str(options.checkpoint_every),
         "--checkpoint-dir": str(options.checkpoint_dir is not None),
         "--resume": str(options.resume),
         "--profile": str(options.profile),
-        "--loss": str(options.loss),
         "--allow-nan": str(options.allow_nan),
         "--result or --export": str(options.wants_results),
         "--random-weights": str(options.random_weights),
         "--metric": str(options.metric),
         "--eval-inputs": digest_of_given(options.eval_inputs),
-        "--inputs": digest_of_given(Path(options.inputs) if isinstance(options.inputs, str | Path) else None),
+        "--inputs": digest_of_given(options.inputs if isinstance(options.inputs, Path) else None),
         "--weights": digest_of_given(options.weights),
         "--data-dir": digest_of_given(options.data_dir),
     }
@@ -156,14 +158,14 @@ def _rank_of(plan: LoadedPlan, options: RunOptions, world: World, device_map: tu
     if device_map is not None:
         from planner.runtime.engine.gpu.cuda_messages import gpu_of_rank
 
-        make_backend = gpu_of_rank(world, device_map, options.libraries)
+        make_backend = gpu_of_rank(world, device_map, tuple(options.custom_ops))
     return MessageEngine(
         plan.models[0],
         plan.program.workers,
         world,
         plan.program.state,
         make_backend=make_backend,
-        libraries=options.libraries,
+        libraries=tuple(options.custom_ops),
         note=options.note,
-        progress=options.doing,
+        progress=options.progress,
     )

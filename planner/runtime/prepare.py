@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -17,25 +18,38 @@ from planner.errors import UsageError
 from planner.graph.data_folder import Followed
 from planner.graph.model import Graph
 from planner.graph.notes import TRAINING
+from planner.options.running import RunOptions
+from planner.printable import some
 from planner.runtime.accuracy import Accuracy, accuracy_of
 from planner.runtime.chosen_engine import agreed, check_choice, started
 from planner.runtime.engine.core.interface import Engine
 from planner.runtime.engine.core.transport import Transport
 from planner.runtime.evaluation import HeldOut
 from planner.runtime.judge.foreign import check_kernels, check_libraries
+from planner.runtime.judge.reference import ForeignReference
 from planner.runtime.judge.references import Judge
 from planner.runtime.judge.verification import Verification
 from planner.runtime.plan_files import LoadedPlan, load_plan
-from planner.runtime.run_options import RunOptions, check_options
+from planner.runtime.run_log import try_log
 from planner.runtime.values import schedule
 from planner.runtime.values.checkpoint import Checkpoint
 from planner.runtime.values.checkpoints import newest_checkpoint, refuse_filled
 from planner.runtime.values.claim import claimed
-from planner.runtime.values.export import check_export
+from planner.runtime.values.export import check_export, try_export
 from planner.runtime.values.feed import Batches, BatchFolder, Feed
+from planner.runtime.values.given_arrays import AnyInputs, inputs_of
 from planner.runtime.values.rows import OneBatch, read_arrays
-from planner.runtime.values.state import TileSource, Values, refuse_missing
+from planner.runtime.values.schedule import Schedule
+from planner.runtime.values.state import Drawn, TileSource, Values, refuse_missing
 from planner.runtime.values.weight_file import WeightFile
+from planner.units import format_bytes
+from planner.whole import try_folder
+
+if TYPE_CHECKING:  # chosen_engine alone knows which engine it is
+    from planner.runtime.engine.mpi.world import World
+
+_SHOWN: Final = 8
+"""Names of inputs in a line."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +58,15 @@ class Start:
 
     plan: LoadedPlan
     options: RunOptions
-    """With the seed and the number of steps that count."""
+    """With the seed that counts."""
+    world: World | None
+    """The ranks, where the engine has any."""
+    references: Mapping[tuple[str, str], ForeignReference]
+    """By (domain, op type), operators that ONNX does not define in NumPy, to verify by."""
+    schedule: Schedule | None
+    """Of the learning rate."""
+    steps: int
+    """The last step to be done; a run that is resumed goes on from the step of its checkpoint."""
     loss: str
     """The output that is called the loss; "" if there is none."""
     fixed: Mapping[str, np.ndarray]
@@ -62,9 +84,14 @@ class Start:
         return 1 if self.checkpoint is None else self.checkpoint.step + 1
 
     @property
+    def reports(self) -> bool:
+        """True if this process tells of the run: of several ranks, rank 0."""
+        return self.world is None or self.world.rank == 0
+
+    @property
     def supplied(self) -> tuple[str, ...]:
         """Inputs that the run itself gives in every step."""
-        return () if self.options.schedule is None else (schedule.INPUT,)
+        return () if self.schedule is None else (schedule.INPUT,)
 
 
 @dataclass(frozen=True)
@@ -83,44 +110,98 @@ class Prepared:
     """Where the engine reports, if it was asked for."""
 
 
-def read_start(plan: str | Path | LoadedPlan, options: RunOptions, stack: contextlib.ExitStack) -> Start:
+def read_start(
+    plan: str | Path | LoadedPlan,
+    options: RunOptions,
+    stack: contextlib.ExitStack,
+    world: World | None,
+    references: Mapping[tuple[str, str], ForeignReference],
+) -> Start:
     """Reads a plan and what is given to it; see ``run_with``.
 
     Args:
         plan: loaded, or its folder.
         options: as asked.
         stack: what is opened is closed with it.
+        world: see ``Start``.
+        references: see ``Start``.
     """
-    check_options(options)
-    check_choice(options)
-    check_libraries(options.libraries)
-    loaded = _loaded(plan, options)
+    _check(options)
+    check_choice(options, world)
+    check_libraries(options.custom_ops)
+    rates = None if options.lr is None else schedule.parse_schedule(str(options.lr))
+    files, steps = stack.enter_context(inputs_of(options.inputs, options.steps))
+    options = replace(options, inputs=files, steps=None if options.epochs else steps)
+    loaded = _loaded(plan, options, world)
     graph = loaded.graph
-    loss = loss_of(graph, options.loss)
     if options.export is not None:
         check_export(options.export, loaded.states, options.forward)
-    if options.schedule is not None and schedule.INPUT not in graph.inputs:
+    if rates is not None and schedule.INPUT not in graph.inputs:
         raise UsageError(
             f"--lr: the model has no input {schedule.INPUT!r}", facts=(f"inputs: {', '.join(graph.inputs)}",)
         )
     # The folder is claimed before it is read, so that no other run writes into it in between.
-    if options.checkpoint_dir is not None and options.reports:
+    if options.checkpoint_dir is not None and (world is None or world.rank == 0):
         stack.enter_context(claimed(options.checkpoint_dir, options.notice))
         if not options.resume:
             refuse_filled(options.checkpoint_dir, loaded.model_digest)
-    options.doing("reading the inputs")
+    options.progress("reading the inputs")
     checkpoint = _resumed(loaded, options) if options.resume else None
     weights = None if options.weights is None else WeightFile(options.weights, graph)
-    start = Start(loaded, options, loss, {}, None, checkpoint, weights)
+    start = Start(
+        loaded, options, world, references, rates, options.steps or 1, loss_of(graph), {}, None, checkpoint, weights
+    )
     fixed, batches = _data(graph, options.inputs, start.supplied)
     feed = _feed(options, batches, checkpoint)
     if feed is not None:
         stack.enter_context(feed)
     if options.epochs is not None:
-        options = replace(options, steps=options.epochs * (1 if feed is None else feed.per_epoch))
+        start = replace(start, steps=options.epochs * (1 if feed is None else feed.per_epoch))
     if checkpoint is not None:
         options = replace(options, seed=checkpoint.seed)
     return replace(start, options=options, fixed=fixed, feed=feed)
+
+
+def _check(options: RunOptions) -> None:
+    """Refuses options that no run can have, whatever the plan; folders that are to be written are tried.
+
+    Raises:
+        UsageError: options that contradict each other, a count below 1, or a folder that is not there or not writable.
+    """
+    if options.steps is not None and options.epochs is not None:
+        raise UsageError("--steps and --epochs exclude each other: both say how long to train")
+    if options.steps is not None and options.steps < 1:
+        raise UsageError(f"--steps is {options.steps}, and must be at least 1")
+    if options.metric not in (None, "accuracy"):
+        raise UsageError(f"--metric {options.metric}: there is no such metric", hint="the only one is accuracy")
+    if options.epochs is not None and options.epochs < 1:
+        raise UsageError(f"--epochs is {options.epochs}, and must be at least 1")
+    for name, wish in (("--epochs", options.epochs), ("--shuffle", options.shuffle)):
+        if wish is not None and options.inputs is None:
+            raise UsageError(f"{name}: of which data?", hint="name them with --inputs")
+    wishes = {
+        "--resume": options.resume or None,
+        "--checkpoint-every": options.checkpoint_every,
+        "--keep": options.keep,
+    }
+    option = next((name for name, wish in wishes.items() if wish is not None), None)
+    if options.checkpoint_dir is None and option is not None:
+        raise UsageError(f"{option}: of which checkpoints?", hint="name their folder with --checkpoint-dir")
+    if options.checkpoint_every is not None and options.checkpoint_every < 1:
+        raise UsageError(f"--checkpoint-every is {options.checkpoint_every}, and must be at least 1")
+    if options.data_dir is not None and options.random_weights:
+        raise UsageError("--data-dir and --random-weights: are weights to be read, or drawn?")
+    if options.data_dir is not None and not options.data_dir.is_dir():
+        raise UsageError(f"--data-dir {options.data_dir}: there is no such folder")
+    if options.keep is not None and options.keep < 1:
+        raise UsageError(f"--keep is {options.keep}, and must be at least 1")
+    # What is to be written is tried last, after all that the options alone can say.
+    if options.checkpoint_dir is not None:
+        try_folder(options.checkpoint_dir)
+    if options.log is not None:
+        try_log(options.log, is_resumed=options.resume)
+    if options.export is not None:
+        try_export(options.export, options.forward)
 
 
 def prepared(start: Start, transport: Transport | None, stack: contextlib.ExitStack) -> Prepared:
@@ -136,28 +217,27 @@ def prepared(start: Start, transport: Transport | None, stack: contextlib.ExitSt
     accuracy = accuracy_of(graph) if options.metric is not None else None
     held_out = _held_out(start, stack)
     values = _values(start, arrays)
-    if options.told is not None:
-        options.told(values.drawn)
-    check_kernels(graph, options.libraries, on_gpus=options.device == "cuda")
+    _tell(values.drawn, options)
+    check_kernels(graph, options.custom_ops, on_gpus=options.device == "cuda")
     verification = None
-    if options.verify and options.reports:
-        options.doing("preparing the reference")
-        judge = Judge(_with_constants(graph, values), options.references, options.libraries)
-        verification = Verification(judge, plan.source, values.whole, options.libraries)
-    engine = stack.enter_context(started(plan, options, transport))
+    if options.verify and start.reports:
+        options.progress("preparing the reference")
+        judge = Judge(_with_constants(graph, values), start.references, options.custom_ops)
+        verification = Verification(judge, plan.source, values.whole, options.custom_ops)
+    engine = stack.enter_context(started(plan, options, start.world, transport))
     if engine.on_gpus is not None and (sentence := engine.on_gpus.changes.sentence()):
         options.notice(sentence)
     engine.agree(start.first, options.seed)
     return Prepared(start, values, engine, accuracy, held_out, verification)
 
 
-def _loaded(plan: str | Path | LoadedPlan, options: RunOptions) -> LoadedPlan:
-    if options.world is None:
-        return plan if isinstance(plan, LoadedPlan) else load_plan(Path(plan), options.doing)
+def _loaded(plan: str | Path | LoadedPlan, options: RunOptions, world: World | None) -> LoadedPlan:
+    if world is None:
+        return plan if isinstance(plan, LoadedPlan) else load_plan(Path(plan), options.progress)
     if isinstance(plan, LoadedPlan):
         raise UsageError("--engine mpi: the plan is not in a folder")
-    own_worker = agreed(options.world, Path(plan), options)
-    return load_plan(Path(plan), options.doing, own_worker=own_worker)
+    own_worker = agreed(world, Path(plan), options)
+    return load_plan(Path(plan), options.progress, own_worker=own_worker)
 
 
 def _first_arrays(start: Start) -> dict[str, np.ndarray]:
@@ -204,14 +284,15 @@ def _resumed(plan: LoadedPlan, options: RunOptions) -> Checkpoint:
 
 
 def _data(
-    graph: Graph, inputs: str | Path | Mapping[str, np.ndarray] | None, supplied: Sequence[str]
+    graph: Graph, inputs: AnyInputs | None, supplied: Sequence[str]
 ) -> tuple[dict[str, np.ndarray], Batches | None]:
     """What is the same in every step, and what is gone through in batches; None: nothing is."""
     if inputs is None:
         return {}, None
-    if isinstance(inputs, str | Path):
-        path = Path(inputs)
+    if isinstance(inputs, Path):
+        path = inputs
         return ({}, BatchFolder(path, graph, supplied)) if path.is_dir() else read_arrays(graph, path, source=str(path))
+    assert isinstance(inputs, Mapping), "steps of arrays were written to a folder"
     return read_arrays(graph, inputs, source="inputs")
 
 
@@ -245,15 +326,16 @@ def _feed(options: RunOptions, batches: Batches | None, checkpoint: Checkpoint |
     feed = Feed(batches, _shuffle(options, batches, checkpoint))
     if line := batches.note(is_shuffled=feed.shuffle is not None):
         options.notice(f"note: {line}")
-        if options.epochs is None and options.steps < feed.per_epoch:
-            count = "1 batch" if options.steps == 1 else f"{options.steps:,} batches"
+        steps = options.steps or 1
+        if options.epochs is None and steps < feed.per_epoch:
+            count = "1 batch" if steps == 1 else f"{steps:,} batches"
             options.notice(f"hint: this run takes {count}; --epochs 1 goes through all of them")
     return feed
 
 
 def _source(options: RunOptions) -> str:
     """How to name the data."""
-    return str(options.inputs) if isinstance(options.inputs, str | Path) else "inputs"
+    return str(options.inputs) if isinstance(options.inputs, Path) else "inputs"
 
 
 def _shuffle(options: RunOptions, batches: Batches, checkpoint: Checkpoint | None) -> int | None:
@@ -279,29 +361,24 @@ def _shuffle(options: RunOptions, batches: Batches, checkpoint: Checkpoint | Non
     return before.shuffle
 
 
+def _tell(drawn: Drawn, options: RunOptions) -> None:
+    """Says what a run makes up, in a line each for weights and for data."""
+    if drawn.weights:
+        amount = "1 tensor" if len(drawn.weights) == 1 else f"{len(drawn.weights):,} tensors"
+        options.notice(f"note: weights drawn from seed {drawn.seed}: {amount}, {format_bytes(drawn.weight_bytes)}")
+    if drawn.inputs:
+        names = some(drawn.names_of_inputs, _SHOWN)
+        options.notice(f"note: data drawn from seed {drawn.seed}, for want of --inputs: {names}")
+
+
 def _with_constants(graph: Graph, values: Values) -> Graph:
     """The graph with values for the constants that it does not hold."""
     constants = {**graph.constants, **{name: values.whole(name) for name in values.absent}}
     return replace(graph, constants=constants) if values.absent else graph
 
 
-def loss_of(graph: Graph, wanted: str | None = None) -> str:
-    """The output that is called the loss; "" if there is none.
-
-    Raises:
-        UsageError: the wanted one is no output, or no scalar in floating point.
-    """
+def loss_of(graph: Graph) -> str:
+    """The output that is called the loss: the first result that is a floating-point scalar; "" if there is none."""
     next_states = {pair.following for pair in graph.state}
-    fit = [
-        name
-        for name in graph.outputs
-        if name not in next_states and graph.tensors[name].elements == 1 and graph.tensors[name].dtype.is_float
-    ]
-    if wanted is None:
-        return fit[0] if fit else ""
-    if wanted not in fit:
-        raise UsageError(
-            f"{wanted!r} cannot be the loss",
-            facts=(f"floating-point scalars among the results: {', '.join(fit) or 'none'}",),
-        )
-    return wanted
+    results = (graph.tensors[name] for name in graph.outputs if name not in next_states)
+    return next((tensor.name for tensor in results if tensor.elements == 1 and tensor.dtype.is_float), "")

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
+from planner.options.running import RunOptions
 from planner.runtime.already_done import already_done
 from planner.runtime.engine.core.transport import Transport
+from planner.runtime.engine.mpi.world import World
 from planner.runtime.execute import Iterations
+from planner.runtime.judge.reference import ForeignReference
 from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.prepare import prepared, read_start
-from planner.runtime.run_options import RunOptions
 from planner.runtime.run_report import RunResult
 
 
-def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: Transport | None = None) -> RunResult:
+def run_with(
+    plan: str | Path | LoadedPlan,
+    options: RunOptions,
+    *,
+    world: World | None = None,
+    references: Mapping[tuple[str, str], ForeignReference] = MappingProxyType({}),
+    transport: Transport | None = None,
+) -> RunResult:
     """Runs a plan's workers and counts what they move.
 
     With verification each step is judged alone: the split run, the whole model and its float64 twin start it from the
@@ -23,7 +34,9 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
     Args:
         plan: a folder that ``tofu plan`` wrote, or a plan that is loaded already. Worker models that are in memory
             only run in this process, others in a supervised child.
-        options: how it is run.
+        options: how it is run; of the plan's folder they say nothing here.
+        world: the ranks, of the engine ``mpi``.
+        references: by (domain, op type), operators that ONNX does not define in NumPy, to verify by.
         transport: in place of the usual one; only where the workers run in this process.
 
     Raises:
@@ -35,8 +48,8 @@ def run_with(plan: str | Path | LoadedPlan, options: RunOptions, *, transport: T
         DifferenceError: a fetch moved other bytes than predicted, or workers that hold the same elements differ.
     """
     with contextlib.ExitStack() as stack:
-        start = read_start(plan, options, stack)
-        if start.checkpoint is not None and start.first > start.options.steps:
+        start = read_start(plan, options, stack, world, references)
+        if start.checkpoint is not None and start.first > start.steps:
             return already_done(start, start.checkpoint)
         iterations = Iterations(prepared(start, transport, stack))
         stack.callback(iterations.close)

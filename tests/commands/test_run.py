@@ -83,7 +83,7 @@ def test_bad_usage(line: str, says: str, door: Door, capsys: pytest.CaptureFixtu
 
 
 def test_the_patience_of_the_command_line_is_that_of_the_supervisor() -> None:
-    from planner.options.running import RunningOptions
+    from planner.options.running import RunOptions
     from planner.runtime.engine.process.patience import PATIENCE_SECONDS
 
-    assert RunningOptions().patience == PATIENCE_SECONDS
+    assert RunOptions().patience == PATIENCE_SECONDS

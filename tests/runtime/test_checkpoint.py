@@ -14,12 +14,11 @@ import pytest
 from planner.algebra.region import Region
 from planner.errors import ModelError, UsageError
 from planner.features.zoo.models import mlp
+from planner.options.running import RunOptions
 from planner.runtime.run import run_with
-from planner.runtime.run_options import RunOptions
 from planner.runtime.run_report import RunResult
 from planner.runtime.values import checkpoint as module
 from planner.runtime.values.checkpoints import newest_checkpoint
-from planner.runtime.values.schedule import parse_schedule
 
 Planner = Callable[..., Any]
 GRAPH = mlp(3, 24, 36, learning_rate=0.001)
@@ -125,7 +124,7 @@ def test_options_that_do_not_go_together(plan_of: Planner) -> None:
         with pytest.raises(UsageError, match="of which checkpoints"):
             run_with(plan, options)
     with pytest.raises(UsageError, match="no input 'learning_rate'"):
-        run_with(plan, RunOptions(schedule=parse_schedule("0.1")))
+        run_with(plan, RunOptions(lr="0.1"))
 
 
 def steps_in(folder: Path) -> list[str]:
@@ -173,7 +172,7 @@ def test_a_damaged_checkpoint_is_passed_over(plan_of: Planner, tmp_path: Path) -
     said: list[str] = []
     again = run_with(plan, RunOptions(steps=5, checkpoint_dir=tmp_path, resume=True, notice=said.append))
     assert (again.first_step, bits(again)) == (3, bits(straight))
-    assert said == [
+    assert [line for line in said if not line.startswith("note: data drawn")] == [
         f"passed over: {tmp_path}/step-00000004 is no checkpoint that can be read: No such file or directory",
         f"passed over: {tmp_path}/step-00000003 cannot be resumed from; "
         "worker1.npz is not the file that was written: its digest differs",

@@ -12,8 +12,8 @@ import pytest
 
 from planner import api
 from planner.errors import ModelError, UsageError
+from planner.options.running import RunOptions
 from planner.runtime.run import run_with
-from planner.runtime.run_options import RunOptions
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from planner.errors import UsageError
+from planner.options.running import RunOptions
 from planner.runtime.run import run_with
-from planner.runtime.run_options import RunOptions
 from planner.runtime.run_report import StepReport
 from planner.runtime.values import claim
 from planner.runtime.values.claim import claimed
@@ -30,7 +30,7 @@ def test_a_second_run_is_kept_out(training: Any, tmp_path: Path) -> None:
             run_with(training.plan, options)
         refusals.append(caught.value)
 
-    run_with(training.plan, RunOptions(steps=1, checkpoint_dir=tmp_path / "ck", progress=meanwhile))
+    run_with(training.plan, RunOptions(steps=1, checkpoint_dir=tmp_path / "ck", on_step=meanwhile))
     assert [refusal.facts for refusal in refusals] == [(f"process {os.getpid()} on {socket.gethostname()}",)]
     assert [entry.name for entry in (tmp_path / "ck").iterdir()] == ["step-00000001"]
 

@@ -13,10 +13,10 @@ import pytest
 from planner import api
 from planner.errors import UsageError
 from planner.graph.model import DType, Graph, Op, Tensor
+from planner.options.running import RunOptions
 from planner.runtime.accuracy import accuracy_of
 from planner.runtime.plan_files import LoadedPlan, load_plan
 from planner.runtime.run import run_with
-from planner.runtime.run_options import RunOptions
 from planner.runtime.run_report import RunResult, StepReport
 
 RNG = np.random.default_rng(5)
@@ -75,7 +75,7 @@ def test_both_are_what_numpy_counts_and_training_is_as_without(plan: LoadedPlan,
         checkpoint_dir=tmp_path / "ck",
         checkpoint_every=3,
         log=tmp_path / "l.jsonl",
-        progress=told.append,
+        on_step=told.append,
         notice=said.append,
     )
     ran = run_with(plan, looked)

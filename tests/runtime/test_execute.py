@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from planner.errors import DivergedError, UsageError
+from planner.options.running import RunOptions
 from planner.printing import tables
 from planner.runtime.run import run_with
 from planner.runtime.run_log import COLUMNS
-from planner.runtime.run_options import RunOptions
 from planner.runtime.run_report import StepReport
 from planner.stop import Interrupt
 from planner.units import format_loss
@@ -104,7 +104,7 @@ def test_two_runs_do_not_share_a_log(training: Any, tmp_path: Path, suffix: str)
             run_with(training.plan, options)
         refused.append(caught.value.hint)
 
-    run_with(training.plan, replace(options, progress=told))
+    run_with(training.plan, replace(options, on_step=told))
     assert refused == ["wait until it has ended, or name another file"] * 2
     written = (tmp_path / f"l.{suffix}").read_text()
     assert len(written.splitlines()) == 2 + (suffix == "csv")
@@ -143,10 +143,10 @@ def test_an_interrupt_finishes_the_step_and_keeps_it(training: Any, tmp_path: Pa
 
     ready: list[bool] = []
     options = RunOptions(
-        steps=9, checkpoint_dir=tmp_path / "ck", stop=stop, progress=told, told=lambda _: ready.append(stop.can_end)
+        steps=9, checkpoint_dir=tmp_path / "ck", stop=stop, on_step=told, notice=lambda _: ready.append(stop.can_end)
     )
     found = run_with(training.plan, options)
-    assert ready == [False], "before the first step there is nothing to keep"
+    assert set(ready) == {False}, "before the first step there is nothing to keep"
     assert (found.is_interrupted, found.steps, found.checkpoint) == (True, 3, tmp_path / "ck" / "step-00000003")
     again = run_with(training.plan, RunOptions(steps=5, checkpoint_dir=tmp_path / "ck", resume=True))
     straight = run_with(training.plan, RunOptions(steps=5))

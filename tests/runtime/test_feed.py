@@ -13,8 +13,8 @@ import pytest
 from planner.errors import UsageError
 from planner.features.zoo.models import mlp
 from planner.graph.model import Graph
+from planner.options.running import RunOptions
 from planner.runtime.run import run_with
-from planner.runtime.run_options import RunOptions
 from planner.runtime.values.feed import BatchFolder, Feed, batch_files
 from planner.runtime.values.schedule import parse_schedule
 
@@ -117,8 +117,8 @@ def test_a_schedule_feeds_the_learning_rate(plan_of: Planner) -> None:
     graph = with_rate(GRAPH)
     x = np.random.default_rng(0).standard_normal((8, 12)).astype(np.float32)
     rates: list[float | None] = []
-    options = RunOptions(steps=3, inputs={"x0": x}, schedule=parse_schedule("step:0.01,0.5,1"))
-    fed = run_with(plan_of(graph, 2), replace(options, progress=lambda report: rates.append(report.learning_rate)))
+    options = RunOptions(steps=3, inputs={"x0": x}, lr="step:0.01,0.5,1")
+    fed = run_with(plan_of(graph, 2), replace(options, on_step=lambda report: rates.append(report.learning_rate)))
     assert rates == [0.01, 0.005, 0.0025]
     state: dict[str, np.ndarray] = {}
     outcome = None

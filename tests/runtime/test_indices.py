@@ -13,9 +13,9 @@ import pytest
 from planner.errors import UsageError, WorkerError
 from planner.graph.model import Graph
 from planner.graph.reading.from_onnx import graph_from_proto
+from planner.options.running import RunOptions
 from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.run import run_with
-from planner.runtime.run_options import RunOptions
 from planner.runtime.values.indices import index_faults
 from planner.runtime.values.state import check_inputs
 from planner.search.user_rules.rules import Rules

@@ -14,9 +14,9 @@ from planner import api
 from planner.graph.notes import TRAINING
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.rewriting.randomness import lower_randomness
+from planner.options.running import RunOptions
 from planner.runtime.plan_files import load_plan
 from planner.runtime.run import run_with
-from planner.runtime.run_options import RunOptions
 
 node = helper.make_node
 F = np.float32

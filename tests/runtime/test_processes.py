@@ -19,13 +19,13 @@ from planner.features.zoo.models import mlp
 from planner.features.zoo.models.recurrent import rnn
 from planner.graph.model import Graph
 from planner.graph.to_onnx import write_model
+from planner.options.running import RunOptions
 from planner.runtime.engine.core.exchange import Exchange, as_seen_by
 from planner.runtime.engine.gpu.devices import probe_cuda
 from planner.runtime.engine.process import shared_peers
 from planner.runtime.engine.process.supervisor import SupervisedEngine
 from planner.runtime.plan_files import load_plan
 from planner.runtime.run import run_with
-from planner.runtime.run_options import RunOptions
 from planner.runtime.values.state import starting_values
 from planner.runtime.values.tiles import load_tiles
 

@@ -19,12 +19,12 @@ import pytest
 from harmed_child import HARM, is_gone
 from planner.artifacts.program import Arena
 from planner.errors import InfeasibleError, ModelError, WorkerError
+from planner.options.running import RunOptions
 from planner.runtime.engine.process.child_process import ChildProcess
 from planner.runtime.engine.process.patience import PatientLines
 from planner.runtime.engine.process.supervisor import SupervisedEngine
 from planner.runtime.plan_files import load_plan
 from planner.runtime.run import run_with
-from planner.runtime.run_options import RunOptions
 from planner.runtime.values.state import starting_values
 from planner.runtime.values.tiles import load_tiles
 
@@ -83,9 +83,7 @@ def test_a_step_is_one_message_and_one_answer(
     counts = []
     for steps in (2, 7):
         passed.clear()
-        result = run_with(
-            loaded, RunOptions(steps=steps, inputs=tmp_path / "data", engine=engine, profile=True, wants_results=False)
-        )
+        result = run_with(loaded, RunOptions(steps=steps, inputs=tmp_path / "data", engine=engine, profile=True))
         assert len(set(result.losses)) == steps
         counts.append(dict(passed))
     assert {way: counts[1][way] - counts[0][way] for way in passed} == {"down": 5 * processes, "up": 5 * processes}

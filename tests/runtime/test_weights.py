@@ -19,8 +19,8 @@ from planner.algebra.region import Region, index_space
 from planner.errors import ModelError, UsageError
 from planner.features.zoo.models import mlp
 from planner.graph.model import DType, Graph, Op, StatePair, Tensor
+from planner.options.running import RunOptions
 from planner.runtime.run import run_with
-from planner.runtime.run_options import RunOptions
 from planner.runtime.values.safetensors import read_header, read_tile, write_safetensors
 from planner.runtime.values.samples import Sampler
 from planner.runtime.values.state import Values

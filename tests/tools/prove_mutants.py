@@ -494,8 +494,8 @@ def mutants(case: Case, draw: np.random.Generator) -> Iterator[tuple[str, Loaded
 
 def changes_a_value(case: Case, mutant: LoadedPlan) -> bool:
     """Whether a mutant, executed, gives other results or next states than the plan."""
+    from planner.options.running import RunOptions
     from planner.runtime.run import run_with
-    from planner.runtime.run_options import RunOptions
 
     try:
         return not run_with(replace(mutant, paths=()), RunOptions(steps=1, verify=True)).verified

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from planner.options.running import RunOptions
 from planner.runtime.engine.core.transport import Transport
 from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.run import run_with
-from planner.runtime.run_options import RunOptions
 from planner.runtime.run_report import RunResult, StepReport
 
 
@@ -21,10 +21,9 @@ def run_plan(
     inputs: str | Path | Mapping[str, np.ndarray] | None = None,
     verify: bool = False,
     seed: int = 0,
-    loss: str | None = None,
     progress: Callable[[StepReport], None] | None = None,
     transport: Transport | None = None,
 ) -> RunResult:
     """Runs a plan (``run_with``); all other options are the usual ones."""
-    options = RunOptions(steps=steps, inputs=inputs, verify=verify, seed=seed, loss=loss, progress=progress)
+    options = RunOptions(steps=steps, inputs=inputs, verify=verify, seed=seed, on_step=progress)
     return run_with(plan, options, transport=transport)

@@ -39,6 +39,7 @@ from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.randomness import lower_randomness
 from planner.graph.rewriting.recomputation import Activations, originals, recomputable, recomputed
 from planner.options import ReadOptions
+from planner.options.running import RunOptions
 from planner.partition.build import partition
 from planner.partition.occupancy import occupancy
 from planner.partition.segments import Partitioned
@@ -55,7 +56,6 @@ from planner.runtime.engine.core import sessions
 from planner.runtime.engine.core.backend import CpuBackend
 from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.run import run_with
-from planner.runtime.run_options import RunOptions
 from planner.runtime.run_report import RunResult
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest

@@ -19,8 +19,8 @@ from planner import api
 from planner.errors import ModelError
 from planner.graph.model import Graph
 from planner.graph.to_onnx import write_model
+from planner.options.running import RunOptions
 from planner.runtime.run import run_with
-from planner.runtime.run_options import RunOptions
 from ranks import launcher
 
 COMMAND = [sys.executable, "-m", "planner"]

@@ -30,13 +30,13 @@ from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.rewriting.randomness import lower_randomness
 from planner.machine.rates import Rates
 from planner.opdefs.exclusions import DATA_DEPENDENT
+from planner.options.running import RunOptions
 from planner.partition.build import partition
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.limit.in_steps import choices, step_variables, with_steps
 from planner.records import Positive
 from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.run import run_with
-from planner.runtime.run_options import RunOptions
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest
