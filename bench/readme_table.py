@@ -3,10 +3,9 @@
     nice python bench/readme_table.py              measure, and write bench/results/readme.md
     python bench/readme_table.py --only gpt2       measure one network, and print its rows
 
-Every cell is a `tofu plan` of its own, in a process whose processor time counts. The batch grows with the devices.
-Plans have the smallest estimated time that is found within the memory of the devices. tofu's own is planned with `--effort
-thorough`, which gives its gap, and with `normal` if that takes too long. Answers are kept in
-build/readme-table.json, so that a run can be stopped.
+Every cell is a `tofu plan` of its own, in a process whose processor time counts. The batch grows with the devices. A
+plan has the smallest estimated time that is found within the memory of the devices; tofu's own has a gap where its
+effort is thorough. Answers are kept in build/readme-table.json, so that a run can be stopped.
 """
 
 from __future__ import annotations
@@ -30,21 +29,17 @@ import planner
 ROOT: Final = Path(__file__).parent.parent
 RESULTS: Final = ROOT / "bench" / "results" / "readme.md"
 ANSWERS: Final = ROOT / "build" / "readme-table.json"
-NETWORKS: Final[Mapping[str, tuple[str, int, str]]] = {
-    "gpt2": ("GPT-2", 8, "samples of 1,024 tokens, Adam, float32"),
-    "resnet-50": ("ResNet-50", 64, "images, momentum, float32"),
-    "llama3-8b": ("Llama-3 8B", 1, "sample of 4,096 tokens, AdamW, bfloat16 with float32 weights"),
+NETWORKS: Final[Mapping[str, tuple[str, int, str, str]]] = {
+    "gpt2": ("GPT-2", 8, "samples of 1,024 tokens, Adam, float32", "thorough"),
+    "resnet-50": ("ResNet-50", 64, "images, momentum, float32", "thorough"),
+    "llama3-8b": ("Llama-3 8B", 1, "sample of 4,096 tokens, AdamW, bfloat16 with float32 weights", "normal"),
 }
-"""By name in the zoo: its title, samples a device, and what these are."""
+"""By name in the zoo: its title, samples a device and their kind, and the effort of tofu's own plan."""
 MACHINES: Final[Mapping[int, str]] = {4: "dgx-h100", 8: "dgx-h100", 64: "h100-64x8"}
 """By number of devices."""
 SCHEMES: Final[Mapping[str, str]] = {
     "tofu": "tofu", "data": "data parallelism", "fsdp": "FSDP", "megatron": "Megatron",
 }  # fmt: skip
-EFFORTS: Final = {"tofu": ("thorough", "normal")}
-"""By scheme the efforts to try; otherwise `normal` alone, which has no bound to compute."""
-LIMIT: Final = 1200
-"""Processor seconds of a plan, after which the next effort is tried."""
 HEADS: Final = ("network", "GPUs", "plan", "effort", "estimated", "memory", "moved", "gap", "processor s")
 
 
@@ -92,22 +87,15 @@ def measured(names: list[str]) -> Iterator[tuple[str, int, str, Answer]]:
                             batch = str(NETWORKS[name][1] * devices)
                             if tofu("zoo", name, "--batch", batch, "-o", str(step)).answer is None:
                                 raise SystemExit(f"tofu zoo {name} --batch {batch} failed")
-                        answers[key] = asdict(planned(step, devices, machine, plan))
+                        effort = NETWORKS[name][3] if plan == "tofu" else "normal"
+                        run = tofu(
+                            "plan", str(step), "--topology", machine, "--gpus", str(devices), "--strategy", plan,
+                            "--effort", effort, "--no-models", "--force", "--out", f"{folder}/plan",
+                        )  # fmt: skip
+                        answers[key] = asdict(Answer.of(run, effort))
                         ANSWERS.parent.mkdir(exist_ok=True)
                         ANSWERS.write_text(json.dumps(answers, indent=1) + "\n")
                     yield name, devices, plan, Answer(**answers[key])
-
-
-def planned(step: Path, devices: int, machine: str, plan: str) -> Answer:
-    """The first effort's answer that came in time."""
-    *first, last = EFFORTS.get(plan, ("normal",))
-    options = ["--topology", machine, "--gpus", str(devices), "--strategy", plan, "--no-models", "--force"]
-    options += ["--out", str(step.with_name("plan"))]
-    for effort in first:
-        run = tofu("plan", str(step), *options, "--effort", effort, limit=LIMIT)
-        if run.answer is not None:
-            return Answer.of(run, effort)
-    return Answer.of(tofu("plan", str(step), *options, "--effort", last), last)
 
 
 def row(name: str, devices: int, plan: str, answer: Answer) -> str:
@@ -157,7 +145,7 @@ def main() -> None:
     if chosen.only:
         return
     minutes = sum(answer.processor_seconds for answer in answers.values()) / 60
-    batches = "; ".join(f"{title}: {batch} {unit}" for title, batch, unit in NETWORKS.values())
+    batches = "; ".join(f"{title}: {batch} {unit}" for title, batch, unit, _ in NETWORKS.values())
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(
         f"""# Known schemes beside tofu's plans

@@ -50,14 +50,29 @@ def save(file: str, nodes: list[onnx.NodeProto], outputs: list[str], **options: 
         onnx.save(model, file)
 
 
+def save_perceptron(file: str) -> None:
+    """A model of two dense layers, and a batch of any size."""
+    text = """<ir_version: 10, opset_import: ["" : 21]> mlp (float[batch, 64] x) => (float[batch, 16] logits) {
+        fc1.product = MatMul (x, fc1.weight)
+        fc1 = Add (fc1.product, fc1.bias)
+        hidden = Relu (fc1)
+        logits = MatMul (hidden, fc2.weight)
+    }"""
+    model = onnx.parser.parse_model(re.sub(r"(fc\d\.\w+)", r'"\1"', text))
+    draws = np.random.default_rng(0)
+    for name, shape in {"fc1.weight": (64, 256), "fc1.bias": (256,), "fc2.weight": (256, 16)}.items():
+        values = (draws.standard_normal(shape) / 16).astype(np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(values, name))
+    onnx.save(model, file)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """What the page's commands are given."""
     folder = tmp_path_factory.mktemp("troubles")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        tutorial = (ROOT / "docs" / "tutorial.md").read_text()
-        exec(re.search(r"^```python\n(.*?)^```$", tutorial, re.MULTILINE | re.DOTALL)[1], {})  # type: ignore[index]
+        save_perceptron("mlp.onnx")
         planner.grad("mlp.onnx", loss="softmax_cross_entropy", optimizer="sgd", dim={"batch": 32})
         planner.plan("mlp.train.onnx", gpus=4, out="plan", effort="quick")
         shutil.copytree("plan", "changed")
