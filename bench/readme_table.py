@@ -1,11 +1,12 @@
 """The README's table: estimated times and memory of three networks on 4, 8 and 64 H100, beside three known schemes.
 
-    nice python bench/readme_table.py              measure, and write bench/results/readme.md
-    python bench/readme_table.py --only gpt2       measure one network, and print its rows
+    nice python bench/readme_table.py                  measure all rows, and write bench/results/readme.md
+    nice python bench/readme_table.py llama3-8b:8      measure the row of Llama-3 8B on 8 GPUs, and write anew
 
 Every cell is a `tofu plan` of its own, in a process whose processor time counts. The batch grows with the devices. A
 plan has the smallest estimated time that is found within the memory of the devices; tofu's own has a gap where its
-effort is thorough. Answers are kept in build/readme-table.json, so that a run can be stopped.
+effort is thorough. Answers are kept in build/readme-table.json, so that a run can be stopped; rows that are incomplete are
+left out of the page.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import json
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -73,29 +74,33 @@ class Answer:
         )
 
 
-def measured(names: list[str]) -> Iterator[tuple[str, int, str, Answer]]:
-    """Network, devices, plan and answer, as soon as each is there."""
-    answers = json.loads(ANSWERS.read_text()) if ANSWERS.exists() else {}
-    for name in names:
-        for devices, machine in MACHINES.items():
-            with tempfile.TemporaryDirectory() as folder:
-                step = Path(folder) / "step.onnx"
-                for plan in SCHEMES:
-                    key = f"{name} {devices} {plan}"
-                    if key not in answers:
-                        if not step.exists():
-                            batch = str(NETWORKS[name][1] * devices)
-                            if tofu("zoo", name, "--batch", batch, "-o", str(step)).answer is None:
-                                raise SystemExit(f"tofu zoo {name} --batch {batch} failed")
-                        effort = NETWORKS[name][3] if plan == "tofu" else "normal"
-                        run = tofu(
-                            "plan", str(step), "--topology", machine, "--gpus", str(devices), "--strategy", plan,
-                            "--effort", effort, "--no-models", "--force", "--out", f"{folder}/plan",
-                        )  # fmt: skip
-                        answers[key] = asdict(Answer.of(run, effort))
-                        ANSWERS.parent.mkdir(exist_ok=True)
-                        ANSWERS.write_text(json.dumps(answers, indent=1) + "\n")
-                    yield name, devices, plan, Answer(**answers[key])
+def kept() -> dict[str, Answer]:
+    """The answers so far, by `NAME:DEVICES SCHEME`."""
+    return (
+        {key: Answer(**values) for key, values in json.loads(ANSWERS.read_text()).items()} if ANSWERS.exists() else {}
+    )
+
+
+def measure(name: str, devices: int) -> None:
+    """Plans a network by all schemes for a number of devices, and keeps each answer as soon as it is there."""
+    with tempfile.TemporaryDirectory() as folder:
+        step = Path(folder) / "step.onnx"
+        for scheme in SCHEMES:
+            answers, key = kept(), f"{name}:{devices} {scheme}"
+            if key in answers:
+                continue
+            batch = str(NETWORKS[name][1] * devices)
+            if not step.exists() and tofu("zoo", name, "--batch", batch, "-o", str(step)).answer is None:
+                raise SystemExit(f"tofu zoo {name} --batch {batch} failed")
+            effort = NETWORKS[name][3] if scheme == "tofu" else "normal"
+            run = tofu(
+                "plan", str(step), "--topology", MACHINES[devices], "--gpus", str(devices), "--strategy", scheme,
+                "--effort", effort, "--no-models", "--force", "--out", f"{folder}/plan",
+            )  # fmt: skip
+            answers[key] = Answer.of(run, effort)
+            print(row(name, devices, scheme, answers[key]), flush=True)
+            ANSWERS.parent.mkdir(exist_ok=True)
+            ANSWERS.write_text(json.dumps({key: asdict(answer) for key, answer in answers.items()}, indent=1) + "\n")
 
 
 def row(name: str, devices: int, plan: str, answer: Answer) -> str:
@@ -115,36 +120,37 @@ def row(name: str, devices: int, plan: str, answer: Answer) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def summary(answers: Mapping[tuple[str, int, str], Answer]) -> str:
+def summary(rows: Sequence[tuple[str, int]], answers: Mapping[str, Answer]) -> str:
     """The README's table: a row for each network and number of devices."""
     lines = [f"|network|GPUs|{'|'.join(SCHEMES.values())}|gap|", "|---|--:|" + "--:|" * (len(SCHEMES) + 1)]
-    for name, devices in dict.fromkeys((name, devices) for name, devices, _ in answers):
+    for name, devices in rows:
         cells = []
-        for plan in SCHEMES:
-            answer = answers[name, devices, plan]
+        for scheme in SCHEMES:
+            answer = answers[f"{name}:{devices} {scheme}"]
             if answer.milliseconds is not None:
                 cells.append(f"{answer.milliseconds:,.0f}, {answer.peak_gib:.1f}, {answer.moved_gb:,.1f}")
             else:
                 cells.append("-" if answer.peak_gib is None else f"over, {answer.peak_gib:.1f}")
-        gap = answers[name, devices, "tofu"].gap
+        gap = answers[f"{name}:{devices} tofu"].gap
         cells.append("unknown" if gap is None else f"{gap:.1%}")
         lines.append(f"|{NETWORKS[name][0]}|{devices}|{'|'.join(cells)}|")
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
+    every = [(name, devices) for name in NETWORKS for devices in MACHINES]
     parser = argparse.ArgumentParser(description="The README's table of estimated times and memory.")
-    parser.add_argument("--only", choices=sorted(NETWORKS), help="a network; the file is not written")
-    chosen = parser.parse_args()
-    answers, rows = {}, [f"| {' | '.join(HEADS)} |", "| --- | --: | --- | --- | --: | --: | --: | --: | --: |"]
-    for name, devices, plan, answer in measured([chosen.only] if chosen.only else list(NETWORKS)):
-        answers[name, devices, plan] = answer
-        rows.append(row(name, devices, plan, answer))
-        print(rows[-1], flush=True)
-    print(f"\n{summary(answers)}", end="")
-    if chosen.only:
-        return
-    minutes = sum(answer.processor_seconds for answer in answers.values()) / 60
+    parser.add_argument("rows", nargs="*", choices=[f"{name}:{devices}" for name, devices in every], default=[])
+    named = parser.parse_args().rows
+    for name, devices in every:
+        if not named or f"{name}:{devices}" in named:
+            measure(name, devices)
+    answers = kept()
+    complete = [(name, gpus) for name, gpus in every if all(f"{name}:{gpus} {scheme}" in answers for scheme in SCHEMES)]
+    used = [(name, gpus, scheme, answers[f"{name}:{gpus} {scheme}"]) for name, gpus in complete for scheme in SCHEMES]
+    table = [f"| {' | '.join(HEADS)} |", "| --- | --: | --- | --- | --: | --: | --: | --: | --: |"]
+    table += [row(*entry) for entry in used]
+    minutes = sum(answer.processor_seconds for *_, answer in used) / 60
     batches = "; ".join(f"{title}: {batch} {unit}" for title, batch, unit, _ in NETWORKS.values())
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(
@@ -160,13 +166,13 @@ Nothing ran on these machines: times are estimates, for `dgx-h100` (4 and 8 GPUs
 
 Estimated ms a step, GiB of the fullest GPU, GB that all GPUs receive in a step:
 
-{summary(answers)}
+{summary(complete, answers)}
 "over": the plan does not fit, even if everything is recomputed; the number is the memory that it needs. "-": the scheme
 does not apply. "gap": no plan that tofu's search considers is faster by more.
 
 ## All plans
 
-{chr(10).join(rows)}
+{chr(10).join(table)}
 """
     )
     print(f"written to {RESULTS.relative_to(ROOT)}")
