@@ -25,7 +25,8 @@ def diff(a: Path, b: Path, shows_all: bool, markdown_wanted: bool, json_wanted: 
     """Compare the plans in the folders A and B: tensors and ops that differ, and what that costs.
 
     The plans may be of two versions of a model, with other names, sizes or ops, and for other numbers of GPUs. A
-    difference is no failure: it exits with 0, and with 2 if one is no plan or the models are unrelated (docs/diff.md).
+    difference is no failure: it exits with 0, and with 2 if one is no plan or the models are unrelated
+    (docs/read-a-plan.md).
 
     \b
     Examples:
