@@ -54,13 +54,13 @@ def load_file(path: str | os.PathLike[str]) -> OpdefsFile:
     """
     file = Path(path)
     if not file.is_file():
-        raise UsageError(f"{file}: no such file of descriptions", hint="docs/describe-an-operator.md shows one")
+        raise UsageError(f"{file}: no such file of descriptions", hint="docs/operators.md shows one")
     module = _execute(file)
     descriptions = {name: value for name, value in vars(module).items() if isinstance(value, Description)}
     if not descriptions:
         raise DescriptionError(
             f"{file} describes no operator",
-            hint='a description is a function under @op("Name", domain="my.domain"); docs/describe-an-operator.md',
+            hint='a description is a function under @op("Name", domain="my.domain"); docs/operators.md',
         )
     _refuse_duplicates(file, descriptions)
     cases = getattr(module, CASES, ())

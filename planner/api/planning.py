@@ -84,7 +84,7 @@ def plan(options: PlanOptions) -> PlanResult:  # noqa: D417 - those are the fiel
         state: a file of pairs of state and next state; None: as the model says, or inferred.
         sharding_annotations: a file to write: the model with the tilings as ONNX sharding annotations.
         profile: a file of ``profile``: what ops were measured to take, for the topology's devices.
-        opdefs: descriptions of the user's own (docs/describe-an-operator.md); the file is executed.
+        opdefs: descriptions of the user's own (docs/operators.md); the file is executed.
         unknown_ops: ``refuse`` operators without a description, or ``replicate`` them: every worker runs them whole.
         device: for ``cuda``, ``notice`` is told which ops have no CUDA kernel; the plan is the same.
         progress: told what is being done.

@@ -90,7 +90,7 @@ class ReadOptions:
 def own_ops() -> Any:
     """Descriptions of the user's own operators."""
     return option(
-        "Descriptions of your own operators; the file is executed (docs/describe-an-operator.md).",
+        "Descriptions of your own operators; the file is executed (docs/operators.md).",
         default=None,
         metavar="FILE.py",
     )

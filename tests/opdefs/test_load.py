@@ -13,7 +13,7 @@ from planner.errors import DescriptionError, UsageError
 from planner.features.ops.verification import QUICK, verify_operators
 from typed_lines import try_commands
 
-PAGE = Path(__file__).parents[2] / "docs" / "describe-an-operator.md"
+PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
 HEAD = "from planner.tdl.builder import call, op\n"
 RELU = '@op("MyRelu", domain="my.domain")\ndef my_relu(node, X):\n    return lambda *i: call("Relu", X[i])\n'
 

@@ -104,7 +104,7 @@ def operator_page(op_type: str, descriptions: Descriptions, cases: Sequence[Case
     if not own_cases:
         raise UsageError(
             f"{qualified(*key)} is described in {code.co_filename}, and no case says for which shapes to show it",
-            hint=f'add CASES = [make("{key[1]}", (4, 6))] there (docs/describe-an-operator.md)',
+            hint=f'add CASES = [make("{key[1]}", (4, 6))] there (docs/operators.md)',
         )
     for case in own_cases:
         try:

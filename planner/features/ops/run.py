@@ -28,7 +28,7 @@ class Operators:
         """Loads descriptions.
 
         Args:
-            file: descriptions of the user's own (docs/describe-an-operator.md).
+            file: descriptions of the user's own (docs/operators.md).
 
         Raises:
             TofuError: the file cannot be used.

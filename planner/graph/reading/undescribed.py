@@ -17,7 +17,7 @@ from planner.graph.model import Op
 
 _SHOWN_OPS: Final = 8
 _LETTERS: Final = "XABCDEFGHIJKLMNOPQRSTUVWYZ"
-_PAGE: Final = "docs/describe-an-operator.md"
+_PAGE: Final = "docs/operators.md"
 
 
 def qualified(domain: str, op_type: str) -> str:
