@@ -1,4 +1,4 @@
-"""What lookups and scatters share when they are cut on the dim that the data name.
+"""Helpers of lookups and scatters that are cut along the dim that the data name.
 
 A worker that holds positions ``lo .. hi`` of the dim counts the data's indices from lo; those that fall outside of
 its part find nothing (a lookup gives zero, a scatter goes to a spare row that is cut off again). An index that is

@@ -1,4 +1,4 @@
-"""What local rules share: shapes of a part's arrays, and constants that they add."""
+"""Helpers of local rules: shapes of a part's arrays, and constants that they add."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an attention takes: of each query, a weight for each key, and the sum of the values by these weights."""
+"""Arguments of an attention: of each query, a weight for each key, and the sum of the values by these weights."""
 
 from __future__ import annotations
 

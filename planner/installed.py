@@ -1,4 +1,4 @@
-"""What is installed beside tofu, told by what pip has noted: nothing here imports what it asks for.
+"""Packages installed beside tofu, by pip's records: nothing here imports what it asks for.
 
 ONNX Runtime is one package, ``onnxruntime``, that several distributions bring: ``onnxruntime`` for CPUs,
 ``onnxruntime-gpu``, ``onnxruntime-directml``, nightly builds. pip knows of no conflict between them: the second one

@@ -1,4 +1,4 @@
-"""Telling what is being done, and how good the best plan is so far."""
+"""Progress: the present work, and the best plan so far."""
 
 from __future__ import annotations
 

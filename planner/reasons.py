@@ -1,4 +1,4 @@
-"""Why a plan is what it is, as data: causes of what it costs, what each reader needs, and what else was possible.
+"""Reasons of a plan, as data: causes of what it costs, what each reader needs, and what else was possible.
 
 Found by ``planner.planning.why``; rendered by ``planner.printing``. All names come from the model: whoever prints them
 escapes them, in the sentences too.

@@ -1,4 +1,4 @@
-"""What the commands return, as data; rendered by ``planner.printing``, and as JSON by ``planner.records``."""
+"""Results of the commands, as data; rendered by ``planner.printing``, and as JSON by ``planner.records``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the parts of a piece of work took.
+"""Time of the parts of a piece of work.
 
 Whoever wants to know measures; the parts of the work name themselves, and need not know whether anybody measures.
 """

@@ -1,4 +1,4 @@
-"""When a search, or a run, is to end before all of its work is done, and what a search leaves out then.
+"""The early end of a search or a run, and a list of the work that a search leaves out then.
 
 Nothing is broken off: a search asks between parts of its work, where all that it knows is whole. So an end comes as
 late as the part takes that is under way, and what is found is as good as if nothing more had been asked for.

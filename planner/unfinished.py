@@ -1,4 +1,4 @@
-"""What is being written, under names of its own; and what killed processes left of it.
+"""Unfinished files, under names of their own; and what killed processes left of it.
 
     .NAME.xxxxxxxx.tofu-unfinished    becomes NAME when it is whole
     .NAME.xxxxxxxx.tofu-replaced      was NAME; it goes when its replacement is there

@@ -1,4 +1,4 @@
-"""What is counted of divisions: their elements, and what two of one index space have in common.
+"""Counts of divisions: their elements, and what two of one index space have in common.
 
 A training graph asks for the same pairs again and again, for every tensor of a shape and every op that reads it or
 makes it; here each pair is counted once. There are hundreds of index spaces, and a few new pairs in each at a time, so

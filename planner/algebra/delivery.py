@@ -1,4 +1,4 @@
-"""What moves when a tensor is brought from where it is to where it is needed.
+"""Movement of a tensor from the tiling that it has to the tiling that an op needs.
 
 Bytes are what crosses from one worker to another, summed over all workers. For a worker and a needed region:
 the region less what the worker has already. A reduced region costs its size once for each *other* contributor.

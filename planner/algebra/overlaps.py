@@ -1,4 +1,4 @@
-"""How many elements workers have in common of two divisions of an index space, over all workers.
+"""Elements that workers have in common in two divisions of an index space, over all workers.
 
 Worker by worker, that takes a time in proportion to their number. But which part of a dim a worker has depends on its
 groups of a few cuts only, and most dims are divided into equal pieces. Where all cuts have as many ways, equal pieces

@@ -1,4 +1,4 @@
-"""What the commands do, for Python users.
+"""The commands as Python functions.
 
 ``grad``, ``plan``, ``build``, ``prove``, ``explain``, ``why``, ``memory``, ``simulate``, ``report``, ``run``,
 ``export``, ``compare``, ``fit``, ``check``, ``diff``, ``profile``, ``zoo``, ``checkpoints``, ``export_checkpoint``;

@@ -1,4 +1,4 @@
-"""What a call from Python gives: paths as texts or paths, and values of the kinds that the signatures state.
+"""Arguments of calls from Python: paths as texts or paths, and values of the kinds that the signatures state.
 
 The command line reads texts, and refuses what is no number or no choice. From Python a wrong value would otherwise be
 taken in silence (an effort ``"lazzy"``), or would fail far from where it was given.

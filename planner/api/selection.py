@@ -1,4 +1,4 @@
-"""Which tensors and ops of a plan are asked for, and in which order they come."""
+"""The selection of tensors and ops of a plan, and their order."""
 
 from __future__ import annotations
 

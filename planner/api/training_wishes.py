@@ -1,4 +1,4 @@
-"""What is asked of a training graph, from the options by which it is said."""
+"""The request for a training graph, from its options."""
 
 from __future__ import annotations
 

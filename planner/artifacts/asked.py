@@ -1,4 +1,6 @@
-"""What a plan was asked for beside its model, as far as it is more than the usual: recorded in ``plan.json``."""
+"""The request that a plan was made for, beside its model, where it differs from the defaults: recorded in
+``plan.json``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long an iteration of a plan takes on a machine, as estimated: data only (``planner.cost.seconds`` makes it)."""
+"""The estimated time of an iteration of a plan on a machine: data only (``planner.cost.seconds`` makes it)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was made of a model before it was divided: what the names in a plan, and in worker models, are names of."""
+"""The steps from a model to the graph that was divided, which has the names of a plan and of its worker models."""
 
 from __future__ import annotations
 

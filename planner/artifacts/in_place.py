@@ -1,4 +1,4 @@
-"""Which results of a segment may be written over one of its inputs: one rule for planner, run and proof.
+"""Results of a segment that may overwrite one of its inputs: one rule for planner, run and proof.
 
 A segment is one session of ONNX Runtime, which makes one kernel of several nodes: MatMul and Add become Gemm, Mul and
 Sigmoid QuickGelu, and a product reads the operand of the Mul or Identity before it. Such a kernel may write while it

@@ -1,4 +1,4 @@
-"""How the program of a plan is made, beside what the plan says: so that its models can be made of the plan's folder."""
+"""Settings of a plan's program beside the plan itself: so that its models can be made of the plan's folder."""
 
 from __future__ import annotations
 

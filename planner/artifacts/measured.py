@@ -1,4 +1,4 @@
-"""What ``tofu run --profile`` measured, kept in the plan's folder: data only, JSON in and out."""
+"""Measurements of ``tofu run --profile``, kept in the plan's folder: data only, JSON in and out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run's or a plan's sessions on GPUs come to: which ops lack a kernel, and what memory is taken."""
+"""A summary of the GPU sessions of a run or plan: which ops lack a kernel, and what memory is taken."""
 
 from __future__ import annotations
 

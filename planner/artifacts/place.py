@@ -1,4 +1,4 @@
-"""Where a plan's folder is, found before anything heavy is imported: commands ask here first."""
+"""The path of a plan's folder, found before anything heavy is imported: commands ask here first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a model a plan computes again for the backward pass: recorded in ``plan.json``."""
+"""Tensors of a model that a plan recomputes for the backward pass: recorded in ``plan.json``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which order the steps of a program happen, on all workers together.
+"""The order of a program's steps on all workers together.
 
 Workers run asynchronously; what orders their steps is who waits for whom. Two kinds of waiting are derived here, by
 the partitioner that lays out memory and by the runtime that checks the layout and waits:

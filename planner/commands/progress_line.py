@@ -1,4 +1,4 @@
-"""The one line on stderr that tells what is being done, for how long, and how good the best plan is so far.
+"""The progress line on stderr: the present work, its time, and the best plan so far.
 
 On a terminal the line is written again in its place, and removed at the end. Elsewhere, and on a terminal that cannot
 do that, a line is printed every ten seconds, and none in a shorter command.

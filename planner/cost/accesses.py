@@ -1,4 +1,4 @@
-"""How an op has an input or an output: what workers need of it, or make, by their strategies.
+"""Inputs and outputs of an op as regions: what workers need of it, or make, by their strategies.
 
 Most ops read and make by their index variables alone, and strategies divide that by tilings. Others read regions that
 may overlap and need not be tilings, such as windows with halos.

@@ -1,4 +1,4 @@
-"""What each op of a plan costs."""
+"""The cost of each op of a plan."""
 
 from __future__ import annotations
 

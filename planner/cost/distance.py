@@ -1,4 +1,4 @@
-"""How far each product and convolution of a plan is from the least that it could move (``planner.cost.bounds``)."""
+"""Distance of each product and convolution of a plan from its lower bound (``planner.cost.bounds``)."""
 
 from __future__ import annotations
 

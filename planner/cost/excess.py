@@ -1,4 +1,4 @@
-"""What it costs that work is repeated, divided unevenly or left to few workers, in bytes of a link.
+"""Excess: the price of duplicated, uneven and idle work, in bytes of a link.
 
 A plan costs the bytes that it moves and the excess of its ops. What a worker does for an op takes u = max(touched
 bytes / 8, operations / 128), so many bytes of its link could have come meanwhile. An op waits for its slowest part, so

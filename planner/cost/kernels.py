@@ -1,4 +1,4 @@
-"""What a GPU executes of an op: how many kernels, and how often these pass over the op's bytes.
+"""Kernels that a GPU executes for an op: how many kernels, and how often these pass over the op's bytes.
 
 An op is one kernel that reads its operands once and writes its results once. Two kinds of ops differ. A view launches
 nothing. An op with a slow kernel is executed as other ops (``planner.graph.decompositions.cuda``): the gradient of a

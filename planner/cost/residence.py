@@ -1,4 +1,5 @@
-"""What lies on the workers while an op runs, as pairwise tables: what of a plan's memory the search can put a price on.
+"""Residence, the tensors on the workers while an op runs, as pairwise tables: the part of a plan's
+memory that the search can put a price on.
 
 The moments of a training step are its ops, in the order in which all workers run them. At each of them the graph's
 inputs (data and states) lie there as tiles; what was made before and is read later; and what the op reads and makes.

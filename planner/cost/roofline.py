@@ -1,5 +1,5 @@
-"""How long an op computes: the longest of its operations at the device's speed, its bytes at the memory's bandwidth,
-and the launches of its kernels.
+"""Compute time of an op: the longest of its operations at the device's speed, its bytes at the memory's bandwidth, and
+the launches of its kernels.
 
 The first two are the roofline model (Williams, Waterman, Patterson, CACM 2009), with the share of the peaks that the
 device's ``efficiency`` states. Launches bound the time as in Wang et al., Time-Based Roofline for Deep Learning

@@ -1,4 +1,5 @@
-"""Which op and tensor of one graph is which of another: two versions of a model, seen through names, sizes and edits.
+"""Ops and tensors of one graph and their equals in another: two versions of a model, seen through names,
+sizes and edits.
 
 Three ways, the first that applies:
 

@@ -1,4 +1,6 @@
-"""Which tensors of a graph others are computed from. An operand or result that an op leaves out ("") leads nowhere."""
+"""Dependence: tensors of a graph, and the tensors computed from them. An operand or result that an op leaves out ("")
+leads nowhere.
+"""
 
 from __future__ import annotations
 

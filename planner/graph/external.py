@@ -1,4 +1,4 @@
-"""Where values lie that a model names and does not hold: ONNX's external data. Nothing here opens a file.
+"""Places of values that a model names and does not hold: ONNX's external data. Nothing here opens a file.
 
 A value lies in a file of the model's data folder (``data_folder.py``).
 """

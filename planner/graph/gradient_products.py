@@ -1,4 +1,4 @@
-"""Which products of a graph are gradients of its inputs: what tells a training step from a forward model.
+"""Products of a graph that are gradients of its inputs: what tells a training step from a forward model.
 
 A parameter is read forward in a product with an activation, ``y = a W``, and its gradient is a product of that
 activation with what comes back, ``a^T dy``: of the parameter's sizes, and computed from ``y``. A forward model reads no

@@ -1,4 +1,4 @@
-"""Which module of its model each tensor belongs to: the user's own names of layers, also for tensors without one.
+"""The module of each tensor of a model: the user's own names of layers, also for tensors without one.
 
 A parameter's name says its module: ``encoder.layer.3.attention.query.weight`` is of ``encoder.layer.3``, up to the last
 number, or ``embeddings.norm.weight`` of ``embeddings``, the module around the one that holds it. What an op makes is of

@@ -1,4 +1,4 @@
-"""What tofu writes into a model's metadata: the keys, and how their values are read.
+"""Notes of tofu in a model's metadata: the keys, and how their values are read.
 
 Keys that begin with ``tofu.`` are carried in ``Graph.notes``, but for the structural ones: those say what ``Graph``
 has fields for, so the reader consumes them and the writer writes them anew.

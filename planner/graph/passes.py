@@ -1,4 +1,4 @@
-"""Which ops of a training step are its forward pass, and which its backward pass.
+"""The forward and the backward pass of a training step, as ops.
 
 Nothing in a file says so, whoever wrote it. What results are computed from tells, where gradients come from
 (``gradient_products``), and of what either pass could compute, whether it comes before the backward pass begins.

@@ -1,4 +1,4 @@
-"""What memory is taken for in an iteration: finer than a tensor's role, and the same words wherever it is told."""
+"""Purposes of memory in an iteration: finer than a tensor's role, and the same words wherever it is told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pairs of a flat step leave over: inputs and outputs that may be states, and pairs that may be others'.
+"""Remains of a flat step after its pairs: inputs and outputs that may be states, and pairs that may be others'.
 
 Nothing is lost in silence: an output that is no known result and an input of its shape and dtype are named together,
 and so is a pair that rests on the form of its update where something of its shape and dtype is left over.

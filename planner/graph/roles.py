@@ -1,4 +1,4 @@
-"""Which inputs are state: pairs of an input and the output that replaces it after the step.
+"""The inference of state among inputs: pairs of an input and the output that replaces it after the step.
 
 A flat training step, as frameworks export it, lists parameters among its inputs and the updated parameters among its
 outputs, and nothing in the file says which belongs to which. ``find_state`` reads it off the updates and the names,

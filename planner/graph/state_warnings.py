@@ -1,4 +1,4 @@
-"""What the user should know of a flat step's state: it is never guessed in silence."""
+"""Warnings about the state of a flat step: it is never guessed in silence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What two graphs have in common when only names, sizes and the order of their ops differ.
+"""Structure that two graphs share if only names, sizes and the order of their ops differ.
 
 Every op gets a *colour*: a number made of its type, of how it is wired to everything before and after it, and of the
 dtypes, ranks and roles of the tensors on the way. It is the colour refinement of the Weisfeiler-Leman test; since edges

@@ -1,4 +1,4 @@
-"""From a Graph back to an ONNX file that the stock runtime loads, and that reads back as the same graph."""
+"""The writer from a Graph to an ONNX file that the stock runtime loads, and that reads back as the same graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What ONNX's operators do to elements, said once, for rooms that know no descriptions: the reader, training, a run.
+"""Traits of ONNX's operators on elements, stated once, for rooms that know no descriptions: the reader, training, a
+run.
 
 Where an op is described, its description is asked instead (``planner.tdl.analyse``); a test holds these tables against
 the descriptions, so that a described operator is missing in none of them. Names are of ONNX's own domain.

@@ -1,4 +1,4 @@
-"""Which inputs an output may be the next value of, by the form of its update alone.
+"""Inputs that an output may be the next value of, by the form of its update alone.
 
 An output is walked back through the ops that an update is made of, over tensors of its own shape and dtype; see
 ``candidates``. ``roles`` settles which candidate it is.

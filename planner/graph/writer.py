@@ -1,4 +1,4 @@
-"""What ops are written with: each method emits one operator, with the shape and dtype that it makes.
+"""The writer of ops: each method emits one operator, with the shape and dtype that it makes.
 
 Ops that would do nothing (a Reshape to the same shape, a sum over no dims) are not emitted. How new tensors are called,
 and whether equal ops are one, is said by who inherits: ``Emitter`` (one scope, names that are stated) or ``Builder`` (a

@@ -1,4 +1,4 @@
-"""What a device takes for ops, as measured (ICML'18, section 5.1): data only, and the form of its file.
+"""Measured times of ops on a device (ICML'18, section 5.1): data only, and the form of its file.
 
     profile: 1                                 # the version of this form
     source: tofu profile train.onnx --gpus 2

@@ -1,4 +1,4 @@
-"""How fast devices compute beside how fast their links are: what repeated and uneven work is worth in moved bytes."""
+"""Rates: the speed of devices relative to their links, which gives repeated and uneven work a price in moved bytes."""
 
 from __future__ import annotations
 

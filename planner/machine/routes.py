@@ -1,4 +1,4 @@
-"""What lies between any two devices of a machine: the route, its bandwidth and latency, and who shares it.
+"""Routes between any two devices of a machine: the route, its bandwidth and latency, and who shares it.
 
 A *port* is what transfers queue at: one direction of a link of a device graph; at a level of a tree of levels, the
 way out of a device (or of the devices that share one adapter) and the way in. Routes of a device graph are the widest

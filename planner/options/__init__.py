@@ -1,4 +1,4 @@
-"""What commands and functions of Python are asked for: each option said once, as the field of a dataclass.
+"""Options of commands and of Python functions: each option said once, as the field of a dataclass.
 
 A field's type and default are those of the function's parameter, which takes a text where the record holds a Path; its
 ``Option`` says what the command line says beside.

@@ -1,4 +1,4 @@
-"""How a model is planned: options of ``plan``, ``check``, ``compare`` and ``profile``."""
+"""Options of planning: of ``plan``, ``check``, ``compare`` and ``profile``."""
 
 from __future__ import annotations
 

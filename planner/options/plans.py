@@ -1,4 +1,4 @@
-"""What is asked of plans that are there, by ``build``, ``prove``, ``explain``, ``report``, ``export`` and ``diff``."""
+"""Options of commands on existing plans: ``build``, ``prove``, ``explain``, ``report``, ``export`` and ``diff``."""
 
 from __future__ import annotations
 

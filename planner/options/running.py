@@ -1,4 +1,4 @@
-"""How a plan is run: options of ``run``."""
+"""Options of a run."""
 
 from __future__ import annotations
 

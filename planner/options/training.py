@@ -1,4 +1,4 @@
-"""How a model is trained: options of ``grad``, of ``fit`` where its model is a forward one, and of ``zoo``."""
+"""Options of training: of ``grad``, of ``fit`` where its model is a forward one, and of ``zoo``."""
 
 from __future__ import annotations
 

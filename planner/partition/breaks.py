@@ -1,4 +1,4 @@
-"""Which ops of a worker make a segment, so that it holds no more than its ops need at once.
+"""Breaks between segments: ops of a worker that form one, so that it holds no more than its ops need at once.
 
 All that a segment reads and makes is in memory as long as the segment runs, and what is made and used up inside of it
 is allocated beside the arena. One op in a segment of its own, what it needs fetched just before, holds the least that

@@ -1,4 +1,4 @@
-"""From rounds to fetches: buffers get numbers, and names at the end.
+"""Fetches made of rounds: buffers get numbers, and names at the end.
 
 Who takes what from whom is found without buffers (``planner.partition.ways``). Here a ``Pattern`` says of a round which
 buffers it reads and fills, by numbers of their names: it is the same for all equal ops of a network, so that of each

@@ -1,4 +1,4 @@
-"""One op's local nodes on a worker, on buffers: what a local rule says, with names put in."""
+"""Local nodes of one op on a worker, on buffers: what a local rule says, with names put in."""
 
 from __future__ import annotations
 

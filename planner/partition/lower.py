@@ -1,4 +1,4 @@
-"""From a plan to each worker's local ops and fetches (Tofu, section 6).
+"""Lowering: a plan becomes each worker's local ops and fetches (Tofu, section 6).
 
 Every op becomes a local op on each worker, in the original order, in three passes: what it needs arrives
 (``planner.partition.arriving``), it is computed (``computing``), and what it makes returns to where it is owned

@@ -1,4 +1,4 @@
-"""What a worker holds over the steps of its program, and what for.
+"""Occupancy: buffers of a worker over the steps of its program, and their purposes.
 
 Buffers are counted from the step that writes them to the last one that needs them, as the layout of the arena has them
 (``planner.partition.memory``); a next state that is written over its state takes no room of its own. What tensors

@@ -1,4 +1,4 @@
-"""Where buffers of known lifetimes lie in one block of memory, so that the block is small.
+"""Packing: offsets of buffers with known lifetimes in one small block of memory.
 
 The least that a block can be is what is needed at the same time at most. It is mostly reached: by placing buffers one
 after the other, each into the smallest gap that holds it between those that are needed at the same time, in several

@@ -1,4 +1,4 @@
-"""What lies inside of a segment: tensors that only its own nodes see.
+"""Memory inside of a segment: tensors that only its own nodes see.
 
 The runtime that executes a segment allocates them; this file says how many bytes they are at most, by their liveness
 in the order of the nodes.

@@ -1,4 +1,4 @@
-"""What a search with another effort, or with more time, would try beyond the one that was made."""
+"""Moves of another effort, or of more time, that a search left out."""
 
 from __future__ import annotations
 

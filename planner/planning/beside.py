@@ -1,4 +1,4 @@
-"""What is estimated beside a plan for a machine: data parallelism, and other numbers of workers.
+"""Estimates beside a plan for a machine: data parallelism, and other numbers of workers.
 
 Other numbers are one worker, and the powers of two next to the number that is planned for. Of a small graph they are
 planned as quickly as can be, of a large one by data parallelism alone: to look beside must not take as long as to plan.

@@ -1,4 +1,4 @@
-"""What planning writes: a plan's folder, and the model with sharding annotations."""
+"""Files that planning writes: a plan's folder, and the model with sharding annotations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies inside of the repeated blocks of a forward pass: all that is made and read within one of them.
+"""The inside of repeated blocks of a forward pass: all that is made and read within one of them.
 
 Where a block ends and the next one begins is not said by a model. The blocks of a run (``planner.search.repeats``) are
 equal wherever they are taken to begin; they begin where the least lies at their borders.

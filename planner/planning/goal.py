@@ -1,4 +1,4 @@
-"""What a plan is to have little of: cost in bytes, or time on a machine (``planner.planning.objective``)."""
+"""Goals of a plan: cost in bytes, or time on a machine (``planner.planning.objective``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is planned for: a number of workers, and the machine that they are on; how long an iteration takes there."""
+"""Machines to plan for: a number of workers, and the machine that they are on; how long an iteration takes there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan pays for again: readers that have the same brought to them, and ops that have it brought twice."""
+"""Bytes that a plan pays for again: readers that have the same brought to them, and ops that have it brought twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the user has computed again for the backward pass: an option's words, the activations that they are for."""
+"""Activations that the user has recomputed for the backward pass: an option's words, and their activations."""
 
 from __future__ import annotations
 

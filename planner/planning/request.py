@@ -1,4 +1,4 @@
-"""What the user asks for, parsed and checked: a model, what to plan it for, and how."""
+"""The user's request, parsed and checked: a model, what to plan it for, and how."""
 
 from __future__ import annotations
 

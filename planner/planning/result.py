@@ -1,4 +1,4 @@
-"""What ``tofu plan`` says of a plan."""
+"""The result of ``tofu plan``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the batch of a model is changed whose file says it by a symbolic dim, and what every plan takes at another."""
+"""A change of the batch in a model with a symbolic dim, and the least memory of every plan at another batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What planning does, step by step.
+"""A planning session, step by step.
 
 A model is read and brought into its canonical form. A plan of that is searched for the least cost in bytes; on a
 machine, another one for the least time, and the fastest is taken of these and of the literature's. If it does not fit

@@ -1,4 +1,4 @@
-"""What a smaller batch would do where a model does not fit."""
+"""The effect of a smaller batch if a model does not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who gives what several workers have: the nearest of them on the machine (Tofu, section 6)."""
+"""Sources of regions that several workers have: the nearest of them on the machine (Tofu, section 6)."""
 
 from __future__ import annotations
 

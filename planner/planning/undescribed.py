@@ -1,4 +1,4 @@
-"""What it costs that ops without a description are executed whole by every worker."""
+"""The cost of ops without a description, which every worker executes whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What GitHub Actions is told by a line of a job's output, and shows beside a pull request's changes.
+"""Annotations: lines that GitHub Actions shows beside a pull request's changes.
 
 The form is that of GitHub's workflow commands: ``::error file=train.onnx,title=...::message``. In it, ``%``, a carriage
 return and a line feed are written by their numbers; in what stands before the message a colon and a comma, too.

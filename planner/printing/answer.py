@@ -1,4 +1,4 @@
-"""Why one tensor lies as it does, or one op is divided as it is, for people."""
+"""The explanation of one tensor's tiling or one op's strategy, for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far products and convolutions are from the least that they can move, as a table."""
+"""Products and convolutions beside their lower bounds, as a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``tofu build`` prints."""
+"""The output of ``tofu build``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a report is printed: facts, tables and lines of text, for a terminal or for a file.
+"""The console of a report: facts, tables and lines of text, for a terminal or for a file.
 
 Names come from models: they are printed as they are (no markup), control characters as escapes, and never shortened
 where stdout is not a terminal.

@@ -1,4 +1,4 @@
-"""What ``tofu explain`` prints: a plan in brief, its rows, or one tensor or op."""
+"""The output of ``tofu explain``: a plan in brief, its rows, or one tensor or op."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a plan as a whole, line by line: the same names and units wherever it is said."""
+"""Facts of a plan as a whole, line by line: the same names and units wherever it is said."""
 
 from __future__ import annotations
 

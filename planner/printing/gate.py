@@ -1,4 +1,4 @@
-"""What `tofu check` found, as tables for people, as plain values, and as annotations for GitHub."""
+"""The output of `tofu check`, as tables for people, as plain values, and as annotations for GitHub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``tofu explain --memory`` prints: what a worker holds over the steps of its program, as a drawing in letters."""
+"""The output of ``tofu explain --memory``: a worker's memory over the steps of its program, drawn in letters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``tofu plan`` ends in: the plan beside what one would do without it, what costs most, and how to go on."""
+"""The output of ``tofu plan``: the plan beside what one would do without it, what costs most, and how to go on."""
 
 from __future__ import annotations
 

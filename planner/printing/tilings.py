@@ -1,4 +1,4 @@
-"""How all tensors of a plan are tiled, on few lines: by the model's modules, equal modules as one.
+"""The tilings of all tensors of a plan, on few lines: by the model's modules, equal modules as one.
 
 Of each module, and each kind of tensor in it, the most frequent tiling stands first, then the others with their
 tensors. ``~`` is the module; a name that begins with it stands without it. Names fold where that tells no two tensors

@@ -1,4 +1,4 @@
-"""How many labels the model gets right: what ``--metric accuracy`` counts, of a step's own results."""
+"""Accuracy, the labels that the model gets right: the count of ``--metric accuracy``, of a step's own results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which engine runs a plan: the one place that knows all of them.
+"""The choice of the engine that runs a plan: the one place that knows all of them.
 
 Where each worker's tensors are, and who starts it:
 

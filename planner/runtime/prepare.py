@@ -1,4 +1,4 @@
-"""What a run starts from: the plan, its data, the state of the first step, what it is judged by, and its workers.
+"""The preparation of a run: the plan, its data, the state of the first step, what it is judged by, and its workers.
 
 Refused is here whatever can be refused before the first step, what costs least first: options, the plan, the folder of
 checkpoints, data, weights, operators without a kernel, the whole model, the workers.

@@ -1,4 +1,4 @@
-"""What a run says: after each step, and at its end."""
+"""The report of a run: after each step, and at its end."""
 
 from __future__ import annotations
 

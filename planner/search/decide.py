@@ -1,4 +1,4 @@
-"""From a graph to what is decided for it: cuts, search, and what the result costs.
+"""The decision for a graph: cuts, search, and what the result costs.
 
 A product that sums over ``k`` and its ReLU, where rules split both operands along ``k``. The product makes partial
 sums; 128 bytes move to reduce them into rows, and 16 are the excess of both ops:

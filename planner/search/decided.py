@@ -1,4 +1,4 @@
-"""What is decided for a graph, and how it was found."""
+"""The decision for a graph, and the search that led to it."""
 
 from __future__ import annotations
 

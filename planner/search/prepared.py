@@ -1,4 +1,4 @@
-"""What searches of one graph by several strategies have in common, and is worked out once for all of them."""
+"""Preparation that searches of one graph by several strategies share."""
 
 from __future__ import annotations
 

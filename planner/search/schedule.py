@@ -1,4 +1,4 @@
-"""What a search does, and in which order: a list of moves for each effort.
+"""The schedule of a search: a list of moves for each effort.
 
 Limits are in counted work, table entries and passes, and never in seconds: the same input gives the same plan. What
 each move earns is in bench/results/ablation.md.

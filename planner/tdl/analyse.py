@@ -1,4 +1,4 @@
-"""From a description to its strategies (Tofu, section 4.2).
+"""Analysis: strategies of an op from its description (Tofu, section 4.2).
 
 One analysis serves every op of a signature: op type, attributes, ranks, and those sizes and constants that the
 description asked for. It tells, for each index variable, whether the op can be cut along it (case 1: an output

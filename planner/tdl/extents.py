@@ -1,4 +1,4 @@
-"""How far index variables run: where their extents come from, symbolically and for an op's shapes."""
+"""Extents of index variables, symbolically and for an op's shapes."""
 
 from __future__ import annotations
 

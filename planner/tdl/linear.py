@@ -1,4 +1,4 @@
-"""Which ops add up: an op of sums is the sum of the ops.
+"""Ops that add: an op of sums is the sum of the ops.
 
 Let an op be linear in all that it reads, together: f(a + b, c + d) = f(a, c) + f(b, d). Then workers that hold
 contributions to its inputs can compute theirs to its output, each for itself, and the contributions are joined

@@ -1,4 +1,4 @@
-"""What a description and a local rule see of the op that they are asked about, and a record of what they asked."""
+"""The signature of an op that a description and a local rule see, and a record of their questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ops sum products of two inputs: what a description's value says of it, not the operator's name."""
+"""Ops that sum products of two inputs: what a description's value says of it, not the operator's name."""
 
 from __future__ import annotations
 

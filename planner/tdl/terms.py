@@ -1,4 +1,4 @@
-"""What descriptions are written with: index expressions, values, reads of tensors, reducers and opaque functions.
+"""Terms of descriptions: index expressions, values, reads of tensors, reducers and opaque functions.
 
 Each is a term of the language (``planner.tdl.expr``) under construction: Python's operators and subscripts put it
 together, and refuse what the language has no form for.

@@ -1,4 +1,4 @@
-"""How much computing an op takes: the functions and additions of its description, each as often as it is needed.
+"""Work, the operations of an op: the functions and additions of its description, each as often as it is needed.
 
 A value of a description is computed once for all values of the index variables in it, however many output elements
 read it: the scores of an attention once for a query and a head, not once for each element of the head. So what is

@@ -1,4 +1,4 @@
-"""From a forward model to one step of training."""
+"""The training step of a forward model."""
 
 from __future__ import annotations
 

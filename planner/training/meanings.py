@@ -1,4 +1,4 @@
-"""What the data inputs of a training step mean, in words: what may be fed to each."""
+"""Meanings of the data inputs of a training step, in words: what may be fed to each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which worker runs on which device.
+"""The assignment of workers to devices.
 
 The plan's cuts are laid on the machine from the outside in (SoyBean, section 5.1): the cuts over which little moves go
 where links are slow. What moves between each two workers is known from the plan's program, so the choice is by what

@@ -1,4 +1,4 @@
-"""What arrives at each worker, told apart by how far it comes: by the outermost cut that parts it from the sender.
+"""Arrivals at each worker, by the level that they cross: by the outermost cut that parts it from the sender.
 
 The *depth* of a transfer is the number of cuts that its two workers have in common: 0 where the outermost cut parts
 them. A worker takes what it lacks from the nearest workers that have it (``planner.partition.ways``), so what

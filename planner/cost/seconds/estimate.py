@@ -1,4 +1,4 @@
-"""How long an iteration of a plan takes on a machine (ICML'18, section 5.1).
+"""Estimated time of an iteration of a plan on a machine (ICML'18, section 5.1).
 
 Equation 1 there adds up what every layer computes, transfers and synchronises. Here the sum is over ops and exchanges:
 an op takes what its slowest worker takes, by a profile or by the roofline, an exchange what its busiest link takes.

@@ -1,4 +1,4 @@
-"""How long an exchange takes: fetches that go on at the same time, and the ports at which their bytes queue."""
+"""Time of an exchange: fetches that go on at the same time, and the ports at which their bytes queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long an op computes, as measured where a profile has it (ICML'18, section 5.1: t_C is measured, layer by layer).
+"""Compute time of an op, measured if a profile has it (ICML'18, section 5.1: t_C is measured, layer by layer).
 
 For each worker's part of an op, by this rule:
 

@@ -1,4 +1,4 @@
-"""What each worker computes of an op, in the terms of a profile: the op's signature and the shapes of its part.
+"""Each worker's part of an op, in the terms of a profile: the op's signature and the shapes of its part.
 
 Parts of equal shapes take equal time wherever they lie: a convolution at a border is known by its own attributes and by
 the rows that it reads, not by the padding of its local op.

@@ -1,4 +1,4 @@
-"""What a folder of checkpoints holds, and its weights."""
+"""Contents of a folder of checkpoints, and its weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``tofu checkpoint`` prints."""
+"""The output of ``tofu checkpoint``."""
 
 from __future__ import annotations
 

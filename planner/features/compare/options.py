@@ -1,4 +1,4 @@
-"""What ``tofu compare`` is asked for."""
+"""Options of ``tofu compare``."""
 
 from __future__ import annotations
 

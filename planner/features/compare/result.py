@@ -1,4 +1,4 @@
-"""What ``tofu compare`` returns."""
+"""The result of ``tofu compare``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``tofu compare`` prints."""
+"""The output of ``tofu compare``."""
 
 from __future__ import annotations
 

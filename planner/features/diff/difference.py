@@ -1,4 +1,4 @@
-"""What differs between two plans: of one model, or of two versions of a model.
+"""Differences of two plans: of one model, or of two versions of a model.
 
 Every tensor and op of the one plan is held against its counterpart in the other (``planner.graph.counterparts``). What
 is in bodies of composite ops, and shared deliveries, follows the op or tensor of the model that it belongs to. Equal

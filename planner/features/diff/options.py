@@ -1,4 +1,4 @@
-"""What ``tofu diff`` is asked for."""
+"""Options of ``tofu diff``."""
 
 from __future__ import annotations
 

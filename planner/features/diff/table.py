@@ -1,4 +1,4 @@
-"""What `tofu diff` found, as tables for people and as plain values."""
+"""The output of `tofu diff`, as tables for people and as plain values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workers hold of a tensor, in arrays of one shape: a program for all devices has no other ones.
+"""Tiles of a tensor on all workers, in arrays of one shape: a program for all devices has no other ones.
 
 Each worker's part lies somewhere in its *frame*, an array as large as the largest part needs. Where all parts are of
 one shape, frame and part are the same.

@@ -1,4 +1,4 @@
-"""How a tensor comes from where workers hold it to where they need it: by collectives, or box by box.
+"""Movement of a tensor from its owners to its readers: by collectives, or box by box.
 
 Collectives are taken where they move just the bytes that the plan counts. Everything else (halos, uneven parts, cuts
 that change places along one dim) is sent box by box with ``ppermute``, which moves what is needed and no more.

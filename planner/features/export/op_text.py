@@ -1,4 +1,6 @@
-"""One op in JAX: what is brought to it, what each worker computes, and how the result comes to where it is owned."""
+"""The JAX text of an op: what is brought to it, what each worker computes, and how the result comes to where it is
+owned.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``tofu export`` is asked for."""
+"""Options of ``tofu export``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``tofu export`` returns."""
+"""The result of ``tofu export``."""
 
 from __future__ import annotations
 

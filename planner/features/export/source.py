@@ -1,4 +1,4 @@
-"""What an export is made of."""
+"""The source of an export."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``tofu export`` wrote, for people."""
+"""The output of ``tofu export``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is answered for one machine, or for so much memory: a row for each number of workers, and the least of them.
+"""The answer for one machine, or for one limit on memory: a row for each number of workers, and the least of them.
 
 A plan for fewer workers is one for more, of which some are idle: so no row takes more memory or time than one above it,
 and none holds a smaller batch.

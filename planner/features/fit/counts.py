@@ -1,4 +1,4 @@
-"""Which numbers of GPUs are looked at, and which batches: texts such as ``1..64``."""
+"""Numbers of GPUs and batches to try: texts such as ``1..64``."""
 
 from __future__ import annotations
 

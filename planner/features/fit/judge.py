@@ -1,4 +1,4 @@
-"""What a plan takes, and whether it fits: by its program where that is quickly made, else by what lies there op by op.
+"""Memory of a plan, and its fit: by its program where that is quickly made, else by what lies there op by op.
 
 A program takes at least what lies there op by op (``planner.cost.residence``), and a lean one little more.
 """

@@ -1,4 +1,4 @@
-"""What ``tofu fit`` is asked for."""
+"""Options of ``tofu fit``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``tofu fit`` returns."""
+"""The result of ``tofu fit``."""
 
 from __future__ import annotations
 

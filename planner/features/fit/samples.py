@@ -1,4 +1,4 @@
-"""How the batch of a model is changed: by a symbolic dim of its file, by following its samples, or by the zoo."""
+"""A change of a model's batch: by a symbolic dim of its file, by following its samples, or by the zoo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many GPUs hold a model: for people, for ``--json``, and as a page."""
+"""The output of ``tofu fit``: for people, for ``--json``, and as a page."""
 
 from __future__ import annotations
 

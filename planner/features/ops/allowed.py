@@ -1,4 +1,4 @@
-"""What the verifier finds and is no mistake, each with the reason.
+"""Findings of the verifier that are no mistakes, each with the reason.
 
 A strategy is *vetoed* where the analysis admits it and no local op computes some part of it: the search leaves it out.
 A strategy is *missing* where brute force finds it right and the analysis does not give it.

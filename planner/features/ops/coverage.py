@@ -1,4 +1,4 @@
-"""Which operators of ONNX are described, how, and why the others are not (Tofu, section 4.1, reports 134 of 139)."""
+"""Coverage of ONNX's operators: described ones, and reasons for the others (Tofu, section 4.1, reports 134 of 139)."""
 
 from __future__ import annotations
 

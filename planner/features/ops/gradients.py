@@ -1,4 +1,4 @@
-"""Which operators a gradient passes, and why not the others: the data of ``tofu ops --gradients``."""
+"""Operators that a gradient passes, and reasons for the others: the data of ``tofu ops --gradients``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of one operator, from examples: its mathematics, how it can be cut, and what each part reads."""
+"""Facts of one operator, from examples: its mathematics, how it can be cut, and what each part reads."""
 
 from __future__ import annotations
 

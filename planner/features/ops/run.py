@@ -1,4 +1,4 @@
-"""What ``tofu ops`` does: coverage, one operator's page, and verification by running split against whole."""
+"""The work of ``tofu ops``: coverage, one operator's page, and verification by running split against whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``tofu profile`` is asked for."""
+"""Options of ``tofu profile``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``tofu profile`` returns."""
+"""The result of ``tofu profile``."""
 
 from __future__ import annotations
 

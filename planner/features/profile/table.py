@@ -1,4 +1,4 @@
-"""What `tofu profile` measured, as tables for people and as plain values."""
+"""The output of `tofu profile`, as tables for people and as plain values."""
 
 from __future__ import annotations
 

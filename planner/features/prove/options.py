@@ -1,4 +1,4 @@
-"""What ``tofu prove`` is asked for."""
+"""Options of ``tofu prove``."""
 
 from __future__ import annotations
 

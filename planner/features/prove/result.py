@@ -1,4 +1,4 @@
-"""What ``tofu prove`` returns."""
+"""The result of ``tofu prove``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``tofu prove`` prints."""
+"""The output of ``tofu prove``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``tofu report`` is asked for."""
+"""Options of ``tofu report``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``tofu report`` returns."""
+"""The result of ``tofu report``."""
 
 from __future__ import annotations
 

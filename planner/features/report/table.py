@@ -1,4 +1,4 @@
-"""What ``tofu report`` prints."""
+"""The output of ``tofu report``."""
 
 from __future__ import annotations
 

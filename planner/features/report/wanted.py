@@ -1,4 +1,4 @@
-"""What a report is asked to write, looked at before anything heavy is imported: the command asks here first."""
+"""The files that a report is to write, checked before anything heavy is imported: the command asks here first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``tofu zoo`` is asked for."""
+"""Options of ``tofu zoo``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``tofu zoo`` returns."""
+"""The result of ``tofu zoo``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``tofu zoo`` prints."""
+"""The output of ``tofu zoo``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands for an operator: every operator that is rewritten in simpler ones, by what it is rewritten for."""
+"""The registry of decompositions: every operator that is rewritten in simpler ones, by what it is rewritten for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a graph computes from initializers alone, worked out where a shape or a branch depends on it.
+"""Tensors that a graph computes from initializers alone, evaluated if a shape or a branch depends on them.
 
 Float initializers are weights, and what is computed from them stays in the graph, for it may change as they are
 trained. But a shape is decided before anything runs, by the values that the file has.

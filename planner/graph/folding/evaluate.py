@@ -1,4 +1,4 @@
-"""One op on known values, in NumPy: what shape arithmetic needs, and no more."""
+"""Evaluation of one op on known values, in NumPy: what shape arithmetic needs, and no more."""
 
 from __future__ import annotations
 

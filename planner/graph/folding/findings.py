@@ -1,4 +1,4 @@
-"""What is found wrong with a graph while it is folded: kept until it is known which ops live, then told at once."""
+"""Faults of a graph that folding meets: kept until it is known which ops live, then told at once."""
 
 from __future__ import annotations
 

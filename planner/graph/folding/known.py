@@ -1,4 +1,4 @@
-"""What is known of a graph while it is folded: static types, values, what follows from them, and the ops that stay."""
+"""Facts of a graph during folding: static types, values, what follows from them, and the ops that stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From an ONNX file to a Graph.
+"""The reader from an ONNX file to a Graph.
 
 Nothing that a file says is taken on trust: what it defines is checked, inner shapes are inferred anew, what it says of
 its outputs and of dtypes must agree, what it would expand to is bounded before it is expanded, and no other file is

@@ -1,4 +1,4 @@
-"""From a file to a ModelProto that is worth reading: what is no ONNX model is refused here, once and clearly."""
+"""The reader from a file to a checked ModelProto: what is no ONNX model is refused here, once and clearly."""
 
 from __future__ import annotations
 

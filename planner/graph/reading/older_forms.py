@@ -1,4 +1,4 @@
-"""What ONNX's version converter leaves undone where an older operator means something else than today's.
+"""Older forms of operators that ONNX's version converter leaves wrong.
 
 - Hardmax took all dims from ``axis`` (default 1) on together until opset 13; now it works along one dim.
 - Upsample and Resize 10 read at ``i / scale``. Today's Resize reads at the middles of elements, unless it is told

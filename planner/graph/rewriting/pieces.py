@@ -1,4 +1,4 @@
-"""What is put together and taken apart again along one dim: who reads a piece of it reads what it is a piece of.
+"""Concats and Splits along one dim that undo each other: who reads a piece of it reads what it is a piece of.
 
 Every result of a Concat, a Split or a Slice is a row of pieces of other tensors along a dim; pieces that lie beside
 each other in one tensor are one. Where there are tensors of all pieces that an op makes, it is these, or their Concat.

@@ -1,4 +1,4 @@
-"""What every plan of a model takes at least: who asks for less is refused before anything is searched for."""
+"""The least memory of every plan of a model: who asks for less is refused before anything is searched for."""
 
 from __future__ import annotations
 

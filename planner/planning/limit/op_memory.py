@@ -1,4 +1,4 @@
-"""What a worker takes for one op of a plan, at once and in steps."""
+"""Memory of a worker for one op of a plan, at once and in steps."""
 
 from __future__ import annotations
 

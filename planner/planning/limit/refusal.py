@@ -1,4 +1,4 @@
-"""What is said where no plan fits into the memory there is."""
+"""The refusal of a model that fits with no plan."""
 
 from __future__ import annotations
 

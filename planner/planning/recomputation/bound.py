@@ -1,4 +1,4 @@
-"""What no plan of a large graph costs less than within a limit, whichever offered activations it computes again."""
+"""A lower bound of all plans of a large graph within a limit, with any of the offered activations recomputed."""
 
 from __future__ import annotations
 

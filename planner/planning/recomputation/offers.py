@@ -1,4 +1,4 @@
-"""What may be computed again where memory asks for it, and with which of it a plan fits."""
+"""Offers of activations to recompute if memory asks for it, and the smallest of them with which a plan fits."""
 
 from __future__ import annotations
 

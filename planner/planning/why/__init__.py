@@ -1,1 +1,1 @@
-"""Why a plan is what it is: what each op needs and what that costs, what else was possible, and a summary."""
+"""Reasons of a plan: what each op needs and what that costs, what else was possible, and a summary."""

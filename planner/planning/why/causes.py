@@ -1,4 +1,4 @@
-"""What a plan's cost comes from, and what it holds more than once: alike things together, the largest first."""
+"""Causes of a plan's cost, and replicated tensors: alike things together, the largest first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How each tensor comes to the ops that read it and from the op that makes it: regions, bytes, and a sentence why."""
+"""Deliveries of each tensor from its maker to its readers: regions, bytes, and a sentence why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When is a split run right?
+"""The verdict on a split run?
 
 Sums taken in another order differ in their last bits, and elements near zero differ by any ratio. So errors are
 measured against a float64 reference r, relative to its largest element:

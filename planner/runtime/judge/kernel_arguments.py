@@ -1,4 +1,4 @@
-"""What a kernel in NumPy is given: arrays by position, attributes by name.
+"""Arguments of a kernel in NumPy: arrays by position, attributes by name.
 
 Descriptions and schemas were checked before, so that what a kernel needs is there and of its kind.
 """

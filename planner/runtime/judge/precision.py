@@ -1,4 +1,4 @@
-"""What a graph says of its outputs before any is compared: how precise they can be, and what is not finite."""
+"""Precision of a graph's outputs, before any is compared: how precise they can be, and what is not finite."""
 
 from __future__ import annotations
 

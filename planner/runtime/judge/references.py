@@ -1,4 +1,4 @@
-"""What a split run is held against: the whole model and its float64 twin."""
+"""References that a split run is compared with: the whole model and its float64 twin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How much of a result rounding alone can change: the reference computed with every result rounded at random.
+"""The change of a result that rounding alone makes: the reference computed with every result rounded at
+random.
 
 One run in the model's own precision is one sample of its rounding, and on a network of Relus and maxima a poor one: of
 a million activations some lie within rounding of 0, and a run in which one of them falls on the other side has another,

@@ -1,4 +1,4 @@
-"""What fetches move beside what the plan predicts: the two are equal, or the run fails."""
+"""Bytes of fetches, beside the plan's prediction: the two are equal, or the run fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a model of one op takes on a device: the median of repeated runs, less what a run takes beside its ops.
+"""Measured time of a model of one op on a device: the median of repeated runs, less what a run takes beside its ops.
 
 ICML'18 (section 5.1) processes a layer "multiple times on the device" and takes the average; here it is the median,
 which a disturbance does not move. Inputs and outputs are bound once, as in a run; the first runs, in which the runtime

@@ -1,4 +1,4 @@
-"""Where the time of a run goes: computing, fetching, waiting; by worker and by step."""
+"""The profile of a run: computing, fetching, waiting; by worker and by step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the data inputs are in each step, where they change: a batch of a directory or of a file's rows, read ahead.
+"""The feed: data inputs of each step, if they change: a batch of a directory or of a file's rows, read ahead.
 
 Once through all batches is an epoch; then it begins again. Their order is that in which they lie, or is decided by the
 number of the epoch and a seed alone: so whoever goes on at a step reads what it would have read. A directory holds one

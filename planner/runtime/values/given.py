@@ -1,4 +1,4 @@
-"""What was given to a run, in a few words: whether it was, and a digest by which ranks tell their copies apart."""
+"""The arrays that a run was given, in a few words: a digest by which ranks tell their copies apart."""
 
 from __future__ import annotations
 

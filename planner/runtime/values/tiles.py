@@ -1,4 +1,4 @@
-"""From whole arrays to the workers' tiles, and back."""
+"""Tiles of workers, cut from whole arrays and put together again."""
 
 from __future__ import annotations
 

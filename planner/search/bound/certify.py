@@ -1,4 +1,4 @@
-"""How good a plan can be: all cuts together, every tiling of every tensor and op, bounded from below.
+"""The lower bound of all plans: all cuts together, every tiling of every tensor and op, bounded from below.
 
 The joint problem has tables that are too large to be eliminated exactly on most networks, so
 

@@ -1,4 +1,4 @@
-"""What each variable of a search may be: lists of candidates, shared by the variables of repeated layers."""
+"""Choices of each variable of a search: lists of candidates, shared by the variables of repeated layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which variables of a sum of factors are neighbours, while they are eliminated one round after the other.
+"""Neighbours among the variables of a sum of factors, while they are eliminated one round after the other.
 
 The order of an elimination depends on this alone, and not on tables. Two variables are neighbours if a factor has both;
 of an eliminated one all neighbours become each other's, since a factor over all of them takes its place.

@@ -1,4 +1,4 @@
-"""What a byte of memory is worth at each moment, given the plans that are known: a small linear programme.
+"""Prices of a byte of memory at each moment, given the plans so far: a small linear programme.
 
 Plans may be mixed in thought, a share of each. The cheapest mixture that lies within a limit at every moment has dual
 values, one for each moment: what the objective would fall by if there were one byte more. At these prices no known plan

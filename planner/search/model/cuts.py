@@ -1,4 +1,4 @@
-"""How a number of workers becomes a sequence of cuts."""
+"""The sequence of cuts for a number of workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which dims of tensors and index variables of ops go together, and in what blocks.
+"""Dims of tensors and index variables of ops that go together, and their blocks.
 
 A tensor's dim and an op's variable are *the same direction* where the op indexes the dim by the variable alone.
 They are *aligned* where the variable is the major part of the dim's index (``x[D*h + d]``: cutting h cuts the dim

@@ -1,4 +1,4 @@
-"""What a search has decided: a value for every variable of its problem."""
+"""A plan of the search: a value for every variable of its problem."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a move is: a way from the plans that are known to better ones, or to a bound of all.
+"""The interface of moves: a way from the plans that are known to better ones, or to a bound of all.
 
 A search is a list of moves (``planner.search.schedule``), made one after the other until the best plan is proven best,
 as the optimizers of opt_einsum and the passes of onnx/ir-py are values of one signature. A move knows neither what

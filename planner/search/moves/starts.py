@@ -1,4 +1,4 @@
-"""Where plans begin: restrictions under which recursion finds plans that fusion then improves.
+"""Starts of plans: restrictions under which recursion finds plans that fusion then improves.
 
 Fusion is local, so where it begins matters: on a transformer the best plan grows out of a hybrid one, on convolutions
 with many channels out of a recursive one. None of the starts need be good itself, and one that a model has no use for

@@ -1,4 +1,4 @@
-"""What each rule costs: what the plan would cost less without it."""
+"""The price of each rule: what the plan would cost less without it."""
 
 from __future__ import annotations
 

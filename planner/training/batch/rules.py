@@ -1,4 +1,4 @@
-"""How the samples of a batch pass each operator: where its outputs have them, given where its operands do.
+"""Rules by which the samples of a batch pass each operator: where its outputs have them, given where its operands do.
 
 A rule refuses what mixes samples (a sum over them, a softmax along them) and what it cannot follow. It may rewrite
 constant operands that state the batch's size.

@@ -1,4 +1,4 @@
-"""Where the samples lie in a tensor, and what a rule of ``batch_rules`` may ask and do."""
+"""Tracks of the samples in a tensor, and the questions and changes that a rule of ``batch_rules`` may make."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the loss needs of a model where the whole cannot be taken: other outputs that stand in the way are left out.
+"""The part of a model that the loss needs, if the whole is unsupported: other outputs that stand in the way are left
+out.
 
 A classifier gives labels beside probabilities, a detector boxes beside scores: an operator that only those need would
 block a training step that does not look at them.

@@ -1,4 +1,4 @@
-"""What stands for the operators of ai.onnx.preview.training, which no runtime executes.
+"""Decompositions of the operators of ai.onnx.preview.training, which no runtime executes.
 
 Optimizers are written out by ``planner.graph.decompositions.update``; a gradient takes the walk.
 """

@@ -1,4 +1,4 @@
-"""Which door a file is for: forward model, flat step, training information, generated artifacts, gradients only."""
+"""The door for a file: forward model, flat step, training information, generated artifacts, gradients only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why no gradient passes some operators, where that lies in the operator and not in a rule that is missing."""
+"""Reasons why no gradient passes some operators, where the operator is the cause and not a missing rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an exporter did to a network so that its training is another one, and what to do about it: a line each.
+"""Warnings of changes by an exporter that make the training another one, and their remedies: a line each.
 
 An exporter that optimizes for inference may change what is trained: a network whose biases are zeros computes the same
 without them, and two scales of ones are one initializer. Nothing fails then; the trained network is another one.

@@ -1,4 +1,4 @@
-"""What a file says of the exporter that wrote it, and of the network that the exporter was given.
+"""The exporter of a file, and the network that it was given.
 
 PyTorch's exporter (``torch.onnx.export(..., dynamo=True)``) optimizes unless it is told ``optimize=False``: it computes
 constants, merges those that are equal and folds BatchNormalizations into convolutions. It writes into the graph's

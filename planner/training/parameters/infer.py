@@ -1,4 +1,4 @@
-"""Which constants of a forward model are parameters, inferred from who reads them, what they hold and their names.
+"""Parameters among the constants of a forward model, inferred from their readers, values and names.
 
 Few files list what is trained (``exporter``): masks and rotary tables stand beside weights, which may have names of
 the exporter's making (``val_97``). What is read as layers read their parameters is trained; what is read otherwise, or

@@ -1,4 +1,4 @@
-"""What the names of constants tell: whether their author gave them, or an exporter made them up."""
+"""Evidence in the names of constants: whether their author gave them, or an exporter made them up."""
 
 from __future__ import annotations
 

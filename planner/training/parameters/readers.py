@@ -1,4 +1,4 @@
-"""Who really reads a constant, and as what.
+"""Readers of a constant, and its use by them.
 
 A constant is often not read where it works: a weight is transposed first, a class token expanded, a kernel normalised
 by its own norm. So a constant is followed through every op whose other operands depend on no input, and through those

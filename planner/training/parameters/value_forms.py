@@ -1,4 +1,4 @@
-"""What the values of a constant tell: forms that no training makes."""
+"""Evidence in the values of a constant: forms that no training makes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the windows of a convolution or a pooling lie: strides, dilations, pads, worked out from the sizes."""
+"""Windows of a convolution or a pooling: strides, dilations, pads, worked out from the sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of a loss by labels, held against the model: where its classes lie, and which input its labels are."""
+"""Options of a loss by labels, checked against the model: where its classes lie, and which input its labels are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From gradients to the next state: accumulation, loss scaling, clipping, and the optimizer's step.
+"""The next state, computed from gradients: accumulation, loss scaling, clipping, and the optimizer's step.
 
 Plain updates stand right after their gradient, which then need not be kept. What looks at all gradients together
 (clipping by the global norm, the search for numbers that are not finite) waits until the last one is there.

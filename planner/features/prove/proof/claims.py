@@ -1,4 +1,4 @@
-"""What is known of a buffer: which region of which tensor it holds, whole or in part.
+"""Claims on the contents of a buffer: which region of which tensor it holds, whole or in part.
 
 A part of a sum is told by the terms of the op that sums, and of each term by boxes of the index set that it sums over.
 Contributions are the whole if, term by term, their boxes are disjoint and cover the set (``Partial.with_others``).

@@ -1,4 +1,4 @@
-"""What an op's description says of an element of its output, as an expression in tensors of the model.
+"""Expressions: an op's output element, by its description, in tensors of the model.
 
 Descriptions are read as they are (``planner.tdl``). What an op reads is an array of which a claim is known, a number,
 or what an op before it made, whose own expression is then put in.

@@ -1,4 +1,4 @@
-"""Whether what a worker computes is a part of what the model computes: two expressions, variable by variable.
+"""Matching of a worker's expression with the model's: two expressions, variable by variable.
 
 The local expression and the model's must be one tree: the same tensors, functions and reductions. Each pair of indices
 is an equation; the model's variable is the local one plus an offset. Offsets are proposed by ``index.solve``, and then

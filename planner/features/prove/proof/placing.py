@@ -1,4 +1,4 @@
-"""Where an output lies in a tensor of the model, and the same of a call whose inputs lie elsewhere.
+"""The place of an output in a tensor of the model, and of a call whose inputs lie elsewhere.
 
 What a match rests on is kept. If what an index reads lies ``d`` further and the model's variables move by numbers that
 add up to ``d``, the equation holds again: exactly so of an affine index; a quotient moves by a whole number, and a

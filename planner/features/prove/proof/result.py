@@ -1,4 +1,4 @@
-"""What a proof says."""
+"""The result of a proof."""
 
 from __future__ import annotations
 

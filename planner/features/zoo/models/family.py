@@ -1,4 +1,4 @@
-"""What the zoo knows of models whose names have one form, and what can be asked of them."""
+"""Families of zoo models with one form of name, and their options."""
 
 from __future__ import annotations
 

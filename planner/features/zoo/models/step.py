@@ -1,4 +1,4 @@
-"""From a forward model of the zoo to its training step."""
+"""The training step of a forward model of the zoo."""
 
 from __future__ import annotations
 

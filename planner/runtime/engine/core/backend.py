@@ -1,4 +1,4 @@
-"""Where a worker computes: its memory, its sessions, and how its steps wait for those of others.
+"""The backend of a worker: its memory, its sessions, and how its steps wait for those of others.
 
 The executor orders steps by counting them; a backend says what a counted step means. On a CPU a step is done when it
 returns. On a GPU it has been put on the worker's stream, and who waits for it lets its own stream wait.

@@ -1,4 +1,4 @@
-"""What a program must be before it may touch memory.
+"""Checks of a program before it touches memory.
 
 A file with the right digests can still be wrong, and a wrong box would read or write other buffers' memory. So every
 name, type and box is checked once, and the order of the steps is simulated: a program that would wait for itself is

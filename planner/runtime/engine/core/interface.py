@@ -1,4 +1,4 @@
-"""What runs a plan's workers, seen from outside: fill tiles, iterate, read tiles."""
+"""The interface of engines: fill tiles, iterate, read tiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a worker's steps wait for those of the others.
+"""Waits of a worker's steps for those of its peers.
 
 Each worker counts the steps that it has done in this iteration, and a step knows which count of which worker it needs
 (``planner.artifacts.waits``). What a count is made of depends on where the workers are: here they are threads of one

@@ -1,4 +1,4 @@
-"""Which fetches of a worker may run as one launch: neighbours between which nothing must happen."""
+"""Fetches of a worker that may run as one launch: neighbours between which nothing must happen."""
 
 from __future__ import annotations
 

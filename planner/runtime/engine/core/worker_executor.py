@@ -1,4 +1,4 @@
-"""One worker of a plan: its steps, bound once to its memory and run in every iteration.
+"""The executor of one worker: its steps, bound once to its memory and run in every iteration.
 
 It knows the others only as ``Peers``, who say when they have done a step, and by the memory that its fetches read. So
 the same executor runs in a thread beside others, alone in a process, and on a machine of its own.

@@ -1,4 +1,4 @@
-"""Which ops of a whole plan lack a CUDA kernel, told without a GPU."""
+"""Ops of a whole plan without a CUDA kernel, listed without a GPU."""
 
 from __future__ import annotations
 

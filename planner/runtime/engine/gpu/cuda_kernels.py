@@ -1,4 +1,4 @@
-"""Which ops have a CUDA kernel in ONNX Runtime, told without a GPU.
+"""Ops with a CUDA kernel in ONNX Runtime, listed without a GPU.
 
 ``cuda_kernels.txt`` is the provider's own registry, of the version that pyproject.toml asks for
 (``tests/tools/cuda_kernel_table.py``). A kernel is registered for a range of an operator's versions and for types; one

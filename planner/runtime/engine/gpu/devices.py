@@ -1,4 +1,4 @@
-"""What GPUs there are, asked honestly, and whether they compute.
+"""GPUs of this machine, and a test that they compute.
 
 ``onnxruntime.get_available_providers()`` lists CUDA on a machine without a GPU, a CUDA session falls back to the CPU
 without a word, and one that is made proves little: cuDNN's parts are loaded when they are first needed. So a device

@@ -1,4 +1,4 @@
-"""What is written for GPUs, runs over stand-ins, and is refused until it has run on one."""
+"""Code for GPUs that has run over stand-ins alone, and is refused until it has run on one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How ranks meet: before anything is loaded they find out whether they are as many as workers, and have the same."""
+"""The meeting of ranks: a check before anything is loaded that they are as many as workers, and have the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workers that share no memory send each other: from the programs alone, and so the same on every machine.
+"""Messages of workers that share no memory: from the programs alone, and so the same on every machine.
 
 A fetch reads boxes of other workers' buffers. Each such box is one message: it is sent when the step that writes the
 buffer is done, and is there before the fetch runs. Two fetches that read one box get it twice, as the plan predicts and

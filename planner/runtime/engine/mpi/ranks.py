@@ -1,4 +1,4 @@
-"""Which rank runs which worker, and what must be equal on all ranks before anything is loaded."""
+"""The assignment of workers to ranks, and checks that all ranks agree before anything is loaded."""
 
 from __future__ import annotations
 

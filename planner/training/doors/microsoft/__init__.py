@@ -1,4 +1,4 @@
-"""What stands for com.microsoft's operators, which onnxruntime-training's gradient builder emits.
+"""Decompositions of com.microsoft's operators, which onnxruntime-training's gradient builder emits.
 
 Operand orders are those of the operators' schemas in onnxruntime.
 """

@@ -1,4 +1,4 @@
-"""What a worker copies to its own GPU first, where that cannot read the memory of another one.
+"""Staging: copies to a worker's own GPU if it cannot read the memory of another GPU.
 
 The fetch's kernel reads the memory of other workers. Where its GPU has no peer access to a source's, the part of the
 source's buffer that holds a needed box is copied to a staging block on the reader's GPU (``cudaMemcpyPeerAsync``, which
