@@ -62,8 +62,6 @@ def plan(options: PlanOptions) -> PlanResult:  # noqa: D417 - those are the fiel
         replicate: which tensors may be replicated where they can be cut: ``all``, ``weights`` (state, and data as
             ``inputs`` says) or ``none``.
         inputs: ``free``: data arrives in any tiling; ``partitioned``: in disjoint tiles only.
-        through_bodies: cut composite ops (Softmax, LayerNormalization, ...) along the dims that they normalise over,
-            through their bodies, where that costs less.
         share: ``auto``: what several readers have brought to them is brought once where that saves bytes and there is
             memory; ``none``: every reader has its own delivery. The literature's strategies always have that.
         op_schedule: ``auto``: ops run in steps, while their operands circulate, where memory asks for it; ``whole``:
@@ -118,7 +116,6 @@ def plan(options: PlanOptions) -> PlanResult:  # noqa: D417 - those are the fiel
         strategy=options.strategy,
         rules=Rules(options.pin or {}, tuple(options.forbid), options.replicate),
         partitioned_inputs=options.inputs == "partitioned",
-        through_bodies=options.through_bodies,
         shares=options.share == "auto",
         op_schedule=options.op_schedule,
         recompute=Recompute.parse(recompute),

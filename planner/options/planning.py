@@ -70,7 +70,6 @@ class PlanOptions(ModelOptions):
         default="free",
         shows_default=True,
     )
-    through_bodies: bool = True
     share: Literal["none", "auto"] = option(
         "What several readers have brought to them: once for each, or once for all where that saves bytes.",
         default="auto",

@@ -51,9 +51,7 @@ _LEAST_SHARE = 0.01
 """Of a plan's cost that owners may save, for a plan with them to be looked for."""
 
 
-def decide_with_owners(
-    graph: Graph, descriptions: Descriptions, ask: SearchRequest, *, through_bodies: bool = True
-) -> Decided:
+def decide_with_owners(graph: Graph, descriptions: Descriptions, ask: SearchRequest) -> Decided:
     """Finds a plan, with owners of equal ops beside each other where that is cheaper.
 
     Args:
@@ -61,12 +59,11 @@ def decide_with_owners(
         descriptions: of its operators.
         ask: see ``decide_with_bodies``. Lanes of which a rule names a tensor have no owners, and the literature's
             strategies know none of this kind.
-        through_bodies: see ``decide_with_bodies``.
 
     Raises:
         TofuError, StoppedError: see ``decide_with_bodies``.
     """
-    plan = decide_with_bodies(graph, descriptions, ask, through_bodies=through_bodies)
+    plan = decide_with_bodies(graph, descriptions, ask)
     if ask.strategy != "tofu" or ask.workers == 1:
         return plan
     chosen = _worth_owners(graph, plan, ask)
@@ -76,12 +73,12 @@ def decide_with_owners(
     progress = in_part(ask.progress, "planning again: with owners of equal ops beside each other")
     again = replace(ask, progress=progress, is_needed=False)
     try:
-        first = decide_with_bodies(owned, descriptions, replace(again, effort="quick"), through_bodies=through_bodies)
+        first = decide_with_bodies(owned, descriptions, replace(again, effort="quick"))
         if first.cost >= plan.cost:
             return plan
         best = first
         if ask.effort != "quick":
-            best = decide_with_bodies(owned, descriptions, again, through_bodies=through_bodies)
+            best = decide_with_bodies(owned, descriptions, again)
     except StoppedError:
         ask.stop.leaves_out(_OWNERS)
         return plan

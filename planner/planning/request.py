@@ -101,8 +101,6 @@ class PlanRequest:
     """What the plan must keep to."""
     partitioned_inputs: bool = False
     """Data arrives in disjoint tiles only."""
-    through_bodies: bool = True
-    """Composite ops may be cut through their bodies."""
     shares: bool = True
     """What several readers have brought to them may be brought once; of the search's own plans only."""
     op_schedule: OpSchedule = "auto"

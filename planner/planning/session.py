@@ -188,17 +188,17 @@ class Session:
             InfeasibleError: with what every plan takes at least.
         """
         request, form = self.request, self.form.graph
-        operators, through_bodies = request.source.descriptions, request.through_bodies
+        operators = request.source.descriptions
         try:
-            refuse_what_cannot_fit(self.graph, operators, limits, through_bodies=through_bodies)
+            refuse_what_cannot_fit(self.graph, operators, limits)
         except InfeasibleError as error:
             if request.recompute.mode not in ("auto", "none") or not has_backward_pass(form):
                 raise
             again = Activations(form).all
             if self._may_recompute:
-                refuse_what_cannot_fit(form, operators, limits, again, through_bodies=through_bodies)
+                refuse_what_cannot_fit(form, operators, limits, again)
                 return
-            least = EveryPlan(form, operators, again).least(len(limits), through_bodies=through_bodies)
+            least = EveryPlan(form, operators, again).least(len(limits))
             raise with_activations_again(error, least.total_bytes, limits) from None
 
     def planned_beside(self, literature: Sequence[Trial]) -> Trial:
@@ -230,7 +230,7 @@ class Session:
         source = self.request.source
         # Copies of what is computed again are in no lane.
         decide_for = decide_with_bodies if self.again else decide_with_owners
-        return decide_for(graph, source.descriptions, ask, through_bodies=self.request.through_bodies)
+        return decide_for(graph, source.descriptions, ask)
 
     def _searched(self, rules: Rules) -> tuple[Decided, Decided]:
         """The plan in which every reader has its own delivery, and the one in which some may be shared.
@@ -374,10 +374,7 @@ class Session:
     def _without_owners(self) -> Trial:
         """The plan in which no equal ops beside each other have owners."""
         ask = replace(self._ask, effort=self.request.effort_for_bytes)
-        through_bodies = self.request.through_bodies
-        return trial_of(
-            decide_with_bodies(self.graph, self.request.source.descriptions, ask, through_bodies=through_bodies)
-        )
+        return trial_of(decide_with_bodies(self.graph, self.request.source.descriptions, ask))
 
     def _is_within(self, trial: Trial) -> bool:
         """Whether the plan that is kept fits: its program says so, where it gets one."""
@@ -426,7 +423,6 @@ class Session:
             self._tables,
             plain,
             goal,
-            through_bodies=self.request.through_bodies,
         )
         is_large = judged_by_residence(plain)
         if self.request.is_free and goal.tables is self._tables:

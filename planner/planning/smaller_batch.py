@@ -54,7 +54,7 @@ def _what_batch_fits(session: Session, lacking_bytes: int) -> str:
     except TofuError as error:
         return f"{less}, but at {half} the model cannot be planned: {error.what}"
     workers = request.target.workers
-    at_half, at_given = (one.at_moments(workers, through_bodies=request.through_bodies) for one in plans)
+    at_half, at_given = (one.at_moments(workers) for one in plans)
     if len(at_half) != len(at_given):
         return f"{less}, but at {half} the model has other ops"
     room, least = sum(request.limits or ()), int(at_given.max(initial=0))

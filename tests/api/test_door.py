@@ -62,7 +62,6 @@ PYTHON_ONLY = {
     "stop": "Ctrl-C",
     "on_step": "the command's line for a step",
     "note": "what mpiexec's ranks write for the one that watches",
-    "through_bodies": "for measurements of what bodies are worth",
 }
 OTHER_DEFAULTS = {("zoo", "name"): "without a name the command lists the models: zoo_models()"}
 """Parameters that only one of the two demands."""

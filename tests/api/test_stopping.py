@@ -60,7 +60,7 @@ def test_wherever_a_search_is_stopped_there_is_a_plan_that_runs(count: int) -> N
     counting = StopAt()
     whole = planned(counting)
     assert counting.asked > 10
-    first = planned(Stop(), "quick", effort="quick", share="none", through_bodies=False)
+    first = planned(Stop(), "quick", effort="quick", share="none")
     for number in moments(counting, count):
         result = planned(StopAt(number))
         plan = read()
@@ -112,7 +112,7 @@ def test_a_search_that_is_stopped_at_the_same_question_finds_the_same_plan() -> 
 def test_what_ends_before_the_first_plan_ends_after_it() -> None:
     """The time may be over from the beginning: then the plan is the one that ``quick`` makes at first."""
     result = planned(StopAt(1, "time", from_the_beginning=True))
-    first = planned(Stop(), "quick", effort="quick", share="none", through_bodies=False)
+    first = planned(Stop(), "quick", effort="quick", share="none")
     assert result.plan.stopped_by == "time"
     assert result.plan.cost == first.plan.cost
     assert result.plan.certified_gap is None

@@ -85,27 +85,23 @@ class EveryPlan:
         variant._leave_apart(again)
         return variant
 
-    def at_moments(self, workers: int, *, through_bodies: bool = True) -> Ints:
+    def at_moments(self, workers: int) -> Ints:
         """What every plan takes at least on all workers together, by moment; 0 where nothing is said.
 
         Args:
             workers: how many.
-            through_bodies: composite ops may be cut through their bodies.
         """
-        if not through_bodies:
-            return self.by_moment
         composite = {body.op.name for body in expand(self._graph, workers=workers).bodies}
         by_moment: Ints = np.where([op.name in composite for op in self.planned.ops], 0, self.by_moment)
         return by_moment
 
-    def least(self, workers: int, *, through_bodies: bool = True) -> LeastMemory:
+    def least(self, workers: int) -> LeastMemory:
         """What every plan takes at least.
 
         Args:
             workers: how many.
-            through_bodies: composite ops may be cut through their bodies.
         """
-        least = self.at_moments(workers, through_bodies=through_bodies)
+        least = self.at_moments(workers)
         if not least.any():
             return LeastMemory(0, "", {}, {})
         moment = int(np.argmax(least))
@@ -118,8 +114,6 @@ def refuse_what_cannot_fit(
     descriptions: Descriptions,
     limits: Sequence[int],
     again: Collection[str] = (),
-    *,
-    through_bodies: bool = True,
 ) -> None:
     """Refuses limits on memory that no plan can keep to.
 
@@ -128,11 +122,10 @@ def refuse_what_cannot_fit(
         descriptions: of its operators.
         again: activations that may be computed again.
         limits: the memory there is, one entry for each worker, in any order.
-        through_bodies: composite ops may be cut through their bodies.
 
     Raises:
         InfeasibleError: with what every plan takes at least, and what it is of.
     """
-    least = EveryPlan(graph, descriptions, again).least(len(limits), through_bodies=through_bodies)
+    least = EveryPlan(graph, descriptions, again).least(len(limits))
     if least.total_bytes > sum(limits):
         raise cannot_fit(least.bytes_by_tensor, least.purpose_of, least.op, limits)

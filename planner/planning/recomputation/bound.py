@@ -52,12 +52,11 @@ def bound_of_all_sets(offers: Offers, room: int, ask: SearchRequest) -> int | No
 def _least_work(offers: Offers, room: int) -> int:
     """What the copies of every set cost at least with which plans may fit."""
     every = EveryPlan(offers.form, offers.descriptions)
-    workers, through_bodies = offers.plan.workers, offers.through_bodies
 
     def is_ruled_out(number: int) -> bool:
         """Whether no plan fits with one of the sets up to this one."""
         tensors = frozenset().union(*offers.sets[: number + 1])
-        least = every.whatever_is_again(tensors).at_moments(workers, through_bodies=through_bodies)
+        least = every.whatever_is_again(tensors).at_moments(offers.plan.workers)
         return int(least.max(initial=0)) > room
 
     low, high = 0, len(offers.sets)

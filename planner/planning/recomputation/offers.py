@@ -43,8 +43,6 @@ class Offers:
     """A plan of the model: what ops move in it tells what it costs to do them again."""
     goal: Goal
     """What a plan is to have little of."""
-    through_bodies: bool = True
-    """Composite ops may be cut through their bodies."""
 
     @cached_property
     def sets(self) -> tuple[frozenset[str], ...]:
@@ -101,7 +99,7 @@ class Offers:
     def least(self, number: int) -> int:
         """Bytes on all workers together that every plan takes at least that computes a set of the chain again."""
         graph = recomputed(self.form, self.sets[number])
-        least = EveryPlan(graph, self.descriptions).least(self.plan.workers, through_bodies=self.through_bodies)
+        least = EveryPlan(graph, self.descriptions).least(self.plan.workers)
         return least.total_bytes
 
     def first_with_room(self, plain: Decided, room: int, begin: int) -> int | None:

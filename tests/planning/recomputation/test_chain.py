@@ -68,11 +68,10 @@ def test_what_is_said_of_all_sets_is_true_of_each() -> None:
     """No set of the chain, and none that is drawn, leads to less than what is said of them all."""
     graph = canonical(gpt("g", GptShape(2, 32, 4, 32), batch=4)).graph
     activations, descriptions, source = Activations(graph), opdefs.standard(), random.Random(0)
-    said = EveryPlan(graph, descriptions, activations.all).least(4, through_bodies=False).total_bytes
+    said = EveryPlan(graph, descriptions, activations.all).by_moment.max()
     drawn = [activations.closed([name for name in activations.held if source.random() < 0.5]) for _ in range(3)]
     each = [
-        EveryPlan(recomputed(graph, one), descriptions).least(4, through_bodies=False).total_bytes
-        for one in (*sets_by_work(graph)[1::8], *drawn)
+        EveryPlan(recomputed(graph, one), descriptions).by_moment.max() for one in (*sets_by_work(graph)[1::8], *drawn)
     ]
     assert 0 < said <= min(each)
-    assert min(each) < EveryPlan(graph, descriptions).least(4, through_bodies=False).total_bytes
+    assert min(each) < EveryPlan(graph, descriptions).by_moment.max()
