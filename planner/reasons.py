@@ -162,3 +162,5 @@ class Summary:
     """The three that cost most."""
     commands: tuple[str, ...]
     """Command lines to go on with, quoted for a shell."""
+    scheme: str = ""
+    """The closest known scheme and the modules that differ from it, in words; "" where none applies."""

@@ -30,24 +30,20 @@ def another_effort(decided: Decided, effort: EffortName, stop: Stop, *, shares: 
         return None
     following = EFFORTS[EFFORTS.index(effort) + 1 :][:1]
     if decided.certified_gap == 0:
-        but = (
-            ", except by letting more readers share what is brought to them"
-            if shares and decided.workers > 1 and following
-            else ""
-        )
-        return AnotherEffort(None, f"the gap is 0: no other effort finds a better plan{but}")
+        more = "; more effort can only share transfers" if shares and decided.workers > 1 and following else ""
+        return AnotherEffort(None, f"optimal{more}")
     if stop.left_out:
-        return AnotherEffort(effort, f"with more time: {', '.join(stop.left_out)}")
+        return AnotherEffort(effort, f"with more time, {', '.join(stop.left_out)}")
     if not following:
-        return AnotherEffort(None, "no effort tries more")
+        return AnotherEffort(None, "this is the largest effort")
     limits, further = _limits_of(schedule_of(effort)), _limits_of(schedule_of(following[0]))
     if limits is None or further is None:
-        return AnotherEffort(following[0], "a bound, and plans from further starts", 2 * decided.search_seconds)
+        return AnotherEffort(following[0], "a lower bound and further starts", 2 * decided.search_seconds)
     if decided.certified_gap is None:
-        tries = f"a bound, from tables of up to {further.table_entries:,} entries instead of {limits.table_entries:,}"
+        tries = "a lower bound by larger tables"
         return AnotherEffort(following[0], tries)
     about = decided.search_seconds + decided.bound_seconds * (further.rounds / limits.rounds - 1)
-    return AnotherEffort(following[0], f"a bound by up to {further.rounds} rounds instead of {limits.rounds}", about)
+    return AnotherEffort(following[0], "more rounds", about)
 
 
 def _limits_of(schedule: Schedule) -> BoundLimits | None:

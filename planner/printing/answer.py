@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from planner.printable import some
 from planner.printing.console import ReportConsole
 from planner.printing.drawing import by_region, drawn
-from planner.printing.facts import counted
 from planner.reasons import Delivery, RunnerUp, Why
 from planner.units import binary, format_bytes, format_ratio
 
@@ -24,9 +23,9 @@ def answer(console: ReportConsole, why: Why) -> None:
         console.print_line(f"{why.name}: {role}{why.about} {_extents(why)}")
     else:
         console.print_line(f"{why.name}: {why.about} {_extents(why)}")
-    cost = f"{format_bytes(why.moved_bytes)} moved per iteration over all workers"
+    cost = f"{format_bytes(why.moved_bytes)} moved per step, all workers together"
     if why.excess_bytes:
-        cost += f", {format_bytes(why.excess_bytes)} excess"
+        cost += f"; {format_bytes(why.excess_bytes)} of duplicated or uneven work"
     facts = [("tiling" if why.kind == "tensor" else "strategy", why.choice), ("costs", cost), ("why", why.reason)]
     console.print_paragraphs(facts)
     console.print()
@@ -44,7 +43,7 @@ def answer(console: ReportConsole, why: Why) -> None:
         _deliveries(console, "makes", outputs, "makes", why)
     if why.runners_up:
         console.print()
-        console.print_text("runners-up, each the best plan that a quick search finds near this one with that choice:")
+        console.print_text("alternatives, each the best plan with that choice that a quick search finds:")
         console.print_items([_runner_up_item(runner_up) for runner_up in why.runners_up])
     if why.remark:
         console.print_text(f"({why.remark})")
@@ -57,7 +56,7 @@ def _extents(why: Why) -> str:
 
 
 def _head(why: Why) -> str:
-    unit = "tiles" if why.kind == "tensor" else "parts"
+    unit = "shards" if why.kind == "tensor" else "parts"
     divided = [
         axis
         for number, axis in enumerate(why.axes)
@@ -70,7 +69,7 @@ def _head(why: Why) -> str:
         return f"{unit} by worker ({name}{divided[0]} across)"
     if len(divided) == 2:
         return f"{unit} by worker ({name}{divided[0]} down, {name}{divided[1]} across)"
-    return f"{unit} by worker ({', '.join(name + axis for axis in divided)} are divided)"
+    return f"{unit} by worker ({', '.join(name + axis for axis in divided)} are split)"
 
 
 def _deliveries(console: ReportConsole, head: str, deliveries: Sequence[Delivery], verb: str, why: Why) -> None:
@@ -86,7 +85,7 @@ def _deliveries(console: ReportConsole, head: str, deliveries: Sequence[Delivery
         peer, shape = (op, why.shape) if why.kind == "tensor" else (delivery.tensor, _hull(delivery))
         regions = "; ".join(f"{region} on {who}" for region, who in by_region(delivery.regions, shape, _SHOWN_REGIONS))
         regions = regions.replace("and on ", "and ")
-        action = f"{verb} contributions to" if delivery.is_partial else verb
+        action = f"{verb} partial sums of" if delivery.is_partial else verb
         items.append(((format_bytes(delivery.moved_bytes),), peer, f"{action} {regions}: {delivery.reason}"))
     console.print_items(items)
     if len(ordered) > _SHOWN_DELIVERIES:
@@ -106,9 +105,9 @@ def _runner_up_item(runner_up: RunnerUp) -> tuple[tuple[str, ...], str, str]:
     increase = f"{'+' if runner_up.more_bytes >= 0 else '-'}{format_bytes(abs(runner_up.more_bytes))}"
     remarks = []
     if runner_up.lacking_bytes is not None:
-        remarks.append(f"does not fit by {binary(runner_up.lacking_bytes)}" if runner_up.lacking_bytes else "fits")
+        remarks.append(f"{binary(runner_up.lacking_bytes)} above the limit" if runner_up.lacking_bytes else "fits")
     if runner_up.changed:
-        remarks.append(f"{counted(len(runner_up.changed), 'other')} with it: {some(runner_up.changed, _SHOWN_CHANGED)}")
+        remarks.append(f"also changes {some(runner_up.changed, _SHOWN_CHANGED)}")
     else:
         remarks.append("nothing else changes")
     if runner_up.pin:

@@ -1,4 +1,4 @@
-"""Products and convolutions beside their lower bounds, as a table."""
+"""The moved bytes of products and convolutions beside their lower bounds, as a table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ROOM_FOR_HEADS = 110
 
 
 def bounds(console: ReportConsole, distances: Iterable[Distance]) -> None:
-    """Prints how far ops are from the least that they can move; the farthest first."""
+    """Prints the moved bytes of ops beside their lower bounds; the largest ratio first."""
     rows = [
         (
             format_bytes(row.moved_bytes),
@@ -29,21 +29,21 @@ def bounds(console: ReportConsole, distances: Iterable[Distance]) -> None:
         for row in sorted(distances, key=lambda row: (-(row.excess or 0), -row.moved_bytes, row.op))
     ]
     if not rows:
-        console.print_line("no op sums products of two inputs: there is nothing to be bounded")
+        console.print_line("no op sums products of two inputs, so no lower bound applies")
         return
     # The names last: they alone are of any length.
-    columns = ("moves", "least as it lies", "least", "times", "regime", "on a grid", "grid", "op")
+    columns = ("moved", "bound as tiled", "lower bound", "ratio", "regime", "on a grid", "grid", "op")
     console.print_table(columns, rows, (*columns[:4], "on a grid"), is_narrow=console.room < _ROOM_FOR_HEADS)
     console.print()
     console.print_text(
-        "least as it lies: of any schedule, where the plan has the tensors; least: however they are spread, each "
-        "element in one place; times: what moves, by the larger of these that holds of the plan; on a grid: on the "
-        "best processor grid. Bounds of ops do not add up to one of an iteration."
+        "bound as tiled: no schedule moves less with the plan's tilings; lower bound: with any tilings, each element "
+        "in one place; ratio: moved bytes to the larger bound that holds; on a grid: on the best processor grid. "
+        "Bounds of ops do not add up to a bound of a step."
     )
 
 
 def op_memory(console: ReportConsole, ops: Iterable[OpMemory]) -> None:
-    """Prints what ops take at once and in steps."""
+    """Prints the memory of ops that run at once and in steps."""
     rows = [
         (
             row.op,

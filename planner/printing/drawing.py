@@ -30,7 +30,7 @@ def drawn(tiles: Sequence[Region], shape: Sequence[int], axes: Sequence[str], co
     """
     space = Region((0,) * len(shape), tuple(shape))
     if all(tile == space for tile in tiles):
-        return [f"all of it: worker{'s' if len(tiles) > 1 else ''} {worker_ranges(range(len(tiles)))}"]
+        return [f"replicated: worker{'s' if len(tiles) > 1 else ''} {worker_ranges(range(len(tiles)))}"]
     divided = [
         dim for dim in range(len(shape)) if any((tile.lo[dim], tile.hi[dim]) != (0, shape[dim]) for tile in tiles)
     ]

@@ -21,8 +21,8 @@ def estimate_facts(estimate: TimeEstimate | None) -> list[tuple[str, str]]:
         ("topology", estimate.topology),
         (
             "estimated time",
-            f"{format_seconds(estimate.estimated_seconds)} per iteration: {compute} computing, {transfer} transfers, "
-            f"{synchronisation} synchronisation",
+            f"{format_seconds(estimate.estimated_seconds)} per step: {compute} computing, {transfer} transfers, "
+            f"{synchronisation} synchronization",
         ),
         ("  if overlapped", format_seconds(estimate.overlapped_seconds)),
         *source_facts(estimate.sources),
@@ -47,7 +47,7 @@ def beside_facts(beside: Beside | None) -> list[tuple[str, str]]:
     facts = []
     if beside.others:
         texts = (f"{format_seconds(count.estimated_seconds)} on {count.workers}" for count in beside.others)
-        facts.append(("other numbers of GPUs", ", ".join(texts)))
+        facts.append(("other GPU counts", ", ".join(texts)))
     return facts
 
 

@@ -44,7 +44,7 @@ def _in_brief(console: ReportConsole, result: Explanation) -> None:
     if result.kept:
         held = binary(sum(replica.held_bytes for replica in result.kept))
         copied = counted(sum(len(replica.names) for replica in result.kept), "tensor")
-        facts.append(("replicated", f"copies of {copied} take {held}, not all at once"))
+        facts.append(("replicated", f"copies of {copied}: {held}, not all at once"))
     console.print_paragraphs(facts)
     largest(console, result.causes[:_SHOWN_CAUSES], plan.moved_bytes, plan.excess_bytes)
     if lesser_causes := result.causes[_SHOWN_CAUSES:]:
@@ -52,10 +52,10 @@ def _in_brief(console: ReportConsole, result: Explanation) -> None:
         console.print_text(f"and {share} from {counted(len(lesser_causes), 'further cause')} (--json)", 2)
     if plan.moved_bytes and not result.causes:
         console.print()
-        console.print_text("what moves, and why: --opdefs FILE, with the descriptions that the plan was made with")
+        console.print_text("for the largest costs give --opdefs FILE, the descriptions that the plan was made with")
     if result.apart:
         console.print()
-        console.print_text("equal ops beside each other that have no owners, and what they cost:")
+        console.print_text("equal parallel ops that are split rather than placed whole, and their cost:")
         console.print_items([cause_item(cause) for cause in result.apart[:_SHOWN_CAUSES]])
         if len(result.apart) > _SHOWN_CAUSES:  # their costs do not add up: some tensors are of several
             console.print_text(f"and in {counted(len(result.apart) - _SHOWN_CAUSES, 'further place')} (--json)", 2)
@@ -63,7 +63,7 @@ def _in_brief(console: ReportConsole, result: Explanation) -> None:
     undescribed(console, plan.undescribed)
     console.print()
     console.print_text(
-        "one tensor or op, and why: its name; some: 'PATTERN', --role ROLE, --op TYPE, --sort moved; more: --memory"
+        "one tensor or op: give its name; several: 'PATTERN', --role ROLE, --op TYPE, --sort moved; memory: --memory"
     )
 
 

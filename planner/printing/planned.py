@@ -1,4 +1,4 @@
-"""The output of ``tofu plan``: the plan beside what one would do without it, what costs most, and how to go on."""
+"""The summary of ``tofu plan``: the plan beside data parallelism and one device, its largest costs, next commands."""
 
 from __future__ import annotations
 
@@ -8,57 +8,50 @@ from typing import TextIO
 from planner.cost.seconds.simulated import differs
 from planner.printing.console import ReportConsole
 from planner.printing.estimate import beside_facts, source_facts
-from planner.printing.facts import counted, cuts_text, gap, restrictions, slowest, table_facts, undescribed
+from planner.printing.facts import counted, gap, imbalance, restrictions, table_facts, undescribed
 from planner.printing.simulated import simulated_text
 from planner.reasons import Cause, Outlook, Summary
 from planner.results import AnotherEffort, MicroBatches, PlanResult
 from planner.search.user_rules.prices import Price
 from planner.units import binary, format_bytes, format_ratio, format_seconds
 
+_SHOWN_CAUSES = 2
+
 
 def plan(result: PlanResult, file: TextIO) -> None:
-    """Prints a plan that was found and what it costs."""
-    console, best_plan = ReportConsole(file), result.plan
-    how = f"cuts: {cuts_text(best_plan.cuts)}; strategy: {best_plan.strategy}"
-    console.print_text(f"{best_plan.model} on {counted(best_plan.workers, 'worker')} ({how})")
-    console.print()
-    if result.summary is not None:
-        outlooks(console, result.summary)
-        console.print()
+    """Prints a plan, the answer first: time or bytes against data parallelism, memory, gap, and the largest costs."""
+    console, best_plan, summary = ReportConsole(file), result.plan, result.summary
+    console.print_text(_headline(result))
+    if summary is not None:
+        outlooks(console, summary)
+        if summary.scheme:
+            console.print_text(f"closest known scheme: {summary.scheme}")
     console.print_paragraphs(
         [
-            *_micro_batches(result.micro_batches),
-            ("objective", _objective(result)),
-            *slowest(best_plan),
-            gap(best_plan),
+            gap(best_plan, "" if result.another_effort is None else _another_effort(result.another_effort)),
+            *imbalance(best_plan),
+            *_collectives(result),
+            *_objective(result),
             *_machine(result),
             *beside_facts(result.beside),
-            *restrictions(best_plan),
+            *_micro_batches(result.micro_batches),
+            *restrictions(best_plan, is_brief=True),
             *(("warning", warning) for warning in result.warnings),
             *constant_inputs(result.values),
-            ("state", f"{binary(result.state_bytes)} in all"),
-            ("search", f"{format_seconds(result.search_seconds)}, from file to files {_total(result)}"),
-            ("written to", str(result.directory)),
-            *([] if result.has_models else [("models", "not written: `tofu build` makes them, or `tofu run`")]),
             *([("left out", ", ".join(result.left_out))] if result.left_out else []),
+            *(("largest costs" if not at else "", cause_text(cause)) for at, cause in enumerate(_causes(summary))),
+            ("written to", _written(result)),
+            *(
+                ("" if at else "next", command)
+                for at, command in enumerate(() if summary is None else summary.commands)
+            ),
         ],
     )
     if result.prices:
         console.print()
-        console.print_text("what was asked for costs, in moved bytes and excess:")
+        console.print_text("rules cost, in bytes of communication and of duplicated or uneven work:")
         console.print_items([((_price(price),), f"--{price.kind} {price.rule}", "") for price in result.prices])
-    # Causes are shares of the totals above; the commands stand last, where a user goes on.
     undescribed(console, best_plan.undescribed)
-    if result.summary is not None:
-        largest(console, result.summary.causes, best_plan.moved_bytes, best_plan.excess_bytes)
-    if result.another_effort is not None:
-        console.print()
-        console.print_text(_another_effort(result.another_effort))
-    if result.summary is not None:
-        console.print()
-        console.print_text("to go on with:")
-        for command in result.summary.commands:
-            console.print_line(f"  {command}")
 
 
 def outlooks(console: ReportConsole, summary: Summary) -> None:
@@ -67,7 +60,7 @@ def outlooks(console: ReportConsole, summary: Summary) -> None:
     heads = ("one device", "data parallelism", "this plan")
     rows = [
         ("memory per worker", [_memory(way) for way in ways]),
-        ("moved per iteration", [_or_none(way.moved_bytes, format_bytes) for way in ways]),
+        ("moved per step", [_or_none(way.moved_bytes, format_bytes) for way in ways]),
     ]
     if any(way.estimated_seconds is not None for way in ways):
         rows.append(("estimated time", [_or_none(way.estimated_seconds, format_seconds) for way in ways]))
@@ -80,23 +73,26 @@ def outlooks(console: ReportConsole, summary: Summary) -> None:
     for head, way in zip(heads, ways, strict=True):
         if way.remark:
             console.print_text(f"{head}: {way.remark}")
-    if any(way.is_least_memory for way in ways):
-        console.print_text("at least: what lies there op by op; a program was not made for it.")
 
 
 def largest(console: ReportConsole, causes: Sequence[Cause], moved_bytes: int, excess_bytes: int) -> None:
-    """Prints the largest causes of what a plan costs; nothing where it costs nothing."""
+    """Prints the largest causes of a plan's cost; nothing where it costs nothing."""
     if not causes:
         return
-    parts = f"{format_bytes(moved_bytes)} moved, {format_bytes(excess_bytes)} excess"
+    parts = f"{format_bytes(moved_bytes)} communication, {format_bytes(excess_bytes)} duplicated or uneven work"
     console.print()
-    console.print_text(f"what costs most of {format_bytes(moved_bytes + excess_bytes)} ({parts}):")
+    console.print_text(f"largest costs of {format_bytes(moved_bytes + excess_bytes)} ({parts}):")
     console.print_items([cause_item(cause) for cause in causes])
 
 
 def cause_item(cause: Cause) -> tuple[tuple[str, ...], str, str]:
     """A cause for ``print_items``."""
     return (format_bytes(cause.cost_bytes), format_ratio(cause.share)), and_more(cause.names), cause.reason
+
+
+def cause_text(cause: Cause) -> str:
+    """A cause in a line: ``6.9 kB  reduce-scatter: MatMul is split along k (x2 and 3 more)``."""
+    return f"{format_bytes(cause.cost_bytes)}  {cause.reason} ({and_more(cause.names)})"
 
 
 def and_more(names: Sequence[str]) -> str:
@@ -110,11 +106,11 @@ def constant_inputs(values: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def _micro_batches(batches: MicroBatches | None) -> list[tuple[str, str]]:
-    """What moves for them, and what once a step."""
+    """The bytes that all micro-batches move, and those of the one update."""
     if batches is None:
         return []
     moved, update = format_bytes(batches.moved_bytes), format_bytes(batches.update_bytes)
-    return [("micro-batches", f"{batches.count:,}, which move {moved} in all; the update moves {update} once")]
+    return [("micro-batches", f"{batches.count:,}: {moved} for all of them, {update} once for the update")]
 
 
 def _memory(way: Outlook) -> str:
@@ -130,12 +126,39 @@ def _fits(way: Outlook) -> str:
     return "not known" if way.fits is None else "yes" if way.fits else "no"
 
 
-def _total(result: PlanResult) -> str:
-    return format_seconds(result.total_seconds)
+def _headline(result: PlanResult) -> str:
+    """``mlp on 4 workers: 20.3 us per step (data parallelism 24.4 us)``."""
+    plan, strategy = result.plan, "" if result.plan.strategy == "tofu" else f", strategy {result.plan.strategy}"
+    machine = "" if plan.estimate is None else f" of {plan.estimate.topology}"
+    head = f"{plan.model} on {counted(plan.workers, 'worker')}{machine}{strategy}: "
+    by_data = None if result.summary is None else result.summary.data_parallel
+    seconds, by_data_seconds = plan.estimated_seconds, None if by_data is None else by_data.estimated_seconds
+    if seconds is not None:
+        beside = "" if by_data_seconds is None else f" (data parallelism {format_seconds(by_data_seconds)})"
+        return f"{head}{format_seconds(seconds)} per step{beside}"
+    by_data_bytes = None if by_data is None else by_data.moved_bytes
+    beside = "" if by_data_bytes is None else f" (data parallelism {format_bytes(by_data_bytes)})"
+    return f"{head}{format_bytes(plan.moved_bytes)} moved per step{beside}"
+
+
+def _causes(summary: Summary | None) -> Sequence[Cause]:
+    return () if summary is None else summary.causes[:_SHOWN_CAUSES]
+
+
+def _collectives(result: PlanResult) -> list[tuple[str, str]]:
+    """The collectives of the plan's program by kind; nothing where no program was made."""
+    texts = (f"{kind} {format_bytes(total['moved_bytes'])}" for kind, total in (result.collectives or {}).items())
+    return [("collectives", ", ".join(texts) or "none")] if result.collectives is not None else []
+
+
+def _written(result: PlanResult) -> str:
+    seconds = f"{format_seconds(result.total_seconds)} (search {format_seconds(result.search_seconds)})"
+    models = "" if result.has_models else "; no models yet: `tofu build` or `tofu run` makes them"
+    return f"{result.directory} in {seconds}{models}"
 
 
 def _machine(result: PlanResult) -> list[tuple[str, str]]:
-    """For what the time is estimated, and what was taken for what the topology does not say."""
+    """The parts of the estimated time, and how many numbers the topology leaves to assumptions."""
     estimate = result.plan.estimate
     if estimate is None:
         return table_facts(result.plan)
@@ -143,14 +166,13 @@ def _machine(result: PlanResult) -> list[tuple[str, str]]:
         format_seconds(seconds)
         for seconds in (estimate.compute_seconds, estimate.transfer_seconds, estimate.synchronisation_seconds)
     )
-    parts = f"{compute} computing, {transfer} transfers, {synchronisation} synchronisation"
+    parts = f"{compute} computing, {transfer} transfers, {synchronisation} synchronization"
+    assumed = counted(len(estimate.assumptions), "assumption")
     return [
-        ("topology", estimate.topology),
-        ("estimated time", f"{format_seconds(estimate.estimated_seconds)} per iteration: {parts}"),
+        ("estimated time", parts),
         *_simulated(result, estimate.estimated_seconds),
-        ("  if overlapped", format_seconds(estimate.overlapped_seconds)),
         *source_facts(estimate.sources),
-        *(("  assumed", assumption) for assumption in estimate.assumptions),
+        *([("  assumed", f"{assumed}: `tofu explain {result.directory}`")] if estimate.assumptions else []),
     ]
 
 
@@ -160,26 +182,26 @@ def _simulated(result: PlanResult, estimated_seconds: float) -> list[tuple[str, 
     if simulated is None or not differs(estimated_seconds, simulated):
         return []
     text = simulated_text(estimated_seconds, simulated)
-    return [("  simulated", f"{text}; `tofu explain {result.directory} --time` says where")]
+    return [("  simulated", f"{text}: `tofu explain {result.directory} --time`")]
 
 
 def _another_effort(another: AnotherEffort) -> str:
     if another.effort is None:
         return another.tries
-    if another.about_seconds is None:
-        return f"--effort {another.effort} would try: {another.tries}"
-    return f"--effort {another.effort} would try, in about {format_seconds(another.about_seconds)}: {another.tries}"
+    about = "" if another.about_seconds is None else f", about {format_seconds(another.about_seconds)}"
+    return f"try --effort {another.effort}: {another.tries}{about}"
 
 
-def _objective(result: PlanResult) -> str:
-    """The objective of the plan, and the strategy of the literature that found it, if one did."""
-    aim = {"bytes": "the least cost (moved bytes and excess)", "time": "the least estimated time"}[result.objective]
-    whose = f"; the plan is that of {result.found_by}" if result.found_by != result.plan.strategy else ""
-    return aim + whose
+def _objective(result: PlanResult) -> list[tuple[str, str]]:
+    """The objective where a topology would allow another one, and the strategy of the literature that won, if any."""
+    winner = f"; the best plan is that of {result.found_by}" if result.found_by != result.plan.strategy else ""
+    aim = {"bytes": "bytes (communication, duplicated and uneven work)", "time": "estimated time"}[result.objective]
+    is_of_bytes = result.objective == "bytes" and result.plan.estimate is not None
+    return [("objective", aim + winner)] if is_of_bytes or winner else []
 
 
 def _price(price: Price) -> str:
-    """What a rule costs, against a plan without it."""
+    """The price of a rule, against a plan without it."""
     if not price.is_found:
         return "not found: the search was stopped"
     if price.price_bytes is None:

@@ -34,8 +34,8 @@ def tilings(console: ReportConsole, tensors: Sequence[TensorRow], state: Sequenc
     """
     console.print()
     console.widen()
-    console.print_text(f"how all {counted(len(tensors), 'tensor')} are tiled, the usual tiling of a row first")
-    console.print_text("(state: optimizer state, weight gradients, updates; an updated tensor counts with the old one)")
+    console.print_text(f"tilings of all {counted(len(tensors), 'tensor')}, by module; the most common of a row first")
+    console.print_text("(S shard, R replicated; state: optimizer state, weight gradients, updates)")
     updated = {row.following for row in state}
     sections: dict[str, list[TensorRow]] = {}
     for row in tensors:

@@ -113,7 +113,7 @@ def decide(
         most_whole = WHOLE_OPS if isinstance(ask.tables, PricedTables) else MANY_OPS
         is_brief = not schedule.rest and are_alike and len(ops) > most_whole
     else:
-        is_brief = method.is_closed_form and are_alike and len(ops) > WHOLE_OPS
+        is_brief = method.forms is not None and are_alike and len(ops) > WHOLE_OPS
 
     def searched(graph: Graph, ops: tuple[BoundOp, ...], progress: Progress) -> tuple[Problem, tuple[int, ...], Found]:
         sums = method is None or method.with_partial_sums

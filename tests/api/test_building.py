@@ -95,8 +95,8 @@ def test_where_a_program_takes_minutes_a_plan_without_models_is_told_by_tables(
         patch.setattr(Trial, "partitioned", property(made))
         result = CliRunner().invoke(tofu, ["plan", str(model), *options, "--out", str(tmp_path / "bare")])
     assert result.exit_code == 0, result.output
-    assert "per iteration, as the tables of time add it up" in " ".join(result.stdout.split())
-    assert "at least: what lies there op by op; a program was not made for it." in result.stdout
+    assert "per step, as the search adds it up" in " ".join(result.stdout.split())
+    assert "at least " in result.stdout, "the memory of a plan without a program is a lower bound"
     plan = open_folder(tmp_path / "bare").plan
     assert (plan.has_program, plan.estimate, plan.soybean_bytes) == (False, None, None)
     assert (plan.tilings, plan.moved_bytes) == (whole.tilings, whole.moved_bytes)
@@ -184,7 +184,7 @@ def test_the_commands(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     line = ["plan", str(model), "--gpus", "2", "--effort", "quick", "--no-models", "--out", "p"]
     told = CliRunner().invoke(tofu, line, standalone_mode=False)
-    assert "models              not written: `tofu build` makes them, or `tofu run`" in told.stdout
+    assert "no models yet: `tofu build` or `tofu run` makes them" in " ".join(told.stdout.split())
     told = CliRunner().invoke(tofu, ["build", "p", "--json"], standalone_mode=False)
     built = json.loads(told.stdout)
     assert built["workers"] == 2

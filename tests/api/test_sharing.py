@@ -79,7 +79,7 @@ def test_plan_and_explain_name_shared_deliveries(here: Path) -> None:
     assert first.name in result.plan.tilings
     text = io.StringIO()
     tables.plan(result, text)
-    assert f"shared deliveries   {len(result.plan.deliveries)}, of " in text.getvalue()
+    assert f"shared transfers  {len(result.plan.deliveries)}, of " in text.getvalue()
     rows = {row.name: row for row in api.explain(Path("plan")).tensors}
     assert rows[first.name].delivers == first.tensor
     assert rows[first.name].read_by == first.readers

@@ -51,7 +51,7 @@ def told(text: str, rows: tuple[TensorRow, ...], state: tuple[StateRow, ...]) ->
 
 def parsed(text: str) -> Iterator[tuple[str, str, int, str, list[tuple[str, str, list[str]]]]]:
     """Rows: modules, kind, count, the usual tiling, and by other tiling each label with its places."""
-    table = text[text.index("how all ") :].split("\n\n")[0].replace("\n      ", " ")
+    table = text[text.index("tilings of all ") :].split("\n\n")[0].replace("\n      ", " ")
     for section in re.split(r"\n(?=[^ (])", table)[1:]:
         head, *lines = section.splitlines()
         modules = re.sub(r"  \([0-9]+ modules\)$", "", head)
@@ -199,7 +199,7 @@ def test_the_first_screen_answers_and_all_tensors_are_few_lines(
     result = explain(tmp_path / "plan")
     lines = shown(result)
     assert len(lines) <= most
-    screen = lines.index(next(line for line in lines if line.startswith("how all ")))
+    screen = lines.index(next(line for line in lines if line.startswith("tilings of all ")))
     assert screen <= 40
-    assert any(line.startswith("what costs most of ") for line in lines[:screen])
+    assert any(line.startswith("largest costs of ") for line in lines[:screen])
     assert {row.kind for row in result.tensors} == {"data", "weights", "activations", "gradients", "state"}

@@ -31,7 +31,7 @@ def test_experts_are_divided_and_the_found_plan_costs_no_more(spelling: str, alo
 
 
 def test_experts_of_a_loop_are_no_dim() -> None:
-    with pytest.raises(UnsupportedError, match="no experts that could be divided"):
+    with pytest.raises(UnsupportedError, match="no experts to split"):
         planned(canonical(mixture("loop", SMALL)).graph, 2, "expert")
 
 

@@ -9,7 +9,7 @@ from planner.features.compare.result import Comparison, ComparisonRow
 from planner.printing.console import ReportConsole
 from planner.units import binary, format_bytes, format_seconds
 
-_TO_LEAST = "products to least"
+_TO_LEAST = "to lower bound"
 _ROOM_FOR_BOUNDS = 110
 """Columns from which on strategies are compared with what products and convolutions move to the least that they can."""
 _WIDE_TABLE = 200
@@ -58,7 +58,16 @@ def print_comparison(result: Comparison, file: TextIO) -> None:
             )
         )
     times = "time to tofu's" if result.objective == "time" else "cost to tofu's"
-    costs = "moved", times, "memory per worker", "estimated time", "measured", "excess", _TO_LEAST, "as SoyBean counts"
+    costs = (
+        "moved",
+        times,
+        "memory per worker",
+        "estimated time",
+        "measured",
+        "load penalty",
+        _TO_LEAST,
+        "as SoyBean counts",
+    )
     columns: tuple[str, ...] = ("strategy", "best", *costs, "what it is")
     is_narrow = console.room < _WIDE_TABLE
     left_out = {
@@ -90,6 +99,6 @@ def _marks(rows: Sequence[ComparisonRow], is_timed: bool) -> dict[str, str]:
     if is_timed:
         mark("fastest", lambda row: row.estimated_seconds or 0)
     else:
-        mark("least cost", lambda row: row.cost or 0)
-    mark("leanest", lambda row: row.peak_bytes or 0)
+        mark("cheapest", lambda row: row.cost or 0)
+    mark("smallest memory", lambda row: row.peak_bytes or 0)
     return {strategy: ", ".join(words) for strategy, words in marks.items()}

@@ -83,10 +83,10 @@ class Answers:
         if moved:
             reason = max(port_deliveries, key=lambda delivery: delivery.moved_bytes).reason
         else:
-            reason = "what it reads and makes lies where it is needed: nothing moves"
+            reason = "its inputs and outputs are where they are needed: no communication"
         if excess:
-            repeated = "it does work more than once" if deliveries.repeated(op) else "its parts are uneven"
-            reason += f", and {repeated}, at a cost of {format_bytes(excess)}"
+            repeated = "duplicated work" if deliveries.repeated(op) else "load imbalance"
+            reason += f"; {repeated} costs {format_bytes(excess)}"
         runners_up = self._runners_up("op", name, count)
         return Why(
             kind="op",
@@ -129,18 +129,18 @@ class Answers:
         if count < 1:
             return ""
         if self._decided.workers == 1:
-            return "there is one worker: nothing is divided"
+            return "one worker: nothing is split"
         remarks = []
         if not runners_up:
-            remarks.append("the rules and its sizes leave it no other choice")
+            remarks.append("no other choice: rules and sizes exclude the rest")
         alike = self.neighbours.shares(kind, name)
         if alike:
             shown = alike[0] + (f" and {len(alike) - 1} more" if len(alike) > 1 else "")
             remarks.append(f"{shown} {'has' if len(alike) == 1 else 'have'} the same choice")
         if runners_up and self._request.for_time:
-            remarks.append("the plan is for the least time: these costs in bytes do not say which is faster")
+            remarks.append("the plan minimizes time; these costs in bytes do not say which is faster")
         if runners_up and self._decided.strategy != "tofu":
-            remarks.append("the plan is of a strategy of the literature, and the search is free to improve on it")
+            remarks.append("the plan is a strategy of the literature; tofu's search may improve on it")
         return "; ".join(remarks)
 
 

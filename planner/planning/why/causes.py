@@ -20,15 +20,13 @@ def causes(deliveries: Deliveries) -> tuple[Cause, ...]:
         amount = sum(port.moved_bytes for port in ports)
         if amount:
             dearest = max(ports, key=lambda port: port.moved_bytes)
-            reason = f"{decided.graph.roles[name].value}: {deliveries.kind_of_reason(dearest)}"
-            moved.setdefault(reason, []).append((amount, name))
+            moved.setdefault(deliveries.kind_of_reason(dearest), []).append((amount, name))
     work: dict[str, list[tuple[int, str]]] = {}
     for op in decided.ops:
         amount = deliveries.charge(op)
         if amount:
             is_repeated = 2 * deliveries.repeated(op) > amount
-            load = "the same work on several workers" if is_repeated else "more on some workers, and others wait for it"
-            reason = f"{op.op.op_type} does {load}"
+            reason = f"{'duplicated' if is_repeated else 'uneven'} work: {op.op.op_type}"
             work.setdefault(reason, []).append((amount, op.op.name))
     rows = [_cause("tensor", reason, members, decided.cost) for reason, members in moved.items()]
     rows += [_cause("op", reason, members, decided.cost) for reason, members in work.items()]
@@ -49,7 +47,7 @@ def tensor_reason(deliveries: Deliveries, name: str) -> str:
     if not dearest.moved_bytes:
         return _why_still(ports)
     paying = sum(port.moved_bytes > 0 for port in ports) - 1
-    remark = f" (and {paying} more of its deliveries move some of it)" if paying else ""
+    remark = f" (and {paying} more of its deliveries move bytes)" if paying else ""
     return deliveries.reason(dearest) + remark
 
 
@@ -86,10 +84,10 @@ def _dearest_first(members: list[tuple[int, str]]) -> list[tuple[int, str]]:
 def _why_still(ports: tuple[Port, ...]) -> str:
     """Why nothing moves because of a tensor."""
     makers, readers = sum(not port.is_input for port in ports), sum(port.is_input for port in ports)
-    reading = "nobody reads it" if not readers else "1 reader needs" if readers == 1 else f"{readers} readers need"
     if not readers:
-        return "it lies where it is made, and no op reads it: nothing moves"
-    return f"{'it is made where it lies, and ' if makers else ''}{reading} no more than each worker has: nothing moves"
+        return "stays where it is made, and no op reads it: no communication"
+    need = "1 reader needs" if readers == 1 else f"{readers} readers need"
+    return f"{'stays where it is made; ' if makers else ''}{need} no more than each worker has: no communication"
 
 
 def _why_kept(deliveries: Deliveries, name: str, tiling: Tiling) -> str:
@@ -97,18 +95,17 @@ def _why_kept(deliveries: Deliveries, name: str, tiling: Tiling) -> str:
     decided = deliveries.decided
     tensor = decided.graph.tensors[name]
     if all(size < min(decided.cuts) for size in index_space(tensor.shape)):
-        return "too small to be split"
+        return "replicated: too small to split"
     ports = deliveries.by_tensor.get(name, ())
     readers = [port for port in ports if port.is_input]
     makers = [port for port in ports if not port.is_input]
     is_whole = all(isinstance(placement, Replicate) for placement in tiling.placements)
-    where = "everywhere" if is_whole else "within some groups of workers"
+    where = "" if is_whole else " within groups of workers"
     if any(port.moved_bytes for port in makers):
-        return f"kept {where} once it has been brought there: ops read it that would each have it brought otherwise"
-    if readers and all(map(deliveries.needs_all, readers)):
-        return f"kept {where}: all ops that read it need all of it on every worker"
+        return f"cached{where}: fetched once, because several ops read it"
     if readers and any(map(deliveries.needs_all, readers)):
-        return f"kept {where}: some of the ops that read it need all of it on every worker"
+        amount = "all" if all(map(deliveries.needs_all, readers)) else "some"
+        return f"replicated{where}: {amount} ops that read it need all of it on every worker"
     if makers:
-        return f"kept {where}: workers make it, or read it, more than once rather than have it brought"
-    return f"kept {where}: workers that share a part of the work need the same of it"
+        return f"replicated{where}: duplicated work moves less than communication"
+    return f"replicated{where}: workers that split one op need the same part"

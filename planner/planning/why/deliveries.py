@@ -142,41 +142,38 @@ class Deliveries:
         return tiling.boxes(index_space(shape)), tiling
 
     def _why_made(self, port: Port, text: _Wording) -> str:
-        strategy, held = self._strategy(port.op), self.decided.tilings[port.tensor]
-        tiling, who = self._boxes(port)[1], text.who
+        strategy, held, who = self._strategy(port.op), self.decided.tilings[port.tensor], text.who
+        have, tiling = self._boxes(port)
+        is_partial = tiling is not None and tiling.has_partial
         if not port.moved_bytes:
-            if tiling is not None and tiling.has_partial:
-                return "contributions stay where they are made until they are needed: nothing moves"
-            return "it is made where it lies: nothing moves"
-        lies = "every worker keeps all of it" if _is_whole(held) else text.of("it lies in other parts", f"as {held}")
-        if tiling is not None and tiling.has_partial and not held.has_partial:
-            parts = f"{who} is split along {_along(strategy, tiling)}, so each worker has a contribution to it"
-            share = (
-                "every worker keeps all of the sum" if _is_whole(held) else text.of("each keeps a part", f"as {held}")
-            )
-            return f"{parts}; these are summed, and {share}"
-        return f"{who}{text.split} makes it {text.of('in parts', '' if tiling is None else f'as {tiling}')}, and {lies}"
+            return f"{'partial sums stay' if is_partial else 'stays'} where {who} runs: no communication"
+        need = held.boxes(index_space(self.decided.graph.tensors[port.tensor].shape))
+        movement = collective(need, have, is_partial=is_partial)
+        if tiling is not None and is_partial and not held.has_partial:
+            return f"{movement}: {who} is split along {_along(strategy, tiling)}{text.of('', f', kept as {held}')}"
+        if text.split:
+            return f"{movement}: {who} makes {tiling or 'all'}, kept as {held}"
+        groups = "groups of workers keep all of the result" if movement == "all-gather" else "the result another way"
+        return f"{movement}: {who} is split, {'every worker keeps all of the result' if _is_whole(held) else groups}"
 
     def _why_read(self, port: Port, text: _Wording) -> str:
         strategy, held = self._strategy(port.op), self.decided.tilings[port.tensor]
         tensor, who = self.decided.graph.tensors[port.tensor], f"{text.who}{text.split}"
         if not port.moved_bytes:
-            return "each worker has what it needs: nothing moves"
-        if held.has_partial:
-            return f"it lies in contributions{text.of('', f'({held})')}, which are summed on the way to {text.who}"
+            return "each worker has what it needs: no communication"
         need = self._boxes(port)[0]
         tiles = held.boxes(index_space(tensor.shape))
-        needed, had, common = need.elements, tiles.elements, need.overlap(tiles)
-        share = f"each worker has {_part(had, tensor.elements)}"
-        if (needed == tensor.elements).all():
-            if _is_whole(strategy.tiling):
-                return f"{text.who} is executed whole by every worker, and needs all of it, of which {share}"
-            return f"{who} needs all of it on every worker, and {share}"
-        if (common == had).all() and (had > 0).all():
-            if halo := _halo(need, tiles):
-                return f"{who} reads beyond each worker's part of it{text.of('', halo)}"
-            return f"{who} needs {_part(needed, tensor.elements)} of it on each worker, and {share}"
-        return f"{who} needs other parts of it than each worker has{text.of('', f'as {held}')}"
+        movement = collective(need, tiles, is_partial=held.has_partial)
+        if held.has_partial:
+            return f"{movement}: {who} needs partial sums{text.of('', f' ({held})')} joined"
+        if movement == "halo exchange":
+            return f"{movement}: {who} reads{text.of('', f' {_halo(need, tiles)}')} beyond each worker's shard"
+        if movement == "all-to-all":
+            return f"{movement}: {who} needs other parts than each worker has{text.of('', f' as {held}')}"
+        needed, had = _part(need.elements, tensor.elements), _part(tiles.elements, tensor.elements)
+        if _is_whole(strategy.tiling):
+            return f"{movement}: every worker runs all of {text.who}, and has {had}"
+        return f"{movement}: {who} needs {needed} on each worker, which has {had}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +186,29 @@ class _Wording:
     """How it is split, in commas; "" where that is not told."""
 
     def of(self, brief: str, full: str) -> str:
-        """One of two forms of words, after what is there."""
-        text = full if self.split else brief
-        return f" {text}" if text and not brief else text
+        """One of two forms of words."""
+        return full if self.split else brief
+
+
+def collective(need: Boxes, have: Boxes, *, is_partial: bool) -> str:
+    """The collective that gives each worker the region that it needs.
+
+    ``planner.partition.collectives`` names the fetches of a program, which not every plan has; this goes by regions.
+
+    Args:
+        need: by worker.
+        have: by worker: its tile, or the region of its partial sums.
+        is_partial: whether workers have partial sums.
+    """
+    if not need.elements.all():
+        return "reduce" if is_partial else "send"
+    if is_partial:
+        return "reduce-scatter" if (need.elements < have.elements).any() else "all-reduce"
+    if not have.elements.all():
+        return "broadcast"
+    if _halo(need, have):
+        return "halo exchange"
+    return "all-gather" if (need.overlap(have) == have.elements).all() else "all-to-all"
 
 
 def _type_of(op: Op) -> str:
@@ -203,10 +220,10 @@ def _is_whole(tiling: Tiling) -> bool:
 
 
 def _along(strategy: OpStrategy, tiling: Tiling) -> str:
-    """The index variables whose cuts make contributions."""
+    """The index variables whose cuts make partial sums."""
     pairs = zip(strategy.tiling.placements, tiling.placements, strict=True)
     names = (
-        strategy.variables[mine.dim] if isinstance(mine, Shard) else "contributions"
+        strategy.variables[mine.dim] if isinstance(mine, Shard) else "partial sums"
         for mine, result in pairs
         if isinstance(result, Partial)
     )

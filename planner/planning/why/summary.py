@@ -24,13 +24,14 @@ from planner.planning.machines import Target, memory_limits
 from planner.planning.session import Planned, Session
 from planner.planning.why.causes import causes
 from planner.planning.why.deliveries import Deliveries
-from planner.reasons import Cause, Outlook, Summary
+from planner.planning.why.scheme import closest_scheme
+from planner.reasons import Outlook, Summary
 from planner.results import Beside
 from planner.search.decided import Decided
 from planner.stop import StoppedError
 
 _SHOWN_CAUSES = 3
-_ADDED_UP = "its time is what the tables of the search add up"
+_ADDED_UP = "its time is as the search's tables add it up"
 _MANY_PARTS = 2_000
 """With more ops, times workers, a program that is only compared with is not made: it would take seconds."""
 _TOO_MANY_PARTS = 30_000
@@ -52,7 +53,7 @@ def summary_of(session: Session, planned: Planned, plan: Plan, beside: Beside | 
     decided, limits = planned.trial.decided, request.limits
     by_data = _data_parallel(session, planned)
     plain = by_data.decided if isinstance(by_data, Trial) and not by_data.decided.deliveries else decided
-    dearest = causes(Deliveries(decided, CostTables(decided.rates)))[:_SHOWN_CAUSES]
+    tables = CostTables(decided.rates)
     return Summary(
         one_device=_one_device(plain, request.target, request.memory_bytes),
         data_parallel=_of_data(by_data, beside, plan.workers, limits),
@@ -66,8 +67,9 @@ def summary_of(session: Session, planned: Planned, plan: Plan, beside: Beside | 
             _ADDED_UP if plan.table_seconds is not None else "",
         ),
         limit_bytes=None if limits is None else min(limits),
-        causes=dearest,
-        commands=_commands(plan, dearest, directory),
+        causes=causes(Deliveries(decided, tables))[:_SHOWN_CAUSES],
+        commands=_commands(plan, directory),
+        scheme=closest_scheme(decided, tables),
     )
 
 
@@ -107,7 +109,7 @@ def _data_parallel(session: Session, planned: Planned) -> Trial | str:
     if trial is not None:
         return trial
     if len(session.graph.ops) * session.request.target.workers > _TOO_MANY_PARTS:
-        return "not looked for, since the model is large: `tofu plan --strategy data` tells"
+        return "not planned: the model is large; `tofu plan --strategy data` plans it"
     if session.request.stop.reason() is not None or session.request.stop.stopped_by is not None:
         return "not looked for: the search was stopped"
     try:
@@ -146,16 +148,8 @@ def _memory(trial: Trial) -> tuple[bool, int]:
     return True, trial.lacking_on_average(0)
 
 
-def _commands(plan: Plan, dearest: Sequence[Cause], directory: Path) -> tuple[str, ...]:
-    """What to go on with: only what works with the plan's folder alone."""
+def _commands(plan: Plan, directory: Path) -> tuple[str, ...]:
+    """Next commands: those that work with the plan's folder alone."""
     folder = shlex.quote(str(directory))
-    commands = [f"tofu explain {folder}"]
-    if dearest:
-        name = dearest[0].names[0]
-        by = "" if plan.described_by is None else f" --opdefs {shlex.quote(plan.described_by.name)}"
-        commands.append(f"tofu explain{by} {folder} {'-- ' if name.startswith('-') else ''}{shlex.quote(name)}")
-    else:
-        commands.append(f"tofu explain {folder} --all")
-    if plan.asked.limit_bytes and plan.described_by is None:
-        commands.append(f"tofu explain {folder} --memory")
-    return (*commands, f"tofu run {folder} --steps 3 --verify")
+    by = "" if plan.described_by is None else f" --opdefs {shlex.quote(plan.described_by.name)}"
+    return f"tofu explain{by} {folder}", f"tofu run {folder} --steps 3 --verify"

@@ -42,7 +42,7 @@ def context_parallel(problem: Problem) -> Restriction:
     places = directions.reachable(place for name in _scores(graph) for place in _positions(graph, name))
     if not places:
         raise UnsupportedError(
-            "there is no attention of several positions, so none can be divided",
+            "there is no attention of several positions, so none can be split",
             hint="context parallelism is for transformers, whose scores have dims for queries and for keys",
         )
     placed = {(kind, name) for kind, name, _ in places}

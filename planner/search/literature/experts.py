@@ -33,7 +33,7 @@ def expert_parallel(problem: Problem) -> Restriction:
     places = directions.reachable(experts.values())
     if not places:
         raise UnsupportedError(
-            "there are no experts that could be divided",
+            "there are no experts to split",
             hint="expert parallelism is for products of stacks of tokens with stacks of weights; tofu's own plan knows "
             "experts of a loop",
         )

@@ -35,6 +35,10 @@ Search: TypeAlias = Callable[[Ground], tuple[tuple[int, ...], Found]]
 that was found."""
 
 
+Forms: TypeAlias = Callable[[Problem, int], list[Restriction]]
+"""From a problem and the number of cuts to the restrictions of a closed form, one for each group size."""
+
+
 @dataclass(frozen=True, slots=True)
 class Method:
     """A way to find a plan."""
@@ -47,8 +51,9 @@ class Method:
     """Sums of partial results may be joined once (``planner.search.model.partial_sums``): by default they are not."""
     with_nests: bool = False
     """Cuts may nest in another order than their own (``planner.search.model.nests``): by default they do not."""
-    is_closed_form: bool = False
-    """Rules say what is divided how: so it takes little time at any size, and equal blocks are divided alike."""
+    forms: Forms | None = None
+    """Of a closed form its rules, which alone decide the tilings: it takes little time at any size, and equal blocks
+    are split alike. None: a search decides."""
     looks_at_memory: bool = False
     """Where memory is too small for its plan it has another one (``SearchRequest.room_bytes``)."""
     through_bodies: tuple[str, ...] = ()
@@ -67,7 +72,11 @@ def _recursive(make: Callable[[Problem], Restriction], *, improved: bool = False
     return search
 
 
-def _best_of(make: Callable[[Problem, int], list[Restriction]]) -> Search:
+def _closed_form(name: str, summary: str, forms: Forms) -> Method:
+    return Method(name, summary, _best_of(forms), True, forms=forms)
+
+
+def _best_of(make: Forms) -> Search:
     """Of the recursive plans under several restrictions, which are made for so many cuts, the best."""
 
     def search(ground: Ground) -> tuple[tuple[int, ...], Found]:
@@ -189,7 +198,7 @@ _ALL = (
     ),
     Method("soybean-levels", "SoyBean, section 4: its dynamic programme over breadth-first levels", search_by_levels),
     Method("layer-wise", "ICML'18, section 5: layers by node and edge elimination, for the least time", search_layers),
-    Method("data", "data parallelism", _recursive(data_parallel), True, is_closed_form=True),
+    _closed_form("data", "data parallelism", lambda problem, _: [data_parallel(problem)]),
     Method("model", "model parallelism (SoyBean, section 4.1)", _recursive(model_parallel)),
     Method(
         "mixed",
@@ -197,41 +206,21 @@ _ALL = (
         _recursive(restrictions.one_weird_trick),
     ),
     Method("hybrid", "data across groups, model within, the best group size", _best_of(_hybrid), True),
-    Method(
-        "megatron",
-        "Megatron-LM: heads and wide layers divided in a group, data across",
-        _best_of(_megatron),
-        True,
-        is_closed_form=True,
-    ),
-    Method(
+    _closed_form("megatron", "Megatron-LM (tensor parallelism), data parallelism across groups", _megatron),
+    _closed_form(
         "fsdp",
-        "ZeRO-3 or FSDP: compute by data, state cut",
-        _recursive(restrictions.fully_sharded),
-        True,
-        is_closed_form=True,
+        "FSDP, ZeRO-3 (data parallelism with sharded weights)",
+        lambda problem, _: [restrictions.fully_sharded(problem)],
     ),
-    Method(
-        "fsdp-megatron",
-        "FSDP across groups, Megatron-LM's way within, the best group size",
-        _best_of(_fsdp_megatron),
-        True,
-        is_closed_form=True,
-    ),
+    _closed_form("fsdp-megatron", "FSDP across groups, Megatron-LM within groups", _fsdp_megatron),
     Method(
         "context",
-        "context parallelism: positions of queries or keys divided in a group, data across",
+        "context parallelism: positions of queries or keys split in a group, data parallelism across",
         _best_of(_context),
         True,
         through_bodies=ATTENTIONS,
     ),
-    Method(
-        "expert",
-        "expert parallelism (GShard): experts divided in a group, data across",
-        _best_of(_expert),
-        True,
-        is_closed_form=True,
-    ),
+    _closed_form("expert", "expert parallelism (GShard), data parallelism across groups", _expert),
     Method(
         "distcnn",
         "SPAA'21, section 2: products and convolutions on processor grids",
@@ -251,5 +240,18 @@ _ALL = (
 
 METHODS: Mapping[str, Method] = MappingProxyType({method.name: method for method in _ALL})
 """By name."""
-CLOSED_FORMS = tuple(method.name for method in _ALL if method.is_closed_form)
-"""Names of the strategies whose rules say what is divided how."""
+CLOSED_FORMS = tuple(method.name for method in _ALL if method.forms is not None)
+"""Names of the strategies whose rules alone decide the tilings."""
+SHARDED_UPDATES = "ZeRO-1"
+SCHEMES: Mapping[str, Forms] = MappingProxyType(
+    {method.summary: method.forms for method in _ALL if method.forms is not None}
+    | {
+        f"{SHARDED_UPDATES} (data parallelism with sharded updates)": lambda problem, _: [
+            restrictions.sharded_updates(problem)
+        ],
+        f"{SHARDED_UPDATES} across groups, Megatron-LM within groups": lambda problem, cuts: grouped(
+            restrictions.sharded_updates(problem), tensor_parallel(problem), cuts, range(1, cuts)
+        ),
+    }
+)
+"""Closed forms in words, and two of ZeRO-1, which plans are compared with and no strategy searches for."""

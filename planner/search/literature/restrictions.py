@@ -9,6 +9,7 @@ from math import prod
 
 from planner.algebra.tiling import Placement, Shard
 from planner.cost.tables import Candidates
+from planner.graph.purposes import Purpose, purposes
 from planner.search.model.problem import Problem, Restriction, SearchVariable
 from planner.search.moves.restrictions import (
     batch,
@@ -66,9 +67,9 @@ def no_output_reduction(problem: Problem) -> Restriction:
 
 
 def fully_sharded(problem: Problem) -> Restriction:
-    """ZeRO-3 or FSDP: compute by data, state cut; weights are gathered, gradients reduced and scattered.
+    """ZeRO-3 or FSDP: data parallelism with sharded state; weights are gathered, gradients reduced and scattered.
 
-    What has no batch dim (gradients of weights, the optimizer's ops) is cut as the state is.
+    Tensors and ops without a batch dim (gradients of weights, the optimizer's ops) are split as the state is.
     """
     places = batch(problem)
 
@@ -83,6 +84,21 @@ def fully_sharded(problem: Problem) -> Restriction:
         if along:
             return tuple(along)
         return tuple(split) if split and is_state(problem, variable) else candidates
+
+    return restrict
+
+
+def sharded_updates(problem: Problem) -> Restriction:
+    """ZeRO-1: data parallelism with replicated weights, of which each worker updates a shard (Rajbhandari et al. 2020).
+
+    Optimizer state is sharded, and gradients are reduced and scattered; updated weights are gathered.
+    """
+    by_data, sharded = data_parallel(problem), fully_sharded(problem)
+    optimizer_state = {name for name, purpose in purposes(problem.graph).items() if purpose is Purpose.OPTIMIZER_STATE}
+
+    def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
+        is_weight = is_state(problem, variable) and optimizer_state.isdisjoint(variable.tensors)
+        return (by_data if is_weight else sharded)(variable, candidates)
 
     return restrict
 

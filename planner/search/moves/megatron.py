@@ -57,8 +57,8 @@ def _inner(problem: Problem) -> frozenset[Place]:
     # Where the exporter has made equal biases one, the heads and the width of the network are one direction.
     if not (inner := problem.directions.reachable(across) - samples):
         raise UnsupportedError(
-            "there is no attention whose heads lead from products with weights to another, so none can be divided",
-            hint="Megatron-LM's way is for transformers, and wants heads as a dim of their own, not one with samples",
+            "there is no attention whose heads lead from products with weights to another, so none can be split",
+            hint="Megatron-LM's way is for transformers, and needs heads as a dim of their own, apart from samples",
         )
     return inner
 
