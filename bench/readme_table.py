@@ -5,8 +5,8 @@
 
 Every cell is a `tofu plan` of its own, in a process whose processor time counts. The batch grows with the devices. A
 plan has the smallest estimated time that is found within the memory of the devices; tofu's own has a gap where its
-effort is thorough. Answers are kept in build/readme-table.json, so that a run can be stopped; rows that are incomplete are
-left out of the page.
+effort is thorough. Answers are kept in build/readme-table.json, so that a run can be stopped. Incomplete rows are left
+out of the page.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ _FOLDERS = (FOLDER.parent / "schemas", *FOLDER.glob("*/schemas"))
 def schema(name: str | None) -> int:
     """Print the JSON schema (draft 2020-12) of what a command prints with --json, or of a file in a plan's folder.
 
-    Without NAME, list the schemas. docs/stability.md says how they are versioned.
+    Without NAME, list the schemas. docs/trust.md says how they are versioned.
 
     \b
     Examples:
