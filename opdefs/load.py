@@ -24,7 +24,7 @@ CASES = "CASES"
 
 @dataclass(frozen=True, slots=True)
 class OpdefsFile:
-    """What a user's file describes."""
+    """The descriptions of a user's file."""
 
     path: Path
     descriptions: tuple[Description, ...]

@@ -56,7 +56,7 @@ def matched_groups(before: Shape, after: Shape) -> tuple[Group, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Regrouping:
-    """How one group's input dims are read: all that the description needs of the sizes."""
+    """The reading of one group's input dims: all that the description needs of the sizes."""
 
     flat: tuple[tuple[int, int], ...]
     """(output dim, elements below one step of it): their sum of products is the element's number in the group."""

@@ -27,7 +27,7 @@ RUNTIME_VERSION: Final = (1, 31)
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """What pip has installed under a name."""
+    """The distribution that pip has installed under a name."""
 
     name: str
     version: str

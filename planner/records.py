@@ -59,7 +59,7 @@ Readers: TypeAlias = Mapping[Any, Callable[[Any], Any]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kind:
-    """What is known of a field beside its type."""
+    """The kind of a field beside its type."""
 
     minimum: int | None = 0
     maximum: int | None = None
@@ -244,7 +244,7 @@ def _read_mapping(value: Value, read: Callable[[Value], Any]) -> dict[str, Any]:
 
 
 class _Field(NamedTuple):
-    """How a field of a record is read."""
+    """The reader of a record's field."""
 
     name: str
     member: str

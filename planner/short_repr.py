@@ -14,7 +14,7 @@ _MOST = 8
 
 
 class ShortRepr:
-    """Of a dataclass whose ``repr`` names each field: short values as they are, of others how many entries they have.
+    """A dataclass whose ``repr`` names each field: short values as they are, of others how many entries they have.
 
     A dataclass that takes this one for its base says ``repr=False``.
     """

@@ -201,7 +201,7 @@ def _decimal(value: Fraction) -> str | None:
 
 
 class ByteUnit(enum.Enum):
-    """How a table prints bytes; the value is the step between two units."""
+    """The unit in which a table prints bytes; the value is the step between two units."""
 
     DECIMAL = 1000
     """kB, MB = 1e6 bytes, GB …: what is moved."""

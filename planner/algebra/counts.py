@@ -29,7 +29,7 @@ _FEW_WORKERS = 128
 
 
 class _Division(NamedTuple):
-    """What is known of a division before it is taken in."""
+    """The facts of a division before it is taken in."""
 
     ways: tuple[int, ...]
     space: int

@@ -16,7 +16,7 @@ from planner.algebra.tiling import Only, Placement, Tiling, pieces
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Which of equal ops beside each other one is."""
+    """The number of an op among equal ops beside each other."""
 
     number: int
     count: int

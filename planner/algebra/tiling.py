@@ -55,7 +55,7 @@ class Reducer(enum.Enum):
 
 
 class Shares(NamedTuple):
-    """How a proportional cut divides a dim."""
+    """The proportions of a cut's parts."""
 
     block: int
     """Pieces are made of whole blocks."""

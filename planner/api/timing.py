@@ -86,7 +86,7 @@ def refuse_without_topology(folder: PlanFolder, option: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What is known of when things happen."""
+    """The times of a plan's events."""
 
     machine: Machine | None
     schedule: Schedule | None

@@ -19,7 +19,7 @@ class ByWorker(tuple[int, ...]):
 
 @dataclass(frozen=True)
 class Asked:
-    """What other plans of the model must keep to, to be compared with this one."""
+    """The request that other plans of the model must keep to, to be compared with this one."""
 
     told: ClassVar = "limit_bytes? limits_by_worker? pins? forbidden? replicate? inputs? objective?"
 

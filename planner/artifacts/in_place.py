@@ -32,7 +32,7 @@ class FlowNode(NamedTuple):
 
 
 class Flow:
-    """Who reads what among nodes.
+    """Readers and makers among nodes.
 
     Args:
         nodes: in any order.

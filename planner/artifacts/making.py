@@ -8,7 +8,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """How the program of a plan is made."""
+    """The settings of a plan's program."""
 
     is_lean: bool
     """Every result of an op has a place in the arena, also where only ops of the same segment read it."""

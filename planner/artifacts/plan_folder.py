@@ -97,7 +97,7 @@ class Manifest:
 
 
 class Ends(Protocol):
-    """What a model takes and makes: a graph has it, and a program."""
+    """The inputs and outputs of a model: a graph has it, and a program."""
 
     @property
     def inputs(self) -> tuple[str, ...]: ...

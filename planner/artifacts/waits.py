@@ -75,7 +75,7 @@ def remote_readers(programs: Sequence[WorkerProgram]) -> tuple[dict[str, dict[in
 
 @dataclass(frozen=True, slots=True)
 class LastReads:
-    """When the buffers of a worker are read for the last time."""
+    """The last reads of a worker's buffers."""
 
     local: Mapping[str, int]
     """The number of the last step of the worker itself that reads a buffer, counted from 1; none where none does."""

@@ -57,7 +57,7 @@ _Stated = TypeVar("_Stated")
 
 @dataclass(frozen=True)
 class WorkerModel:
-    """What a worker model's file says."""
+    """The contents of a worker model's file."""
 
     program: WorkerProgram
     """What the worker does; every buffer that it loads, fixes or collects is there."""

@@ -29,7 +29,7 @@ _ERASE: Final = "\x1b[K"
 
 
 class ProgressLine:
-    """What is told of a command's progress (``planner.progress.Progress``).
+    """The line that shows a command's progress (``planner.progress.Progress``).
 
     Attributes:
         is_in_place: the line is written again in its place.

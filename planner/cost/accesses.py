@@ -29,7 +29,7 @@ many elements of each dim go with one value of it; and how results are joined al
 
 
 class Tiled:
-    """What an op reads or makes by its variables alone: strategies divide it by tilings."""
+    """An access of an op by its variables alone: strategies divide it by tilings."""
 
     def __init__(self, op: BoundOp, shape: tuple[int, ...], form: Form) -> None:
         """Takes note of how.
@@ -57,7 +57,7 @@ class Tiled:
 
 
 class Regions:
-    """What an op reads of an input by more than its variables: parts that may overlap, or be empty."""
+    """Reads of an input by more than an op's variables: parts that may overlap, or be empty."""
 
     is_input = True
 
@@ -109,7 +109,7 @@ class Regions:
 
 
 class _Intervals:
-    """What workers need of each dim of an input, where it depends on their parts of few variables.
+    """Intervals of each dim that workers need of an input, where they depend on their parts of few variables.
 
     So it is found once for all strategies that divide those alike. Every worker has a part.
     """

@@ -52,7 +52,7 @@ class Least:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """Where the tensors of an op lie, before it and after it."""
+    """The owners of an op's tensors, before it and after it."""
 
     own_elements: tuple[Sequence[int], Sequence[int]]
     """Elements of each input that each worker has."""
@@ -217,7 +217,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """How points are counted along one stencil."""
+    """Counts of points along one stencil."""
 
     counts: tuple[int, ...]
     """Of each worker."""

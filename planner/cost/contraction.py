@@ -39,7 +39,7 @@ _ONE: _Part = ("", "1")
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One of the three tensors."""
+    """A tensor of the three."""
 
     position: int
     """Among the op's inputs, or its outputs."""
@@ -196,7 +196,7 @@ def contraction_of(op: BoundOp) -> Contraction | None:
 
 
 class _Reading:
-    """How a contraction's indices are read: once for an op."""
+    """The reading of a contraction's indices: once for an op."""
 
     def __init__(self, op: BoundOp, extents: Mapping[str, int]) -> None:
         self._numbers = {variable.name: number for number, variable in enumerate(op.variables)}

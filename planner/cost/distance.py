@@ -23,7 +23,7 @@ from planner.tdl.bind import BoundOp
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """What an op of a plan moves, beside the least."""
+    """The moved bytes of an op of a plan, beside the least."""
 
     told: ClassVar = (
         "op op_type moved_bytes least_as_it_lies_bytes=as_it_lies_bytes least_however_spread_bytes=any_bytes "

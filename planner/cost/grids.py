@@ -25,7 +25,7 @@ from planner.tdl.bind import BoundOp
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """How many ways an op's variables are cut."""
+    """The number of ways that each of an op's variables is cut."""
 
     ways: tuple[int, ...]
     """Of each variable, in the order of the op's."""

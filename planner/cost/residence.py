@@ -47,7 +47,7 @@ Weights: TypeAlias = tuple[Fraction, Fraction, Fraction]
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """When a port's tensor lies there, as far as this port says."""
+    """The stay of a port's tensor, as far as this port says."""
 
     moment: int
     """The op's own number."""

@@ -33,7 +33,7 @@ SCHEMA_VERSION = 2
 
 @dataclass(frozen=True)
 class PlanCost:
-    """What a plan costs."""
+    """The cost of a plan."""
 
     told: ClassVar = "cost moved_bytes peak_bytes certified_gap"
 
@@ -51,7 +51,7 @@ class PlanCost:
 
 @dataclass(frozen=True)
 class ModelCosts:
-    """What the plans of a model cost."""
+    """The costs of a model's plans."""
 
     structure: str
     """Digest of the graph without names and sizes."""
@@ -63,7 +63,7 @@ class ModelCosts:
 
 @dataclass(frozen=True)
 class Baseline:
-    """What is written down."""
+    """The contents of a baseline's file."""
 
     models: Mapping[str, ModelCosts]
     """By the name that a model was checked by."""

@@ -28,7 +28,7 @@ _NEIGHBOURHOODS: Final = ((True, 4), (True, 2), (True, 1), (False, 3), (False, 1
 
 @dataclass(frozen=True, slots=True)
 class Counterparts:
-    """What of two graphs is the same."""
+    """The ops and tensors that two graphs share."""
 
     by: Literal["names", "places", "surroundings"]
     """How it was found."""

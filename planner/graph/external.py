@@ -23,7 +23,7 @@ _PACKED_BITS: Final = {DType.INT4: 4, DType.UINT4: 4, DType.INT2: 2, DType.UINT2
 
 @dataclass(frozen=True, slots=True)
 class ExternalValue:
-    """Where a tensor's bytes lie."""
+    """The place of a tensor's bytes."""
 
     location: str
     """Path of the file, from the data folder."""

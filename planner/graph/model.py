@@ -96,7 +96,7 @@ _CARRIERS = {DType.INT4: DType.INT8, DType.UINT4: DType.UINT8, DType.INT2: DType
 
 
 class Role(enum.Enum):
-    """What a tensor is to the training step."""
+    """The role of a tensor in the training step."""
 
     DATA = "data"
     """A graph input that is not state: a batch, labels, a learning rate."""

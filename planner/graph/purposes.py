@@ -15,7 +15,7 @@ from planner.graph.rewriting.recomputation import copies_in
 
 
 class Purpose(enum.Enum):
-    """What memory is taken for; in the order of a drawing, what stays longest at the bottom."""
+    """The purpose of memory; in the order of a drawing, what stays longest at the bottom."""
 
     PARAMETERS = "parameters"
     """State that the forward pass reads."""

@@ -46,7 +46,7 @@ class FlatStep:
 
 
 class Remains:
-    """What is left of a step's inputs and outputs while they are paired.
+    """The inputs and outputs of a step that are not paired yet.
 
     Args:
         step: the step.

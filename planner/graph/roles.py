@@ -30,7 +30,7 @@ _HINT: Final = "say which output replaces which input with --state pairs.yaml, o
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a flat step's file lets one tell of its state."""
+    """Evidence of state in a flat step's file."""
 
     pairs: tuple[Inferred, ...] = ()
     """In the order of the outputs; () for a graph without state."""

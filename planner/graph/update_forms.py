@@ -19,7 +19,7 @@ _MOST: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """How an output reads an input."""
+    """The reading of an input by an output."""
 
     factor: float | None
     """Its factor, of the strongest path; None if it is not a constant."""

@@ -46,7 +46,7 @@ Places: TypeAlias = tuple[tuple[DType, Shape] | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a measurement is of, but for sizes: ops of one signature differ in the shapes of their tensors alone."""
+    """The subject of a measurement, but for sizes: ops of one signature differ in the shapes of their tensors alone."""
 
     told: ClassVar = "op attributes constants"
 
@@ -63,7 +63,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class LocalShapes:
-    """What a worker reads and makes of an op."""
+    """The shapes of a worker's inputs and outputs of an op."""
 
     inputs: tuple[Shape | None, ...]
     """By position; None: absent, no data, or nothing of it is read."""
@@ -118,7 +118,7 @@ class UnmeasuredOp(LocalOp):
 
 @dataclass(frozen=True, slots=True)
 class MeasuredDevice:
-    """What the times were measured on."""
+    """The device that the times were measured on."""
 
     kind: Annotated[str, Kind(pattern="^(cpu|cuda)$")]
     name: str

@@ -45,7 +45,7 @@ def has_several_speeds(machine: Machine) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LaidOnKinds:
-    """How cuts are laid on devices of several kinds."""
+    """The layout of cuts on devices of several kinds."""
 
     outer: int
     """Equal groups, each with devices of all kinds."""

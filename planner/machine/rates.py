@@ -20,7 +20,7 @@ _PARSERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What a device does in the time in which its link brings one byte.
+    """The work of a device in the time in which its link brings one byte.
 
     What nobody states is about a node of eight GPUs of today: an H100 touches 7.4 bytes, and does 133 operations in
     float32 with all that a kernel does beside, in the time in which NVLink brings a byte. The testbed of Tofu (section

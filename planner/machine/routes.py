@@ -21,7 +21,7 @@ from planner.units import Quantity, to_text
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How bytes get from one device to another."""
+    """The route of bytes from one device to another."""
 
     ports: tuple[int, ...]
     """What the transfer queues at."""

@@ -52,7 +52,7 @@ class Efficiency:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What a worker runs on."""
+    """The device of a worker."""
 
     memory_bytes: int
     """What tensors and workspaces of one worker must fit into."""

@@ -71,7 +71,7 @@ def kinds_of(graph: Graph, lowered: Lowered) -> Kinds:
 
 
 class _Forms:
-    """What workers do, but for parts of constants."""
+    """The work of workers, but for parts of constants."""
 
     def __init__(self, lowered: Lowered) -> None:
         self.constants = lowered.constants

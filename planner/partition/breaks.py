@@ -56,7 +56,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Holding:
-    """What a worker holds, and when: one entry for each buffer, in the order in which they are filled."""
+    """The buffers of a worker, and their times: one entry for each buffer, in the order in which they are filled."""
 
     filled: NDArray[np.int64]
     until: NDArray[np.int64]

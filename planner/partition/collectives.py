@@ -63,7 +63,7 @@ def collectives(program: Program) -> tuple[Collective, ...]:
 
 
 class Collected(TypedDict):
-    """What collectives of one kind come to."""
+    """The sum of collectives of one kind."""
 
     count: int
     moved_bytes: int

@@ -24,7 +24,7 @@ BROUGHT: Final = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """Where a tensor lies, but for names; the same object for equal layouts, so that it is its own key."""
+    """The layout of a tensor, but for names; the same object for equal layouts, so that it is its own key."""
 
     regions: Regions
     buffers: tuple[int, ...]
@@ -45,7 +45,7 @@ class Layouts:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What one worker takes."""
+    """The boxes that one worker takes."""
 
     worker: int
     target: int
@@ -126,7 +126,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """How workers come by what they need of a tensor as it lies."""
+    """The fetches that workers need of a tensor as it lies."""
 
     buffers: tuple[int, ...]
     """By worker: the number of the name of the buffer that has just that; ``BROUGHT``, or ``NOTHING``."""

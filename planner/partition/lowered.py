@@ -15,7 +15,7 @@ from planner.partition.local_work import LocalWork
 
 @dataclass
 class Epoch:
-    """By worker: a round of fetches, and the work that follows it."""
+    """A round of fetches, and the work that follows it, by worker."""
 
     fetches: list[list[Fetch]]
     work: list[list[LocalWork]]

@@ -27,7 +27,7 @@ from planner.partition.packing import Packed, Span, best_fit, least_bytes
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a worker's arena has to hold."""
+    """The buffers that a worker's arena has to hold."""
 
     buffers: tuple[str, ...]
     """Those that get places of their own."""

@@ -46,7 +46,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Occupancy:
-    """What a worker holds over its steps."""
+    """The buffers that a worker holds over its steps."""
 
     worker: int
     total_bytes: int

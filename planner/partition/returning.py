@@ -25,7 +25,7 @@ Filled: TypeAlias = tuple[int, tuple[tuple[int, Region], ...]]
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """How a result comes from where it is made to where it is owned; names are numbered."""
+    """The way of a result from its makers to its owners; names are numbered."""
 
     labels: tuple[str, ...]
     """By number, what a name has behind the tensor's."""

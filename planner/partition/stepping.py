@@ -32,7 +32,7 @@ _SMALL_TILE_ELEMENTS = 1 << 10
 
 @dataclass(frozen=True, slots=True)
 class TileWork:
-    """What a worker does for one tile of its sum with one chunk."""
+    """The work of a worker for one tile of its sum with one chunk."""
 
     local: LocalOp
     """Makes ``out0``, which is to be added, of what it reads."""

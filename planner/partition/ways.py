@@ -55,7 +55,7 @@ Regions: TypeAlias = tuple[Region, ...]
 
 
 class Box(NamedTuple):
-    """What a worker takes in one piece."""
+    """A box that a worker takes in one piece."""
 
     region: Region
     givers: tuple[int, ...]
@@ -66,7 +66,7 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What workers take of one tensor at the same time."""
+    """The boxes that workers take of one tensor at the same time."""
 
     regions: Regions
     """By worker, what it has then."""
@@ -83,7 +83,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a result comes from where it is made to where it is owned."""
+    """The way of a result from its makers to its owners."""
 
     rounds: tuple[Round, ...]
     """One after the other; () where all workers make just what they own."""
@@ -97,7 +97,7 @@ def moved_elements(worker: int, boxes: Iterable[Box]) -> int:
 
 
 class Ways:
-    """Who takes what from whom, on the workers of a plan.
+    """Senders and receivers on the workers of a plan.
 
     Args:
         cuts: their ways, outermost first.
@@ -206,7 +206,7 @@ def nearest_first(worker: int, ways: Sequence[int], apart: Sequence[float] = ())
 
 
 class _Near:
-    """Which of some boxes have a part in common with another one.
+    """The boxes that have a part in common with another one.
 
     Args:
         boxes: of one index space.
@@ -228,7 +228,7 @@ class _Near:
 
 
 class Holders:
-    """Who holds which parts of a tensor.
+    """The holders of a tensor's parts.
 
     Args:
         parts: by part, what workers hold of it; parts are disjoint.

@@ -24,7 +24,7 @@ from planner.whole import try_file
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a plan is written."""
+    """The folder that a plan is written to."""
 
     directory: Path
     """The plan's folder."""

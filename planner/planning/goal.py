@@ -13,7 +13,7 @@ from planner.search.effort import HIGHEST_PRICE
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a plan is to have little of."""
+    """The quantity that a plan is to have little of."""
 
     tables: CostTables
     """Of that, for the search."""

@@ -24,7 +24,7 @@ from planner.units import parse_bytes
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is planned for."""
+    """The machine and the number of workers to plan for."""
 
     workers: int
     """How many; at least 1."""

@@ -131,7 +131,7 @@ def of_the_literature(
 
 @dataclass(frozen=True, slots=True)
 class Fastest:
-    """What was found among plans."""
+    """The fastest of some plans."""
 
     best: Trial
     """The fastest."""

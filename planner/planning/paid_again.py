@@ -113,7 +113,7 @@ def _alike(payers: Sequence[Payer]) -> Iterator[list[Payer]]:
 
 
 class Brought:
-    """What moves so that ops can read tensors."""
+    """The regions that move so that ops can read tensors."""
 
     def __init__(self, decided: Decided, tables: CostTables) -> None:
         self.ops = {op.op.name: op for op in decided.ops}

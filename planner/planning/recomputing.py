@@ -28,7 +28,7 @@ _LISTED: Final = "`tofu explain DIR --role held` lists all of a plan that is mad
 
 @dataclass(frozen=True, slots=True)
 class Recompute:
-    """What is to be computed again."""
+    """The tensors to recompute."""
 
     mode: Mode = "none"
     """``auto``: what is best where memory asks for it; ``none``; ``all``: of each of the repeated blocks all that is no

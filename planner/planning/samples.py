@@ -22,7 +22,7 @@ STATED: Final = "the file states its batch"
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """How the batch of a model is changed."""
+    """The change of a model's batch."""
 
     given: int
     """The batch that it has as it is asked for."""
@@ -32,7 +32,7 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What every plan takes at least at any batch, as two batches tell."""
+    """The least memory of every plan at any batch, by two batches."""
 
     small: int
     """A batch."""

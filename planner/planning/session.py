@@ -70,7 +70,7 @@ from planner.training.doors.read import file_of
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What a session found."""
+    """The result of a session."""
 
     trial: Trial
     """The plan that is taken, with its program."""

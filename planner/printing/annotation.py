@@ -18,7 +18,7 @@ _OF_PROPERTIES = _OF_DATA | {":": "%3A", ",": "%2C"}
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """One of them."""
+    """A line that GitHub shows beside a file."""
 
     level: Literal["error", "warning", "notice"]
     title: str

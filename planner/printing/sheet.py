@@ -28,7 +28,7 @@ _CALLS = frozenset("@#")
 
 
 class Sheet(Protocol):
-    """Something that a report is printed on."""
+    """A surface that a report is printed on."""
 
     def title(self, text: str) -> None:
         """Prints the title of what follows."""
@@ -48,7 +48,7 @@ class Sheet(Protocol):
 
 
 class TextSheet:
-    """For people, as wide as the terminal."""
+    """Text for people, as wide as the terminal."""
 
     def __init__(self, file: TextIO) -> None:
         self._console = ReportConsole(file)
@@ -74,7 +74,7 @@ class TextSheet:
 
 
 class MarkdownSheet:
-    """For a comment or a job's summary, in GitHub's flavour."""
+    """Markdown for a comment or a job's summary, in GitHub's flavour."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file

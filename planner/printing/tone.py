@@ -12,7 +12,7 @@ from typing import TextIO
 
 
 class Tone(enum.Enum):
-    """How news is coloured: rich's name of the style, and the terminal's number of it."""
+    """The colour of news: rich's name of the style, and the terminal's number of it."""
 
     GOOD = ("green", "32")
     WARNING = ("yellow", "33")

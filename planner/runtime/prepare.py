@@ -54,7 +54,7 @@ _SHOWN: Final = 8
 
 @dataclass(frozen=True)
 class Start:
-    """What a run starts from, as far as files say it."""
+    """The start of a run, as far as files say it."""
 
     plan: LoadedPlan
     options: RunOptions

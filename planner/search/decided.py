@@ -11,7 +11,7 @@ from planner.tdl.bind import BoundOp
 
 @dataclass(frozen=True, kw_only=True)
 class Decided(Decision):
-    """What is decided for a graph, and how it was found; two are equal that decide the same."""
+    """The decision for a graph, and the search that led to it; two are equal that decide the same."""
 
     graph: Graph = field(compare=False)
     """That is planned: the model, with the bodies of those composite ops that are planned through them, and with

@@ -17,7 +17,7 @@ EFFORTS: tuple[EffortName, ...] = ("quick", "normal", "thorough")
 
 @dataclass(frozen=True, slots=True)
 class BoundLimits:
-    """How much work a bound may be, in what is counted."""
+    """The limits of the work on a bound, in counted quantities."""
 
     table_entries: int = 40_000_000
     """Entries of all different tables of the joint problem; a larger problem is not begun."""

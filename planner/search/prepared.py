@@ -9,7 +9,7 @@ Made = TypeVar("Made")
 
 
 class Prepared:
-    """What was worked out of graphs and ops, told apart by identity: whoever wants it again brings the same objects."""
+    """The preparation of graphs and ops, told apart by identity: whoever wants it again brings the same objects."""
 
     def __init__(self) -> None:
         self._objects: dict[tuple[object, ...], tuple[object, object]] = {}

@@ -17,7 +17,7 @@ from planner.stop import Stop
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """What a search is asked for; another one is made from it with ``dataclasses.replace``."""
+    """The request for a search; another one is made from it with ``dataclasses.replace``."""
 
     workers: int
     """How many; at least 1."""

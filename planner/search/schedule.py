@@ -19,7 +19,7 @@ from planner.search.moves.starts import freely, likely, others
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What one effort does."""
+    """The moves of one effort."""
 
     rest: tuple[Move, ...]
     """What comes after the moves that make the first plan, one after the other until the best plan is proven best."""

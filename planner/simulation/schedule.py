@@ -31,7 +31,7 @@ Queues: TypeAlias = Literal["in order", "side by side"]
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """When a step ran."""
+    """The time of a step."""
 
     start_seconds: float
     end_seconds: float
@@ -41,7 +41,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """What a fetch took from one other worker."""
+    """The transfer of a fetch from one other worker."""
 
     sender: int
     task: Task

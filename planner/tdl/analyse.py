@@ -81,7 +81,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Analysis:
-    """What is known of an op type with these attributes and ranks, for all sizes."""
+    """The facts of an op type with these attributes and ranks, for all sizes."""
 
     variables: tuple[Variable, ...]
     """Output variables in the order of the outputs, then reduction variables."""

@@ -49,7 +49,7 @@ _FEW = 24
 
 @dataclass(frozen=True, slots=True)
 class InputBoxes:
-    """What each worker reads of one input."""
+    """The boxes that workers read of one input."""
 
     boxes: Boxes
     """Clipped to the tensor; empty where a worker reads nothing."""
@@ -61,7 +61,9 @@ class InputBoxes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Content:
-    """What an op's boxes depend on, besides strategies: one object for all ops of repeated layers."""
+    """The content of an op, on which its boxes depend besides strategies: one object for all ops of repeated
+    layers.
+    """
 
     vetoes: dict[bytes, str] = field(default_factory=dict)
     """By what tells parts apart (``BoundOp.veto``), why such a part has no local op; "" if it has one."""

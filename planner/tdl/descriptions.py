@@ -227,7 +227,7 @@ def _view(
 
 @dataclass(frozen=True, slots=True)
 class _Questions:
-    """What descriptions of a family have asked of their ops: the answers tell signatures apart."""
+    """The questions of a family's descriptions about their ops: the answers tell signatures apart."""
 
     values: tuple[tuple[str, int, int], ...]
     """As in ``NodeView.questions``, sorted."""

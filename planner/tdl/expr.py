@@ -27,7 +27,7 @@ from planner.algebra.tiling import Reducer
 
 
 class VarKind(enum.Enum):
-    """Where an index variable is bound."""
+    """The binding of an index variable."""
 
     OUTPUT = "output"
     REDUCTION = "reduction"

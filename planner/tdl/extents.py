@@ -11,7 +11,7 @@ from planner.tdl.node_view import NodeView
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Where the extent of an index variable comes from."""
+    """The source of an index variable's extent."""
 
     side: str
     """"out", "in", or "given"."""

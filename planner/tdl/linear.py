@@ -34,7 +34,7 @@ _SUMS = SUMS | {"+", "-"}
 
 
 class Linearity(enum.Enum):
-    """What an op does with contributions."""
+    """The effect of an op on contributions."""
 
     NONE = "none"
     """They must be joined before it."""

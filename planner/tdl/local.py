@@ -65,7 +65,7 @@ class LocalNode:
 
 @dataclass(frozen=True, slots=True)
 class LocalOp:
-    """What to execute for a part, in order."""
+    """The nodes to execute for a part, in order."""
 
     nodes: tuple[LocalNode, ...]
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)

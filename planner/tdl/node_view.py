@@ -18,7 +18,7 @@ _Item = TypeVar("_Item")
 
 @dataclass
 class NodeView:
-    """What a description and a local rule may know of the op.
+    """The view of an op that a description and a local rule have.
 
     Reading a size or a constant makes it part of the op's signature, so ask for as few as the mathematics needs.
     """

@@ -34,7 +34,7 @@ from planner.tdl.bind import BoundOp
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """What an estimate adds up: what each op takes on each worker, and what each exchange takes."""
+    """The terms of an estimate: what each op takes on each worker, and what each exchange takes."""
 
     interconnect: Interconnect
     devices: tuple[int, ...]

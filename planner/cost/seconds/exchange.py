@@ -34,7 +34,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class ExchangeTime:
-    """What an exchange takes."""
+    """The time of an exchange."""
 
     seconds: float
     """The busiest port's bytes at its bandwidth, and the longest latency."""

@@ -33,7 +33,7 @@ from planner.tdl.bind import BoundOp, Content
 
 
 class From(enum.IntEnum):
-    """Where a time comes from, the surest first."""
+    """The origin of a time, the surest first."""
 
     MEASURED = 0
     SCALED = 1

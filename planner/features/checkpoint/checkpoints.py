@@ -17,7 +17,7 @@ from planner.runtime.values.export import export_weights, try_export
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRow:
-    """What is known of a checkpoint."""
+    """A checkpoint, in brief."""
 
     told: ClassVar = "path step=number size_bytes problem seed model_digest tensors"
 

@@ -49,7 +49,7 @@ class JaxStep:
 
 
 class UnwrittenError(Exception):
-    """What of a plan cannot be written in JAX: all findings."""
+    """The part of a plan that cannot be written in JAX: all findings."""
 
     def __init__(self, findings: Sequence[str]) -> None:
         super().__init__(findings)
@@ -174,7 +174,7 @@ def _head(
 
 
 class _Layout:
-    """How inputs and outputs lie on the mesh."""
+    """The layout of inputs and outputs on the mesh."""
 
     def __init__(self, source: Source) -> None:
         graph, plan = source.graph, source.plan

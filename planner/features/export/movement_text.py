@@ -27,7 +27,7 @@ _JOINS: Final = MappingProxyType(
 
 @dataclass
 class Text:
-    """What is being written."""
+    """The text of an export, under construction."""
 
     lines: list[str] = field(default_factory=list)
     helpers: set[str] = field(default_factory=set)

@@ -31,7 +31,7 @@ from planner.progress import Progress
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is asked of one machine, or of so much memory."""
+    """The question about one machine, or about a limit on memory."""
 
     machine: Machine | None
     """The topology; None: none is given."""

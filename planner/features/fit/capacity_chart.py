@@ -25,7 +25,7 @@ _FITS, _LACKS, _BOUND = "#009E73", "#D55E00", "#888"
 
 @dataclass(frozen=True, slots=True)
 class CapacityPoint:
-    """What is known of one number of workers."""
+    """The facts of one number of workers."""
 
     workers: int
     least_bytes: int | None

@@ -51,7 +51,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class Stock(enum.Enum):
-    """What the stock runtime does with a case."""
+    """The stock runtime's behaviour on a case."""
 
     PASSES = "passes"
     REFUSES = "refuses"
@@ -61,7 +61,7 @@ class Stock(enum.Enum):
 
 
 class Refusal(enum.Enum):
-    """Why a case that the stock runtime passes is not planned: what no plan of this kind can hold."""
+    """The reason why a case that the stock runtime passes is not planned: what no plan of this kind can hold."""
 
     CONTROL_FLOW = "control flow: a subgraph that runs as often as the data say"
     NO_TENSOR = "sequences, optionals or strings: a plan splits tensors of numbers"
@@ -73,7 +73,7 @@ class Refusal(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class CaseOutcome:
-    """What became of one case."""
+    """The outcome of one case."""
 
     name: str
     stock: Stock
@@ -106,7 +106,7 @@ class AlikeCases:
 
 @dataclass(frozen=True, slots=True)
 class Conformance:
-    """What became of all of them."""
+    """The outcomes of all cases."""
 
     schema_version: ClassVar = 1
     told: ClassVar = (

@@ -21,7 +21,7 @@ OLDEST_OPSET = 7
 
 
 class OperatorClass(enum.Enum):
-    """What a description is made of."""
+    """The class of a description by its parts."""
 
     ELEMENTWISE = "element-wise"
     REDUCTION = "reduction"

@@ -31,7 +31,7 @@ TOLERANCE_EPSILONS = 64.0
 
 
 class Kind(enum.Enum):
-    """What a finding is about."""
+    """The kind of a finding."""
 
     VETOED = "vetoed"
     """No local op computes a part (NotLocalError): the strategy is left out of the search, which is no mistake."""

@@ -42,7 +42,7 @@ class _Job:
 
 
 class PartTimes:
-    """What has been measured so far.
+    """The measurements so far.
 
     Args:
         stopwatch: of the device.

@@ -171,7 +171,7 @@ def _left_out(facts: PlanFacts) -> Iterator[str]:
 
 
 class _Gathering:
-    """Gathers what a page tells.
+    """The gathering of a page's facts.
 
     Args:
         plan: with its graph.

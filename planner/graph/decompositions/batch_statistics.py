@@ -14,7 +14,7 @@ from planner.graph.writer import Writer
 
 @dataclass(frozen=True, slots=True)
 class ByBatch:
-    """What normalising by the batch makes; statistics are of shape [channels]."""
+    """The results of normalising by the batch; statistics are of shape [channels]."""
 
     y: str
     mean: str

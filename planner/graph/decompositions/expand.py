@@ -16,7 +16,7 @@ from planner.graph.reading.undescribed import qualified
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What stands in the place of a composite op."""
+    """The ops in the place of a composite op."""
 
     op: Op
     """The composite."""

@@ -27,7 +27,7 @@ DOMAIN: Final = "com.microsoft"
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What stands for an op."""
+    """The ops that stand for an op."""
 
     ops: tuple[Op, ...]
     """In execution order."""

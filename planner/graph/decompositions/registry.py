@@ -20,7 +20,7 @@ not made). None: this op stays as it is. Raises UnsupportedError for forms that 
 
 
 class Purpose(enum.Enum):
-    """What an operator is rewritten for; the value is the folder or file here that has the functions."""
+    """The purpose of a decomposition; the value is the folder or file here that has the functions."""
 
     READING = "reading"
     """ONNX Runtime's composites, before a plan is made. Writer: ``_Writer`` there, an ``Emitter`` without shapes."""
@@ -40,7 +40,7 @@ class Purpose(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Decomposition:
-    """How some operators are rewritten for one purpose."""
+    """The decomposition of some operators for one purpose."""
 
     purpose: Purpose
     names: tuple[str, ...]

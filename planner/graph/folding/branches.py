@@ -17,7 +17,7 @@ from planner.graph.wellformed import fresh_name
 
 @dataclass(frozen=True, slots=True)
 class Inlined:
-    """What stands in the place of an op's graph; names are those of the graph around it, or new."""
+    """The ops in the place of an op's graph; names are those of the graph around it, or new."""
 
     initializers: tuple[TensorProto, ...]
     nodes: tuple[NodeProto, ...]

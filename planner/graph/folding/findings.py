@@ -16,7 +16,7 @@ from planner.printable import printable
 
 @dataclass(slots=True)
 class Findings:
-    """Why a graph cannot be planned, so far; what concerns dead ops alone is never told."""
+    """The reasons why a graph cannot be planned, so far; what concerns dead ops alone is never told."""
 
     unsupported: dict[str, str] = field(default_factory=dict)
     """By op: why it cannot be planned."""

@@ -59,7 +59,7 @@ Types: TypeAlias = Mapping[str, Tensor | None]
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """What is left of a graph once its shape arithmetic is folded."""
+    """The graph after its shape arithmetic is folded."""
 
     ops: tuple[Op, ...]
     """In execution order; each leads to an output."""

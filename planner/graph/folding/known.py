@@ -21,7 +21,7 @@ _FEW_FLOATS: Final = 64
 
 
 class KnownGraph:
-    """What is known before the first op: inputs and initializers. The walk over the graph adds the rest.
+    """The facts of a graph before the first op: inputs and initializers. The walk over the graph adds the rest.
 
     Args:
         inputs: the graph's inputs.

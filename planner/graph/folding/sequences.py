@@ -30,7 +30,7 @@ class SequenceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SequenceForm:
-    """What stands for an op that makes or reads a sequence."""
+    """The form of an op that makes or reads a sequence."""
 
     elements: tuple[str, ...] | None = None
     """Of the sequence that it makes, by name; None where it makes a tensor."""

@@ -22,7 +22,7 @@ IN_DEFAULT_DOMAIN: Final = frozenset({"LayerNormalization", "SimplifiedLayerNorm
 
 
 class Operators(Protocol):
-    """What is known of operators besides what ONNX says: ``planner.tdl.descriptions.Descriptions`` is one."""
+    """Operators beyond ONNX's own facts: ``planner.tdl.descriptions.Descriptions`` is one."""
 
     @property
     def reasons(self) -> Mapping[tuple[str, str], str]:

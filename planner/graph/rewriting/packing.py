@@ -37,7 +37,7 @@ class WholeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """How a tensor is made of parts."""
+    """The parts of a tensor."""
 
     dim: int
     blocks: int

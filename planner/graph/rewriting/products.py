@@ -32,7 +32,7 @@ _GEMM_DTYPES: Final = EINSUM_DTYPES | {DType.BFLOAT16}
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """What an op multiplies along which dims."""
+    """The tensors and dims that an op multiplies."""
 
     op: Op
     """MatMul, Gemm or Einsum."""

@@ -147,7 +147,7 @@ def _inverse_tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """What the numbers of one op are drawn with."""
+    """The seed and step of one op's numbers."""
 
     emitter: Emitter
     op: Op

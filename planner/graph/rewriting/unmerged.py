@@ -32,7 +32,7 @@ _NO_INDEX = -1
 
 
 class _Indices(NamedTuple):
-    """Which dims of what an op reads and makes run together."""
+    """Dims that run together in the inputs and outputs of an op."""
 
     labels: tuple[tuple[str, Labels], ...]
     """By tensor a number for each dim, or none; outputs are last."""

@@ -20,7 +20,7 @@ from planner.tdl.descriptions import Descriptions
 
 @dataclass(frozen=True, slots=True)
 class LeastMemory:
-    """What every plan takes at least, at the fullest moment."""
+    """The least memory of every plan, at the fullest moment."""
 
     total_bytes: int
     """On all workers together."""
@@ -41,7 +41,7 @@ class LeastMemory:
 
 
 class EveryPlan:
-    """What all plans of a model have in common, on any number of workers.
+    """The facts that all plans of a model share, on any number of workers.
 
     However tensors are divided, and whichever ops run in steps, each element that is still needed lies on some worker.
     Element-wise ops may write over what they read. Composite ops may be planned through their bodies, so nothing is

@@ -42,7 +42,7 @@ class _Block(NamedTuple):
 
 
 class _Network(NamedTuple):
-    """What may be kept of a block, and what it takes to make it; tensors and ops are numbers.
+    """The tensors of a block that may be kept, and the work to make them; tensors and ops are numbers.
 
     Equal blocks have equal networks.
     """
@@ -62,7 +62,7 @@ class _Network(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """Which tensors of a block are made again, what is kept then, and what that costs."""
+    """The tensors of a block that are made again, the rest that is kept, and their price."""
 
     again: frozenset[int]
     kept_bytes: int

@@ -18,7 +18,7 @@ from planner.units import format_bytes, format_ratio
 
 
 class Answers:
-    """What can be said of the tensors and ops of one plan; what all answers need is made once."""
+    """Answers on the tensors and ops of one plan; what all answers need is made once."""
 
     def __init__(self, decided: Decided, request: Asked, names: Collection[str], tables: CostTables) -> None:
         """Takes note of a plan.

@@ -178,7 +178,7 @@ class Deliveries:
 
 @dataclass(frozen=True, slots=True)
 class _Wording:
-    """How much a reason tells."""
+    """The detail of a reason."""
 
     who: str
     """The op's name, or its type."""

@@ -74,7 +74,7 @@ HOLLOW: Final = "nothing could be compared, no element of any tensor is finite"
 
 
 class Noise(NamedTuple):
-    """What rounding alone was seen to do to a tensor."""
+    """The change of a tensor that rounding alone was seen to make."""
 
     largest: float
     """The largest error of any sample, relative to the largest element."""

@@ -53,7 +53,7 @@ class MeasureError(TofuError):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What a model takes."""
+    """The time of a model."""
 
     seconds: float
     """The median of its runs, less the overhead; not negative."""

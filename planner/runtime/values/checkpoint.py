@@ -60,7 +60,7 @@ class StoredTile:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """What a run was going through, batch by batch, when a checkpoint was written."""
+    """The data that a run was going through, batch by batch, when a checkpoint was written."""
 
     told: ClassVar = "items per_batch shuffle?"
 
@@ -78,7 +78,7 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class StateForm:
-    """Of which type and shape a state is."""
+    """The dtype and shape of a state."""
 
     dtype: DType
     shape: Shape

@@ -78,7 +78,7 @@ def read_batch(path: Path, graph: Graph, data: Sequence[str], supplied: Sequence
 
 
 class Batches(Protocol):
-    """What batches are taken from."""
+    """The source of batches."""
 
     @property
     def items(self) -> int:

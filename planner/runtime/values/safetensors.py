@@ -48,7 +48,7 @@ _MAX_HEADER_VALUES: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """Where a tensor lies in a file."""
+    """The place of a tensor in a file."""
 
     dtype: DType
     shape: Shape

@@ -51,7 +51,7 @@ _BOOL: Final = elem_type_of(DType.BOOL)
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """How the elements of a tensor are made up."""
+    """The rule by which the elements of a tensor are made up."""
 
     value: float | None = None
     """The same everywhere."""

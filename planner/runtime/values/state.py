@@ -30,7 +30,7 @@ _NAMED: Final = 8
 
 
 class TileSource(Protocol):
-    """Something that has values of some tensors."""
+    """A source of values of some tensors."""
 
     def holds(self, name: str) -> bool:
         """True if it has this tensor."""

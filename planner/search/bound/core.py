@@ -41,7 +41,7 @@ def core_entries(order: Order, sizes: Sequence[int]) -> int:
 
 
 class Core:
-    """What is left of the joint problem.
+    """The core of the joint problem.
 
     Attributes:
         constant: what every assignment costs beside the tables that are left.

@@ -30,7 +30,7 @@ Key: TypeAlias = tuple[int, ...]
 
 
 class Bucket(NamedTuple):
-    """What an elimination makes of its tables."""
+    """The result of an elimination."""
 
     key: Key
     result: int
@@ -62,7 +62,7 @@ class _Layout:
 
 
 class _Stack:
-    """Numbers one after the other, with room for more."""
+    """A stack of numbers, with room for more."""
 
     def __init__(self) -> None:
         self.values = np.zeros(1 << 12, dtype=np.int64)

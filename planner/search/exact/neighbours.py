@@ -19,7 +19,7 @@ from planner.search.exact.rows import Ints
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Which variables may be eliminated."""
+    """The limits on variables that may be eliminated."""
 
     bits: float
     """The largest bucket, as a power of two."""

@@ -75,7 +75,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Order:
-    """How to eliminate all variables of a sum of factors."""
+    """The order in which to eliminate all variables of a sum of factors."""
 
     variables: int
     scopes: int
@@ -214,7 +214,7 @@ def order_of(sequence: Sequence[int], variables: int, scopes: Sequence[tuple[int
 
 
 class _Residual:
-    """What is left of a sum: factors, and which variables are neighbours.
+    """The rest of a sum: factors, and which variables are neighbours.
 
     Attributes:
         near: the variables.

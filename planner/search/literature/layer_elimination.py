@@ -58,7 +58,7 @@ def least(layers: Sequence[Costs], edges: Mapping[tuple[int, int], Costs]) -> Be
 
 @dataclass(slots=True)
 class _Graph:
-    """What is left of the graph, and what was eliminated."""
+    """The rest of the graph, and the eliminations so far."""
 
     costs: list[Costs]
     edges: list[dict[int, Costs]] = field(init=False)

@@ -163,7 +163,7 @@ def _components(count: int, pairs: Ints) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """How ops with one analysis lay their variables along the dims of what they read and make."""
+    """The layout of variables along the dims of inputs and outputs, for ops with one analysis."""
 
     output_dims: tuple[tuple[int, int, int], ...]
     """Output, dim and variable, of dims that go by one."""
@@ -216,7 +216,7 @@ class _Layout:
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """How an op reads one dim of one input."""
+    """The index of one dim of one input."""
 
     slot: int
     dim: int

@@ -9,7 +9,7 @@ from planner.algebra.tiling import Tiling
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the search decided."""
+    """A plan of the search."""
 
     tilings: tuple[Tiling, ...]
     """By variable of the problem."""

@@ -29,7 +29,7 @@ _INSIDE = 1
 
 @dataclass(frozen=True, slots=True)
 class Nests:
-    """What may have such tilings, by name."""
+    """The variables that may have such tilings, by name."""
 
     tensors: frozenset[str] = frozenset()
     ops: frozenset[str] = frozenset()

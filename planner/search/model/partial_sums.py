@@ -35,7 +35,7 @@ PARTIAL = Partial(Reducer.SUM)
 
 @dataclass(frozen=True, slots=True)
 class PartialSums:
-    """What may have ``P``, by name."""
+    """The variables that may have ``P``, by name."""
 
     tensors: frozenset[str] = frozenset()
     ops: frozenset[str] = frozenset()
@@ -133,7 +133,7 @@ def is_possible(op: BoundOp, link: Link, tiling: Tiling, strategy: Tiling) -> bo
 
 
 class _Candidates:
-    """What may still turn out to have ``P``."""
+    """The variables that may still turn out to have ``P``."""
 
     def __init__(self, graph: Graph, ops: Sequence[BoundOp]) -> None:
         """Linear ops, and tensors that are neither input, state nor result and are read by these alone."""

@@ -32,7 +32,7 @@ class PlanToBeat:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What moves are made on."""
+    """The problem that moves are made on."""
 
     problem: Problem
     cuts: tuple[int, ...]
@@ -56,7 +56,7 @@ class Ground:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known: plans of one problem, and a bound."""
+    """The plans of one problem so far, and a bound."""
 
     plans: tuple[Found, ...] = ()
     lower: int | None = None

@@ -66,7 +66,7 @@ class _Seed(NamedTuple):
 
 
 class Wiring:
-    """Which op makes each tensor and which ops read it, by number.
+    """The maker and the readers of each tensor, by number.
 
     The graph's inputs are nodes as well, numbered after the ops. An input counts as made by its own node, and the node
     of a state as a reader of the next state that replaces it after the step.

@@ -23,7 +23,7 @@ from planner.tdl.bind import BoundOp
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """What was taken out of a run: blocks ``after + 1`` to ``after + count``."""
+    """The blocks removed from a run: blocks ``after + 1`` to ``after + count``."""
 
     run: Run
     after: int

@@ -30,7 +30,7 @@ from planner.tdl.bind import BoundOp
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """Which tensors and ops are copies of one another."""
+    """The tensors and ops that are copies of one another."""
 
     tensors: Mapping[str, str]
     """By tensor the first of its copies; without those that have none."""
@@ -114,7 +114,7 @@ def _kind(op: BoundOp) -> Hashable:
 
 
 class _Closure:
-    """Ties what must be copies because something else is.
+    """The closure of copies: ops and tensors that must be copies because others are.
 
     Attributes:
         is_contradicted: layers would have been tied that have weights of their own.

@@ -23,7 +23,7 @@ every tensor is cut at every step)."""
 
 @dataclass(frozen=True)
 class Rules:
-    """What a plan must keep to."""
+    """The rules that a plan must keep to."""
 
     pins: Mapping[str, str] = field(default_factory=dict)
     """By tensor or pattern a tiling's text form; one placement without ways means it at every cut."""
@@ -81,7 +81,7 @@ def is_pattern(text: str) -> bool:
 
 
 class Limits:
-    """Which tilings the rules leave a tensor.
+    """The tilings that the rules leave a tensor.
 
     Where replication is not wanted, a tensor is replicated or partial at a cut only if no dim that it may be cut along
     is large enough there. Where it is forbidden, or not offered while a dim is large enough, only tilings that lead

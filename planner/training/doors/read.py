@@ -39,7 +39,7 @@ _RUNTIMES_IN_DEFAULT: Final = frozenset({"SimplifiedLayerNormalization"})
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What came through a door."""
+    """The contents of a door's file."""
 
     graph: Graph
     """Without state where an optimizer has yet to be put behind it, or a loss."""

@@ -48,7 +48,7 @@ class Unrolled:
 
 @dataclass(slots=True)
 class Walk:
-    """Where the walk stands."""
+    """The state of the walk."""
 
     model: ModelProto
     table: Mapping[tuple[str, str], Lowering]

@@ -20,7 +20,7 @@ from planner.training.gradients.reasons import QUANTISING, REASONS
 
 @dataclass(frozen=True, slots=True)
 class Backward:
-    """What a gradient rule is given."""
+    """The arguments of a gradient rule."""
 
     builder: Builder
     """Where the rule emits its ops."""
@@ -61,7 +61,7 @@ Contributions: TypeAlias = Sequence[str | None]
 
 @dataclass(frozen=True, slots=True)
 class GradientRule:
-    """How the gradient passes an operator from its outputs to its inputs."""
+    """The rule by which the gradient passes an operator from its outputs to its inputs."""
 
     op_types: tuple[str, ...]
     """Operators of the default domain."""

@@ -39,7 +39,7 @@ _SPELLED: Final[Mapping[str, tuple[_Terms, _Terms, tuple[tuple[str, Attribute], 
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """What a tensor is: a sum of powers of another tensor x, some of them times a function f of x."""
+    """The form of a tensor: a sum of powers of another tensor x, some of them times a function f of x."""
 
     terms: _Terms
     x: str = ""

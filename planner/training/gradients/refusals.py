@@ -9,7 +9,7 @@ from planner.errors import UnsupportedError
 
 @dataclass(slots=True)
 class Refusals:
-    """What was refused so far."""
+    """The refusals so far."""
 
     facts: list[str] = field(default_factory=list)
     hint: str = ""

@@ -31,7 +31,7 @@ _FOLDS_NORMS: Final = "BatchNorm"
 
 @dataclass(frozen=True, slots=True)
 class Exporter:
-    """What a file says of its exporter. Of a file that another program wrote, or that says nothing, all is empty."""
+    """The exporter that a file names. Of a file that another program wrote, or that says nothing, all is empty."""
 
     is_pytorch: bool = False
     is_optimized: bool = False

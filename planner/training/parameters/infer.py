@@ -38,7 +38,7 @@ _EXACT: Final = frozenset({Use.PRODUCT, Use.KERNEL, Use.NORM})
 
 
 class Verdict(enum.Enum):
-    """What becomes of a constant in training."""
+    """The fate of a constant in training."""
 
     value: Literal["trained", "frozen", "statistic"]
 
@@ -50,7 +50,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is decided of one constant, and why."""
+    """The decision on one constant, and its reason."""
 
     name: str
     shape: Shape
@@ -63,7 +63,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What is decided of a forward model's constants, in the order of the file."""
+    """The decisions on a forward model's constants, in the order of the file."""
 
     decisions: tuple[Decision, ...]
 
@@ -180,7 +180,7 @@ def outcome(parameters: Parameters, step: Graph) -> Parameters:
 
 
 class _Wishes:
-    """What the user says by patterns of names."""
+    """The user's choices by patterns of names."""
 
     def __init__(self, forward: Graph, train: Sequence[str], freeze: Sequence[str]) -> None:
         self._patterns = [("--train", pattern, Verdict.TRAINED) for pattern in train]

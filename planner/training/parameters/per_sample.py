@@ -90,7 +90,7 @@ class _Place:
 
 
 class _Samples:
-    """Where the samples lie in a forward graph, and in constants that have a value for each."""
+    """The place of the samples in a forward graph, and in constants that have a value for each."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph

@@ -19,7 +19,7 @@ from planner.graph.traits import ANGLES, COMPARISONS, CONVOLUTIONS, COPYING, MOV
 
 
 class Use(enum.Enum):
-    """What a constant is to an op that reads it."""
+    """The use of a constant by an op that reads it."""
 
     PRODUCT = "product"
     """An operand of a product: MatMul, Gemm, Einsum."""

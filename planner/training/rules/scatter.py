@@ -65,7 +65,7 @@ def scatter(context: Backward) -> Contributions:
 
 
 class _Places:
-    """Where a scatter's updates go."""
+    """The places of a scatter's updates."""
 
     def __init__(self, context: Backward) -> None:
         self.emit, self.op = context.builder, context.op

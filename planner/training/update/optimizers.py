@@ -72,7 +72,7 @@ class Hyper:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What one optimizer step is made of."""
+    """The parts of one optimizer step."""
 
     builder: Builder
     """Where it is emitted."""

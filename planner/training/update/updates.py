@@ -31,7 +31,7 @@ _CLIP_EPSILON: Final = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When and with which gradients the optimizer steps."""
+    """The schedule of the optimizer: its times and its gradients."""
 
     clip_norm: float | None = None
     """Gradients are scaled down to this norm, taken over all of them together; None: they are not."""

@@ -31,7 +31,7 @@ Array: TypeAlias = "tuple[Buffer, Claim | Num | Literal]"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a function call was found to do."""
+    """The effect of a function call."""
 
     outputs: tuple[Spot | None, ...]
     """Of what is stated of each output, where it lies and what of it there is; None: it is not seen to be that."""

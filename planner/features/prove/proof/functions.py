@@ -34,7 +34,7 @@ _MOST_PLACES: Final = 1 << 12
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What was found of a call, step by step."""
+    """The findings on a call, step by step."""
 
     claims: tuple[Spot, ...]
     """Of the inputs, what the outputs are stated to be, and then one for each deed."""

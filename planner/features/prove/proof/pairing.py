@@ -66,7 +66,7 @@ def _may_join(local: Expr, model: Expr) -> bool:
 
 @dataclass
 class Constraints:
-    """What pairing two trees has given so far."""
+    """The constraints that pairing two trees has given so far."""
 
     equations: list[tuple[Lin, Lin]] = field(default_factory=list)
     reads: list[Read | None] = field(default_factory=list)

@@ -91,7 +91,7 @@ def partial_of(terms: Sequence[Term], offsets: Mapping[int, int]) -> Partial | N
 
 
 class Moves:
-    """How far the claims of a call lie from where they lay when it was followed.
+    """The distances of a call's claims from their places when it was followed.
 
     Args:
         before: where each claim began, by number.

@@ -22,7 +22,7 @@ from planner.features.prove.proof.whole import Whole, held
 
 @dataclass(frozen=True, slots=True)
 class WorkerFile:
-    """What a proof needs of a worker's file beside its steps."""
+    """The parts of a worker's file that a proof needs beside its steps."""
 
     bodies: Mapping[str, FunctionProto]
     constants: Mapping[str, np.ndarray]

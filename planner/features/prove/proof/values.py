@@ -24,7 +24,7 @@ Reads: TypeAlias = "Sequence[Symbol | Num | Literal | None]"
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What is known of an array inside of a function."""
+    """The facts of an array inside of a function."""
 
     claims: Mapping[Symbol, Claim]
     """By tensor of which it holds a part; the last one is that of the latest op."""

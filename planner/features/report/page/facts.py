@@ -35,7 +35,7 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What a worker holds over its steps."""
+    """The memory of a worker over its steps."""
 
     held_bytes: NDArray[np.int64]
     """At each step of its program, and after all of them."""
@@ -47,7 +47,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """How a page came to be."""
+    """The origin of a page."""
 
     date: str
     """Of the day, as 2026-01-31."""

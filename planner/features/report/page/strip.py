@@ -32,7 +32,7 @@ _GAP = 14.0
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """What is drawn."""
+    """The tensors to draw."""
 
     graph: Graph
     plan: Plan

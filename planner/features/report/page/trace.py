@@ -100,7 +100,7 @@ def _metadata(kind: str, process: int, thread: int, **arguments: object) -> dict
 
 
 class _Facts:
-    """What the arguments of an event say."""
+    """The arguments of an event."""
 
     def __init__(self, plan: Plan, graph: Graph, ops: Iterable[BoundOp], schedule: Schedule) -> None:
         self._plan, self._graph, self._schedule = plan, graph, schedule

@@ -18,7 +18,7 @@ _OPTIONS: Final = ("precision", "seq", "layers")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked of a model."""
+    """The request for a model."""
 
     batch: int
     """Samples of an iteration."""

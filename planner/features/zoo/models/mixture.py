@@ -15,7 +15,7 @@ from planner.graph.model import DType
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """How tokens find their experts."""
+    """The routing of tokens to experts."""
 
     count: int
     chosen: int

@@ -36,7 +36,7 @@ each power, a column for each tap."""
 
 @dataclass(frozen=True, slots=True)
 class Taps:
-    """What places read along one dim."""
+    """The reads of places along one dim."""
 
     index: str
     """int64 [M, taps, places], within the dim."""

@@ -73,7 +73,7 @@ def _valid(emitter: Emitter, mask: str, keys: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """Where a decoder's positions lie."""
+    """The place of a decoder's positions."""
 
     heads: int
     """Of queries."""

@@ -186,7 +186,7 @@ class CpuBackend(Backend):
 
 
 class BodyDigests:
-    """What segments compute, as digests: of the function's content, and of the shapes and dtypes it is bound to.
+    """The work of segments, as digests: of the function's content, and of the shapes and dtypes it is bound to.
 
     A function's name says nothing of that: it is another file's word. Two workers share a session where their functions
     have the same nodes, attributes, constants, versions of operators, and kinds of inputs and outputs.

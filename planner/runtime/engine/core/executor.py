@@ -36,7 +36,7 @@ _PATIENCE_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """What one iteration did."""
+    """The result of one iteration."""
 
     moved_bytes: tuple[tuple[int, ...], ...]
     """Per worker, for each of its fetches in order: the bytes that it took from other workers."""
@@ -47,7 +47,7 @@ class Iteration:
 
 @dataclass(frozen=True)
 class Orders:
-    """What a worker must know of all workers, itself included."""
+    """The facts of all workers that a worker must know, its own included."""
 
     programs: tuple[WorkerProgram, ...]
     """Of the others no more than the buffers that it reads need be there."""

@@ -43,7 +43,7 @@ class BoundFetch(ABC):
 
 
 class Transport(ABC):
-    """How arrays get from one worker to another."""
+    """The copies of arrays from one worker to another."""
 
     is_joining: ClassVar[bool] = False
     """True if fetches between which nothing must happen are better bound together (``together.py``)."""
@@ -73,7 +73,7 @@ class Transport(ABC):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Where a piece comes from: a box of an array."""
+    """The source of a piece: a box of an array."""
 
     array: np.ndarray
     box: Box

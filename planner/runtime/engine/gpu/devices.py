@@ -42,7 +42,7 @@ _CLOSE: Final = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What was found."""
+    """The result of a probe."""
 
     count: int
     """GPUs that can be used."""

@@ -83,7 +83,7 @@ class InboxTransport(Transport):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Places:
-    """Where the boxes of a post's messages lie in this machine's memory, in the post's order."""
+    """The places of a post's boxes in this machine's memory, in the post's order."""
 
     sent: Sequence[np.ndarray]
     received: Sequence[np.ndarray]
@@ -94,7 +94,7 @@ class Places:
 
 
 class RankBackend(Backend):
-    """Where a rank's worker computes, if boxes do not go by the host's own memory of its buffers."""
+    """The backend of a rank's worker, if boxes do not go by the host's own memory of its buffers."""
 
     places: Places
 

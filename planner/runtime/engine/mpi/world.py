@@ -42,7 +42,7 @@ _EXIT_BUG, _EXIT_INTERRUPTED = 4, 130
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Who waits for whom, for messages."""
+    """The waiting rank and the one that it waits for, for messages."""
 
     worker: int
     place: str

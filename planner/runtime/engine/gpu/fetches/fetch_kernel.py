@@ -37,7 +37,7 @@ ARRAY_WORDS: Final = 3
 
 
 class Word(enum.IntEnum):
-    """What the words of an item are; the kernel's code has the same names."""
+    """The words of an item; the kernel's code has the same names."""
 
     KIND = 0
     """Counted among the kinds that the kernel is made for."""
@@ -74,7 +74,7 @@ _REDUCERS: Final = {Reducer.SUM: "Sum", Reducer.PROD: "Product", Reducer.MAX: "M
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What is done with a unit: copied, or joined as elements of a dtype."""
+    """The treatment of a unit: copied, or joined as elements of a dtype."""
 
     unit_bytes: int
     dtype: DType | None = None
