@@ -19,14 +19,14 @@ def already_done(start: Start, checkpoint: Checkpoint) -> RunResult:
         UsageError: more steps are done than were asked for.
     """
     plan, options = start.plan, start.options
-    if checkpoint.step > start.steps:
-        wish, target, least = "--steps", str(start.steps), checkpoint.step + 1
+    if checkpoint.step > start.last:
+        wish, target, least = "--steps", str(start.last), checkpoint.step + 1
         # The caller has put steps in the place of epochs; who asked for epochs is answered in epochs.
         if options.epochs is not None:
-            per_epoch = start.steps // options.epochs
+            per_epoch = start.last // options.epochs
             wish, target, least = (
                 "--epochs",
-                f"{options.epochs}, {start.steps} steps",
+                f"{options.epochs}, {start.last} steps",
                 checkpoint.step // per_epoch + 1,
             )
         raise UsageError(

@@ -36,8 +36,8 @@ class Iterations:
     def __init__(self, run: Prepared) -> None:
         start = run.start
         plan, options = self._plan, self._options = start.plan, start.options
-        self._loss, self._first, self._steps, self._feed = start.loss, start.first, start.steps, start.feed
-        self._schedule = start.schedule
+        self._loss, self._first, self._last, self._feed = start.loss, start.first, start.last, start.feed
+        self._rates = start.rates
         self._values, self._engine, self._accuracy = run.values, run.engine, run.accuracy
         self._verification = run.verification
         logits = () if run.accuracy is None else (run.accuracy.logits,)
@@ -93,11 +93,11 @@ class Iterations:
             options.stop.can_end = True
         outputs: dict[str, np.ndarray] = {}
         step, is_interrupted, advances = first, False, False
-        for step in range(first, self._steps + 1):
+        for step in range(first, self._last + 1):
             self._load(step)
             self._iterate(advances=advances)
-            is_interrupted = self._is_interrupted() and step < self._steps
-            is_last = is_interrupted or step == self._steps
+            is_interrupted = self._is_interrupted() and step < self._last
+            is_last = is_interrupted or step == self._last
             is_everything = options.verify or (is_last and options.wants_results)
             outputs = self._outputs(self._plan.program.outputs if is_everything else self._iteration_outputs)
             if self._loss and reports:
@@ -105,7 +105,7 @@ class Iterations:
             if self._accuracy is not None and self._labels is not None and reports:
                 self._accuracies.append(share_of(*self._accuracy.count(outputs[self._accuracy.logits], self._labels)))
             if self._verification is not None:
-                self._verification.judge(step, self._steps, outputs, options.progress)
+                self._verification.judge(step, self._last, outputs, options.progress)
             self._next_state = None
             unsound: tuple[str, ...] = ()
             if self._evaluator is not None and not is_interrupted and self._ends_epoch(step):
@@ -133,10 +133,10 @@ class Iterations:
     def _load(self, number: int) -> None:
         """Gives the workers the inputs that are others than in the step before."""
         options = self._options
-        fresh = {} if self._feed is None else dict(self._feed.batch(number, is_last=number == self._steps))
-        if self._schedule is not None:
+        fresh = {} if self._feed is None else dict(self._feed.batch(number, is_last=number == self._last))
+        if self._rates is not None:
             tensor = self._plan.graph.tensors[schedule.INPUT]
-            fresh[schedule.INPUT] = np.full(tensor.shape, self._schedule.rate(number), numpy_dtype(tensor.dtype))
+            fresh[schedule.INPUT] = np.full(tensor.shape, self._rates.rate(number), numpy_dtype(tensor.dtype))
         self._fresh = fresh
         if fresh:
             load_tiles(self._engine, fresh, fresh.keys())
@@ -144,11 +144,11 @@ class Iterations:
                 self._verification.inputs.update(fresh)
         if self._accuracy is not None:
             self._labels = fresh.get(self._accuracy.labels.name, self._labels)
-        epoch = "" if self._feed is None else f", epoch {self._feed.epoch(number)} of {self._feed.epoch(self._steps)}"
+        epoch = "" if self._feed is None else f", epoch {self._feed.epoch(number)} of {self._feed.epoch(self._last)}"
         loss = f", loss {format_loss(self._losses[-1])}" if self._losses else ""
         accuracy = f", accuracy {self._accuracies[-1]:.4f}" if self._accuracies else ""
         after = f" after step {number - 1}" if loss or accuracy else ""
-        options.progress(f"step {number} of {self._steps}{epoch}{loss}{accuracy}{after}")
+        options.progress(f"step {number} of {self._last}{epoch}{loss}{accuracy}{after}")
 
     def _iterate(self, *, advances: bool) -> None:
         start = time.perf_counter()
@@ -180,7 +180,7 @@ class Iterations:
 
     def _ends_epoch(self, number: int) -> bool:
         """Whether held-out data are due: after the last step of an epoch, and of the run."""
-        return number == self._steps or (self._feed is not None and number % self._feed.per_epoch == 0)
+        return number == self._last or (self._feed is not None and number % self._feed.per_epoch == 0)
 
     def _hand_out_right_state(self) -> None:
         """With verification the whole model's state goes on, which is where the engine reports."""
@@ -217,7 +217,7 @@ class Iterations:
         options = self._options
         report = StepReport(
             step=number,
-            steps=self._steps,
+            steps=self._last,
             loss=self._losses[-1] if self._losses else None,
             moved_bytes=sum(map(sum, self._moved_bytes)),
             seconds=self._seconds[-1],
@@ -225,8 +225,8 @@ class Iterations:
             accuracy=self._accuracies[-1] if self._accuracies else None,
             evaluation=self._evaluations[-1] if self._next_state is not None else None,
             epoch=None if self._feed is None else self._feed.epoch(number),
-            epochs=None if self._feed is None else self._feed.epoch(self._steps),
-            learning_rate=None if self._schedule is None else self._schedule.rate(number),
+            epochs=None if self._feed is None else self._feed.epoch(self._last),
+            learning_rate=None if self._rates is None else self._rates.rate(number),
         )
         if self._log is not None:
             self._log.write(report)

@@ -63,9 +63,9 @@ class Start:
     """The ranks, where the engine has any."""
     references: Mapping[tuple[str, str], ForeignReference]
     """By (domain, op type), operators that ONNX does not define in NumPy, to verify by."""
-    schedule: Schedule | None
+    rates: Schedule | None
     """Of the learning rate."""
-    steps: int
+    last: int
     """The last step to be done; a run that is resumed goes on from the step of its checkpoint."""
     loss: str
     """The output that is called the loss; "" if there is none."""
@@ -91,7 +91,7 @@ class Start:
     @property
     def supplied(self) -> tuple[str, ...]:
         """Inputs that the run itself gives in every step."""
-        return () if self.schedule is None else (schedule.INPUT,)
+        return () if self.rates is None else (schedule.INPUT,)
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,8 @@ def read_start(
     check_choice(options, world)
     check_libraries(options.custom_ops)
     rates = None if options.lr is None else schedule.parse_schedule(str(options.lr))
-    files, steps = stack.enter_context(inputs_of(options.inputs, options.steps))
-    options = replace(options, inputs=files, steps=None if options.epochs else steps)
+    files, iterations = stack.enter_context(inputs_of(options.inputs, options.steps))
+    options = replace(options, inputs=files, steps=None if options.epochs else iterations)
     loaded = _loaded(plan, options, world)
     graph = loaded.graph
     if options.export is not None:
@@ -156,7 +156,7 @@ def read_start(
     if feed is not None:
         stack.enter_context(feed)
     if options.epochs is not None:
-        start = replace(start, steps=options.epochs * (1 if feed is None else feed.per_epoch))
+        start = replace(start, last=options.epochs * (1 if feed is None else feed.per_epoch))
     if checkpoint is not None:
         options = replace(options, seed=checkpoint.seed)
     return replace(start, options=options, fixed=fixed, feed=feed)

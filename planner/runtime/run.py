@@ -49,7 +49,7 @@ def run_with(
     """
     with contextlib.ExitStack() as stack:
         start = read_start(plan, options, stack, world, references)
-        if start.checkpoint is not None and start.first > start.steps:
+        if start.checkpoint is not None and start.first > start.last:
             return already_done(start, start.checkpoint)
         iterations = Iterations(prepared(start, transport, stack))
         stack.callback(iterations.close)
