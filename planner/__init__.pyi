@@ -249,7 +249,6 @@ def plan(
     forbid: collections.abc.Sequence[tuple[str, str]] = ...,
     replicate: typing.Literal['weights', 'all', 'none'] = ...,
     inputs: typing.Literal['free', 'partitioned'] = ...,
-    through_bodies: bool = ...,
     share: typing.Literal['none', 'auto'] = ...,
     op_schedule: typing.Literal['auto', 'whole', 'stepped'] = ...,
     recompute: str | collections.abc.Sequence[str] = ...,

@@ -169,11 +169,11 @@ class Reader:
             return None
         return str(node.value)
 
-    def count(self, node: yaml.Node | None, where: str, *, least: int = 1, digits: int = 9) -> int | None:
-        """A whole number from ``least``, in so many plain decimal digits at most (YAML would take 010 for 8)."""
+    def count(self, node: yaml.Node | None, where: str, *, least: int = 1) -> int | None:
+        """A whole number from ``least``, in at most 18 plain decimal digits (YAML would take 010 for 8)."""
         if node is None:
             return None
-        is_plain = _kind(node) == "a whole number" and re.fullmatch(f"0|[1-9][0-9]{{0,{digits - 1}}}", node.value)
+        is_plain = _kind(node) == "a whole number" and re.fullmatch("0|[1-9][0-9]{0,17}", node.value)
         if not is_plain or int(node.value) < least:
             number = f" {node.value}" if _kind(node) in ("a whole number", "a number") else ""
             self.found(node, f"{where}: expected a whole number from {least}, found {_kind(node)}{number}")

@@ -60,7 +60,7 @@ def test_reads_what_kernels_attain_and_what_a_launch_takes() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "finding"),
     [
-        ("66%", "106%", "device.efficiency: a kernel attains at most 100% of a peak"),
+        ("66%", "106%", "device.efficiency.compute: must be at most 100%"),
         ("66%", "0%", "device.efficiency.compute: must be more than zero"),
         (", memory: 0.8", "", "device.efficiency: the key 'memory' is missing"),
         ("21us", "21", "device.launch: '21' "),

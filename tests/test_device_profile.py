@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,12 +68,16 @@ def profiles(draw: st.DrawFn) -> DeviceProfile:
     return DeviceProfile(device, draw(texts), draw(texts), tuple(measured), unmeasured)
 
 
-@given(profiles(), st.booleans())
-def test_what_is_written_is_read_back(profile: DeviceProfile, as_json: bool) -> None:
-    text = profile.to_text(as_json=as_json)
-    assert parse_profile(text, "p") == profile
-    if as_json:
-        json.loads(text)
+@given(profiles())
+def test_what_is_written_is_read_back(profile: DeviceProfile) -> None:
+    assert parse_profile(profile.to_text(), "p") == profile
+
+
+def test_an_op_stands_on_a_line_and_json_is_read_too() -> None:
+    profile = parse_profile(GOOD, "p.yaml")
+    text = profile.to_text()
+    assert [line[:12] for line in text.splitlines() if line.startswith("  - ")] == ["  - {op: Mat", "  - {op: Cli"]
+    assert parse_profile(json.dumps(yaml.safe_load(text)), "p.json") == profile
 
 
 @pytest.mark.parametrize(

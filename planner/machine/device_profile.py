@@ -10,36 +10,34 @@
     unmeasured:
       - {op: Loop, inputs: "int64[]", outputs: "float32[8]", reason: no kernel}
 
-A file is YAML or JSON, which is YAML, too. It is read strictly (``planner.strict_yaml``): all findings at once, each
-with its line. ``planner.runtime.measure.ops`` measures, ``planner.features.profile.run`` says what.
+A file is YAML; JSON is YAML, too. It is read strictly (``planner.strict_yaml``): all findings at once, each with its
+line. ``planner.runtime.measure.ops`` measures, ``planner.features.profile.run`` says what.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 import yaml
 
 from planner.errors import UsageError, did_you_mean
 from planner.graph.model import DType, Shape
+from planner.machine.figures import read_fields, read_record, written
 from planner.records import Kind, Positive
 from planner.strict_yaml import Reader, read_text, shown
-from planner.units import Quantity, parse_seconds, to_text
 
 VERSION: Final = 1
 _MOST_CHARACTERS: Final = 16_000_000
-_MOST_DIGITS: Final = 18
+_DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _TENSOR: Final = re.compile(r"(?P<dtype>[a-z0-9_]+)\[(?P<sizes>|[0-9]{1,18}(,[0-9]{1,18})*)\]")
 _ABSENT: Final = "-"
 _DTYPES: Final = {dtype.value: dtype for dtype in DType}
 
+Op = TypeVar("Op", bound="LocalOp")
 Places: TypeAlias = tuple[tuple[DType, Shape] | None, ...]
 """Element type and shape by position; None where there is no tensor, or nothing is read of it."""
 
@@ -94,11 +92,11 @@ class MeasuredOp(LocalOp):
 
     operations: int
     """Of the local op, as ``planner.cost.roofline`` counts them."""
-    touched_bytes: int
+    touched_bytes: Annotated[int, Kind(member="bytes")]
     """Of what it reads and makes."""
     seconds: float
     """The median of its runs, less what a run takes beside its ops; not negative."""
-    runs: int
+    runs: Positive
     """How many were timed."""
 
     @property
@@ -120,7 +118,7 @@ class UnmeasuredOp(LocalOp):
 class MeasuredDevice:
     """The device that the times were measured on."""
 
-    kind: Annotated[str, Kind(pattern="^(cpu|cuda)$")]
+    kind: Literal["cpu", "cuda"]
     name: str
     """The processor's or GPU's own."""
     threads: Positive
@@ -143,37 +141,15 @@ class DeviceProfile:
     ops: tuple[MeasuredOp, ...]
     unmeasured: tuple[UnmeasuredOp, ...] = ()
 
-    def to_text(self, *, as_json: bool) -> str:
-        """The file: an op on each line, in YAML or in JSON."""
-        device = self.device
-        head: dict[str, Any] = {
-            "profile": VERSION,
-            **({"source": self.source} if self.source else {}),
-            **({"model": self.model} if self.model else {}),
-            "device": {
-                "kind": device.kind,
-                "name": device.name,
-                "threads": device.threads,
-                "runtime": device.runtime,
-                "overhead": _seconds_text(device.overhead_seconds),
-            },
-        }
-        # Not written by a YAML library: a thousand ops stay a line each, which a person or a diff can compare.
-        lists = {
-            "ops": [_measured_entry(op) for op in self.ops],
-            "unmeasured": [{**_entry(op.signature, op.shapes), "reason": op.reason} for op in self.unmeasured],
-        }
-        if as_json:
-            parts = [f'  "{key}": {_json(value)}' for key, value in head.items()]
-            for key, entries in lists.items():
-                lines = ",\n".join(f"    {_json(entry)}" for entry in entries)
-                parts.append(f'  "{key}": [\n{lines}\n  ]' if entries else f'  "{key}": []')
-            return "{\n" + ",\n".join(parts) + "\n}\n"
-        parts = [f"{key}: {_written(value)}" for key, value in head.items()]
-        for key, entries in lists.items():
-            parts.append(f"{key}:" if entries else f"{key}: []")
-            parts += [f"  - {_written(entry)}" for entry in entries]
-        return "\n".join(parts) + "\n"
+    def to_text(self) -> str:
+        """The file: an op on each line, which a person or a diff can compare."""
+        head = {"profile": VERSION, "source": self.source, "model": self.model, "device": written(self.device)}
+        lines = [f"{key}: {_line(value)}" for key, value in head.items() if value]
+        entries = {"ops": map(_entry, self.ops), "unmeasured": map(_entry, self.unmeasured)}
+        for key, items in entries.items():
+            rows = [f"  - {_line(item)}" for item in items]
+            lines += [f"{key}:", *rows] if rows else [f"{key}: []"]
+        return "\n".join(lines) + "\n"
 
 
 def load_profile(path: Path) -> DeviceProfile:
@@ -189,7 +165,7 @@ def parse_profile(text: str, origin: str) -> DeviceProfile:
     """Reads the text of a profile.
 
     Args:
-        text: YAML or JSON.
+        text: YAML.
         origin: what errors call it, e.g. its path.
 
     Raises:
@@ -214,11 +190,11 @@ def _read(reader: Reader, root: yaml.Node) -> DeviceProfile | None:
     version = reader.count(fields.get("profile"), "profile")
     if version is not None and version != VERSION:
         reader.found(fields["profile"], f"profile: the form has version {version}, and this tofu reads {VERSION}")
-    device = _read_device(reader, fields.get("device"))
+    device = read_record(reader, fields.get("device"), "device", MeasuredDevice)
     ops: list[MeasuredOp] = []
     first: dict[tuple[Signature, LocalShapes], int] = {}
     for number, node in enumerate(reader.sequence(fields.get("ops"), "ops")):
-        op = _read_op(reader, node, f"ops[{number}]")
+        op = _read_op(reader, node, f"ops[{number}]", MeasuredOp)
         if op is None:
             continue
         key, line = (op.signature, op.shapes), node.start_mark.line + 1
@@ -226,7 +202,7 @@ def _read(reader: Reader, root: yaml.Node) -> DeviceProfile | None:
             reader.found(node, f"ops[{number}]: the same op and shapes were given on line {first[key]}")
         ops.append(op)
     unmeasured = [
-        _read_unmeasured(reader, node, f"unmeasured[{number}]")
+        _read_op(reader, node, f"unmeasured[{number}]", UnmeasuredOp)
         for number, node in enumerate(reader.sequence(fields.get("unmeasured"), "unmeasured"))
     ]
     source, model = (reader.text(fields.get(key), key) or "" for key in ("source", "model"))
@@ -235,48 +211,15 @@ def _read(reader: Reader, root: yaml.Node) -> DeviceProfile | None:
     return DeviceProfile(device, model, source, tuple(ops), tuple(op for op in unmeasured if op is not None))
 
 
-def _read_device(reader: Reader, node: yaml.Node | None) -> MeasuredDevice | None:
-    fields = reader.mapping(node, "device", required=("kind", "name", "threads", "runtime", "overhead"))
-    if fields is None:
-        return None
-    kind, name, runtime = (reader.text(fields.get(key), f"device.{key}") for key in ("kind", "name", "runtime"))
-    threads = reader.count(fields.get("threads"), "device.threads")
-    overhead = reader.quantity(fields.get("overhead"), "device.overhead", parse_seconds)
-    if kind is not None and kind not in ("cpu", "cuda"):
-        reader.found(fields["kind"], f"device.kind: {shown(kind)} is neither cpu nor cuda")
-    if kind is None or name is None or runtime is None or threads is None or overhead is None:
-        return None
-    return MeasuredDevice(kind, name, threads, runtime, float(overhead))
-
-
+_APART = ("signature", "shapes")
 _NAMED = ("op", "inputs", "outputs")
 _CONTENT = ("attributes", "constants")
 
 
-def _read_op(reader: Reader, node: yaml.Node, where: str) -> MeasuredOp | None:
-    fields = reader.mapping(
-        node, where, required=(*_NAMED, "operations", "bytes", "seconds", "runs"), optional=_CONTENT
-    )
-    if fields is None:
-        return None
-    named = _read_named(reader, fields, where)
-    operations, touched = (
-        reader.count(fields.get(key), f"{where}.{key}", least=0, digits=_MOST_DIGITS) for key in ("operations", "bytes")
-    )
-    runs = reader.count(fields.get("runs"), f"{where}.runs")
-    seconds = reader.quantity(fields.get("seconds"), f"{where}.seconds", parse_seconds)
-    if named is None or operations is None or touched is None or runs is None or seconds is None:
-        return None
-    return MeasuredOp(*named, operations, touched, float(seconds), runs)
-
-
-def _read_unmeasured(reader: Reader, node: yaml.Node, where: str) -> UnmeasuredOp | None:
-    fields = reader.mapping(node, where, required=(*_NAMED, "reason"), optional=_CONTENT)
-    if fields is None:
-        return None
-    named = _read_named(reader, fields, where)
-    reason = reader.text(fields.get("reason"), f"{where}.reason")
-    return None if named is None or reason is None else UnmeasuredOp(*named, reason)
+def _read_op(reader: Reader, node: yaml.Node, where: str, record: type[Op]) -> Op | None:
+    nodes, values = read_fields(reader, node, where, record, apart=_APART, required=_NAMED, optional=_CONTENT)
+    named = _read_named(reader, nodes, where)
+    return None if named is None or values is None else record(*named, **values)
 
 
 def _read_named(reader: Reader, fields: Mapping[str, yaml.Node], where: str) -> tuple[Signature, LocalShapes] | None:
@@ -328,24 +271,18 @@ def _read_places(reader: Reader, node: yaml.Node | None, where: str) -> Places |
     return tuple(found)
 
 
-def _measured_entry(op: MeasuredOp) -> dict[str, Any]:
-    return {
-        **_entry(op.signature, op.shapes),
-        "operations": op.operations,
-        "bytes": op.touched_bytes,
-        "seconds": _seconds_text(op.seconds),
-        "runs": op.runs,
-    }
+def _entry(op: MeasuredOp | UnmeasuredOp) -> dict[str, Any]:
+    content = {"attributes": op.signature.attributes, "constants": op.signature.constants}
+    stated = {key: text for key, text in content.items() if text}
+    return {"op": op.signature.op, **stated, "inputs": op.inputs, "outputs": op.outputs, **written(op, _APART)}
 
 
-def _entry(signature: Signature, shapes: LocalShapes) -> dict[str, Any]:
-    return {
-        "op": signature.op,
-        **({"attributes": signature.attributes} if signature.attributes else {}),
-        **({"constants": signature.constants} if signature.constants else {}),
-        "inputs": places_text(signature.inputs, shapes.inputs),
-        "outputs": places_text(signature.outputs, shapes.outputs),
-    }
+def _line(value: Any) -> str:
+    """YAML of a value on one line."""
+    text: str = yaml.dump(
+        value, Dumper=_DUMPER, default_flow_style=True, width=2**30, sort_keys=False, allow_unicode=True
+    )
+    return text.removesuffix("\n").removesuffix("\n...")
 
 
 def places_text(kinds: Sequence[tuple[DType, int] | None], shapes: Sequence[Shape | None]) -> str:
@@ -359,29 +296,3 @@ def places_text(kinds: Sequence[tuple[DType, int] | None], shapes: Sequence[Shap
 def rounded_seconds(seconds: float) -> float:
     """A time as a file says it: four digits."""
     return float(f"{seconds:.3e}")
-
-
-def _seconds_text(seconds: float) -> str:
-    assert 0 <= seconds < math.inf, f"{seconds} is no time"
-    return to_text(Fraction(f"{seconds:.3e}"), Quantity.SECONDS)
-
-
-_UNPRINTABLE = re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
-
-
-def _json(value: Any) -> str:
-    """JSON that is YAML, too: which does not join halves of a character, and has other line breaks."""
-    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))
-
-
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./ ]*[A-Za-z0-9]|[0-9]+(\.[0-9]+)?[a-z]+")
-_NOT_TEXT = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
-
-
-def _written(value: Any) -> str:
-    """YAML of a mapping on one line; what might be read as something else is quoted."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_written(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, str) and not (_PLAIN.fullmatch(value) and value.lower() not in _NOT_TEXT):
-        return _json(value)
-    return str(value)

@@ -26,13 +26,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import yaml
 
-from planner import units
 from planner.errors import UsageError, did_you_mean
 from planner.graph.model import DType
+from planner.machine.figures import read_fields
+from planner.records import Above0, Kind, Positive
 from planner.strict_yaml import Reader, read_text, shown
 from planner.walk import walk
 
@@ -42,12 +43,15 @@ _MOST_GRAPH_DEVICES = 1024
 _MOST_BYTES = 4_000_000
 
 
+_Share: TypeAlias = Annotated[float, Kind(above=0, maximum=1)]
+
+
 @dataclass(frozen=True, slots=True)
 class Efficiency:
     """The share of their peak that kernels attain."""
 
-    compute: float = 1.0
-    memory: float = 1.0
+    compute: _Share
+    memory: _Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +60,11 @@ class Device:
 
     memory_bytes: int
     """What tensors and workspaces of one worker must fit into."""
-    compute_flop_per_s: tuple[tuple[DType, float], ...] = ()
+    compute_flop_per_s: Annotated[tuple[tuple[DType, float], ...], Kind(above=0)] = ()
     """Peak speed per element type, in the order of the file; a type that is absent is unknown, not slow."""
-    memory_bandwidth_bytes_per_s: float | None = None
+    memory_bandwidth_bytes_per_s: Above0 | None = None
     """Peak of the device's own memory; None where the file does not say."""
-    efficiency: Efficiency = Efficiency()
+    efficiency: Efficiency = Efficiency(1.0, 1.0)
     """Of both peaks."""
     launch_seconds: float | None = None
     """Least time of a kernel: the host launches the next one no sooner. None where the file does not say: ops launch
@@ -82,13 +86,13 @@ class Level:
     """One level of the interconnect: ``ways`` groups of devices, joined by one kind of link."""
 
     name: str
-    ways: int
+    ways: Positive
     """How many groups this level joins, at least 1."""
-    bandwidth_bytes_per_s: float
+    bandwidth_bytes_per_s: Above0
     """What one device receives over this level when nothing else uses it; as much can be sent at the same time."""
     latency_seconds: float = 0.0
     """Of one transfer, whatever its size."""
-    shared_by: int = 1
+    shared_by: Positive = 1
     """How many neighbouring devices share that bandwidth: 4 where four GPUs have one network adapter."""
 
 
@@ -127,7 +131,7 @@ class DeviceLink:
 
     between: tuple[int, int]
     """Nodes: devices by their ids; switches count on from there, in the order of the file."""
-    bandwidth_bytes_per_s: float
+    bandwidth_bytes_per_s: Above0
     latency_seconds: float = 0.0
 
 
@@ -229,24 +233,15 @@ def _written(key: yaml.Node) -> str:
 
 
 def _read_topology(reader: Reader, root: yaml.Node) -> Topology | None:
-    fields = reader.mapping(root, "the file", required=("name", "device", "levels"), optional=("source",))
-    if fields is None:
+    nodes, values = read_fields(reader, root, "the file", Topology, apart=("used",))
+    if values is None:
         return None
-    name = reader.text(fields.get("name"), "name")
-    source = reader.text(fields.get("source"), "source")
-    device = _read_device(reader, fields.get("device"), "device")
-    nodes = reader.sequence(fields.get("levels"), "levels")
-    levels = [_read_level(reader, node, f"levels[{i}]") for i, node in enumerate(nodes)]
-    read = tuple(level for level in levels if level is not None)
-    _check_levels(reader, read, nodes)
-    if name is None or device is None or len(read) != len(nodes):
-        return None
-    return Topology(name=name, source=source or "", device=device, levels=read)
+    topology = Topology(**values)
+    _check_levels(reader, topology.levels, reader.sequence(nodes["levels"], "levels"))
+    return topology
 
 
 def _check_levels(reader: Reader, levels: tuple[Level, ...], nodes: list[yaml.Node]) -> None:
-    if len(levels) != len(nodes):
-        return
     first: dict[str, yaml.Node] = {}
     for level, node in zip(levels, nodes, strict=True):
         if level.name in first:
@@ -268,68 +263,11 @@ def _read_device(
     reader: Reader, node: yaml.Node | None, where: str, *, base: Device | None = None, is_entry: bool = False
 ) -> Device | None:
     """A device; an entry of ``devices`` has an id besides, and may leave out what ``base`` says."""
-    known = ("compute", "memory_bandwidth", "efficiency", "launch")
-    if is_entry and base is not None:
-        fields = reader.mapping(node, where, required=("id",), optional=("memory", *known))
-    elif is_entry:
-        fields = reader.mapping(node, where, required=("id", "memory"), optional=known)
-    else:
-        fields = reader.mapping(node, where, required=("memory",), optional=known)
-    if fields is None:
+    has_base = base is not None
+    _, values = read_fields(reader, node, where, Device, required=("id",) * is_entry, has_base=has_base)
+    if values is None or node is None:
         return None
-    memory = reader.quantity(fields.get("memory"), f"{where}.memory", units.parse_bytes)
-    bandwidth = reader.quantity(
-        fields.get("memory_bandwidth"), f"{where}.memory_bandwidth", units.parse_bytes_per_s, positive=True
-    )
-    launch = reader.quantity(fields.get("launch"), f"{where}.launch", units.parse_seconds)
-    efficiency = _read_efficiency(reader, fields.get("efficiency"), f"{where}.efficiency")
-    by_dtype = {dtype.value: dtype for dtype in DType}
-    speeds = reader.mapping(fields.get("compute"), f"{where}.compute", optional=tuple(by_dtype))
-    compute: list[tuple[DType, float]] = []
-    for key, value in (speeds or {}).items():
-        speed = reader.quantity(value, f"{where}.compute.{key}", units.parse_flop_per_s, positive=True)
-        if speed is not None:
-            compute.append((by_dtype[key], float(speed)))
-    device = base
-    if memory is not None:
-        device = Device(int(memory)) if base is None else replace(base, memory_bytes=int(memory))
-    if device is None:
-        return None
-    if "compute" in fields:
-        device = replace(device, compute_flop_per_s=tuple(compute))
-    if bandwidth is not None:
-        device = replace(device, memory_bandwidth_bytes_per_s=float(bandwidth))
-    if efficiency is not None:
-        device = replace(device, efficiency=efficiency)
-    return device if launch is None else replace(device, launch_seconds=float(launch))
-
-
-def _read_efficiency(reader: Reader, node: yaml.Node | None, where: str) -> Efficiency | None:
-    fields = reader.mapping(node, where, required=("compute", "memory"))
-    if fields is None or node is None:
-        return None
-    shares = [
-        reader.quantity(fields.get(key), f"{where}.{key}", units.parse_ratio, positive=True)
-        for key in ("compute", "memory")
-    ]
-    compute, memory = (1.0 if share is None else float(share) for share in shares)
-    if max(compute, memory) > 1:
-        reader.found(node, f"{where}: a kernel attains at most 100% of a peak")
-    return Efficiency(compute, memory)
-
-
-def _read_level(reader: Reader, node: yaml.Node, where: str) -> Level | None:
-    fields = reader.mapping(node, where, required=("name", "ways", "bandwidth"), optional=("latency", "shared_by"))
-    if fields is None:
-        return None
-    name = reader.text(fields.get("name"), f"{where}.name")
-    ways = reader.count(fields.get("ways"), f"{where}.ways")
-    bandwidth = reader.quantity(fields.get("bandwidth"), f"{where}.bandwidth", units.parse_bytes_per_s, positive=True)
-    latency = reader.quantity(fields.get("latency"), f"{where}.latency", units.parse_seconds)
-    shared_by = reader.count(fields.get("shared_by"), f"{where}.shared_by")
-    if name is None or ways is None or bandwidth is None:
-        return None
-    return Level(name, ways, float(bandwidth), float(latency or 0), shared_by or 1)
+    return Device(**values) if base is None else replace(base, **values)
 
 
 def _read_graph(reader: Reader, root: yaml.Node) -> DeviceGraph | None:
@@ -391,11 +329,7 @@ def _read_devices(reader: Reader, node: yaml.Node | None, base: Device | None) -
 
 
 def _read_link(reader: Reader, node: yaml.Node, where: str, ends: dict[int | str, int]) -> DeviceLink | None:
-    fields = reader.mapping(node, where, required=("between", "bandwidth"), optional=("latency",))
-    if fields is None:
-        return None
-    bandwidth = reader.quantity(fields.get("bandwidth"), f"{where}.bandwidth", units.parse_bytes_per_s, positive=True)
-    latency = reader.quantity(fields.get("latency"), f"{where}.latency", units.parse_seconds)
+    fields, values = read_fields(reader, node, where, DeviceLink, apart=("between",), required=("between",))
     named = reader.sequence(fields.get("between"), f"{where}.between")
     if "between" in fields and len(named) != 2:
         reader.found(node, f"{where}.between: expected two devices or switches, found {len(named)}")
@@ -414,12 +348,12 @@ def _read_link(reader: Reader, node: yaml.Node, where: str, ends: dict[int | str
             reader.found(end, f"{where}.between: {what}" + (f"; {advice}" if advice else ""))
         elif one is not None:
             found.append(ends[one])
-    if len(found) != 2 or bandwidth is None:
+    if len(found) != 2 or values is None:
         return None
     if found[0] == found[1]:
         reader.found(node, f"{where}.between: a link to itself")
         return None
-    return DeviceLink((found[0], found[1]), float(bandwidth), float(latency or 0))
+    return DeviceLink((found[0], found[1]), **values)
 
 
 def _check_connected(reader: Reader, graph: DeviceGraph, node: yaml.Node) -> None:

@@ -27,16 +27,16 @@ def test_a_profile_as_a_table_and_as_json(capsys: pytest.CaptureFixture[str]) ->
     assert "p.yaml" in table
     assert "what takes longest" in table
     assert "float32[4,3]" in table
-    assert cli.main("profile model.onnx --gpus 2 --out p.json --json".split()) == 0
+    assert cli.main("profile model.onnx --gpus 2 --out p.yaml --json".split()) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["schema_version"] == 1
-    assert found["output"] == "p.json"
+    assert found["output"] == "p.yaml"
     assert {entry["inputs"] for entry in found["measured"]} == {"float32[4,6]", "float32[2,6]", "float32[4,3]"}
     assert found["unmeasured"] == []
     assert found["model_seconds"] == next(
         entry["seconds"] for entry in found["measured"] if entry["inputs"] == "float32[4,6]"
     )
-    assert json.loads(Path("p.json").read_text())["profile"] == 1
+    assert Path("p.yaml").read_text().startswith("profile: 1\n")
 
 
 def test_a_plan_says_how_much_was_measured(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +60,7 @@ def test_a_plan_says_how_much_was_measured(capsys: pytest.CaptureFixture[str], m
     ("line", "says"),
     [
         ("profile", "missing argument 'MODEL'"),
-        ("profile model.onnx --out p.txt", "--out p.txt: a profile is written as .yaml, .yml, .json"),
+        ("profile model.onnx --out p.txt", "--out p.txt: a profile is written as .yaml, .yml"),
         ("profile model.onnx --memory 1Gib", "unknown unit"),
         ("profile model.onnx --device tpu", "'tpu' is not one of 'cpu', 'cuda'"),
         ("profile model.onnx --topology two.yaml --gpus 3", "has 2 devices, and 3 GPUs are asked for"),
@@ -79,4 +79,4 @@ def test_what_is_refused(line: str, says: str, capsys: pytest.CaptureFixture[str
 
 def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["profile", "--help"]) == 0
-    assert "tofu plan train.onnx --topology dgx-h100 --objective time --profile h100.json" in capsys.readouterr().out
+    assert "tofu plan train.onnx --topology dgx-h100 --objective time --profile h100.yaml" in capsys.readouterr().out

@@ -28,8 +28,8 @@ def profile(model: Path, json_wanted: bool, **options: Any) -> int:
     Examples:
       tofu profile train.onnx
       tofu profile train.onnx --gpus 4 --out train.yaml
-      tofu profile train.onnx --topology dgx-h100 --device cuda --out h100.json
-      tofu plan train.onnx --topology dgx-h100 --objective time --profile h100.json
+      tofu profile train.onnx --topology dgx-h100 --device cuda --out h100.yaml
+      tofu plan train.onnx --topology dgx-h100 --objective time --profile h100.yaml
     """
     from planner import api
 

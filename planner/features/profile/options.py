@@ -28,7 +28,7 @@ class ProfileOptions(ModelOptions):
     )
     custom_ops: Sequence[Path] = libraries()
     out: Path | None = option(
-        "Where to write the profile: .yaml or .json.  [default: MODEL.profile.yaml in the working directory]",
+        "Where to write the profile.  [default: MODEL.profile.yaml in the working directory]",
         default=None,
         metavar="FILE",
     )

@@ -58,7 +58,7 @@ from planner.units import parse_bytes
 from planner.whole import try_file
 
 _ROUNDS = 3
-_SUFFIXES = (".yaml", ".yml", ".json")
+_SUFFIXES = (".yaml", ".yml")
 
 
 @takes(ProfileOptions)
@@ -78,7 +78,7 @@ def profile(options: ProfileOptions) -> ProfileResult:  # noqa: D417 - those are
         opdefs: see ``plan``.
         unknown_ops: see ``plan``.
         custom_ops: libraries of custom operators for ONNX Runtime; for the CPU.
-        out: the file to write, ``.yaml`` or ``.json``; MODEL.profile.yaml in the working directory if None.
+        out: the file to write, ``.yaml``; MODEL.profile.yaml in the working directory if None.
         progress: told what is being done.
         notice: told, before anything is measured, that ONNX Runtime is another one.
 
@@ -120,7 +120,7 @@ def profile(options: ProfileOptions) -> ProfileResult:  # noqa: D417 - those are
         times.measure("ops inside of composite ops", inner_graph, _basic_strategies(inner, cuts))
         _measure_plans(times, graph, descriptions, workers, cuts, machine, so_far, progress)
     device_profile = so_far()
-    write_bytes(target, device_profile.to_text(as_json=target.suffix == ".json").encode())
+    write_bytes(target, device_profile.to_text().encode())
     op_seconds = [times.whole_seconds(bound) for bound in ops]
     return ProfileResult(
         profile=device_profile,

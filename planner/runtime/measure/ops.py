@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
@@ -64,7 +64,7 @@ class Timing:
 class Stopwatch(ABC):
     """Times models on one device."""
 
-    kind: str
+    kind: Literal["cpu", "cuda"]
     """``cpu`` or ``cuda``."""
     device_name: str
     threads: int
