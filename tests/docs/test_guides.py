@@ -14,7 +14,7 @@ import planner
 from typed_lines import try_commands
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("run", "verify", "export", "ci", "plan", "read-a-plan")
+PAGES = ("run", "verify", "export", "ci", "python", "plan", "read-a-plan")
 """Pages with blocks ``console`` whose lines the fixture's files are enough for."""
 ROWS, BATCH, FEATURES, CLASSES = 128, 32, 64, 16
 
