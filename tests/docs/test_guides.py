@@ -3,43 +3,29 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 import planner
 from typed_lines import try_commands
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
 PAGES = ("run", "verify", "export", "ci", "python", "plan", "read-a-plan")
 """Pages with blocks ``console`` whose lines the fixture's files are enough for."""
-ROWS, BATCH, FEATURES, CLASSES = 128, 32, 64, 16
+ROWS, FEATURES, CLASSES = 128, 64, 16
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with a forward model, its training step, a plan for four workers, and data."""
+    """The working directory, with the model of the first plan, its training step and plan, and data of four batches."""
     monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "tests" / "models" / "first_plan.onnx", "model.onnx")
+    planner.grad("model.onnx", loss="softmax_cross_entropy", optimizer="momentum", lr=0.05, output="train.onnx")
+    planner.plan("train.onnx", gpus=4, out="plan")
     rng = np.random.default_rng(0)
-    shapes = {"fc1.weight": (FEATURES, 256), "fc2.weight": (256, CLASSES)}
-    weights = [(rng.standard_normal(shape) / 16).astype(np.float32) for shape in shapes.values()]
-    graph = helper.make_graph(
-        [
-            helper.make_node("MatMul", ["x", "fc1.weight"], ["fc1"], "fc1"),
-            helper.make_node("Relu", ["fc1"], ["hidden"], "act"),
-            helper.make_node("MatMul", ["hidden", "fc2.weight"], ["logits"], "fc2"),
-        ],
-        "mlp",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", FEATURES])],
-        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", CLASSES])],
-        [numpy_helper.from_array(values, name) for name, values in zip(shapes, weights, strict=True)],
-    )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), "model.onnx")
-    planner.grad("model.onnx", loss="softmax_cross_entropy", optimizer="sgd", dim={"batch": BATCH}, output="train.onnx")
-    planner.plan("train.onnx", gpus=4, out="plan", effort="quick")
     x, labels = rng.standard_normal((ROWS, FEATURES)).astype(np.float32), rng.integers(CLASSES, size=ROWS)
     np.savez("data.npz", x=x, labels=labels)
     return tmp_path
@@ -48,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_typed_lines_print_what_the_page_shows(page: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    blocks = re.findall(r"^```console\n(.*?)^```", (DOCS / f"{page}.md").read_text(), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```console\n(.*?)^```", (ROOT / "docs" / f"{page}.md").read_text(), re.MULTILINE | re.DOTALL)
     assert blocks
     for block in blocks:
         try_commands(block, capsys)
