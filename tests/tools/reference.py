@@ -21,6 +21,15 @@ from planner.units import Quantity, format_seconds, to_text
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "docs" / "reference"
+CLASSES: Final = {
+    "element-wise": "along every dim",
+    "reduction": "along dims of the output, and along a sum, maximum, minimum or product",
+    "opaque": "along the dims that its function does not need whole",
+    "affine": "along dims of the output; it moves, pads or repeats elements",
+    "lowered": "as the operators in which it is written before planning",
+    "excluded": "refused, or replicated with `--unknown-ops replicate` where its output shapes are static",
+}
+"""How operators of each class can be split."""
 
 
 def _cell(text: str) -> str:
@@ -47,8 +56,13 @@ def _leaves(commands: Mapping[str, click.Command]) -> Iterator[tuple[str, click.
 
 def options() -> str:
     """Every option of every command, as click has them."""
+    commands = sorted(_leaves(all_commands()))
     lines = ["# Options", ""]
-    for name, command in sorted(_leaves(all_commands())):
+    links = [
+        (f"[`tofu {name}`](#tofu-{name.replace(' ', '-')})", one.get_short_help_str(200)) for name, one in commands
+    ]
+    lines += _table(("command", "purpose"), links)
+    for name, command in commands:
         context = click.Context(command, info_name=f"tofu {name}", terminal_width=100)
         usage = " ".join(["tofu", name, *command.collect_usage_pieces(context)])
         first, _, rest = inspect.cleandoc(command.help or "").partition("\n\n")
@@ -80,7 +94,9 @@ def operators() -> str:
     lines = ["# Operators", ""]
     lines += [
         f"{coverage.described} operators can be split. `tofu ops NAME` shows one: its index variables and its halos.",
+        "[Your own operators](../operators.md) adds others. `gradient` says whether `tofu grad` can differentiate it.",
         "",
+        *_table(("class", "split"), CLASSES.items()),
     ]
     for domain in sorted({row.domain for row in coverage.rows}):
         rows = [
