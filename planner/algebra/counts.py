@@ -112,7 +112,7 @@ class Counts:
         return elements
 
     def contributions(self, numbers: Ints) -> Ints:
-        """How many partial results of each element there are; 0 where it is no partial result."""
+        """The number of partial results of each element; 0 where it is no partial result."""
         contributions: Ints = self._contributions[numbers]
         return contributions
 
@@ -122,7 +122,7 @@ class Counts:
         return common
 
     def count(self, firsts: Ints, seconds: Ints) -> None:
-        """Counts what is not known of these pairs, each of one index space, and of single divisions."""
+        """Counts the unknown pairs among these, each of one index space, and unknown divisions."""
         places = self._places(firsts, seconds)
         is_unknown = np.flatnonzero(self._common[places] == 0)
         _, first = np.unique(places[is_unknown], return_index=True)
@@ -130,7 +130,8 @@ class Counts:
         self._count_pairs(np.concatenate([alone, firsts[uncounted]]), np.concatenate([alone, seconds[uncounted]]))
 
     def table(self, rows: Ints, columns: Ints) -> Ints:
-        """What any of some divisions has in common with any of others, all of one index space; it is counted for that.
+        """The elements that any of some divisions have in common with any of others, all of one index space; it is
+        counted for that.
 
         Returns:
             Shape [rows, columns].

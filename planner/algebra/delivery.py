@@ -33,7 +33,7 @@ from planner.algebra.tiling import (
 
 
 def contributors(source: Tiling) -> NDArray[np.bool_]:
-    """Which workers' partial results a worker reduces, shape [workers, workers].
+    """The workers whose partial results a worker reduces, shape [workers, workers].
 
     Workers that hold the same part again (a replicated cut) serve their own group only.
     """
@@ -55,7 +55,7 @@ def reducer_of(source: Tiling) -> Reducer | None:
 
 
 def reduced_boxes(source: Tiling, owned: Tiling, shape: tuple[int, ...]) -> Boxes:
-    """Where partial results are reduced on their way into ``owned``: a tiling X that spreads the work.
+    """The boxes in which partial results are reduced on their way into ``owned``: a tiling X that spreads the work.
 
     P -> R is always P -> X -> R. The rule: a worker reduces its own tile; where several workers own the same
     tile and hold partial results of it, they share the tile out among them, cut by cut along its longest dim.

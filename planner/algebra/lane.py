@@ -55,7 +55,7 @@ class Lane:
         return Tiling(tuple(placements), tiling.ways)
 
     def most_of_a_worker(self, tiling: Tiling) -> int:
-        """How many of the lanes a worker has at most, if all are divided like this one; all where none has owners.
+        """The number of lanes that a worker has at most, if all are divided like this one; all where none has owners.
 
         An owner that is not this lane's says nothing of the others: then it counts as one for all of them.
         """

@@ -38,7 +38,8 @@ def partial_cuts(tiling: Tiling) -> Cuts:
 
 @lru_cache(maxsize=65536)
 def settled(source: Tiling, owned: Tiling) -> Tiling | None:
-    """How a tensor is made, seen from inside the groups of the cuts at which it stays partial: as if replicated there.
+    """The tiling of a made tensor, seen from inside the groups of the cuts at which it stays partial: as if replicated
+    there.
 
     None if it is owned as contributions that are not made.
     """
@@ -53,7 +54,7 @@ def settled(source: Tiling, owned: Tiling) -> Tiling | None:
 
 @lru_cache(maxsize=4096)
 def holders(held: Tiling) -> Mask:
-    """Which workers hold parts of the contribution that a worker holds a part of, shape [workers, workers].
+    """The workers that hold parts of the same contribution as a worker, shape [workers, workers].
 
     All do if the tensor is not partial.
     """
@@ -64,7 +65,9 @@ def holders(held: Tiling) -> Mask:
 
 
 def impossible_reads(owned: Sequence[Tiling], strategies: Sequence[Tiling]) -> Mask | None:
-    """Where an op cannot read a tensor as it is owned, shape [owned, strategies]; None if it can everywhere."""
+    """The pairs with which an op cannot read a tensor as it is owned, shape [owned, strategies]; None if it can
+    everywhere.
+    """
     return _differing([partial_cuts(tiling) for tiling in owned], [partial_cuts(strategy) for strategy in strategies])
 
 

@@ -57,7 +57,7 @@ class Region:
 
     @property
     def ends(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Where it begins and where it ends, by dim; the end is not in it."""
+        """The first index and the end, by dim; the end is not in it."""
         return self.lo, self.hi
 
     @classmethod
@@ -119,7 +119,7 @@ class Region:
         return Region(tuple(map(add, self.lo, by)), tuple(map(add, self.hi, by)))
 
     def subtract(self, region: Region) -> tuple[Region, ...]:
-        """What is left of this one without ``region``, as disjoint boxes in a fixed order."""
+        """The rest of this region without ``region``, as disjoint boxes in a fixed order."""
         common = self.intersect(region)
         if common.is_empty:
             return () if self.is_empty else (self,)

@@ -79,7 +79,7 @@ class Shard(NamedTuple):
 
     @property
     def how(self) -> int | Shares:
-        """How it divides a dim, whichever that is."""
+        """The division of any dim."""
         return Shares(self.block, self.shares) if self.shares else self.block
 
     def __str__(self) -> str:
@@ -252,7 +252,7 @@ class Tiling:
         return Tiling(self.placements[:cuts], self.ways[:cuts])
 
     def cut_by_cut(self) -> Iterator[tuple[Tiling, Placement, int]]:
-        """Of each cut the tiling of those outside it, its placement and its ways."""
+        """The tiling of the outer cuts, the placement and the ways, of each cut."""
         prefix = UNCUT
         for placement, ways in zip(self.placements, self.ways, strict=True):
             yield prefix, placement, ways
@@ -286,7 +286,7 @@ class Tiling:
 
     @property
     def worth(self) -> NDArray[np.float64] | None:
-        """Of each worker the share that its cuts state, beside an even share, shape [workers]; None if all are even."""
+        """The share that each worker's cuts state, beside an even share, shape [workers]; None if all are even."""
         stated = [
             np.array(placement.shares)[coordinates(self.ways)[:, cut]] * (len(placement.shares) / sum(placement.shares))
             for cut, placement in enumerate(self.placements)
@@ -327,7 +327,7 @@ class Tiling:
 
 
 def ways_text(placement: Placement, ways: int) -> str:
-    """What stands after the slash: the ways of a cut, or the shares of its groups."""
+    """The text after the slash: the ways of a cut, or the shares of its groups."""
     shares = placement.shares if isinstance(placement, Shard) else ()
     return f"({':'.join(map(str, shares))})" if shares else str(ways)
 
@@ -364,7 +364,7 @@ def _extended(tiling: Tiling, placement: Placement, ways: int) -> Tiling:
 
 
 def coordinates(ways: tuple[int, ...]) -> NDArray[np.int64]:
-    """Which group of each cut a worker is in, shape [workers, cuts]."""
+    """The group of each worker at each cut, shape [workers, cuts]."""
     if not ways:
         return np.zeros((1, 0), dtype=np.int64)
     return _coordinates(ways)
@@ -394,7 +394,7 @@ def shortest_piece(extent: int, cuts: tuple[Piece, ...]) -> int:
 
 @lru_cache(maxsize=65536)
 def pieces(extent: int, cuts: tuple[Piece, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where the pieces of one dim begin and end, each of shape [pieces]; the last cut's vary fastest.
+    """The beginnings and ends of the pieces of one dim, each of shape [pieces]; the last cut's vary fastest.
 
     Args:
         extent: of the dim.
@@ -416,7 +416,7 @@ def pieces(extent: int, cuts: tuple[Piece, ...]) -> tuple[NDArray[np.int64], NDA
 
 @lru_cache(maxsize=65536)
 def distinct_pieces(extent: int, cuts: tuple[Piece, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where pieces of one dim begin and end, one of all that are as long and lie at the same borders of the dim."""
+    """The beginnings and ends of pieces of one dim, one of all that are as long and lie at the same borders."""
     lo, hi = pieces(extent, cuts)
     _, first = np.unique(4 * (hi - lo) + 2 * (lo == 0) + (hi == extent), return_index=True)
     lo, hi = lo[first], hi[first]
@@ -426,7 +426,7 @@ def distinct_pieces(extent: int, cuts: tuple[Piece, ...]) -> tuple[NDArray[np.in
 
 @lru_cache(maxsize=4096)
 def piece_of(ways: tuple[int, ...], cuts: tuple[int, ...]) -> NDArray[np.int64]:
-    """Which piece of a dim each worker has, when these of all cuts divide it in this order; shape [workers]."""
+    """The piece of a dim that each worker has, when these of all cuts divide it in this order; shape [workers]."""
     groups = coordinates(ways)
     numbers = np.zeros(len(groups), dtype=np.int64)
     for cut in cuts:
@@ -437,7 +437,7 @@ def piece_of(ways: tuple[int, ...], cuts: tuple[int, ...]) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=262144)
 def cuts_along(tiling: Tiling) -> Along:
-    """By dim that is cut at all, which cuts are along it, in the order in which they divide it, and how each does."""
+    """The cuts along each dim that is cut at all, in the order in which they divide it, with their ways."""
     along: dict[int, list[int]] = {}
     for cut, placement in enumerate(tiling.placements):
         if isinstance(placement, Shard):
@@ -460,7 +460,7 @@ Parts: TypeAlias = tuple[tuple[int, tuple[Piece, ...]], ...]
 
 @lru_cache(maxsize=262144)
 def parts(tiling: Tiling) -> Parts:
-    """What tells apart tilings that have different parts.
+    """The key of tilings with equal parts.
 
     Cuts are independent, so each piece of a dim is there with each of the others: which cut divides which dim only
     says which worker has which part. Cuts that divide nothing (``R``, ``P``) give several workers the same.

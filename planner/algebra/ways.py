@@ -137,7 +137,9 @@ class Ways:
         return rows
 
     def overlaps(self, mine: Ints, theirs: Ints) -> Ints:
-        """What workers have in common along a dim, with its ways in any order; shape [mine, theirs, workers]."""
+        """The elements that workers have in common along a dim, with its ways in any order; shape [mine, theirs,
+        workers].
+        """
         if len(mine) * len(theirs) * self.workers <= _FEW:
             return self.overlap(mine[:, None], theirs)
         my_ways, my_index = _different(mine)

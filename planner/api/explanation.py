@@ -34,7 +34,7 @@ from planner.tdl.bind import BoundOp
 
 @takes(ExplainOptions)
 def explain(options: ExplainOptions) -> Explanation:  # noqa: D417 - those are the fields of the options
-    """What a plan does with every tensor and op, or with those that are asked for, and why.
+    """The tilings, strategies and deliveries of a plan's tensors and ops, or of some of them, with reasons.
 
     Args:
         directory: the plan's folder; None: the newest in the working directory.
@@ -112,7 +112,7 @@ def explain(options: ExplainOptions) -> Explanation:  # noqa: D417 - those are t
 
 @checked
 def why(directory: Path | None, subject: str, *, runners_up: int = 3, opdefs: Path | None = None) -> Why:
-    """Why one tensor lies as it does, or one op is divided as it is.
+    """The reason for one tensor's tiling or one op's strategy.
 
     Args:
         directory: the plan's folder; None: the newest in the working directory.

@@ -26,7 +26,7 @@ def memory(
     opdefs: Path | None = None,
     progress: Progress = silent,
 ) -> MemoryResult:
-    """What a worker's tensors take over the steps of its program, by what they are for.
+    """The memory of a worker's tensors over the steps of its program, by purpose.
 
     Args:
         directory: the plan's folder; None: the newest in the working directory.

@@ -76,7 +76,7 @@ class MeasuredRun:
 
 
 def read_measured(folder: Path) -> MeasuredRun | None:
-    """What was measured of the plan in a folder; None if nothing was.
+    """The measurements of the plan in a folder; None if nothing was.
 
     Raises:
         ModelError: the file cannot be read, or is of another plan.

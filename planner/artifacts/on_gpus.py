@@ -40,7 +40,7 @@ class CudaChanges:
         )
 
     def sentence(self) -> str:
-        """What a user should know of them; "" if it is nothing."""
+        """The sentence that a user should read of them; "" if it is nothing."""
         if not self.on_cpu:
             return ""
         return f"without a CUDA kernel, so on the CPU between two copies: {', '.join(self.on_cpu)}"
@@ -57,7 +57,7 @@ class OnGpus:
 
     @staticmethod
     def of_processes(processes: Sequence[OnGpus]) -> OnGpus:
-        """What processes with a worker each know, together.
+        """The facts of processes with a worker each, together.
 
         Of a GPU that several share, it is the most that one of them saw being taken while it made its sessions.
         """

@@ -26,7 +26,7 @@ def require_plan(directory: Path | None) -> Path:
 
 
 def newest_note(folder: Path) -> str:
-    """What the user is told of a folder that ``newest_folder`` found."""
+    """The note to the user about a folder that ``newest_folder`` found."""
     return f"note: no plan is named; {folder} is the newest here"
 
 

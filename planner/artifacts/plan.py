@@ -182,17 +182,17 @@ class Decision(ShortRepr):
 
     @property
     def cost(self) -> int:
-        """What the search makes the least: moved bytes and excess."""
+        """The quantity that the search minimizes: moved bytes and excess."""
         return self.moved_bytes + self.excess_bytes
 
     @property
     def slowest_share(self) -> float:
-        """How long the step computes if every op waits for its slowest part, with an even share as 1."""
+        """The compute time of the step if every op waits for its slowest part, with an even share as 1."""
         return 1 + self.excess_bytes / self.computing_bytes if self.computing_bytes else 1.0
 
     @property
     def workers(self) -> Positive:
-        """How many there are."""
+        """The number of workers."""
         return prod(self.cuts)
 
 
@@ -237,7 +237,9 @@ class Plan(Form, Decision):
 
     @property
     def estimated_seconds(self) -> float | None:
-        """Of an iteration: by the program, else as the tables of time add it up; None where that is not known."""
+        """The estimated time of an iteration: by the program, else as the tables of time add it up; None where that is
+        not known.
+        """
         return self.table_seconds if self.estimate is None else self.estimate.estimated_seconds
 
     @property
@@ -247,7 +249,7 @@ class Plan(Form, Decision):
 
     @property
     def iteration_spaces(self) -> Mapping[str, IterationSpace]:
-        """By op; ``strategies`` are for people."""
+        """The iteration space of each op; ``strategies`` are for people."""
         return {name: strategy.iteration_space for name, strategy in self.strategies.items()}
 
     @property
@@ -272,7 +274,7 @@ class Plan(Form, Decision):
 
     @classmethod
     def from_json(cls, text: str | bytes, source: str = "the plan") -> Plan:
-        """Reads what ``to_json`` wrote.
+        """Reads a plan that ``to_json`` wrote.
 
         Args:
             text: of the file.

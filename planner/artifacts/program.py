@@ -94,7 +94,7 @@ class Fetch:
         return tuple(dict.fromkeys(source for piece in self.pieces for source in piece.sources))
 
     def taken_bytes(self, item_bytes: int) -> dict[int, int]:
-        """What it takes from each worker, its own included, of elements of so many bytes."""
+        """The bytes that the fetch takes from each worker, its own included, of elements of so many bytes."""
         bytes_from: dict[int, int] = {}
         for piece in self.pieces:
             size = piece.region.elements * item_bytes
@@ -166,14 +166,14 @@ class WorkerProgram:
 
     @property
     def arena_bytes(self) -> int:
-        """What the buffers take."""
+        """The bytes of the buffers."""
         if self.arena is not None:
             return self.arena.size_bytes
         return sum(buffer.size_bytes for buffer in self.buffers.values())
 
     @property
     def workspace_bytes(self) -> int:
-        """What tensors inside of segments take beside that, at most; 0 where nobody has computed it."""
+        """The bytes of tensors inside of segments beside that, at most; 0 where nobody has computed it."""
         return 0 if self.arena is None else self.arena.workspace_bytes
 
 
@@ -191,12 +191,12 @@ class Program:
 
     @property
     def predicted_bytes(self) -> int:
-        """What one iteration moves between workers."""
+        """The bytes that one iteration moves between workers."""
         return sum(step.predicted_bytes for worker in self.workers for step in worker.steps if isinstance(step, Fetch))
 
     @property
     def peak_bytes(self) -> tuple[int, ...]:
-        """What each worker's tensors take: its arena, and beside it the tensors inside of a segment."""
+        """The bytes of each worker's tensors: its arena, and beside it the tensors inside of a segment."""
         return tuple(worker.arena_bytes + worker.workspace_bytes for worker in self.workers)
 
     @property

@@ -37,13 +37,13 @@ class SourceFile:
             return None
 
     def recorded(self, base: Path) -> tuple[str, str, str]:
-        """What a file in the folder ``base`` records: the way there, the absolute path, and the digest."""
+        """The record of a file, in a file in the folder ``base``: the way there, the absolute path, and the digest."""
         absolute = self.paths[0].resolve()
         return os.path.relpath(absolute, base.resolve()), str(absolute), self.sha256
 
     @classmethod
     def stated(cls, record: Sequence[str], base: Path) -> SourceFile:
-        """What ``recorded`` returned.
+        """The record that ``recorded`` returned.
 
         Raises:
             ModelError: no file can have such a name.

@@ -61,7 +61,7 @@ def last_local_reads(program: WorkerProgram) -> dict[str, int]:
 
 
 def remote_readers(programs: Sequence[WorkerProgram]) -> tuple[dict[str, dict[int, int]], ...]:
-    """For each buffer of each worker that others read: who, and the number of the last step there that does, from 1."""
+    """The remote readers of each buffer of each worker, and the number of their last step that reads it, from 1."""
     readers: tuple[dict[str, dict[int, int]], ...] = tuple({} for _ in programs)
     for program in programs:
         for number, step in enumerate(program.steps, start=1):
@@ -84,7 +84,7 @@ class LastReads:
 
 
 def last_reads(programs: Sequence[WorkerProgram], level: Sequence[Sequence[int]]) -> tuple[LastReads, ...]:
-    """When the buffers of each worker are read for the last time.
+    """The last reads of each worker's buffers.
 
     Args:
         programs: of all workers.
@@ -110,7 +110,7 @@ def last_reads(programs: Sequence[WorkerProgram], level: Sequence[Sequence[int]]
 
 
 def data_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
-    """What the steps of each worker wait for, so that what they read on other workers has been written."""
+    """The waits of each worker's steps for their inputs on other workers."""
     ready = [writers(program) for program in programs]
     written: dict[int, tuple[tuple[int, int], ...]] = {}
     """By identity of a piece, which readers share: who holds it, and the number of the step after which it is there."""
@@ -136,7 +136,7 @@ def data_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
 
 
 def reuse_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
-    """What the steps of each worker wait for, so that nobody still reads what lay where they write.
+    """The waits of each worker's steps until nobody reads the bytes that they overwrite.
 
     What the worker has waited for before, for that place, is left out.
     """
@@ -196,7 +196,7 @@ def joined_waits(programs: Sequence[WorkerProgram]) -> tuple[Waits, ...]:
 
 
 def awaited_counts(waits: Sequence[Waits]) -> tuple[frozenset[int], ...]:
-    """For each worker: the counts of its steps for which some other one waits."""
+    """The counts that each worker awaits: the counts of its steps for which some other one waits."""
     counts: tuple[set[int], ...] = tuple(set() for _ in waits)
     for steps in waits:
         for wanted in steps:

@@ -218,7 +218,7 @@ def _json(value: object) -> str:
 
 
 def read_worker_model(model: ModelProto, seen: dict[Hashable, Any] | None = None) -> WorkerModel:
-    """What a worker model's file says, as far as one worker's model alone can be judged.
+    """The contents of a worker model's file, as far as one worker's model alone can be judged.
 
     Whether the workers' programs fit together, and may touch memory, is for the runtime to check.
 

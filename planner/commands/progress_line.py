@@ -62,7 +62,7 @@ class ProgressLine:
         self.tick()
 
     def tick(self) -> None:
-        """Shows what is being done now: at once where the line is in place, else when it is time for a line."""
+        """Shows the present work: at once where the line is in place, else when it is time for a line."""
         with self._lock:
             instant = self._clock()
             if not self._doing:
@@ -145,7 +145,7 @@ def can_erase(stream: TextIO | None) -> bool:
 
 @contextmanager
 def progress_line(beginning: str) -> Iterator[ProgressLine]:
-    """Tells what is being done while a command works, and how long that takes.
+    """Shows the present work of a command, and its time.
 
     Args:
         beginning: what is done first.

@@ -22,7 +22,7 @@ def op_bytes(
     tilings: Mapping[str, Tiling],
     tables: CostTables,
 ) -> Iterator[tuple[str, int]]:
-    """What moves so that an op can read its inputs and its outputs arrive, by tensor.
+    """The bytes that move so that an op can read its inputs and its outputs arrive, by tensor.
 
     Args:
         graph: that the op is of.
@@ -89,7 +89,7 @@ def costed(graph: Graph, ops: Iterable[BoundOp], plan: D, tables: CostTables) ->
 
 
 def recomputing(graph: Graph, ops: Iterable[BoundOp], tables: CostTables) -> int:
-    """What ops that are copies cost one device: the step does it twice, however it is divided.
+    """The cost of recomputed ops on one device: the step does it twice, however it is divided.
 
     Args:
         graph: that the ops are of.
@@ -106,11 +106,11 @@ def op_cost(
     tilings: Mapping[str, Tiling],
     tables: CostTables,
 ) -> int:
-    """What moves because of an op, and its charge; arguments as for ``op_bytes``."""
+    """The bytes that move because of an op, and its charge; arguments as for ``op_bytes``."""
     moved = sum(amount for _, amount in op_bytes(graph, op, strategies, tilings, tables))
     return moved + op_charge(op, strategies[op.op.name].tiling, tables)
 
 
 def op_charge(op: BoundOp, strategy: Tiling, tables: CostTables) -> int:
-    """What an op costs beside what moves, with this strategy."""
+    """The cost of an op beside the bytes that move, with this strategy."""
     return int(tables.charges(op, tables.alone(strategy))[0])

@@ -71,17 +71,17 @@ class Stencil:
 
     @cached_property
     def exists(self) -> NDArray[np.bool_]:
-        """Which pairs multiply anything, shape [first, second]: the others read what lies outside of the tensor."""
+        """The pairs that multiply anything, shape [first, second]: the others read what lies outside of the tensor."""
         return self.index >= 0
 
     @property
     def extents(self) -> tuple[int, int]:
-        """Of the two variables."""
+        """The extents of the two variables."""
         return self.index.shape[0], self.index.shape[1]
 
     @cached_property
     def touched(self) -> tuple[int, int, int]:
-        """How many elements of the dim, of the first and of the second variable are in some pair."""
+        """The number of elements of the dim, of the first and of the second variable that are in some pair."""
         elements = np.unique(self.index[self.exists])
         return len(elements), int(self.exists.any(axis=1).sum()), int(self.exists.any(axis=0).sum())
 
@@ -101,7 +101,7 @@ class Stencil:
         return min(_largest_class(self.index), _largest_class(self.index.T))
 
     def least_share(self, over: int) -> Fraction | None:
-        """How many elements of the dim go with one value of a variable, at least, where all of the other one is read.
+        """The least number of elements of the dim that go with one value of a variable, if all of the other is read.
 
         It is the least over runs of values, which is the least over all sets of them where windows are intervals that
         move on. None where they are not (a dilation), or some value reads nothing.
@@ -150,7 +150,7 @@ class Contraction:
 
     @property
     def batches(self) -> int:
-        """How many products there are that share nothing."""
+        """The number of products that share nothing."""
         return prod(variable.extent for variable in self.plain if len(variable.tensors) == TENSORS)
 
     def outside(self, tensor: int) -> int:

@@ -50,7 +50,7 @@ class Distance:
 
     @property
     def excess(self) -> float | None:
-        """How often the least is moved, by the bound that holds of the plan; None if there is none, or it is 0."""
+        """The moved bytes as a multiple of the bound that holds of the plan; None if there is none, or it is 0."""
         return self.moved_bytes / self.least_bytes if self.least_bytes else None
 
     @property
@@ -98,7 +98,8 @@ def distances(
 
 
 def times_the_least(rows: Iterable[Distance]) -> float | None:
-    """How often the least ops move, taken together, of those with a bound that holds of the plan; None if none has one.
+    """The moved bytes of ops as a multiple of their bounds, taken together, of those with a bound that holds of the
+    plan; None if none has one.
 
     It compares sums over ops with each other; no sum of bounds is one of an iteration.
     """

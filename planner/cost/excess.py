@@ -26,7 +26,7 @@ from planner.tdl.bind import BoundOp
 
 
 def excess(op: BoundOp, strategies: Sequence[Tiling], rates: Rates, whole_op_bytes: float) -> NDArray[np.int64]:
-    """What each strategy of an op costs beside what it moves, in whole bytes, shape [strategies].
+    """The excess of each strategy of an op, in whole bytes, shape [strategies].
 
     Args:
         op: the op.
@@ -53,7 +53,7 @@ def excess(op: BoundOp, strategies: Sequence[Tiling], rates: Rates, whole_op_byt
 
 
 def repeated(op: BoundOp, strategy: Tiling, rates: Rates, whole_op_bytes: float) -> int:
-    """What all workers do together for an op beyond the op once.
+    """The work of all workers together for an op beyond the op once.
 
     What its excess is more than that is time in which workers wait for the slowest one.
 
@@ -68,7 +68,7 @@ def repeated(op: BoundOp, strategy: Tiling, rates: Rates, whole_op_bytes: float)
 
 
 def computing(op: BoundOp, rates: Rates) -> float:
-    """How long one device computes a whole op, in bytes of its link."""
+    """The time of one device for a whole op, in bytes of its link."""
     if is_alias(op.op):
         return 0.0
     return float(_times(op, op.ranges(UNCUT), rates)[0])

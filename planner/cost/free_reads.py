@@ -32,12 +32,12 @@ class FreeReads(CostTables):
         return ("free",) if self._free(op, is_input, position) else super().kind(op, is_input, position, dtype)
 
     def of_place(self, op: BoundOp) -> tuple[object, ...]:
-        """Which of an op's inputs are brought for nothing."""
+        """The inputs of an op that arrive for nothing."""
         free = (slot for slot, _ in enumerate(op.op.inputs) if self._free(op, True, slot))
         return *super().of_place(op), *free
 
     def bytes_of(self, requests: Sequence[Request]) -> list[Table]:
-        """What moves; each of shape [tilings, strategies]."""
+        """The bytes that move; each of shape [tilings, strategies]."""
         charged = iter(super().bytes_of([request for request in requests if not self._free(*request[:3])]))
         return [self._nothing(request) if self._free(*request[:3]) else next(charged) for request in requests]
 

@@ -70,7 +70,7 @@ def best_grid(op: BoundOp, workers: int) -> Grid | None:
 
 
 def stepped_bytes(op: BoundOp, grid: Grid, workers: int) -> int:
-    """About what a worker holds of the op's tensors on a grid, each spread evenly, if the op runs in many steps.
+    """The bytes of the op's tensors on a worker of a grid, about, each spread evenly, if the op runs in many steps.
 
     Its share of every tensor, the part of the result that it adds to unless that is its share, and of what it reads a
     chunk: an owner's part is divided into eight at most (``planner.planning.limit.in_steps``), and two at least own it.

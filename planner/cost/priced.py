@@ -64,7 +64,8 @@ class PricedTables(CostTables):
         return (*super().of_place(op), *weights)
 
     def impossible(self, most_bytes: int) -> int:
-        """What stands for an impossible entry in sums of these tables: more than a plan takes with all charges.
+        """The number that stands for an impossible entry in sums of these tables: more than a plan takes with all
+        charges.
 
         What lies on the workers because of a link is at most what it may bring there.
         """
@@ -92,7 +93,7 @@ class PricedTables(CostTables):
         return self._plain.repeated(op, strategy)
 
     def bytes_of(self, requests: Sequence[Request]) -> list[Table]:
-        """What moves, and the charge; each of shape [tilings, strategies]."""
+        """The bytes that move, and the charge; each of shape [tilings, strategies]."""
         moved = self._plain.bytes_of(requests)
         return [self._charged(request, table) for request, table in zip(requests, moved, strict=True)]
 

@@ -64,7 +64,7 @@ class Stay:
 
     @property
     def kind(self) -> tuple[bool, bool, bool]:
-        """What its tables depend on."""
+        """The kind of its tables."""
         return self.is_kept, self.is_result, self.is_next
 
 
@@ -97,7 +97,7 @@ class Residence:
         """Elements that ops read at least, by content and slot."""
 
     def worth(self, workers: int) -> int:
-        """What a byte on each of so many workers is worth at most: as many bytes, but for ``limits``."""
+        """The price of a byte on each of so many workers, at most: as many bytes, but for ``limits``."""
         return workers if self._worth is None else ceil(self._worth.sum())
 
     def _find_stays(self) -> Iterator[tuple[Port, Stay]]:
@@ -238,7 +238,7 @@ class Residence:
         return self._least_read[key]
 
     def weights(self, prices: Mapping[int, Fraction]) -> dict[Port, Weights]:
-        """What a byte of each port's tables costs, where it costs something.
+        """The price of a byte of each port's tables, where it has one.
 
         Args:
             prices: of a byte, by moment.
@@ -259,7 +259,7 @@ class Residence:
         return weights
 
     def kind(self, port: Port) -> tuple[bool, bool, bool]:
-        """What a port's tables depend on besides its op's content."""
+        """The kind of a port's tables besides its op's content."""
         return self._stays[port].kind
 
     def tables(self, request: Request) -> tuple[Table, Table, Table]:

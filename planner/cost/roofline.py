@@ -55,11 +55,11 @@ class Roofline:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the devices do not say and some op so far has asked for."""
+        """The assumptions where devices state nothing and some op so far has asked."""
         return tuple(self._assumed)
 
     def seconds(self, op: BoundOp, strategy: Tiling, parts: int = 1) -> NDArray[np.float64]:
-        """Of an op on each worker, shape [workers].
+        """The time of an op on each worker, shape [workers].
 
         Args:
             op: the op.
@@ -87,7 +87,7 @@ class Roofline:
         return self._kernels[op.content]
 
     def seconds_of(self, dtype: DType | None, operations: float, touched_bytes: float) -> float:
-        """Of so much work on the first worker's device.
+        """The time of so much work on the first worker's device.
 
         Args:
             dtype: that it computes in, ``computes_in``.

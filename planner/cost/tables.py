@@ -128,15 +128,17 @@ class CostTables(TableMemo):
         return [self._tables[key][0] for key in keys]
 
     def input_bytes(self, op: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates) -> Table:
-        """What moves so that an op can read an input, shape [tilings, strategies]."""
+        """The bytes that move so that an op can read an input, shape [tilings, strategies]."""
         return self.bytes_of([Request(op, True, slot, tensor, tilings, strategies)])[0]
 
     def kind(self, op: BoundOp, is_input: bool, position: int, dtype: DType) -> tuple[object, ...]:
-        """What tells the tables of ops' inputs and outputs apart: equal kinds have equal tables for equal lists."""
+        """The key that tells the tables of ops' inputs and outputs apart: equal kinds have equal tables for equal
+        lists.
+        """
         return self._access(op, is_input, position), dtype.item_bytes
 
     def charges(self, op: BoundOp, strategies: Candidates) -> Table:
-        """What an op's strategies cost beside what moves, shape [strategies]; see ``planner.cost.excess``."""
+        """The charge of each strategy of an op, shape [strategies]; see ``planner.cost.excess``."""
         return self._once(("excess", self.charge_kind(op)), (strategies,), lambda: self._excess(op, strategies))
 
     def _excess(self, op: BoundOp, strategies: Candidates) -> Table:
@@ -150,11 +152,11 @@ class CostTables(TableMemo):
         return np.array([charges[key] for key in of_each], dtype=np.int64)
 
     def most_charged(self, op: BoundOp, workers: int) -> int:
-        """What an op is charged at most: where all workers execute all of it."""
+        """The largest charge of an op: where all workers execute all of it."""
         return workers * ceil(self._compute_bytes(op))
 
     def repeated(self, op: BoundOp, strategy: Tiling) -> int:
-        """What of an op's charge is work that is done more than once; the rest is unevenly divided."""
+        """The part of an op's charge that is duplicated work; the rest is unevenly divided."""
         key = (self.charge_kind(op), strategy)
         if key not in self._repeated:
             charge = int(self._excess(op, (strategy,))[0])
@@ -163,7 +165,7 @@ class CostTables(TableMemo):
         return self._repeated[key]
 
     def computing(self, op: BoundOp) -> int:
-        """What an op costs one device, in the unit of its charge."""
+        """The cost of an op on one device, in the unit of its charge."""
         return round(self._compute_bytes(op))
 
     def _compute_bytes(self, op: BoundOp) -> float:
@@ -173,7 +175,7 @@ class CostTables(TableMemo):
         return self._computing[key]
 
     def charge_kind(self, op: BoundOp) -> tuple[object, ...]:
-        """What tells the charges of ops apart: equal kinds have equal ones for equal lists."""
+        """The key that tells the charges of ops apart: equal kinds have equal ones for equal lists."""
         return op.content, is_alias(op.op), op.lane
 
     def _access(self, op: BoundOp, is_input: bool, position: int) -> Access:
@@ -195,11 +197,11 @@ class CostTables(TableMemo):
         return access
 
     def of_place(self, op: BoundOp) -> tuple[object, ...]:
-        """What tells apart equal ops whose tables differ, or what they may be: here, equal ones beside each other."""
+        """The key that tells apart equal ops with different tables or candidates: here, lanes."""
         return () if op.lane is None else (op.lane,)
 
     def impossible(self, most_bytes: int) -> int:
-        """What stands for an impossible entry in sums of these tables: more than a possible plan takes.
+        """The number that stands for an impossible entry in sums of these tables: more than a possible plan takes.
 
         The less, the better: bounds are sums of floats.
 

@@ -75,7 +75,7 @@ class Baseline:
 
     @classmethod
     def from_json(cls, text: str | bytes, source: str) -> Baseline:
-        """Reads what ``to_json`` wrote.
+        """Reads a baseline that ``to_json`` wrote.
 
         Args:
             text: of the file.
@@ -116,7 +116,7 @@ def shapes_by_place(graph: Graph, keys: Mapping[str, str]) -> dict[str, str]:
 
 
 def model_costs(graph: Graph) -> tuple[ModelCosts, Mapping[str, str]]:
-    """What a baseline keeps of a graph, without plans; and the place of every op."""
+    """The part of a baseline on a graph, without plans; and the place of every op."""
     structure = structure_of(graph)
     return ModelCosts(structure.digest, shapes_by_place(graph, structure.keys), {}), structure.keys
 

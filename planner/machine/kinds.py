@@ -58,7 +58,7 @@ class LaidOnKinds:
 
 
 def laid_on_kinds(machine: Machine) -> LaidOnKinds:
-    """How cuts are laid on the devices of a machine that has several kinds, by speed.
+    """The layout of cuts on the devices of a machine that has several kinds, by speed.
 
     Equal groups are made, as many as can be, each with devices of all kinds, and one cut divides each of them. With as
     many devices of each kind that cut comes first, so that it parts equal devices from others.
@@ -82,7 +82,7 @@ def laid_on_kinds(machine: Machine) -> LaidOnKinds:
 
 
 def shares_by_cut(devices: Sequence[Device], cuts: tuple[int, ...]) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """By cut the proportions in which its groups have speed, memory's speed and memory; () if there are none.
+    """The proportions of speed, memory's speed and memory in which each cut's groups differ; () if there are none.
 
     Args:
         devices: of each worker.

@@ -34,7 +34,7 @@ class Rates:
 
     @classmethod
     def parse(cls, text: str) -> Rates:
-        """Reads what a user writes: a link's bandwidth, a memory's, and a speed, each with its unit.
+        """Reads rates as a user writes them: a link's bandwidth, a memory's, and a speed, each with its unit.
 
         Raises:
             UsageError: one is missing, given twice, unknown, zero or without a unit.

@@ -64,7 +64,9 @@ class Interconnect:
 
     @cached_property
     def received_bytes_per_s(self) -> tuple[float, ...]:
-        """What each device can receive at most: over all levels of a tree, or all of its links, at the same time."""
+        """The bandwidth at which each device can receive, at most: over all levels of a tree, or all of its links, at
+        the same time.
+        """
         machine = self.machine
         if isinstance(machine, Topology):
             return (sum(level.bandwidth_bytes_per_s for level in machine.levels),) * machine.device_count
@@ -75,7 +77,7 @@ class Interconnect:
 
     @cached_property
     def seconds_per_byte(self) -> NDArray[np.float64]:
-        """Between two devices, [receiver, sender], when all devices that share a level's bandwidth use it."""
+        """The time of a byte between two devices, [receiver, sender], when all that share a level use it."""
         count = self.machine.device_count
         if isinstance(self.machine, Topology):
             seconds = np.zeros((count, count))

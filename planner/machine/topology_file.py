@@ -152,7 +152,7 @@ class DeviceGraph:
         return len(self.devices)
 
     def node_name(self, node: int) -> str:
-        """What a message calls a node."""
+        """The name of a node in messages."""
         return f"device {node}" if node < len(self.devices) else f"switch {self.switches[node - len(self.devices)]}"
 
 

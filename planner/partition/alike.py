@@ -31,7 +31,7 @@ class Kinds:
 
     @property
     def first(self) -> tuple[int, ...]:
-        """Of each kind, its first worker."""
+        """The first worker of each kind."""
         return tuple(self.of.index(kind) for kind in range(len(self.reads)))
 
 

@@ -72,7 +72,7 @@ class Unplaced:
 
     @part("programs")
     def placed(self, enough_bytes: int = 0, limit_bytes: int = 0) -> Partitioned:
-        """With a place for every buffer.
+        """The program with an offset for every buffer.
 
         Args:
             enough_bytes: a worker that takes no more need not take less.
@@ -138,7 +138,7 @@ def _workspaces(program: Program, bodies: Mapping[str, FunctionProto]) -> dict[s
 
 
 def told_by_program(program: Program) -> dict[str, Any]:
-    """What a plan's program tells, by field of the plan."""
+    """The facts of a plan that its program states, by field of the plan."""
     return {"peak_bytes": program.peak_bytes, "soybean_bytes": program.soybean_bytes}
 
 

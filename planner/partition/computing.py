@@ -129,7 +129,7 @@ class Computation:
         inputs: Mapping[int, tuple[Regions, Sequence[str | None]]],
         total: tuple[str, ...],
     ) -> None:
-        """Adds what a worker does for a part of a result with one chunk.
+        """Adds the work of a worker for a part of a result with one chunk.
 
         Args:
             worker: which.

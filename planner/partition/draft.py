@@ -63,7 +63,7 @@ class Draft:
 
     @property
     def buffers(self) -> tuple[Buffers, ...]:
-        """By worker."""
+        """The buffers of each worker."""
         return tuple(Buffers(regions, self._tensors) for regions in self._regions)
 
     def add_buffer(self, name: str, tensor: str, parts: Iterable[tuple[int, Region]]) -> None:
@@ -101,7 +101,7 @@ class Draft:
         self.add_buffer(label, tensor, [(worker, region)])
 
     def region(self, worker: int, name: str) -> Region:
-        """What a worker's buffer holds."""
+        """The region that a worker's buffer holds."""
         return self._regions[worker][name]
 
     def tensor(self, name: str) -> str:
@@ -121,7 +121,7 @@ class Draft:
         self.owned[name] = (self.tiles(name), (name,))
 
     def tiles(self, name: str) -> Layout:
-        """How a tensor lies as it is owned."""
+        """The tiles of a tensor as it is owned."""
         key = self.plan.tilings[name], self.graph.tensors[name].shape
         if key not in self._tiles:
             regions = tuple(key[0].boxes(key[1]))

@@ -72,7 +72,7 @@ class Pattern:
 
     @classmethod
     def of(cls, exchange: Round, targets: Sequence[int], buffers: Sequence[Sequence[int]]) -> Pattern:
-        """What some workers take in a round.
+        """The route of some workers in a round.
 
         Args:
             exchange: the round.

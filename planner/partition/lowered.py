@@ -56,7 +56,7 @@ class Buffers(Mapping[str, Buffer]):
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        """Of the parts, in order."""
+        """The shapes of the parts, in order."""
         return tuple([region.shape for region in self._regions.values()])
 
 
@@ -81,7 +81,7 @@ class Lowered:
 
 
 def sources_read(epochs: Sequence[Epoch]) -> Iterator[tuple[set[str], ...]]:
-    """For every epoch, by worker, the buffers that fetches on any worker read."""
+    """The buffers that fetches on any worker read, for every epoch, by worker."""
     for epoch in epochs:
         names_read: tuple[set[str], ...] = tuple(set() for _ in epoch.fetches)
         # Workers of a round share its pieces, and pieces their sources.

@@ -45,7 +45,7 @@ class Need:
 
 
 def needs(program: Program, bodies: Mapping[str, FunctionProto], workspaces: Mapping[str, int]) -> tuple[Need, ...]:
-    """What has to be held, by worker.
+    """The buffers to be held, by worker.
 
     Args:
         program: of all workers; what lies where another worker reads it depends on that worker's steps.
@@ -88,7 +88,7 @@ def with_arenas(program: Program, every: Sequence[Need], enough_bytes: int = 0, 
 
 
 def live_spans(program: WorkerProgram, level: Sequence[Sequence[int]], reads: Sequence[LastReads]) -> dict[str, Span]:
-    """When each buffer of a worker is needed.
+    """The spans in which each buffer of a worker is needed.
 
     Args:
         program: the worker's.

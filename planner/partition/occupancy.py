@@ -58,7 +58,7 @@ class Occupancy:
 
     @cached_property
     def held_bytes(self) -> NDArray[np.int64]:
-        """What is held in each step, and after all of them; the most is the total."""
+        """The bytes that are held in each step, and after all of them; the most is the total."""
         total: NDArray[np.int64] = np.sum(list(self.by_purpose.values()), axis=0, dtype=np.int64)
         return total
 
@@ -69,7 +69,7 @@ class Occupancy:
 
     @property
     def steps(self) -> int:
-        """How many steps the program has."""
+        """The number of steps of the program."""
         return len(self.held_bytes) - 1
 
     @property
@@ -78,7 +78,7 @@ class Occupancy:
         return self.at(self.fullest)
 
     def amounts(self, step: int) -> dict[Purpose, int]:
-        """What is held in a step, by what it is for."""
+        """The bytes that are held in a step, by purpose."""
         return {purpose: int(amounts[step]) for purpose, amounts in self.by_purpose.items() if amounts[step]}
 
     def at(self, step: int) -> list[Held]:
@@ -95,7 +95,7 @@ class Occupancy:
 
 
 def occupancy(program: Program, graph: Graph, worker: int) -> Occupancy:
-    """What a worker holds over its steps.
+    """The buffers of a worker over its steps.
 
     Args:
         program: with arenas.
@@ -134,7 +134,7 @@ def occupancy(program: Program, graph: Graph, worker: int) -> Occupancy:
 def spans_held(
     program: Program, worker: WorkerProgram, chains: Sequence[Sequence[int]], reads: Sequence[LastReads]
 ) -> dict[str, Span]:
-    """When each buffer of a worker takes room of its own; without an arena, all the time.
+    """The spans in which each buffer of a worker takes room of its own; without an arena, all the time.
 
     Args:
         program: of all workers.
@@ -153,7 +153,7 @@ def spans_held(
 
 
 def needed_bytes(spans: Iterable[Span], count: int) -> NDArray[np.int64]:
-    """What buffers take in each of so many steps, and after all of them."""
+    """The bytes of buffers in each of so many steps, and after all of them."""
     change = np.zeros(count + 2, np.int64)
     for size, first, last in spans:
         change[first] += size
@@ -177,7 +177,7 @@ def tightest(peak_bytes: Sequence[int], limits: Sequence[int]) -> tuple[int, int
 
 
 def fits(peak_bytes: Sequence[int], limits: Sequence[int] | None) -> bool:
-    """Whether what workers take fits into the memory there is; see ``tightest``. None: there is enough."""
+    """Whether the memory of workers fits into the memory there is; see ``tightest``. None: there is enough."""
     if limits is None:
         return True
     worker, limit = tightest(peak_bytes, limits)

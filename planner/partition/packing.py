@@ -173,7 +173,7 @@ def _searched(spans: Sequence[Span], best: _Attempt, least: int, limit_bytes: in
 
 
 def least_bytes(spans: Sequence[Span]) -> int:
-    """What is needed at the same time at most: no arena can be smaller."""
+    """The bytes that are needed at the same time, at most: no arena can be smaller."""
     return max(_needed(spans), default=0)
 
 

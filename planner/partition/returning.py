@@ -67,7 +67,7 @@ class Returns:
         *,
         is_by_part: bool = False,
     ) -> Home:
-        """How a result comes home; equal ones are found once.
+        """The way of a result to its owners; equal ones are found once.
 
         Args:
             name: of the tensor.
@@ -99,7 +99,7 @@ class Returns:
         return self._homes[key]
 
     def names(self, name: str, home: Home) -> list[str]:
-        """Of the buffers of a result, by number."""
+        """The names of a result's buffers, by number."""
         return [name if number == _OWN else self._draft.derived(name + to) for number, to in enumerate(home.labels)]
 
     def result_buffers(self, name: str, home: Home, regions: Regions) -> list[str | None]:

@@ -77,7 +77,7 @@ class Round:
 
     @property
     def moved_elements(self) -> int:
-        """What crosses between workers."""
+        """The elements that cross between workers."""
         return sum(moved_elements(worker, boxes) for worker, boxes in enumerate(self.boxes))
 
 
@@ -92,7 +92,7 @@ class Way:
 
 
 def moved_elements(worker: int, boxes: Iterable[Box]) -> int:
-    """What a worker takes from others."""
+    """The elements that a worker takes from others."""
     return sum(box.region.elements * (len(box.givers) - box.givers.count(worker)) for box in boxes)
 
 
@@ -111,7 +111,7 @@ class Ways:
         )
 
     def read(self, owned: Regions, tiling: Tiling | None, needed: Regions) -> Round:
-        """How workers come by what they need of a tensor.
+        """The round in which workers get the regions of a tensor that they need.
 
         Args:
             owned: what they have.
@@ -130,7 +130,7 @@ class Ways:
         *,
         is_by_part: bool = False,
     ) -> Way:
-        """How a result comes home.
+        """The way of a result from its makers to its owners.
 
         Args:
             parts: by part, what workers make; parts are disjoint.

@@ -11,7 +11,7 @@ from planner.stop import Stop
 
 
 def another_effort(decided: Decided, effort: EffortName, stop: Stop, *, shares: bool) -> AnotherEffort | None:
-    """What another effort would try.
+    """The moves that another effort would try.
 
     The next effort begins as this one does. Of what it does then only the work is known, and not how soon it ends:
     where there is no bound yet, the bound and further plans are taken for as much work as all that was done; where

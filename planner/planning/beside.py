@@ -100,7 +100,7 @@ def other_estimates(request: PlanRequest, ops: int, search: Search) -> Iterator[
 
 
 def of_data(by_data: Trial | None, times: Times, limits: Sequence[int] | None) -> tuple[float | None, bool]:
-    """What data parallelism is estimated to take, and whether that is of its program.
+    """The estimate of data parallelism, and whether that is of its program.
 
     Args:
         by_data: its plan, or None.
@@ -119,7 +119,7 @@ def of_data(by_data: Trial | None, times: Times, limits: Sequence[int] | None) -
 
 
 def warnings(seconds: float, workers: int, beside: Beside, strategy: str) -> Iterator[str]:
-    """What is estimated to be faster than a plan, or as fast on fewer workers, and how to have it.
+    """Warnings of anything estimated faster than a plan, or as fast on fewer workers, with the way to have it.
 
     Args:
         seconds: the plan's estimate.

@@ -183,7 +183,7 @@ def only_through_bodies(graph: Graph, descriptions: Descriptions) -> frozenset[s
 def counted_again(
     decided: Decided, strategies: Mapping[str, OpStrategy], unsplit: set[str], tables: CostTables
 ) -> Decided:
-    """What is decided for a graph some of whose ops were replaced, every tensor's tiling kept.
+    """The decision for a graph some of whose ops were replaced, every tensor's tiling kept.
 
     Args:
         decided: with the new graph and its ops, and tilings of all tensors.

@@ -162,7 +162,7 @@ def _all_readers(decided: Decided) -> Iterator[tuple[str, list[tuple[str, Hashab
 
 
 def offers(graph: Graph, readers: Mapping[str, Sequence[tuple[str, Hashable]]]) -> list[SharedDelivery]:
-    """For each tensor a delivery to all of its readers, and behind it one to those that are alike.
+    """Offers of a delivery to all readers of each tensor, and of one behind it to those that are alike.
 
     Args:
         graph: without deliveries.

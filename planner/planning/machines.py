@@ -50,7 +50,7 @@ def cuts_on(machine: Machine) -> tuple[int, ...]:
 
 
 def target_of(gpus: int | None, topology: str | None, profile: Path | None = None) -> Target:
-    """What is planned for.
+    """The machine and number of workers to plan for.
 
     Args:
         gpus: how many workers; None: all of the topology's devices.
@@ -116,7 +116,7 @@ def memory_limits(memory_bytes: int | None, machine: Machine | None, workers: in
 
 
 def time_of(trial: Trial, machine: Machine, profile: DeviceProfile | None = None) -> TimeEstimate:
-    """How long an iteration of a plan's program takes on a machine; of each program it is estimated once.
+    """The time of an iteration of a plan's program on a machine; of each program it is estimated once.
 
     Args:
         trial: the plan with its program.
@@ -127,7 +127,7 @@ def time_of(trial: Trial, machine: Machine, profile: DeviceProfile | None = None
 
 
 def simulated_seconds(trial: Trial, machine: Machine, profile: DeviceProfile | None = None) -> float | None:
-    """How long an iteration of a plan's program takes, simulated step by step; None where that would take seconds.
+    """The time of an iteration of a plan's program, simulated step by step; None where that would take seconds.
 
     Args:
         trial: the plan with its program.

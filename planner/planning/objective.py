@@ -56,7 +56,7 @@ MOST_DEVICES_BY_DEFAULT: Final = 64
 def objective_of(
     wanted: Objective | None, machine: Machine | None, profile: DeviceProfile | None, strategy: str
 ) -> Objective:
-    """What a plan is judged by: where nobody says it, the time on a machine, else bytes.
+    """The objective of a plan: where nobody says it, the time on a machine, else bytes.
 
     A plan of the literature is by itself for what its authors say. Nor is there a time where neither the topology nor a
     profile says how fast devices compute; and on hundreds of devices it takes long, and has to be asked for.
@@ -169,7 +169,7 @@ class Times:
         self._added_up: list[tuple[Decided, int]] = []
 
     def seconds(self, trial: Trial) -> float:
-        """Of an iteration: the estimate of the program; where programs take long to make, the tables' sum."""
+        """The time of an iteration: the estimate of the program; where programs take long to make, the tables' sum."""
         return self._picoseconds(trial) / PICOSECONDS
 
     def _picoseconds(self, trial: Trial) -> int:

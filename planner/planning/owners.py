@@ -87,7 +87,7 @@ def decide_with_owners(graph: Graph, descriptions: Descriptions, ask: SearchRequ
 
 
 def owned_in(decided: Decided) -> dict[str, int]:
-    """By name of lanes of which workers have some whole in a plan, how many there are.
+    """The number of lanes, by name, of lanes of which workers have some whole in a plan.
 
     Args:
         decided: the plan, with owners or without.

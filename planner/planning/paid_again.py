@@ -50,7 +50,7 @@ class Saving:
 
     @property
     def saved_bytes(self) -> int:
-        """What the readers pay less than each for itself."""
+        """The bytes that the readers pay less than each for itself."""
         return sum(self.paid_bytes) - self.once_bytes
 
     def among(self, first: int, end: int) -> Saving:
@@ -87,7 +87,9 @@ def _payer(brought: Brought, decided: Decided, op: str, name: str) -> Payer | No
 
 
 def savings(decided: Decided, paying: Mapping[str, Sequence[Payer]]) -> list[Saving]:
-    """What readers that need the same can share, the tensors as they are held; nothing if all of it is hardly any."""
+    """The savings that readers of the same regions can share, the tensors as they are held; nothing if all of it is
+    hardly any.
+    """
     names = Names(decided.graph)
     possible = [
         Saving(
@@ -141,7 +143,7 @@ class Brought:
 
 
 def slots_of(op: BoundOp, name: str) -> Iterator[int]:
-    """Where an op has a tensor delivered."""
+    """The slots at which an op has a tensor delivered."""
     delivered = op.delivered_slots.items()
     return (slot for slot, first in delivered if slot == first and op.op.inputs[slot] == name)
 

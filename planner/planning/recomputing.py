@@ -38,7 +38,7 @@ class Recompute:
 
     @classmethod
     def parse(cls, texts: Sequence[str]) -> Recompute:
-        """What an option says that may be given several times.
+        """Reads an option that may be given several times.
 
         Raises:
             UsageError: one of the words beside something else.
@@ -136,7 +136,7 @@ def _reason(name: str, activations: Activations) -> str:
 def recomputed_of(
     recompute: Recompute, decided: Decided, form: Graph, again: Collection[str], descriptions: Descriptions
 ) -> Recomputed | None:
-    """What a plan computes again, and what that saves and costs; None where nothing was to be.
+    """The tensors that a plan computes again, with the saving and the price; None where nothing was to be.
 
     Args:
         recompute: as the user says.

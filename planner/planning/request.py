@@ -128,12 +128,12 @@ class PlanRequest:
 
     @property
     def objective(self) -> Objective:
-        """What the plan is to have the least of."""
+        """The objective of the plan."""
         return objective_of(self.wanted, self.target.machine, self.target.profile, self.strategy)
 
     @property
     def asked(self) -> Asked:
-        """What a plan records of it."""
+        """The record of the request in a plan."""
         return Asked(
             limit_bytes=self.limits or (),
             limits_by_worker=isinstance(self.limits, ByWorker),
@@ -154,6 +154,6 @@ class PlanRequest:
 
     @property
     def effort_for_bytes(self) -> EffortName:
-        """Of the search for the least cost in bytes; what a rule costs is said in bytes."""
+        """The effort of the search for the least cost in bytes; what a rule costs is said in bytes."""
         is_in_bytes = self.objective == "bytes" or bool(self.rules.pins or self.rules.forbidden)
         return self.effort if is_in_bytes else schedule_of(self.effort).for_time

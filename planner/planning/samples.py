@@ -62,7 +62,7 @@ class Growth:
 
 
 def samples_by_dim(source: ModelSource, training: Wishes | None = None) -> Samples | None:
-    """How the batch is changed of a file that begins with a symbolic one, which has a size; None of other files.
+    """The change of batch of a file that begins with a symbolic one, which has a size; None of other files.
 
     Args:
         source: how the file is read.

@@ -167,7 +167,7 @@ class Session:
         return Planned(chosen, priced, times, literature, left_out)
 
     def every_plan(self, model: Graph) -> EveryPlan:
-        """What all plans of a model have in common that are made as is asked for, with all computed again that may be.
+        """The facts that all plans of a model share that are made as asked, with all recomputed that may be.
 
         Args:
             model: as it was read: the session's own, or the same at another batch.
@@ -511,7 +511,7 @@ class Session:
 
     @part("comparison")
     def beside(self, planned: Planned, plan: Plan) -> tuple[Beside | None, tuple[str, ...]]:
-        """What else is estimated on the machine, and what of that the user should know.
+        """Other estimates on the machine, and their warnings to the user.
 
         Args:
             planned: what was found.

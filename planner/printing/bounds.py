@@ -43,7 +43,7 @@ def bounds(console: ReportConsole, distances: Iterable[Distance]) -> None:
 
 
 def op_memory(console: ReportConsole, ops: Iterable[OpMemory]) -> None:
-    """Prints the memory of ops that run at once and in steps."""
+    """Prints the memory of ops at once and in steps."""
     rows = [
         (
             row.op,

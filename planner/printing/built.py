@@ -10,7 +10,7 @@ from planner.units import format_bytes
 
 
 def built(result: BuildResult, file: TextIO) -> None:
-    """Prints what was written."""
+    """Prints the files that were written."""
     ReportConsole(file).print_facts(
         [
             ("model", result.model),

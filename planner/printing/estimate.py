@@ -10,7 +10,7 @@ _SHOWN_DEVICES = 16
 
 
 def estimate_facts(estimate: TimeEstimate | None) -> list[tuple[str, str]]:
-    """What an iteration takes on the plan's topology; nothing where there is none."""
+    """The estimated time of an iteration on the plan's topology; nothing where there is none."""
     if estimate is None:
         return []
     compute, transfer, synchronisation = (
@@ -41,7 +41,7 @@ def estimate_facts(estimate: TimeEstimate | None) -> list[tuple[str, str]]:
 
 
 def beside_facts(beside: Beside | None) -> list[tuple[str, str]]:
-    """What other numbers of devices are estimated to take; nothing where none is."""
+    """The estimates of other numbers of devices; nothing where none is."""
     if beside is None:
         return []
     facts = []
@@ -52,7 +52,7 @@ def beside_facts(beside: Beside | None) -> list[tuple[str, str]]:
 
 
 def source_facts(sources: ComputeSources | None) -> list[tuple[str, str]]:
-    """How much of the computing was measured; nothing where no profile was given."""
+    """The share of the compute that was measured; nothing where no profile was given."""
     if sources is None:
         return []
     text = f"{sources.measured_ops:,} of {sources.ops:,} ops as measured ({format_seconds(sources.measured_seconds)})"

@@ -49,7 +49,7 @@ def _rates(rates: Rates) -> list[tuple[str, str]]:
 
 
 def gap(plan: Plan, effort: str = "") -> tuple[str, str]:
-    """The optimality gap, and what more effort may bring."""
+    """The optimality gap of the plan, and its unit."""
     unit = {"bytes": "", "time": " of time, as the search adds it up"}[plan.gap_of]
     amount = "not computed" if plan.certified_gap is None else format_ratio(plan.certified_gap) + unit
     return "optimality gap", f"{amount} ({effort})" if effort else amount
@@ -62,7 +62,7 @@ def gap_scope(plan: Plan) -> str:
 
 
 def restrictions(plan: Plan, *, is_brief: bool = False) -> list[tuple[str, str]]:
-    """The limits of the search, and the ops that no cut splits; the latter only in full."""
+    """The parts of the search that were left out, and the ops that the plan leaves whole; the latter only in full."""
     facts = []
     if plan.stopped_by is not None:
         why = {"time": "by the time limit", "interrupt": "by an interrupt"}[plan.stopped_by]
@@ -92,7 +92,7 @@ def restrictions(plan: Plan, *, is_brief: bool = False) -> list[tuple[str, str]]
 
 
 def recomputed(plan: Plan) -> list[tuple[str, str]]:
-    """The recomputed activations, and those kept for the backward pass."""
+    """The tensors that are recomputed for the backward pass, and those kept for it."""
     again = plan.recomputed
     if again is None:
         return []
@@ -131,7 +131,7 @@ def plan_facts(plan: Plan) -> list[tuple[str, str]]:
 
 
 def memory_needed(plan: Plan) -> str:
-    """The memory of the worker that needs most, or a lower bound of it where the plan has no program."""
+    """The memory of the worker that needs most, or the least that it can be if there is no program."""
     peak, limits = binary(max(plan.peak_bytes)), plan.asked.limit_bytes
     limit_range = dict.fromkeys(map(binary, (min(limits), max(limits)))) if limits else ()
     limit_text = f"; limit {' to '.join(limit_range)}" if limit_range else ""
@@ -141,14 +141,14 @@ def memory_needed(plan: Plan) -> str:
 
 
 def table_facts(plan: Plan) -> list[tuple[str, str]]:
-    """The time of a plan without a program, as the search's tables add it up."""
+    """The memory and time of a plan as the tables of time add them up, if there is no program."""
     if plan.table_seconds is None:
         return []
     return [("estimated time", f"{format_seconds(plan.table_seconds)} per step, as the search adds it up")]
 
 
 def undescribed(console: ReportConsole, ops: Iterable[UndescribedOp]) -> None:
-    """Prints the cost of each op that every worker runs in full, because no description tells how to split it."""
+    """Prints the cost of each op that is executed whole for want of a description."""
     ordered = sorted(ops, key=lambda op: (-op.moved_bytes, -op.repeated_elements, op.name))
     rows = [(op.name, op.op_type, format_bytes(op.moved_bytes), f"{op.repeated_elements:,}") for op in ordered]
     if not rows:

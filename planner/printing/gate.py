@@ -42,7 +42,7 @@ def print_check(result: CheckResult, sheet: Sheet) -> None:
 
 
 def growth_annotations(result: CheckResult) -> Iterator[Annotation]:
-    """What GitHub is to show beside a pull request's changes: an error for each plan that costs more."""
+    """The annotations that GitHub shows beside a pull request's changes: an error for each plan that costs more."""
     for verdict in result.verdicts:
         if verdict.is_passed:
             continue

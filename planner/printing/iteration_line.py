@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def iteration_line(report: StepReport) -> str:
-    """What is known of a step.
+    """The line of a step.
 
     Example: ``step 3 of 100  epoch 1 of 2  loss 0.693147  4.1 ms``.
     """

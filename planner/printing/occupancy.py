@@ -46,7 +46,7 @@ _SHOWN = 8
 
 
 def print_memory(result: MemoryResult, file: TextIO) -> None:
-    """Prints what a worker holds over the steps of its program, and what it holds when it is fullest."""
+    """Prints a worker's memory over the steps of its program, and its contents when it is fullest."""
     console = ReportConsole(file)
     occupancy = result.occupancy
     last = len(occupancy.held_bytes) - 1

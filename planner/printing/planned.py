@@ -55,7 +55,7 @@ def plan(result: PlanResult, file: TextIO) -> None:
 
 
 def outlooks(console: ReportConsole, summary: Summary) -> None:
-    """Prints what one device, data parallelism and the plan need, side by side."""
+    """Prints the needs of one device, data parallelism and the plan, side by side."""
     ways = (summary.one_device, summary.data_parallel, summary.this_plan)
     heads = ("one device", "data parallelism", "this plan")
     rows = [

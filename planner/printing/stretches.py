@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 def fullest_moments(amounts: NDArray[np.int64], columns: int) -> list[int]:
-    """Of each of so many stretches of equal length the moment with the most; each moment, where there are few.
+    """The moment with the most, of each of so many stretches of equal length; each moment, where there are few.
 
     >>> fullest_moments(np.array([1, 5, 2, 2, 0, 3]), 3)
     [1, 2, 5]

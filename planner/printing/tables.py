@@ -25,7 +25,7 @@ _SHOWN_NAMES = 4
 
 
 def grad(result: GradResult, file: TextIO) -> None:
-    """Prints what ``tofu grad`` built."""
+    """Prints the training graph of ``tofu grad``."""
     console = ReportConsole(file)
     console.print_facts(
         [

@@ -15,7 +15,7 @@ class Prepared:
         self._objects: dict[tuple[object, ...], tuple[object, object]] = {}
 
     def once(self, name: str, of: tuple[object, ...], flags: tuple[bool, ...], make: Callable[[], Made]) -> Made:
-        """What was made of these objects under this name, made if it is asked for the first time.
+        """The preparation of these objects under this name, made at the first question.
 
         Args:
             name: of what is made.

@@ -55,5 +55,5 @@ class SearchRequest:
     """A plan is made in any case; else the search may end before it has one, since there is another plan."""
 
     def once(self, name: str, of: tuple[object, ...], make: Callable[[], Made], flags: tuple[bool, ...] = ()) -> Made:
-        """What is made of these objects: that of an earlier search, where there is one (``Prepared.once``)."""
+        """The preparation of these objects: that of an earlier search, where there is one (``Prepared.once``)."""
         return make() if self.prepared is None else self.prepared.once(name, of, flags, make)

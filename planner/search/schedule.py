@@ -64,5 +64,5 @@ SCHEDULES: Mapping[EffortName, Schedule] = MappingProxyType({"quick": QUICK, "no
 
 
 def schedule_of(effort: EffortName) -> Schedule:
-    """What an effort does."""
+    """The schedule of an effort."""
     return SCHEDULES[effort]

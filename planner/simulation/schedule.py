@@ -65,7 +65,7 @@ class Simulation:
 
     @property
     def seconds(self) -> float:
-        """When the last step ends; 0 of a program without steps."""
+        """The end of the last step; 0 of a program without steps."""
         return max((step.end_seconds for steps in self.steps for step in steps), default=0.0)
 
     def path(self) -> tuple[Task, ...]:

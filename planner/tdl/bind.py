@@ -92,7 +92,7 @@ class BoundOp:
 
     @cached_property
     def delivered_slots(self) -> dict[int, int]:
-        """For each read input the first one that reads the same region of the same tensor (``Mul(x, x)``).
+        """The first input that reads the same region of the same tensor, for each read input (``Mul(x, x)``).
 
         They share one delivery; every other input has its own.
         """
@@ -169,7 +169,7 @@ class BoundOp:
         )
 
     def picked(self, ranges: Boxes) -> Ints:
-        """How many elements each worker's part reads, at most, of what it looks up, shape [workers]."""
+        """The number of elements that each worker's part reads, at most, of a looked-up input, shape [workers]."""
         along = [number for number, variable in enumerate(self.variables) if not variable.is_matched]
         elements: Ints = np.maximum(ranges.hi - ranges.lo, 0)[:, along].prod(axis=1)
         return elements
@@ -247,7 +247,7 @@ class BoundOp:
 
     @cached_property
     def plain_dims(self) -> tuple[tuple[Read, tuple[int | None, ...]], ...]:
-        """Beside each read, by dim the variable, by number, that is its index and is as long; None if there is none."""
+        """The variable, by number, that is the index of each read's dim and is as long; None if there is none."""
         return tuple(
             (read, tuple(self._plain_dim(read.slot, dim, interval) for dim, interval in enumerate(read.dims)))
             for read in self.sized_reads
@@ -318,7 +318,7 @@ class BoundOp:
         return Boxes(lo, hi)
 
     def reducers(self, strategy: Tiling) -> tuple[Reducer | None, ...]:
-        """For each cut of a strategy the reducer of the variable that it cuts; None: results are concatenated.
+        """The reducer of the variable that each cut of a strategy cuts; None: results are concatenated.
 
         A cut whose groups work on contributions to all inputs makes contributions to all outputs.
         """
@@ -378,7 +378,7 @@ class BoundOp:
         )
 
     def local_op(self, part: Part) -> LocalOp:
-        """What a worker executes for its part; nothing, where it has none.
+        """The op that a worker executes for its part; nothing, where it has none.
 
         Raises:
             NotLocalError: no local op computes it.
@@ -390,7 +390,7 @@ class BoundOp:
         return self.description.local(self.node, part)
 
     def veto(self, ranges: Boxes) -> str:
-        """Why some worker's part has no local op; "" if every worker that has a part has one.
+        """The reason why some worker's part has no local op; "" if every worker that has a part has one.
 
         Args:
             ranges: the workers' parts of the iteration space.

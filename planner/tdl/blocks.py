@@ -53,7 +53,7 @@ def dim_blocks(index: Index) -> tuple[int, ...]:
 
 
 def rates(index: Index) -> dict[str, Fraction]:
-    """How fast an index grows with each of its variables, rounding aside."""
+    """The rate at which an index grows with each of its variables, rounding aside."""
     match index:
         case Var(name):
             return {name: Fraction(1)}

@@ -73,7 +73,7 @@ class Descriptions:
 
     @property
     def reasons(self) -> Mapping[tuple[str, str], str]:
-        """By (domain, op type), why an operator has no description."""
+        """The reason why an operator has no description, by (domain, op type)."""
         return self._reasons
 
     def is_unknown(self, op: BoundOp) -> bool:
@@ -110,7 +110,7 @@ class Descriptions:
 
     @property
     def analyses_made(self) -> int:
-        """How many signatures have been analysed."""
+        """The number of analysed signatures."""
         return len(self._analyses)
 
     def bind_all(self, graph: Graph, bound_ops: Sequence[BoundOp] = ()) -> tuple[BoundOp, ...]:

@@ -39,7 +39,7 @@ class Extent:
 
 
 def reduced_extent(reduction: Reduce, number: int) -> Extent:
-    """Where the extent of a reduction's variable comes from.
+    """The source of the extent of a reduction's variable.
 
     Args:
         reduction: that binds it.

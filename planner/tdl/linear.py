@@ -45,7 +45,7 @@ class Linearity(enum.Enum):
 
 
 def linearity(values: Iterable[Value]) -> Linearity:
-    """What an op does with contributions to its inputs.
+    """The effect of an op on contributions to its inputs.
 
     Args:
         values: of its outputs.

@@ -41,7 +41,8 @@ class NodeView:
     """What ``derive`` was asked for, in order."""
 
     def derive(self, function: Derivation) -> Any:
-        """What a function makes of the op; its result becomes part of the signature, and not the sizes that it reads.
+        """The answer of a function about the op; its result becomes part of the signature, and not the sizes that it
+        reads.
 
         A Reshape needs of its shapes only how dims are merged and split.
 
@@ -52,7 +53,7 @@ class NodeView:
         return self.answer(function)
 
     def answer(self, function: Derivation) -> Hashable:
-        """What a function makes of the op, without a trace of what it asked."""
+        """The answer of a function about the op, without a trace of its questions."""
         return function(replace(self, questions=set(), derived={}))
 
     def attribute(self, name: str, default: Attribute | None = None) -> Any:

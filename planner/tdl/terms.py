@@ -313,7 +313,7 @@ def variable_names(function: Callable[..., object], total: int | None) -> tuple[
 
 
 def body_value(function: Callable[..., Val | float], variables: Sequence[Var]) -> Value:
-    """What a lambda returns for these index variables, in the order of ``variable_names``."""
+    """The value of a lambda for these index variables, in the order of ``variable_names``."""
     parameters = inspect.signature(function).parameters.values()
     after = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
     positional = [Ix(variable) for variable in variables[: len(variables) - len(after)]]

@@ -13,7 +13,7 @@ from planner.tdl.work import Work
 
 
 def whole_description(domain: str, op_type: str) -> Description:
-    """What stands for the description of an operator that has none."""
+    """The stand-in for the description of an operator that has none."""
 
     def undescribed(node: NodeView, *inputs: object) -> None:
         raise DescriptionError(f"operator {op_type} has no description")
@@ -22,7 +22,7 @@ def whole_description(domain: str, op_type: str) -> Description:
 
 
 def whole_analysis(node: NodeView) -> Analysis:
-    """What is known of an op of which nothing is known, for all sizes."""
+    """The analysis of an unknown op, for all sizes."""
     ranks = [None if shape is None else len(shape) for shape in node.input_shapes]
     return Analysis(
         variables=(),

@@ -60,7 +60,7 @@ _Reach: TypeAlias = Mapping[Var, Extent]
 
 
 def work_of(values: Iterable[Value]) -> tuple[Work, ...]:
-    """What it takes to compute values; what stands in them twice is computed once.
+    """The work to compute values; what stands in them twice is computed once.
 
     Args:
         values: of an op's outputs.
@@ -85,7 +85,7 @@ class _Counted:
         self._values: set[tuple[Value, frozenset[tuple[Var, Extent]]]] = set()
 
     def add(self, value: Value, chosen: frozenset[Var], reach: _Reach | None) -> None:
-        """Adds what a value takes, and all inside it.
+        """Adds the work of a value, and of all inside it.
 
         Args:
             value: a value.

@@ -25,7 +25,7 @@ _MOST_ORDERS = 720
 
 
 def bytes_between(program: Program) -> NDArray[np.int64]:
-    """What each worker takes from each other one in an iteration, [receiver, sender]."""
+    """The bytes that each worker takes from each other in an iteration, [receiver, sender]."""
     moved_bytes = np.zeros((len(program.workers), len(program.workers)), dtype=np.int64)
     for worker in program.workers:
         for step in worker.steps:

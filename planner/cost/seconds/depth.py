@@ -26,7 +26,9 @@ _MOST_ENTRIES = 1 << 20
 
 @lru_cache(maxsize=256)
 def depths(ways: tuple[int, ...]) -> Elements:
-    """How many outermost cuts each two workers have in common, [workers, workers]; a worker and itself have all."""
+    """The number of outermost cuts that each two workers have in common, [workers, workers]; a worker and itself have
+    all.
+    """
     groups = coordinates(ways)
     is_equal = groups[:, None, :] == groups[None, :, :]
     common: Elements = np.cumprod(is_equal, axis=2).sum(axis=2)
@@ -35,7 +37,7 @@ def depths(ways: tuple[int, ...]) -> Elements:
 
 @lru_cache(maxsize=16384)
 def group_boxes(tiling: Tiling, shape: tuple[int, ...]) -> tuple[Boxes, ...]:
-    """For each depth, and last for the worker alone, the region that each worker's group has between it.
+    """The region that each worker's group has between it, for each depth, and last for the worker alone.
 
     Args:
         tiling: whose cuts nest in their own order: else what a group has between it is no box (``nearby``).
@@ -120,7 +122,7 @@ def arriving(needed: Boxes, held: Tiling, shape: tuple[int, ...]) -> Elements:
 
 
 def redistributed(source: Tiling, owned: Tiling, shape: tuple[int, ...]) -> tuple[Elements, ...]:
-    """What arrives to bring a tensor from how an op makes it to where it is owned, by phase and depth.
+    """The arrivals that bring a tensor from its makers to its owners, by phase and depth.
 
     One phase, [workers, cuts]; two where partial results are reduced first. Over all workers and depths these are the
     elements of ``movements.made``.

@@ -24,7 +24,7 @@ class Exchange:
         return tuple(sorted({receiver for receiver, _ in self.moved}))
 
     def share_of(self, workers: int) -> float:
-        """What share of the workers is busy, where other lanes' exchanges keep the others so meanwhile.
+        """The share of the workers that is busy, where other lanes' exchanges keep the others so meanwhile.
 
         Args:
             workers: how many there are.

@@ -71,7 +71,7 @@ class Measured:
         return self._roofline.assumptions
 
     def seconds(self, op: BoundOp, strategy: Tiling, parts: int = 1) -> NDArray[np.float64]:
-        """Of an op on each worker, shape [workers]; see ``Roofline.seconds``.
+        """The time of an op on each worker, shape [workers]; see ``Roofline.seconds``.
 
         Raises:
             UsageError: the profile has no such op, and the topology does not say how fast its devices are.

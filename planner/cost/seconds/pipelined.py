@@ -35,11 +35,11 @@ class Pipeline:
 
     @property
     def names(self) -> frozenset[str]:
-        """Of all exchanges."""
+        """The names of all exchanges."""
         return frozenset(name for chunk in self.arriving for name in chunk).union(self.joining)
 
     def hidden_seconds(self, times: Mapping[str, ExchangeTime], compute_seconds: float) -> float:
-        """What computing hides of the exchanges: what these and that would take one after the other, less the above.
+        """The time of exchanges that compute hides: what these and that would take one after the other, less the above.
 
         Args:
             times: of exchanges, by name; those that are not there take nothing.

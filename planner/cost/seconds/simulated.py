@@ -77,7 +77,7 @@ class Schedule:
     simulation: Simulation
 
     def spans(self) -> Iterator[Span]:
-        """What takes time, worker by worker in the order of the program; the ops of a segment follow each other."""
+        """The spans of time, worker by worker in the order of the program; the ops of a segment follow each other."""
         for worker in self.program.workers:
             for number, step in enumerate(worker.steps):
                 ran = self.simulation.steps[worker.worker][number]
@@ -97,7 +97,7 @@ class Schedule:
                         start_seconds += seconds * share
 
     def workers(self) -> tuple[WorkerTimes, ...]:
-        """What each worker does."""
+        """The times of each worker."""
         totals = [[0.0, 0.0] for _ in self.program.workers]
         for span in self.spans():
             totals[span.worker][span.kind != "compute"] += span.seconds
@@ -105,7 +105,7 @@ class Schedule:
         return tuple(WorkerTimes(compute, fetch, max(0.0, end - compute - fetch)) for compute, fetch in totals)
 
     def on_the_path(self) -> dict[tuple[str, Kind], float]:
-        """By op and exchange, what it takes of the longest path; together the iteration."""
+        """The time of each op and exchange on the longest path; together the iteration."""
         path = set(self.simulation.path())
         path_seconds: dict[tuple[str, Kind], float] = {}
         for span in self.spans():

@@ -82,7 +82,7 @@ class TimeTables(TableMemo):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the topology does not say, and what was taken instead."""
+        """The assumptions where the topology states nothing."""
         return self._computes.assumptions
 
     def input_table(self, op: BoundOp, slot: int, tensor: Tensor, tilings: Candidates, strategies: Candidates) -> Table:

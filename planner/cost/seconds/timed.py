@@ -31,7 +31,7 @@ class TimedTables(CostTables):
         return is_input, position, op.content, dtype, op.lane
 
     def impossible(self, most_bytes: int) -> int:
-        """What stands for an impossible entry in sums of these tables: 20 hours."""
+        """The number that stands for an impossible entry in sums of these tables: 20 hours."""
         return IMPOSSIBLE
 
     def bytes_of(self, requests: Sequence[Request]) -> list[Table]:

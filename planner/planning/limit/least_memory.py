@@ -86,7 +86,7 @@ class EveryPlan:
         return variant
 
     def at_moments(self, workers: int) -> Ints:
-        """What every plan takes at least on all workers together, by moment; 0 where nothing is said.
+        """The least memory of every plan on all workers together, by moment; 0 where nothing is said.
 
         Args:
             workers: how many.
@@ -96,7 +96,7 @@ class EveryPlan:
         return by_moment
 
     def least(self, workers: int) -> LeastMemory:
-        """What every plan takes at least.
+        """The least memory of every plan.
 
         Args:
             workers: how many.

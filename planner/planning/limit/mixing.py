@@ -44,7 +44,7 @@ def _op(name: str) -> str:
 
 
 def parts_of(over: Decided, under: Decided, tables: CostTables, priced: CostTables) -> tuple[Part, ...]:
-    """Where two plans of one graph differ, what each part costs, and what it saves."""
+    """The parts in which two plans of one graph differ, with the cost and the saving of each."""
     graph = over.graph
     differing = [_tensor(name) for name, tiling in over.tilings.items() if tiling != under.tilings[name]]
     differing += [_op(name) for name, strategy in over.strategies.items() if strategy != under.strategies[name]]

@@ -19,7 +19,7 @@ _MOST_TIMES_WORKERS = 64
 
 
 def does_not_fit(leanest: Trial, limits: Sequence[int]) -> InfeasibleError:
-    """What takes the room in the plan that lacks the least, and what would do.
+    """The refusal with the largest tensors of the plan that lacks the least, and the remedies.
 
     Args:
         leanest: the plan.
@@ -55,7 +55,7 @@ def does_not_fit(leanest: Trial, limits: Sequence[int]) -> InfeasibleError:
 def cannot_fit(
     bytes_by_tensor: Mapping[str, int], meant: Mapping[str, Purpose], op: str, limits: Sequence[int]
 ) -> InfeasibleError:
-    """What every plan takes at least, where that is more than there is.
+    """The refusal of less memory than every plan takes.
 
     Args:
         bytes_by_tensor: by tensor, what lies on all workers together at the fullest moment.

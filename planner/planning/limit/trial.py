@@ -48,7 +48,7 @@ class Trial:
 
     @property
     def making(self) -> Making:
-        """How its program is made."""
+        """The settings of its program."""
         return Making(self.is_lean, self.limit_bytes, tuple(map(tuple, self.apart)))
 
     @cached_property
@@ -58,7 +58,7 @@ class Trial:
 
     @cached_property
     def estimates(self) -> list[tuple[Machine, DeviceProfile | None, Timed, TimeEstimate]]:
-        """What estimates of the program add up, and the estimates, by machine and profile (``planning.machines``)."""
+        """The terms of estimates of the program, and the estimates, by machine and profile (``planning.machines``)."""
         return []
 
     @cached_property

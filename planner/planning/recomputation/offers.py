@@ -59,7 +59,7 @@ class Offers:
 
     @cached_property
     def activations(self) -> Activations:
-        """Of the model."""
+        """The activations of the model."""
         return Activations(self.form)
 
     @cached_property
@@ -84,7 +84,7 @@ class Offers:
         return self._computing(self.tables)
 
     def work_of(self, again: Collection[str]) -> int:
-        """What it costs at least, in bytes, to compute a set of activations again: what does so for one device.
+        """The least price, in bytes, to compute a set of activations again: what does so for one device.
 
         Args:
             again: a set of the chain.

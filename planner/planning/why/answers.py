@@ -38,7 +38,7 @@ class Answers:
         return NearPlan(self._decided, self._request, self._names, self._tables)
 
     def why(self, kind: Subject, name: str, runners_up: int = 3) -> Why:
-        """Why a tensor lies as it does, or an op is divided as it is.
+        """The reason for a tensor's tiling or an op's strategy.
 
         Args:
             kind: which of the two it is.

@@ -9,7 +9,7 @@ from planner.reasons import Cause, Kept, Subject
 
 
 def causes(deliveries: Deliveries) -> tuple[Cause, ...]:
-    """What the plan's cost comes from: the dearest first. Together they are what the plan costs.
+    """The causes of the plan's cost: the dearest first. Together they are what the plan costs.
 
     Args:
         deliveries: of the plan.
@@ -34,7 +34,7 @@ def causes(deliveries: Deliveries) -> tuple[Cause, ...]:
 
 
 def tensor_reason(deliveries: Deliveries, name: str) -> str:
-    """Why bytes move because of a tensor, or none: the reason of the dearest of its deliveries.
+    """The reason why bytes move because of a tensor, or none: the reason of the dearest of its deliveries.
 
     Args:
         deliveries: of the plan.

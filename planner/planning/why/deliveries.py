@@ -89,11 +89,11 @@ class Deliveries:
         return {name: tuple(ports) for name, ports in ports_of.items()}
 
     def charge(self, op: BoundOp) -> int:
-        """What an op's repeated and uneven work costs, in bytes."""
+        """The price of an op's repeated and uneven work, in bytes."""
         return op_charge(op, self._strategy(op).tiling, self._tables)
 
     def repeated(self, op: BoundOp) -> int:
-        """Of that, what is repeated."""
+        """The repeated part of that."""
         return self._tables.repeated(op, self._strategy(op).tiling)
 
     def delivery(self, port: Port) -> Delivery:
@@ -112,7 +112,7 @@ class Deliveries:
         )
 
     def reason(self, port: Port) -> str:
-        """Why a delivery moves something, or nothing: with names, strategies and tilings."""
+        """The reason why a delivery moves something, or nothing: with names, strategies and tilings."""
         text = _Wording(port.op.op.name, f", which is split {self._strategy(port.op)},")
         return self._why_read(port, text) if port.is_input else self._why_made(port, text)
 

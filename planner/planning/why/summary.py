@@ -39,7 +39,7 @@ _TOO_MANY_PARTS = 30_000
 
 
 def summary_of(session: Session, planned: Planned, plan: Plan, beside: Beside | None, directory: Path) -> Summary:
-    """What one wants to know of a plan.
+    """The summary of a plan.
 
     Args:
         session: in which it was found.

@@ -65,7 +65,7 @@ def certify(
     progress: Progress = silent,
     stop: Stop | None = None,
 ) -> int | None:
-    """Bounds what a plan can be.
+    """Bounds the cost of all plans.
 
     Args:
         problem: the graph's variables and tables.

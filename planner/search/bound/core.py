@@ -29,7 +29,7 @@ from planner.stop import go_on
 
 
 def rounding_error(value: float) -> float:
-    """By how much a sum of about this size may be off."""
+    """The rounding error of a sum of about this size."""
     relative, absolute = ROUNDING
     return relative * abs(value) + absolute
 

@@ -34,7 +34,7 @@ class Pair:
     to_second: Floats
 
     def rest(self) -> Floats:
-        """What is left of the table."""
+        """The rest of the table."""
         reduced: Floats = self.table - self.to_first[:, None] - self.to_second
         return reduced
 
@@ -143,7 +143,7 @@ class Dual:
         return totals
 
     def bound(self) -> float:
-        """What every assignment costs at least, by what is given now; after a pass backward ``lower`` is as high."""
+        """The least cost of every assignment, by the present gifts; after a pass backward ``lower`` is as high."""
         return sum(
             float(costs.min()) for costs in (*self.with_given(), *[pair.rest_for_first() for pair in self.pairs])
         )
@@ -225,6 +225,6 @@ class Dual:
         return part
 
     def cost(self, values: Sequence[int]) -> float:
-        """What an assignment costs."""
+        """The cost of an assignment."""
         unary = sum(float(costs[value]) for costs, value in zip(self.own, values, strict=True))
         return unary + sum(float(pair.table[values[pair.first], values[pair.second]]) for pair in self.pairs)

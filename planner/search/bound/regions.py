@@ -148,7 +148,7 @@ def _region(middle: int, near: Neighbours) -> list[int]:
 
 
 def narrowed_down(part: Dual, limit: float, entries: int, stop: Stop) -> float:
-    """How much more than its bound a sum costs at least.
+    """The least cost of a sum above its bound.
 
     Args:
         part: the sum.

@@ -105,7 +105,7 @@ class KnownTables:
 
     @property
     def count(self) -> int:
-        """How many tables there are."""
+        """The number of tables."""
         return len(self._shapes)
 
     @property
@@ -179,7 +179,7 @@ class KnownTables:
         return number
 
     def buckets(self, keys: Iterable[Key], check: Callable[[], None] = go_on) -> list[Bucket]:
-        """What eliminations make of the tables that these keys say, each of which is there once.
+        """The results of eliminations of the tables in these keys, each of which is there once.
 
         Args:
             keys: of the buckets.

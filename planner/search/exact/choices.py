@@ -24,12 +24,12 @@ class Choices:
 
     @classmethod
     def of(cls, candidates: Sequence[Candidates]) -> Choices:
-        """From the candidates of each variable, equal lists being one object."""
+        """Makes choices of the candidates of each variable, equal lists being one object."""
         return cls.of_groups(candidates, np.arange(len(candidates)))
 
     @classmethod
     def of_groups(cls, candidates: Sequence[Candidates], group: Ints) -> Choices:
-        """From the candidates of groups of variables.
+        """Makes choices of the candidates of groups of variables.
 
         Args:
             candidates: of each group, equal lists being one object.
@@ -48,7 +48,7 @@ class Choices:
 
     @property
     def sizes(self) -> Ints:
-        """How many candidates each variable has."""
+        """The number of candidates of each variable."""
         return np.array([len(values) for values in self.lists], dtype=np.int64)[self.list_of]
 
     def chosen(self, values: Ints) -> tuple[Tiling, ...]:

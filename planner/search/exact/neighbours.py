@@ -88,7 +88,7 @@ class Neighbours:
         return numbers
 
     def degrees(self) -> Ints:
-        """How many neighbours each variable has."""
+        """The number of neighbours of each variable."""
         return np.bincount(self.variable, minlength=self.count)
 
     def independent(self, bits: NDArray[np.float64], kind: Ints, limits: Limits) -> Ints:

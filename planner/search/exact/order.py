@@ -58,7 +58,7 @@ class Batch:
 
     @classmethod
     def of(cls, together: Sequence[Steps]) -> Batch:
-        """Makes one of several steps."""
+        """Makes a batch of several steps."""
         numbers: dict[Pattern, int] = {}
         number = [numbers.setdefault(steps.pattern, len(numbers)) for steps in together]
         most_neighbours = max(steps.neighbours.shape[1] for steps in together)

@@ -31,7 +31,7 @@ _BETWEEN = ("Cast", "Div", "Where")
 
 
 def context_parallel(problem: Problem) -> Restriction:
-    """What has a position is cut along it; everything else is replicated.
+    """Cuts tensors with positions along these; everything else is replicated.
 
     Where positions and samples are one dim, as rows of a product are, that dim is cut.
 

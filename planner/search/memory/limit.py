@@ -52,7 +52,7 @@ class Measured(Generic[P]):
 
     @property
     def most_bytes(self) -> int:
-        """What lies there then."""
+        """The bytes that lie there then."""
         return int(self.residence.max(initial=0))
 
 

@@ -56,7 +56,7 @@ def find_partial_sums(graph: Graph, ops: Sequence[BoundOp]) -> PartialSums:
 
 
 def obstacle(graph: Graph, ops: Iterable[BoundOp], name: str) -> str:
-    """Why a tensor cannot have ``P``, as far as the tensor, its maker and its readers tell.
+    """The reason why a tensor cannot have ``P``, as far as the tensor, its maker and its readers tell.
 
     Args:
         graph: the training graph.
@@ -96,7 +96,7 @@ def _parted(first_of: Mapping[str, str], names: frozenset[str]) -> dict[str, str
 def impossible_entry(
     graph: Graph, workers: int, links: Sequence[Link], charged: int, with_partial: int, tables: CostTables
 ) -> int:
-    """What stands for an impossible entry in the tables of a search: more than a possible plan takes.
+    """The number that stands for an impossible entry in the tables of a search: more than a possible plan takes.
 
     To read a tensor brings each worker all of it at most. So does owning it, after partial results, one of each worker
     at most, have been joined. An op's charge is at most what it is where every worker executes the whole op.

@@ -118,7 +118,7 @@ class Problem:
         self._settled: dict[tuple[bytes, bytes, int], tuple[frozenset[int], Problem]] = {}
 
     def begin(self) -> None:
-        """Forgets what the search before it did, of a problem that searches by several strategies share."""
+        """Forgets the work of the search before, of a problem that searches by several strategies share."""
         self.eliminated_entries = self.decided_apart = 0
         self._with_vetoes.clear()  # the settled problems have the same set
 
@@ -245,7 +245,7 @@ class Problem:
         return self.variable_of_tensor[name] in self._partial
 
     def why_not_partial(self, name: str) -> str:
-        """Why a tensor may not be; "" if it may."""
+        """The reason why a tensor may not be partial; "" if it may."""
         if self.may_be_partial(name):
             return ""
         if not self.with_partial_sums:
@@ -316,7 +316,7 @@ class Problem:
         return [Factor(scope, table) for scope, table in zip(scopes, tables, strict=True)]
 
     def choices(self, tilings: Sequence[Tiling], offer: Offer, restrict: Restriction = no_restriction) -> Choices:
-        """What every variable may be, given what it is.
+        """The candidates of every variable, given its tiling.
 
         Args:
             tilings: what each variable is now.
@@ -398,7 +398,7 @@ class Problem:
 
     @cached_property
     def times(self) -> list[int]:
-        """When each variable's op is executed, or its tensor made: an order in which neighbours are near."""
+        """The time at which each variable's op is executed, or its tensor made: neighbours are near in this order."""
         times = [-1] * len(self.variables)
         for number, op in enumerate(self.ops):
             variable = self.variable_of_op[op.op.name]
@@ -450,15 +450,15 @@ class Problem:
         return self.intern(strategies)
 
     def cost(self, tilings: Sequence[Tiling]) -> int:
-        """What a plan costs, by the tables, when the variables have these values: what moves, and all charges."""
+        """The cost of a plan, by the tables, when the variables have these values: what moves, and all charges."""
         return sum(self.link_bytes(tilings)) + sum(self.op_charges(tilings))
 
     def link_bytes(self, tilings: Sequence[Tiling]) -> list[int]:
-        """What moves because of each link, when the variables have these values."""
+        """The bytes that move because of each link, when the variables have these values."""
         return self._entries(self.links, tilings)
 
     def op_charges(self, tilings: Sequence[Tiling]) -> list[int]:
-        """What each op is charged, in the order of ``charges``, when the variables have these values."""
+        """The charge of each op, in the order of ``charges``, when the variables have these values."""
         return self._entries(self.charges, tilings)
 
     def _entries(self, links: Sequence[Link], tilings: Sequence[Tiling]) -> list[int]:

@@ -36,14 +36,14 @@ class Space:
 
     @property
     def directions(self) -> int:
-        """Along how many directions it can be cut; 0: it has one value, whatever the cuts."""
+        """The number of directions along which it can be cut; 0: it has one value, whatever the cuts."""
         return sum(size > 1 and not self._is_fixed(dim) for dim, size in enumerate(self.shape)) + (
             self.may_add_partial_sums + (self.lane is not None)
         )
 
     def proposals(self, prefix: Tiling, ways: int) -> Candidates:
-        """How each worker's part can be cut once more: along a dim, in single elements and in blocks that differ, in
-        equal parts and in those that devices of several kinds are worth.
+        """The further cuts of each worker's part: along a dim, in single elements and in blocks that differ, in equal
+        parts and in those that devices of several kinds are worth.
 
         Replication comes after that, so that ties go to splitting; it is offered where nothing can be split, too.
         """

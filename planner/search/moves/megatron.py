@@ -24,7 +24,7 @@ _SAME_VALUES = COPYING | {"Transpose"}
 
 
 def tensor_parallel(problem: Problem) -> Restriction:
-    """What Megatron-LM divides within a group; everything else is replicated there.
+    """The division of Megatron-LM within a group; everything else is replicated there.
 
     Raises:
         UnsupportedError: there is no attention whose heads can be followed to the products around it. Where samples

@@ -60,7 +60,8 @@ def of_transformers(ground: Ground) -> list[Restriction]:
 
 
 def others(ground: Ground) -> list[Restriction]:
-    """Nothing replicated; first dims; data parallelism, and hybrids of it, also where they are only preferred.
+    """Starts with nothing replicated; first dims; data parallelism, and hybrids of it, also where they are only
+    preferred.
 
     There are none with one cut, and where a plan of nearly the same graph is known. Nor are there in a large graph that
     is too entangled to be solved exactly: there plans of other starts have not been better than what moves in parts and

@@ -27,7 +27,7 @@ OfPlace: TypeAlias = Callable[[BoundOp], Hashable]
 
 
 def nothing(op: BoundOp) -> Hashable:
-    """Nothing does."""
+    """The same key for every op, so that no place tells ops apart."""
     return None
 
 
@@ -48,7 +48,7 @@ class Run:
 
     @property
     def blocks(self) -> int:
-        """How many are equal."""
+        """The number of equal blocks."""
         return self.last - self.first + 1
 
 

@@ -64,7 +64,7 @@ def matching(pattern: str, tensors: Iterable[str], names: Collection[str] | None
 
 
 def unmatched(pattern: str, tensors: Collection[str], constants: Collection[str]) -> str:
-    """What is wrong with a rule that is for no tensor."""
+    """The fault of a rule that is for no tensor."""
     if pattern in constants:
         return f"tensor {pattern!r} is a constant, which every worker has"
     close = did_you_mean(pattern, tensors)
