@@ -13,10 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from pathlib import Path
+from pathlib import PurePath
+from pkgutil import iter_modules
 from typing import Any
-
-FOLDER = Path(__file__).parent / "features"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +36,23 @@ class Output:
 class Feature:
     """A command of the command line, and functions of Python that do the same."""
 
-    name: str
+    package: str
+    """The folder's ``__name__``: what its last word says is the feature's name."""
     functions: tuple[str, ...] = ()
     """The functions that ``planner`` has."""
     outputs: tuple[Output, ...] = ()
     models: str = ""
     """The place of the function that gives the training graph of a model by its name; "" if the feature has none."""
 
+    @property
+    def name(self) -> str:
+        """The word of the command line, and the folder's name."""
+        return self.package.rpartition(".")[2]
+
     def at(self, place: str) -> Any:
         """What a place of the folder names; its module is imported."""
         module, _, attribute = place.partition(":")
-        return getattr(import_module(f"planner.features.{self.name}.{module}"), attribute)
+        return getattr(import_module(f"{self.package}.{module}"), attribute)
 
     @property
     def command(self) -> Any:
@@ -57,9 +62,21 @@ class Feature:
 
 @cache
 def features() -> tuple[Feature, ...]:
-    """The features that are there, by name."""
-    names = sorted(file.parent.name for file in FOLDER.glob("*/__init__.py"))
-    return tuple(import_module(f"planner.features.{name}").FEATURE for name in names)
+    """The features that are there, by name, be it in a folder or in an archive.
+
+    Raises:
+        ImportError: a folder declares no feature.
+    """
+    folders = [str(PurePath(path) / "features") for path in import_module("planner").__path__]
+    names = sorted(module.name for module in iter_modules(folders) if module.ispkg)
+    return tuple(_feature(f"planner.features.{name}") for name in names)
+
+
+def _feature(package: str) -> Feature:
+    feature = getattr(import_module(package), "FEATURE", None)
+    if not isinstance(feature, Feature):
+        raise ImportError(f"{package} declares no FEATURE (planner.feature says what a feature's folder holds)")
+    return feature
 
 
 def functions() -> dict[str, Feature]:

@@ -8,11 +8,14 @@ from types import MappingProxyType
 from typing import Any, TextIO
 
 from planner.errors import UsageError
-from planner.feature import features
+from planner.feature import Feature, Output, features
 from planner.gate.verdict import CheckResult
 from planner.printing import built, explained, gate, occupancy, planned, simulated, tables
+from planner.printing.answer import answer
+from planner.printing.console import ReportConsole
 from planner.printing.sheet import TextSheet
-from planner.records import plain_record
+from planner.reasons import Why
+from planner.records import plain, plain_record
 from planner.results import BuildResult, Explanation, GradResult, MemoryResult, PlanResult, SimulationResult
 from planner.runtime.run_report import RunResult
 
@@ -22,6 +25,7 @@ _PRINTED: Mapping[type, Callable[[Any, TextIO], None]] = MappingProxyType(
         PlanResult: planned.plan,
         BuildResult: built.built,
         Explanation: explained.explain,
+        Why: lambda why, file: answer(ReportConsole(file), why),
         MemoryResult: occupancy.print_memory,
         SimulationResult: simulated.print_simulation,
         RunResult: tables.run,
@@ -42,7 +46,12 @@ def show(result: Any, file: TextIO | None = None) -> None:
 
             planner.show(planner.plan("train.onnx", gpus=4))
     """
-    _printed(result)(result, sys.stdout if file is None else file)
+    kind = type(result)
+    printed = _PRINTED.get(kind)
+    if printed is None:
+        feature, output = _output(kind)
+        printed = feature.at(output.table)
+    printed(result, sys.stdout if file is None else file)
 
 
 def as_json(result: Any) -> dict[str, Any]:
@@ -59,18 +68,18 @@ def as_json(result: Any) -> dict[str, Any]:
 
             json.dumps(planner.as_json(planner.explain("plan")))
     """
-    _printed(result)
+    if isinstance(result, Why):  # a member of what a command prints: it has no version of its own
+        return dict(plain(result))
+    if type(result) not in _PRINTED:
+        _output(type(result))
     return plain_record(result)
 
 
-def _printed(result: Any) -> Callable[[Any, TextIO], None]:
-    kind = type(result)
-    if kind in _PRINTED:
-        return _PRINTED[kind]
-    pairs = [(feature, output) for feature in features() for output in feature.outputs]
-    for feature, output in pairs:
-        if f"planner.features.{feature.name}.{output.record}" == f"{kind.__module__}:{kind.__name__}":
-            table: Callable[[Any, TextIO], None] = feature.at(output.table)
-            return table
-    names = {record.__name__ for record in _PRINTED} | {output.record.partition(":")[2] for _, output in pairs}
+def _output(kind: type) -> tuple[Feature, Output]:
+    """What a feature says of the class of its results."""
+    outputs = [(feature, output) for feature in features() for output in feature.outputs]
+    for feature, output in outputs:
+        if f"{feature.package}.{output.record}" == f"{kind.__module__}:{kind.__name__}":
+            return feature, output
+    names = {record.__name__ for record in _PRINTED} | {output.record.partition(":")[2] for _, output in outputs}
     raise UsageError(f"{kind.__name__} is not what a command returns", hint=f"there are {', '.join(sorted(names))}")

@@ -266,6 +266,17 @@ def test_from_a_model_to_a_verified_run(tmp_path: Path, capsys: pytest.CaptureFi
         shown = io.StringIO()
         planner.show(result, shown)
         assert shown.getvalue()
+    reasons = planner.why(folder, "x")
+    planner.show(reasons)
+    assert capsys.readouterr().out.startswith("x: data, float32")
+    assert json.loads(json.dumps(planner.as_json(reasons)))["name"] == "x"
+
+
+def test_the_models_of_the_zoo_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    models = planner.zoo_models()
+    planner.show(models)
+    assert "gpt2" in capsys.readouterr().out
+    assert [family["form"] for family in planner.as_json(models)["families"]] == [row.form for row in models]
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,6 @@ import reference
 from planner.api.arguments import ACCEPTED
 from planner.artifacts.plan import Plan
 from planner.artifacts.plan_folder import Manifest
-from planner.feature import FOLDER as FEATURES
 from planner.feature import features
 from planner.gate.verdict import CheckResult
 from planner.records import Kind, members_of
@@ -39,6 +38,7 @@ from planner.runtime.run_report import RunResult
 
 FOLDER = Path(__file__).parents[2] / "planner" / "schemas"
 STUB = FOLDER.parent / "__init__.pyi"
+API_STUB = FOLDER.parent / "api" / "__init__.pyi"
 RECORDS: Mapping[str, tuple[str, type]] = {
     "build": ("tofu build --json", BuildResult),
     "check": ("tofu check --json", CheckResult),
@@ -62,6 +62,12 @@ _SIMPLE: Mapping[Any, dict[str, Any]] = {
     type(None): _NULL,
     Any: {},
 }
+
+
+def types_of_api() -> str:
+    """The stub of the package ``planner.api``: its functions are those of ``planner``."""
+    lines = [f"from planner import {name} as {name}" for name in sorted(planner.api.__all__)]
+    return "\n".join(["# What `planner.api` has, for type checkers; `make schemas` writes it.", "", *lines, ""])
 
 
 def types_of_functions() -> str:
@@ -115,7 +121,10 @@ def texts() -> dict[Path, str]:
     """What every schema's file says."""
     core = {FOLDER / f"{name}.json": record for name, record in RECORDS.items()}
     of_features = {
-        FEATURES / feature.name / "schemas" / f"{output.schema}.json": (output.line, feature.at(output.record))
+        FOLDER.parent / "features" / feature.name / "schemas" / f"{output.schema}.json": (
+            output.line,
+            feature.at(output.record),
+        )
         for feature in features()
         for output in feature.outputs
     }
@@ -319,7 +328,12 @@ def _joined(schemas: list[dict[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     """Writes the files that differ."""
     reference.FOLDER.mkdir(exist_ok=True)
-    for file, text in {STUB: types_of_functions(), **texts(), **reference.pages(texts())}.items():
+    for file, text in {
+        STUB: types_of_functions(),
+        API_STUB: types_of_api(),
+        **texts(),
+        **reference.pages(texts()),
+    }.items():
         if not file.exists() or file.read_text(encoding="utf-8") != text:
             file.write_text(text, encoding="utf-8")
             print(f"wrote {file.name}")

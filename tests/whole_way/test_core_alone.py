@@ -35,7 +35,7 @@ TOY = {
 from planner.feature import Feature, Output
 
 FEATURE = Feature(
-    name="toy", functions=("toy",), outputs=(Output("toy", "tofu toy --json", "run:ToyResult", "run:print_toy"),)
+    __name__, functions=("toy",), outputs=(Output("toy", "tofu toy --json", "run:ToyResult", "run:print_toy"),)
 )
 ''',
     "run.py": '''"""Twice a number."""
@@ -98,6 +98,25 @@ def answer(core: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments], cwd=core, env=environment, text=True, capture_output=True, timeout=900
     )
+
+
+def test_features_are_found_in_an_archive(tmp_path: Path) -> None:
+    archive = shutil.make_archive(str(tmp_path / "tofu"), "zip", ROOT, "planner")
+    code = "from planner.feature import features; print(*(feature.name for feature in features()))"
+    environment = {**os.environ, "PYTHONPATH": archive}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, text=True, capture_output=True)
+    assert done.stdout.split() == [feature.name for feature in features()], done.stderr
+
+
+def test_a_folder_that_declares_no_feature_is_named(tmp_path: Path) -> None:
+    for name in ("__init__.py", "feature.py"):
+        (tmp_path / "planner").mkdir(exist_ok=True)
+        shutil.copy(ROOT / "planner" / name, tmp_path / "planner" / name)
+    (tmp_path / "planner" / "features" / "empty").mkdir(parents=True)
+    (tmp_path / "planner" / "features" / "__init__.py").touch()
+    (tmp_path / "planner" / "features" / "empty" / "__init__.py").touch()
+    done = answer(tmp_path, "-c", "from planner.feature import features; features()")
+    assert "ImportError: planner.features.empty declares no FEATURE" in done.stderr
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner.feature import Feature, Output
 
 FEATURE = Feature(
-    name="checkpoint",
+    __name__,
     functions=("checkpoints", "export_checkpoint"),
     outputs=(
         Output("checkpoint-export", "tofu checkpoint export --json", "checkpoints:ExportedCheckpoint", "table:export"),

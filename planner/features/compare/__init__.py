@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner.feature import Feature, Output
 
 FEATURE = Feature(
-    name="compare",
+    __name__,
     functions=("compare",),
     outputs=(Output("compare", "tofu compare --json", "result:Comparison", "table:print_comparison"),),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner.feature import Feature, Output
 
 FEATURE = Feature(
-    name="diff",
+    __name__,
     functions=("diff",),
     outputs=(Output("diff", "tofu diff --json", "difference:Difference", "table:print_as_text"),),
 )

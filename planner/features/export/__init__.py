@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner.feature import Feature, Output
 
 FEATURE = Feature(
-    name="export",
+    __name__,
     functions=("export",),
     outputs=(Output("export", "tofu export --json", "result:ExportResult", "table:print_export"),),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner.feature import Feature, Output
 
 FEATURE = Feature(
-    name="fit",
+    __name__,
     functions=("fit",),
     outputs=(Output("fit", "tofu fit --json", "result:FitResult", "table:print_fit"),),
 )

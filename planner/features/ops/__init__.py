@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner.feature import Feature, Output
 
 FEATURE = Feature(
-    name="ops",
+    __name__,
     outputs=(
         Output("ops", "tofu ops --json", "coverage:Coverage", "table:print_coverage"),
         Output("ops-gradients", "tofu ops --gradients --json", "gradients:GradientTable", "table:print_gradients"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner.feature import Feature, Output
 
 FEATURE = Feature(
-    name="profile",
+    __name__,
     functions=("profile",),
     outputs=(Output("profile", "tofu profile --json", "result:ProfileResult", "table:print_profile"),),
 )

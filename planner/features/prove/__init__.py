@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner.feature import Feature, Output
 
 FEATURE = Feature(
-    name="prove",
+    __name__,
     functions=("prove",),
     outputs=(Output("prove", "tofu prove --json", "result:ProveResult", "table:print_proof"),),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner.feature import Feature, Output
 
 FEATURE = Feature(
-    name="report",
+    __name__,
     functions=("report",),
     outputs=(Output("report", "tofu report --json", "result:ReportResult", "table:print_report"),),
 )

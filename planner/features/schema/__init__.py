@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from planner.feature import Feature
 
-FEATURE = Feature(name="schema")
+FEATURE = Feature(__name__)

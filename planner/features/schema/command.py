@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
+
 import click
 
 from planner.commands.exit_codes import EXIT_DONE
 from planner.errors import UsageError, did_you_mean
-from planner.feature import FOLDER
-
-_FOLDERS = (FOLDER.parent / "schemas", *FOLDER.glob("*/schemas"))
+from planner.feature import features
 
 
 @click.command(short_help="The JSON schema of what --json prints, or of a plan's file.")
@@ -24,11 +24,18 @@ def schema(name: str | None) -> int:
       tofu schema plan
       tofu schema plan-file > plan.schema.json
     """
-    files = {file.stem: file for folder in _FOLDERS for file in folder.glob("*.json")}
+    folders = [files(package) / "schemas" for package in ("planner", *(feature.package for feature in features()))]
+    schemas = {
+        file.name.removesuffix(".json"): file
+        for folder in folders
+        if folder.is_dir()
+        for file in folder.iterdir()
+        if file.name.endswith(".json")
+    }
     if name is None:
-        click.echo("\n".join(sorted(files)))
+        click.echo("\n".join(sorted(schemas)))
         return EXIT_DONE
-    if name not in files:
-        raise UsageError(f"there is no schema {name!r}", hint=did_you_mean(name, files) or "`tofu schema` lists them")
-    click.echo(files[name].read_text(encoding="utf-8"), nl=False)
+    if name not in schemas:
+        raise UsageError(f"there is no schema {name!r}", hint=did_you_mean(name, schemas) or "`tofu schema` lists them")
+    click.echo(schemas[name].read_text(encoding="utf-8"), nl=False)
     return EXIT_DONE

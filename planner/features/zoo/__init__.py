@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner.feature import Feature, Output
 
 FEATURE = Feature(
-    name="zoo",
+    __name__,
     functions=("zoo", "zoo_models"),
     models="models:build",
     outputs=(

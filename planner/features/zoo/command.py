@@ -33,12 +33,11 @@ def zoo(name: str | None, json_wanted: bool, **options: Any) -> int:
       tofu zoo moe-8x7b --layers 2 --precision float32
     """
     from planner import api
-    from planner.features.zoo.result import ZooModels
 
     if name is None:
         if any(value is not None for value in options.values()):
             raise UsageError("zoo: which model?", hint="write its name; `tofu zoo` alone lists them")
-        show(lambda _line: ZooModels(api.zoo_models()), json_wanted)
+        show(lambda _line: api.zoo_models(), json_wanted)
         return EXIT_DONE
     show(lambda line: api.zoo(name, progress=line, **given(ZooOptions, options)), json_wanted)
     return EXIT_DONE

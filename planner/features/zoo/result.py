@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -44,6 +44,9 @@ class ZooModels:
     schema_version: ClassVar = 1
 
     families: tuple[ZooRow, ...]
+
+    def __iter__(self) -> Iterator[ZooRow]:
+        return iter(self.families)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

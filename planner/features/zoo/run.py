@@ -8,13 +8,13 @@ from pathlib import Path
 from planner.api.arguments import takes
 from planner.features.zoo.models import FAMILIES, build, trained
 from planner.features.zoo.options import ZooOptions
-from planner.features.zoo.result import ZooResult, ZooRow
+from planner.features.zoo.result import ZooModels, ZooResult, ZooRow
 from planner.graph.model import Role
 from planner.graph.to_onnx import write_model
 from planner.whole import try_file
 
 
-def zoo_models() -> tuple[ZooRow, ...]:
+def zoo_models() -> ZooModels:
     """The models of the papers and of today, family by family.
 
     Example:
@@ -23,7 +23,7 @@ def zoo_models() -> tuple[ZooRow, ...]:
             for family in planner.zoo_models():
                 print(family.form, family.about)
     """
-    return tuple(ZooRow(family.form, family.about, family.members, family.optimizer) for family in FAMILIES)
+    return ZooModels(tuple(ZooRow(family.form, family.about, family.members, family.optimizer) for family in FAMILIES))
 
 
 @takes(ZooOptions)
