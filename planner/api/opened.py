@@ -16,6 +16,7 @@ from planner.graph.reading.from_onnx import read_model
 from planner.graph.rewriting.canonical import Canonical
 from planner.search.decided import Decided
 from planner.tdl.bind import BoundOp
+from planner.tdl.descriptions import Descriptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,10 @@ class Opened:
     """That form with the bodies and shared deliveries of the plan."""
     ops: tuple[BoundOp, ...]
     """Of ``graph``, in its order."""
+    descriptions: Descriptions
+    """Those that are in force."""
     described_by: DescriptionFile | None = None
-    """The user's descriptions that are in force; None: tofu's own alone."""
+    """The user's descriptions among them; None: tofu's own alone."""
 
     @property
     def decided(self) -> Decided:
@@ -59,7 +62,9 @@ def opened(directory: Path | None, opdefs: Path | None, *, with_models: bool = T
     descriptions, source = in_force(opdefs, "replicate")
     if source is not None and source != folder.plan.described_by:
         _refuse_other_descriptions(folder, source)
-    return Opened(folder, model, planned.form, planned.graph, descriptions.bind_all(planned.graph), source)
+    return Opened(
+        folder, model, planned.form, planned.graph, descriptions.bind_all(planned.graph), descriptions, source
+    )
 
 
 def _refuse_other_descriptions(folder: PlanFolder, source: DescriptionFile) -> None:

@@ -243,6 +243,13 @@ def read_worker_model(model: ModelProto, seen: dict[Hashable, Any] | None = None
             f"model {graph.name!r} is no worker model: its metadata cannot be read ({error})",
             hint="worker models are written by `tofu plan --out DIR`",
         ) from None
+    versions = {entry.domain: entry.version for entry in model.opset_import}
+    for domain, version in ((fetch_node.DOMAIN, fetch_node.VERSION), (SEGMENTS, SEGMENTS_VERSION)):
+        if versions.get(domain) != version:
+            raise ModelError(
+                f"model {graph.name!r} is of another version: {versions.get(domain, 0)} of {domain}, not {version}",
+                hint="write the worker models again with `tofu build`",
+            )
     typed = {value.name: value.type for value in (*graph.input, *graph.output, *graph.value_info)}
     # Large constants of one value are written as nodes, since a file should not hold their elements. They are
     # constants again here, and no steps of the program.

@@ -11,7 +11,7 @@ import pytest
 from onnx import ModelProto
 
 from planner.artifacts.program import Arena
-from planner.artifacts.worker_model import WorkerModels, read_worker_model
+from planner.artifacts.worker_model import SEGMENTS, WorkerModels, read_worker_model
 from planner.errors import ModelError
 
 
@@ -59,6 +59,15 @@ def test_every_buffer_has_a_type_in_the_file(training: Any) -> None:
 def test_a_stranger_is_no_worker_model() -> None:
     with pytest.raises(ModelError, match="is no worker model"):
         read_worker_model(ModelProto())
+
+
+def test_a_worker_model_of_another_version_is_refused(training: Any) -> None:
+    model = WorkerModels(training.bodies, opset=21).write(training.program.workers[0], training.constants)
+    (entry,) = (entry for entry in model.opset_import if entry.domain == SEGMENTS)
+    entry.version += 1
+    with pytest.raises(ModelError, match=rf"is of another version: {entry.version} of {SEGMENTS}, not") as caught:
+        read_worker_model(model)
+    assert "tofu build" in caught.value.hint
 
 
 def test_a_lacking_function_is_named(training: Any) -> None:

@@ -36,6 +36,9 @@ def prove(directory: tuple[Path, ...], json_wanted: bool, **options: Any) -> int
 
     request = given(ProveOptions, options)
     if options["parts"]:  # a shell writes worker*.onnx out, and the option takes the first of them
+        folders = [str(path) for path in directory if path.is_dir()]
+        if folders:
+            raise UsageError("--parts takes files of worker models, no folder", facts=tuple(folders))
         request["parts"] = (*options["parts"], *directory)
     elif len(directory) > 1:
         raise UsageError("one plan is proven at a time", facts=tuple(map(str, directory)))

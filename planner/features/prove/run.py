@@ -17,7 +17,6 @@ from planner.artifacts.program import Program
 from planner.artifacts.wholes import of_form
 from planner.artifacts.worker_model import WorkerModel
 from planner.collection import without_collection
-from planner.descriptions import in_force
 from planner.errors import ModelError, UsageError, did_you_mean
 from planner.features.prove.options import ProveOptions
 from planner.features.prove.proof.calls import Calls
@@ -36,7 +35,6 @@ from planner.runtime.check_model import check_against_model
 from planner.runtime.engine.core.check import InconsistentError, check_overwriting, check_programs
 from planner.runtime.plan_files import check_stated, read_parts, read_workers
 from planner.strict_json import JsonError, read_json
-from planner.tdl.descriptions import Descriptions
 
 
 @takes(ProveOptions)
@@ -93,7 +91,7 @@ def _of_plan(options: ProveOptions) -> ProveResult:
     if not plan.folder.has_models:
         raise UsageError(f"{where} has no models of its workers", hint="write them with `tofu build`")
     models, program = read_workers(plan.folder, options.progress)
-    reference = Whole(plan.graph, plan.ops, _descriptions(options))
+    reference = Whole(plan.graph, plan.ops, plan.descriptions)
     options.progress("following the workers' programs")
     proof = _proof(plan.model, plan.form, reference, models, program)
     if proof.is_proven:
@@ -105,17 +103,14 @@ def _of_plan(options: ProveOptions) -> ProveResult:
 
 def _of_parts(options: ProveOptions, file: Path) -> ProveResult:
     options.progress("reading the model")
-    model = without_data_folder(_source(file, options).read())
+    source = source_of(file, options, opdefs=options.opdefs, unknown_ops="replicate")
+    model = without_data_folder(source.read())
     models, program = read_parts(options.parts, model, options.progress)
     form, planned = _stated_form(options.program)
-    division, descriptions = divided(form, planned, len(models), model, file), _descriptions(options)
+    division = divided(form, planned, len(models), model, file)
     options.progress("following the workers' programs")
-    reference = Whole(division.graph, descriptions.bind_all(division.graph), descriptions)
+    reference = Whole(division.graph, source.descriptions.bind_all(division.graph), source.descriptions)
     return _result(file, model.name, program, _proof(model, division.form, reference, models, program))
-
-
-def _descriptions(options: ProveOptions) -> Descriptions:
-    return in_force(options.opdefs, "replicate")[0]
 
 
 def _stated_form(file: Path | None) -> tuple[Form, Collection[str] | None]:
@@ -176,16 +171,13 @@ def _result(where: Path, name: str, program: Program, proof: Proof) -> ProveResu
     )
 
 
-def _source(file: Path, options: ProveOptions) -> ModelSource:
-    return source_of(file, options, opdefs=options.opdefs, unknown_ops="replicate")
-
-
 def _of_another_file(plan: Opened, options: ProveOptions) -> Fault | None:
     """A fault if the file, read as `tofu plan` reads it, is not the plan's model."""
     if options.model is None:
         return None
-    file = Path(options.model)
-    read = to_model(without_data_folder(_source(file, options).read())).SerializeToString(deterministic=True)
+    file = options.model
+    source = ModelSource(file, options, plan.descriptions, plan.described_by)
+    read = to_model(without_data_folder(source.read())).SerializeToString(deterministic=True)
     if digest(read) == plan.folder.plan.model_digest:
         return None
     holds = f"a model of sha256 {plan.folder.plan.model_digest}"

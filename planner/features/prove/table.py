@@ -10,11 +10,11 @@ from planner.printing.console import ReportConsole
 
 def print_proof(result: ProveResult, file: TextIO) -> None:
     """Prints what was proven, or where that ended."""
-    fault = result.fault
+    fault, plan = result.fault, ("plan", f"{result.directory}: {result.model}, {result.workers:,} workers")
     if fault is None:
         facts = [
             ("proven", f"{result.tensors:,} results and states over {result.buffers:,} buffers"),
-            ("plan", f"{result.directory}: {result.model}, {result.workers:,} workers"),
+            plan,
             ("followed", f"{result.functions:,} kinds of calls, {result.fetches:,} fetches"),
         ]
     else:
@@ -26,6 +26,7 @@ def print_proof(result: ProveResult, file: TextIO) -> None:
         )
         facts = [
             ("wrong" if fault.is_counterexample else "not proven", fault.op or fault.step or "the program"),
+            plan,
             *((name, value) for name, value in places if value),
             ("holds", fault.holds),
             ("should", fault.should),

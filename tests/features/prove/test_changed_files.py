@@ -326,6 +326,7 @@ def test_worker_models_that_no_plan_made_are_proven(tmp_path: Path, capsys: pyte
     [
         ("--whole net.onnx", "--whole: which worker models?"),
         ("plan --parts worker0.onnx", "--parts needs --whole"),
+        (". --whole net.onnx --parts worker0.onnx", "--parts takes files of worker models, no folder"),
         ("--parts worker0.onnx worker1.onnx", "--parts needs --whole"),
         ("--program form.json", "--program needs --whole"),
         ("--whole net.onnx --parts worker0.onnx --model net.onnx", "--model is of a plan's folder"),
