@@ -78,7 +78,6 @@ LINES: dict[str, tuple[str, ...]] = {
     "ops-operator": ("ops Relu", "ops Gelu"),
     "ops-gradients": ("ops --gradients",),
     "ops-verify": ("ops --verify Relu",),
-    "ops-onnx-cases": ("ops --onnx-cases Relu",),
     "compare": ("compare train.onnx --gpus 2", "compare train.onnx --topology two.yaml --profile measured.yaml"),
 }
 """By schema, commands whose output it is of."""
@@ -86,7 +85,7 @@ FILES = {
     "plan-file": ("plan/plan.json", "timed/plan.json", "stepped/plan.json"),
     "manifest-file": ("plan/manifest.json", "stored/manifest.json"),
 }
-SLOW = {"compare", "profile", "ops-onnx-cases", "ops"}
+SLOW = {"compare", "profile", "ops"}
 NOTHING = "unheard_of"
 
 

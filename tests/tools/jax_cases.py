@@ -24,14 +24,14 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import jax
 import numpy as np
 
+from conformance import constants_to_try
+from onnx_node_cases import OnnxCase, differences, onnx_cases, stock_outputs, with_constants
 from planner.artifacts.plan import Decision
 from planner.cost.tables import CostTables
 from planner.descriptions import in_force
 from planner.errors import TofuError
 from planner.features.export.file_text import UnwrittenError, jax_step
 from planner.features.export.source import Source
-from planner.features.ops.conformance import constants_to_try
-from planner.features.ops.onnx_cases import OnnxCase, differences, onnx_cases, stock_outputs, with_constants
 from planner.features.ops.strategies import enumerate_strategies
 from planner.graph.model import Graph
 from planner.graph.reading.from_onnx import graph_from_proto

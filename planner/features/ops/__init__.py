@@ -9,7 +9,6 @@ FEATURE = Feature(
     outputs=(
         Output("ops", "tofu ops --json", "coverage:Coverage", "table:print_coverage"),
         Output("ops-gradients", "tofu ops --gradients --json", "gradients:GradientTable", "table:print_gradients"),
-        Output("ops-onnx-cases", "tofu ops --onnx-cases --json", "conformance:Conformance", "table:print_conformance"),
         Output("ops-operator", "tofu ops OP --json", "page:OperatorPage", "table:print_page"),
         Output("ops-verify", "tofu ops --verify --json", "verification:Verification", "table:print_verification"),
     ),

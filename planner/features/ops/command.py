@@ -16,12 +16,9 @@ from planner.errors import UsageError
 @click.argument("op_type", metavar="[OP]", required=False)
 @click.option("--verify", is_flag=True, help="Run every strategy split and whole; exits with 1 if one is wrong.")
 @click.option("--gradients", is_flag=True, help="Which of them a gradient passes, how, and why not the others.")
-@click.option("--onnx-cases", is_flag=True, help="Run the onnx package's own test cases, each cut for 2 workers.")
 @click.option("--opdefs", "file", type=click.Path(path_type=Path), metavar="FILE.py", help="Descriptions of your own.")
 @JSON
-def ops(
-    op_type: str | None, verify: bool, gradients: bool, onnx_cases: bool, file: Path | None, json_wanted: bool
-) -> int:
+def ops(op_type: str | None, verify: bool, gradients: bool, file: Path | None, json_wanted: bool) -> int:
     """Show which operators tofu can split, and how.
 
     \b
@@ -31,18 +28,12 @@ def ops(
       tofu ops --verify Conv             run its strategies split and whole
       tofu ops --verify --opdefs mine.py
       tofu ops --gradients               what `tofu grad` can differentiate
-      tofu ops --onnx-cases              ONNX's own test cases, planned, cut and run
     """
     from planner.features.ops import run
     from planner.features.ops.run import Operators
 
     if gradients and (verify or file is not None):
         raise UsageError("--gradients goes with neither --verify nor --opdefs")
-    if onnx_cases and verify:
-        raise UsageError("--onnx-cases does not go with --verify")
-    if onnx_cases:
-        conformance = show(lambda line: Operators(file).onnx_cases(op_type, line, line.note), json_wanted)
-        return EXIT_DONE if conformance.is_right else EXIT_NO
     if verify:
         verification = show(lambda line: Operators(file).verify(op_type, line, line.note), json_wanted)
         return EXIT_DONE if verification.is_right else EXIT_NO

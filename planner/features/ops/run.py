@@ -9,10 +9,8 @@ from pathlib import Path
 from planner import opdefs
 from planner.errors import UsageError, did_you_mean
 from planner.features.ops.cases.examples import all_cases
-from planner.features.ops.conformance import Conformance, conformance
 from planner.features.ops.coverage import Coverage, coverage
 from planner.features.ops.gradients import GradientTable, gradient_table
-from planner.features.ops.onnx_cases import onnx_cases
 from planner.features.ops.page import OperatorPage, operator_page
 from planner.features.ops.verification import THOROUGH, Verification, verify_operators
 from planner.graph.decompositions.registry import Purpose, decompositions
@@ -70,23 +68,6 @@ class Operators:
         cases = self._mine if self._mine is not None and op_type is None else self._cases
         wanted = (op_type,) if op_type else ()
         return verify_operators(self.descriptions, wanted, ways=THOROUGH, cases=cases, progress=_counted(progress))
-
-    def onnx_cases(
-        self, op_type: str | None, progress: Progress = silent, notice: Callable[[str], None] = lambda line: None
-    ) -> Conformance:
-        """Runs the test cases of the ``onnx`` package, all or those of an operator, planned for two workers.
-
-        Raises:
-            UsageError: there is no case of the operator, or no ONNX Runtime.
-        """
-        _tell_of_runtime(notice)
-        progress("collecting the cases of the onnx package")
-        cases = onnx_cases()
-        chosen = [case for case in cases if op_type is None or op_type in {kind for _, kind in case.op_types}]
-        if not chosen:
-            op_types = sorted({kind for case in cases for _, kind in case.op_types})
-            raise UsageError(f"the onnx package has no case of {op_type}", hint=did_you_mean(op_type or "", op_types))
-        return conformance(self.descriptions, chosen, progress=_counted(progress))
 
 
 def gradients(op_type: str | None = None) -> GradientTable:

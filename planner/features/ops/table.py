@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TextIO
 
-from planner.features.ops.conformance import Conformance, Stock
 from planner.features.ops.coverage import Coverage, OperatorClass, OperatorRow
 from planner.features.ops.gradients import GradientTable
 from planner.features.ops.page import OperatorPage
@@ -145,37 +144,6 @@ def print_verification(result: Verification, file: TextIO) -> None:
     for operator in result.operators[: len(result.operators) == 1]:
         for text in (*filter(None, [operator.veto_reason]), *operator.left_out):
             console.print_line(f"left out: {text}")
-
-
-def print_conformance(result: Conformance, file: TextIO) -> None:
-    """Prints how many of ONNX's own cases pass, and why the others do not."""
-    console = ReportConsole(file)
-    console.print_facts(
-        [
-            ("cases of the onnx package", f"{len(result.outcomes):,}"),
-            ("the stock runtime passes", f"{len(result.with_stock(Stock.PASSES)):,}"),
-            (f"of these, as expected on {result.workers} workers", f"{len(result.passed):,}"),
-            ("  and cut", f"{len(result.cut):,}"),
-            ("  and not cut", f"{len(result.passed) - len(result.cut):,}"),
-            ("  with inputs given as constants", f"{len(result.with_constants):,}"),
-            ("other strategies, as expected", f"{result.strategies:,}"),
-            ("  of them in steps", f"{result.in_steps:,}"),
-            ("refused, for a reason below", str(sum(len(names) for names in result.refused().values()))),
-            ("refused for another reason", str(len(result.failed))),
-            ("differing", str(len(result.differing))),
-        ],
-    )
-    refused = {reason.value: names for reason, names in result.refused().items() if names}
-    for title, cases in (("refused because", refused), ("not cut because", result.not_cut())):
-        if not cases:
-            continue
-        console.print()
-        rows = [(reason, str(len(names)), names[0]) for reason, names in cases.items()]
-        console.print_table((title, "cases", "e.g."), rows, ("cases",))
-    for outcome in result.differing:
-        console.print_line(f"differing: {outcome.name}: {'; '.join(outcome.differences)}")
-    for outcome in result.failed:
-        console.print_line(f"refused: {outcome.name}: {outcome.error}")
 
 
 def _print_findings(console: ReportConsole, wrong: Sequence[str], missing: Sequence[str]) -> None:

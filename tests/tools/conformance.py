@@ -1,5 +1,10 @@
 """ONNX's own operator test cases through tofu: each planned, cut, run, and held against the output it expects.
 
+    python tests/tools/conformance.py          prints how many pass, in about two minutes
+    python tests/tools/conformance.py Conv     the cases of one operator
+
+The exit status is 1 if one differs.
+
 Of all cases, those that the stock runtime itself passes are planned for a few workers and run in this process. A case
 counts as *cut* if an op that computes was split, and more than one worker computed. Beside the plan that the search
 finds, an op alone in its graph is run by every other strategy that the analysis admits, so that what is not cheapest
@@ -9,21 +14,31 @@ is tried, too.
 from __future__ import annotations
 
 import enum
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TextIO
 
 import numpy as np
 from onnx import AttributeProto, ModelProto
 
+from onnx_node_cases import (
+    OnnxCase,
+    Value,
+    differences,
+    onnx_cases,
+    parameters,
+    stock_outputs,
+    with_constants,
+)
+from planner import opdefs
 from planner.algebra.tiling import Shard, Tiling
 from planner.artifacts.plan import Decision
 from planner.artifacts.program import Program, Segment
 from planner.artifacts.worker_model import WorkerModel
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, TofuError
-from planner.features.ops.onnx_cases import OnnxCase, Value, differences, parameters, stock_outputs, with_constants
 from planner.features.ops.strategies import enumerate_strategies
 from planner.graph.model import Graph, Op
 from planner.graph.reading.from_onnx import graph_from_proto
@@ -34,7 +49,7 @@ from planner.options.running import RunOptions
 from planner.partition.build import partition
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.limit.in_steps import choices, step_variables, with_steps
-from planner.records import Positive
+from planner.printing.console import ReportConsole
 from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.run import run_with
 from planner.search.decide import decide
@@ -95,27 +110,10 @@ class CaseOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class AlikeCases:
-    """Cases of which one and the same is true."""
-
-    told: ClassVar = "reason count=#cases cases"
-
-    reason: str
-    cases: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Conformance:
     """The outcomes of all cases."""
 
-    schema_version: ClassVar = 1
-    told: ClassVar = (
-        "workers right=is_right cases=#outcomes stock=by_stock passed=#passed cut=#cut strategies in_steps "
-        "with_constants=constants_by_case not_cut=cases_not_cut refused=cases_refused "
-        "differing=differences_by_case failed=errors_by_case"
-    )
-
-    workers: Positive
+    workers: int
     outcomes: tuple[CaseOutcome, ...]
 
     def with_stock(self, stock: Stock) -> tuple[CaseOutcome, ...]:
@@ -157,32 +155,6 @@ class Conformance:
     def is_right(self) -> bool:
         return not self.differing and not self.failed
 
-    @property
-    def by_stock(self) -> Mapping[Stock, int]:
-        """What the stock runtime does with how many."""
-        return {stock: len(self.with_stock(stock)) for stock in Stock}
-
-    @property
-    def constants_by_case(self) -> Mapping[str, tuple[str, ...]]:
-        """Inputs that were given as constants."""
-        return {outcome.name: outcome.constants for outcome in self.with_constants}
-
-    @property
-    def differences_by_case(self) -> Mapping[str, tuple[str, ...]]:
-        return {outcome.name: outcome.differences for outcome in self.differing}
-
-    @property
-    def errors_by_case(self) -> Mapping[str, str]:
-        return {outcome.name: outcome.error for outcome in self.failed}
-
-    @property
-    def cases_refused(self) -> tuple[AlikeCases, ...]:
-        return _alike({reason.value: names for reason, names in self.refused().items()})
-
-    @property
-    def cases_not_cut(self) -> tuple[AlikeCases, ...]:
-        return _alike(self.not_cut())
-
     def refused(self) -> Mapping[Refusal, tuple[str, ...]]:
         """The cases refused for each reason on the list."""
         return {
@@ -196,10 +168,6 @@ class Conformance:
             reason: tuple(outcome.name for outcome in self.passed if outcome.why_not_cut == reason)
             for reason, _ in reasons.most_common()
         }
-
-
-def _alike(cases: Mapping[str, tuple[str, ...]]) -> tuple[AlikeCases, ...]:
-    return tuple(AlikeCases(reason, names) for reason, names in cases.items())
 
 
 def conformance(
@@ -400,3 +368,47 @@ def _refusal(case: OnnxCase, error: TofuError, descriptions: Descriptions) -> Re
     if op_types & DATA_DEPENDENT:
         return Refusal.DATA_SHAPE
     return None
+
+
+def print_conformance(result: Conformance, file: TextIO) -> None:
+    """Prints how many of ONNX's own cases pass, and why the others do not."""
+    console = ReportConsole(file)
+    console.print_facts(
+        [
+            ("cases of the onnx package", f"{len(result.outcomes):,}"),
+            ("the stock runtime passes", f"{len(result.with_stock(Stock.PASSES)):,}"),
+            (f"of these, as expected on {result.workers} workers", f"{len(result.passed):,}"),
+            ("  and cut", f"{len(result.cut):,}"),
+            ("  and not cut", f"{len(result.passed) - len(result.cut):,}"),
+            ("  with inputs given as constants", f"{len(result.with_constants):,}"),
+            ("other strategies, as expected", f"{result.strategies:,}"),
+            ("  of them in steps", f"{result.in_steps:,}"),
+            ("refused, for a reason below", str(sum(len(names) for names in result.refused().values()))),
+            ("refused for another reason", str(len(result.failed))),
+            ("differing", str(len(result.differing))),
+        ],
+    )
+    refused = {reason.value: names for reason, names in result.refused().items() if names}
+    for title, cases in (("refused because", refused), ("not cut because", result.not_cut())):
+        if not cases:
+            continue
+        console.print()
+        rows = [(reason, str(len(names)), names[0]) for reason, names in cases.items()]
+        console.print_table((title, "cases", "e.g."), rows, ("cases",))
+    for outcome in result.differing:
+        console.print_line(f"differing: {outcome.name}: {'; '.join(outcome.differences)}")
+    for outcome in result.failed:
+        console.print_line(f"refused: {outcome.name}: {outcome.error}")
+
+
+def main() -> int:
+    """Tries the cases, and prints what became of them."""
+    wanted = sys.argv[1:]
+    cases = [case for case in onnx_cases() if not wanted or {kind for _, kind in case.op_types}.intersection(wanted)]
+    result = conformance(opdefs.standard(), cases)
+    print_conformance(result, sys.stdout)
+    return 0 if result.is_right and cases else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
