@@ -19,6 +19,13 @@ from planner.search.bound.dual import Dual, Floats
 _Ints = NDArray[np.intp]
 
 
+def reprice(dual: Dual, costs: Sequence[Floats]) -> None:
+    """Goes on with other costs of the same values: what is given stays, and the bound is that of the next pass."""
+    dual.own = list(costs)
+    dual.lower = -np.inf
+    dual._order()
+
+
 @dataclass(frozen=True, slots=True)
 class _Tables:
     """Tables from variables of one level and of one number of values.

@@ -14,6 +14,7 @@ from time import process_time
 from typing import Final, Protocol
 
 import numpy as np
+from grouped_dual import reprice
 from iopddl_instance import Ints
 from iopddl_prices import best_prices
 from numpy.typing import NDArray
@@ -131,7 +132,7 @@ class Branching:
             costs + (new[kept] - old[kept])
             for costs, kept, old, new in zip(part.dual.own, part.kept, before, after, strict=True)
         ]
-        part.dual.reprice(own)
+        reprice(part.dual, own)
         part.prices, part.worth = prices, self._limit.worth(prices, self._finer)
 
     def _better_prices(self, part: _Part, values: list[int]) -> Ints | None:

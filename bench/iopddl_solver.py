@@ -17,7 +17,7 @@ from time import process_time
 from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
-from grouped_dual import GroupedDual
+from grouped_dual import GroupedDual, reprice
 from iopddl_branch import Branching
 from iopddl_instance import Instance, Ints
 from iopddl_merged import Merged
@@ -380,7 +380,7 @@ class _Search:
         """Values that look cheap at the prices, and the bound there in floating point."""
         worth = float(self._prices @ self._memory.spare)
         priced = self._memory.split(self._memory.priced(self._prices))
-        self._dual.reprice([own + more for own, more in zip(self._floats, priced, strict=True)])
+        reprice(self._dual, [own + more for own, more in zip(self._floats, priced, strict=True)])
         values: list[int] = []
         for number in range(_MOST_PASSES):
             before = self._dual.lower
@@ -503,7 +503,7 @@ class _Search:
         changed = [
             own + more + most * self._chance.random(len(own)) for own, more in zip(self._floats, priced, strict=True)
         ]
-        self._dual.reprice(changed)
+        reprice(self._dual, changed)
         without_ties: list[int] = list(proposed)
         for _ in range(_PASSES_BY_CHANCE):
             if process_time() > self._until:

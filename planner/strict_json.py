@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn
 
 from planner.regular_file import read_regular
 
@@ -28,7 +27,6 @@ _PROBLEMS: Final = {
     "Unexpected UTF-8 BOM (decode using utf-8-sig)": "it begins with a byte order mark",
 }
 _KINDS: Final = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
-_Option = TypeVar("_Option", bound=str)
 _LONGEST: Final = 60
 _MOST_BYTES: Final = 2**29
 """Of a file."""
@@ -83,14 +81,6 @@ class Value:
         """A text."""
         text: str = self._expect(str, "a text")
         return text
-
-    def one_of(self, options: Sequence[_Option], is_what: str) -> _Option:
-        """A text that is one of these; else the fault says what it is, as in ``neither bytes nor time``."""
-        text = self.text()
-        option = next((option for option in options if option == text), None)
-        if option is None:
-            raise self.fault(f"is {is_what}: {text}")
-        return option
 
     def texts(self) -> tuple[str, ...]:
         """A list of texts."""

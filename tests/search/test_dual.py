@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from grouped_dual import GroupedDual
+from grouped_dual import GroupedDual, reprice
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,7 +96,7 @@ def test_other_costs_of_the_same_values_are_bounded_anew(problem: Sum, data: st.
     dual.backward()
     draws = [st.lists(st.integers(0, 20), min_size=len(own), max_size=len(own)) for own in problem[0]]
     other = ([np.array(data.draw(draw), dtype=float) for draw in draws], problem[1])
-    dual.reprice(other[0])
+    reprice(dual, other[0])
     best = min(cost(other, values) for values in all_values(other))
     dual.forward()
     dual.backward()

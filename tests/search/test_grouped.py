@@ -1,7 +1,7 @@
 """Passes over many variables at once, against exhaustive enumeration and one variable after the other."""
 
 import numpy as np
-from grouped_dual import GroupedDual
+from grouped_dual import GroupedDual, reprice
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,7 +35,7 @@ def test_entries_beyond_the_best_plan_are_cut_off_and_what_was_given_is_gone_on_
     held = dual.given()
     dual.cut_off(best + more)
     dual.give(held)
-    dual.reprice(dual.own)
+    reprice(dual, dual.own)
     values = dual.forward()
     dual.backward()
     assert dual.lower <= best + NEAR

@@ -85,12 +85,6 @@ class Dual:
         joined = before.keys() | after.keys()
         self._alone = float(sum(costs.min() for variable, costs in enumerate(self.own) if variable not in joined))
 
-    def reprice(self, costs: Sequence[Floats]) -> None:
-        """Goes on with other costs of the same values: what is given stays, and the bound is that of the next pass."""
-        self.own = list(costs)
-        self.lower = -np.inf
-        self._order()
-
     def forward(self) -> list[int]:
         """One pass in the order of the variables.
 
