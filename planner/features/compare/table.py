@@ -58,16 +58,7 @@ def print_comparison(result: Comparison, file: TextIO) -> None:
             )
         )
     times = "time to tofu's" if result.objective == "time" else "cost to tofu's"
-    costs = (
-        "moved",
-        times,
-        "memory per worker",
-        "estimated time",
-        "measured",
-        "load penalty",
-        _TO_LEAST,
-        "as SoyBean counts",
-    )
+    costs = "moved", times, "memory per worker", "estimated time", "measured", "penalty", _TO_LEAST, "as SoyBean counts"
     columns: tuple[str, ...] = ("strategy", "best", *costs, "what it is")
     is_narrow = console.room < _WIDE_TABLE
     left_out = {
