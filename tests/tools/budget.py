@@ -1,11 +1,12 @@
-"""What the repository may weigh (``.ci/budget.toml``): lines of code, options, prose, names that say nothing.
+"""What the repository may weigh (``.ci/budget.toml``): lines of code, options, prose, names and docstrings.
 
     python tests/tools/budget.py             prints what is above its number, and exits with 1 if anything is
     python tests/tools/budget.py --list      prints all numbers
 
 A number is raised in a commit of its own, whose message says what it buys; one that has fallen is written down anew.
 Lines of code hold more than comments and docstrings. A room is a folder of ``planner``, or of ``planner/features``;
-modules beside the folders are a room ``.``. ``prose.py`` counts the pages, and names the places.
+modules beside the folders are a room ``.``. ``prose.py`` counts the pages, ``docstrings.py`` docstrings without a
+subject; both name the places.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 
 import click
 
+import docstrings
 import prose
 
 ROOT = Path(__file__).parents[2]
@@ -101,6 +103,7 @@ def measured() -> dict[str, dict[str, int]]:
             "lines": sum(lines.values()),
             "lines of the core": core,
             "options": options(),
+            "docstrings without a subject": len(docstrings.faults(docstrings.modules())),
         },
         "prose": prose.numbers(),
         "lines": dict(lines),
