@@ -1,10 +1,11 @@
-"""The glossary has one meaning for each word, and the code has no second one but where the glossary still allows it."""
+"""The glossary has one meaning for each word, and the code has no second one (second_meanings.toml)."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -13,19 +14,20 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "glossary.md").read_text()
+MEANINGS = Path(__file__).parent / "second_meanings.toml"
 MOST_WORDS = 50
 
 
 class Banned(NamedTuple):
-    """A second meaning of a word."""
+    """A second meaning of a word; the fields are explained in the file."""
 
     word: str
     not_for: str
     instead: str
     pattern: str
-    """Of identifiers as ``words`` writes them."""
-    where: str
-    """Folders and files, each between backquotes; those with an exclamation mark are left out."""
+    places: Sequence[str]
+    without: Sequence[str] = ()
+    still: Sequence[str] = ()
 
     @property
     def title(self) -> str:
@@ -33,41 +35,24 @@ class Banned(NamedTuple):
 
     def files(self) -> Iterator[str]:
         """The files in which the pattern is looked for."""
-        places = re.findall(r"`(!?)([^`]+)`", self.where)
-        out = tuple(place for mark, place in places if mark)
-        for mark, place in places:
+        for place in (*self.places, *self.without, *self.still):
             assert (ROOT / place).exists(), f"{self.title}: there is no {place}"
-            if not mark:
-                found = [ROOT / place] if place.endswith(".py") else sorted((ROOT / place).rglob("*.py"))
-                names = (file.relative_to(ROOT).as_posix() for file in found)
-                yield from (name for name in names if not name.startswith(out))
+        for place in self.places:
+            files = [ROOT / place] if place.endswith(".py") else sorted((ROOT / place).rglob("*.py"))
+            names = (file.relative_to(ROOT).as_posix() for file in files)
+            yield from (name for name in names if not name.startswith(tuple(self.without)))
 
 
-def rows(head: str) -> list[list[str]]:
-    """The cells of the table that begins with this line."""
-    _, _, after = TEXT.partition(f"\n{head}\n")
-    assert after, f"there is no table {head}"
-    lines = after.splitlines()[1:]
-    table = lines[: next(number for number, line in enumerate(lines) if not line.startswith("|"))]
-    return [
-        [cell.replace(r"\|", "|").strip() for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))] for line in table
-    ]
+BANNED = [Banned(**entry) for entry in tomllib.loads(MEANINGS.read_text())["banned"]]
 
 
-def banned() -> list[Banned]:
-    found = []
-    for word, not_for, instead, pattern, where in rows(
-        "| word | must not mean | say instead | pattern | looked for in |"
-    ):
-        found.append(Banned(word, not_for, instead, pattern.strip("`"), where))
-    return found
-
-
-def allowed() -> dict[str, set[str]]:
-    """By second meaning the files that may still have it."""
-    _, _, after = TEXT.partition("## Files that may still offend\n")
-    lines = [line for line in after.splitlines() if line.startswith("- ")]
-    return {line[2:].partition(" — ")[0]: set(re.findall(r"`([^`]+)`", line)) for line in lines}
+def explained() -> list[str]:
+    """The words of the glossary's table."""
+    _, _, after = TEXT.partition("\n| word | means | elsewhere |\n")
+    rows = after.partition("\n\n")[0].splitlines()[1:]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    assert all(len(row) == 3 and row[0] and row[1] for row in cells)
+    return [row[0] for row in cells]
 
 
 def words(identifier: str) -> str:
@@ -104,16 +89,14 @@ def offending(one: Banned) -> dict[str, list[str]]:
 
 
 def test_one_meaning_for_each_of_at_most_fifty_words() -> None:
-    table = rows("| word | means |")
-    assert all(len(row) == 2 and all(row) for row in table)
-    names = [row[0] for row in table]
+    names = explained()
     assert len(names) == len(set(names))
     assert 40 <= len(names) <= MOST_WORDS
 
 
 def test_what_is_banned_is_explained() -> None:
-    explained = {row[0] for row in rows("| word | means |")}
-    assert {one.word for one in banned()} - explained == {"node", "near", "case"}, "words that mean nothing of ours"
+    words_of_rows = {word.partition(" (")[0] for name in explained() for word in name.split(", ")}
+    assert {one.word for one in BANNED} - words_of_rows == {"node", "near", "case"}, "words that mean nothing of ours"
 
 
 def test_names_are_told_apart_word_by_word() -> None:
@@ -125,15 +108,10 @@ def test_names_are_told_apart_word_by_word() -> None:
     ]
 
 
-@pytest.mark.parametrize("one", banned(), ids=lambda one: one.title)
+@pytest.mark.parametrize("one", BANNED, ids=lambda one: one.title)
 def test_a_second_meaning_is_only_where_it_is_still_allowed(one: Banned) -> None:
     found = offending(one)
-    may = allowed().get(one.title, set())
-    new = {file: names for file, names in found.items() if file not in may}
+    new = {file: names for file, names in found.items() if file not in one.still}
     assert not new, f"{one.word} must not mean {one.not_for}; say {one.instead}: {new}"
-    gone = sorted(may - set(found))
-    assert not gone, f"take these out of docs/glossary.md, they no longer offend ({one.title}): {gone}"
-
-
-def test_no_list_is_left_of_what_is_not_banned() -> None:
-    assert set(allowed()) <= {one.title for one in banned()}
+    gone = sorted(set(one.still) - set(found))
+    assert not gone, f"take these out of {MEANINGS.name}, they no longer offend ({one.title}): {gone}"
