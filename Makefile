@@ -104,7 +104,7 @@ papers: $(STAMP) ## print the figures of the papers beside ours: a quarter of an
 # The one that needs a GPU is a target of its own, so are the papers' figures, and the contest's instances are not in the
 # repository.
 bench: $(STAMP) ## run the benchmarks; they print tables and judge nothing
-	@set -e; for file in $(filter-out bench/multifetch.py bench/papers.py bench/against_pytorch.py bench/pytorch_steps.py bench/iopddl%.py,$(sort $(wildcard bench/[a-z]*.py))); do printf '\n== %s\n' "$$file"; $(BIN)/python "$$file"; done
+	@set -e; for file in $(filter-out bench/multifetch.py bench/papers.py bench/against_pytorch.py bench/pytorch_steps.py bench/readme_table.py bench/iopddl%.py,$(sort $(wildcard bench/[a-z]*.py))); do printf '\n== %s\n' "$$file"; $(BIN)/python "$$file"; done
 
 bench-multifetch: $(STAMP) ## time fetches on a GPU against a plain copy; ends with 2 where there is no GPU
 	@$(BIN)/python bench/multifetch.py $(BENCH_OPTIONS)

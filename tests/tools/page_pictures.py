@@ -1,4 +1,4 @@
-"""Draws the pictures of the pages in docs/ from the example's tilings, plans, program and run.
+"""Draws the pictures of the pages in docs/: of the example's tilings, plans, program and run, and of README's plan.
 
     python tests/tools/page_pictures.py
 
@@ -7,12 +7,14 @@ writes them to docs/pictures/; ``tests/docs/test_pictures.py`` compares.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 from xml.sax.saxutils import escape
 
+import planner
 from page_example import SHOWN, WORKERS, example, executed
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import Shard, Tiling
@@ -241,7 +243,17 @@ def run() -> Picture:
     return picture
 
 
-DRAWN: Final[Mapping[str, Callable[[], Picture]]] = MappingProxyType(
+def plan() -> str:
+    """The README's plan, as `tofu report` draws it."""
+    with tempfile.TemporaryDirectory() as folder:
+        model, target, picture = (Path(folder) / name for name in ("model.onnx", "plan", "plan.svg"))
+        planner.zoo("mlp-4x8192", output=model)
+        planner.plan(model, gpus=8, out=target)
+        planner.report(target, svg=picture)
+        return picture.read_text()
+
+
+DRAWN: Final[Mapping[str, Callable[[], Picture | str]]] = MappingProxyType(
     {
         "representation": representation,
         "description": description,
@@ -249,9 +261,10 @@ DRAWN: Final[Mapping[str, Callable[[], Picture]]] = MappingProxyType(
         "search": search,
         "program": program,
         "run": run,
+        "plan": plan,
     }
 )
-"""By page, its picture."""
+"""By name, a picture."""
 
 if __name__ == "__main__":
     PICTURES.mkdir(exist_ok=True)

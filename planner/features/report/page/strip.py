@@ -116,14 +116,14 @@ class Picture:
         return element(
             "svg",
             element("title", title),
-            element("rect", width=max(left, 420.0), height=height, fill="#FFF"),
+            element("rect", width=max(left, 540.0), height=height, fill="#FFF"),
             self.glyphs.symbols(),
             element("text", title, x=_GAP, y=22, font_size=15, font_weight="bold"),
             *groups,
             self._key(_GAP, height - 16),
             xmlns="http://www.w3.org/2000/svg",
-            viewBox=f"0 0 {max(left, 420.0):g} {height:g}",
-            width=max(left, 420.0),
+            viewBox=f"0 0 {max(left, 540.0):g} {height:g}",
+            width=max(left, 540.0),
             height=height,
             font_family="sans-serif",
         )
