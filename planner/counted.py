@@ -33,7 +33,7 @@ def counts_told(progress: Progress) -> AbstractContextManager[None]:
 
 
 def may_stop(stop: Stop) -> AbstractContextManager[None]:
-    """What is done within can be done without: it ends where the search is to end.
+    """Marks work within as dispensable: it ends where the search is to end.
 
     Args:
         stop: asked at every count; raises ``StoppedError``.

@@ -123,7 +123,7 @@ class WorkerError(TofuError):
 
 
 def out_of_memory(error: BaseException) -> InfeasibleError:
-    """What to say of memory that the system does not give.
+    """The error for memory that the system does not give.
 
     Args:
         error: a MemoryError, or an OSError of that kind. NumPy's says of what array; its class is not imported here.

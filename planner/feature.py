@@ -50,7 +50,7 @@ class Feature:
         return self.package.rpartition(".")[2]
 
     def at(self, place: str) -> Any:
-        """What a place of the folder names; its module is imported."""
+        """The object at a place of the folder; its module is imported."""
         module, _, attribute = place.partition(":")
         return getattr(import_module(f"{self.package}.{module}"), attribute)
 

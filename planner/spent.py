@@ -29,7 +29,7 @@ class Spent:
 
     @property
     def seconds(self) -> Mapping[Part, float]:
-        """Of each part so far."""
+        """The time of each part so far."""
         return dict(self._seconds)
 
     def begin(self, part: Part) -> None:
@@ -62,7 +62,7 @@ def measured() -> Iterator[Spent]:
 
 @contextmanager
 def part(name: Part) -> Iterator[None]:
-    """What is done within is this part of the work.
+    """Counts the time within as this part of the work.
 
     Args:
         name: of the part.

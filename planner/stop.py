@@ -72,7 +72,7 @@ class Stop(Interrupt):
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """What was left out, in words, in the order in which it would have been done."""
+        """The work that was left out, in words, in the order in which it would have been done."""
         return tuple(self._left_out)
 
     def plan_is_there(self, *, is_fitting: bool = False) -> None:
@@ -90,7 +90,7 @@ class Stop(Interrupt):
         return self.stopped_by is not None
 
     def reason(self) -> StoppedBy | None:
-        """Why the search is to end now; None: it goes on."""
+        """The reason why the search is to end now; None: it goes on."""
         if self._is_interrupted:
             return "interrupt"
         return "time" if self._ends_at is not None and time.monotonic() >= self._ends_at else None

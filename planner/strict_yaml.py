@@ -22,7 +22,7 @@ _SHORT_CHARACTERS = 120_000
 
 
 def loader_for(text: str) -> type[yaml.SafeLoader]:
-    """What reads a text: of more than a list of figures libyaml, where it is there.
+    """The loader of a text: of more than a list of figures libyaml, where it is there.
 
     It takes a second for what PyYAML's own reader takes a minute for, and says less of what is no YAML.
     """

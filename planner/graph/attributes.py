@@ -11,7 +11,7 @@ from planner.graph.model import Attribute, Op
 
 
 def label(op: Op) -> str:
-    """How errors name an op."""
+    """The name of an op in errors."""
     return f"op {op.name!r} ({op.op_type})"
 
 

@@ -25,7 +25,7 @@ class Band:
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         return len(self.places)
 
     @property

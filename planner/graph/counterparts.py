@@ -63,7 +63,7 @@ def counterparts(first: Graph, second: Graph) -> Counterparts:
 
 
 def in_common(first: Graph, second: Graph, pairs: Counterparts) -> int:
-    """How many ops have a counterpart that reads and makes the counterparts of what they read and make."""
+    """The number of ops with a counterpart that reads and makes the counterparts of their tensors."""
     second_ops = {op.name: op for op in second.ops}
     count = 0
     for op in first.ops:
@@ -111,7 +111,7 @@ class _Search:
         self._waiting: deque[tuple[Op, Op]] = deque()
 
     def counterparts(self, by: Literal["places", "surroundings"]) -> Counterparts:
-        """What is known; at last, tensors of equal names where nothing says that they are others."""
+        """The counterparts so far; at last, tensors of equal names where nothing says that they are others."""
         first, second = self._graphs
         for name in first.tensors:
             maker = first.producer.get(name), second.producer.get(name)

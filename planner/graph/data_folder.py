@@ -38,7 +38,7 @@ class DataFolder:
     """The digest of that file."""
 
     def recorded(self, base: Path) -> tuple[str, str, str, str]:
-        """What a file in the folder ``base`` records of it."""
+        """The record of it in a file in the folder ``base``."""
         absolute = self.path.resolve()
         return os.path.relpath(absolute, base.resolve()), str(absolute), self.model, self.sha256
 

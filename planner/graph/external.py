@@ -49,7 +49,7 @@ def stored_bytes(dtype: DType, elements: int) -> int:
 
 
 def external_value(entries: Mapping[str, str], shape: Shape, dtype: DType, owner: str) -> ExternalValue:
-    """Where a tensor's bytes lie, as a file states it.
+    """The place of a tensor's bytes, as a file states it.
 
     Args:
         entries: ``location``, and ``offset`` and ``length`` where they are stated: from the beginning, and as many
@@ -85,7 +85,7 @@ def external_value(entries: Mapping[str, str], shape: Shape, dtype: DType, owner
 
 
 def external_values(graph: Graph) -> dict[str, ExternalValue]:
-    """Where the values lie that a graph names and does not hold, by tensor.
+    """The places of the values that a graph names and does not hold, by tensor.
 
     Raises:
         ModelError: what the graph's notes say does not hold.

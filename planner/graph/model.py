@@ -284,7 +284,7 @@ class Graph:
 
     @cached_property
     def used(self) -> frozenset[str]:
-        """What ops read or the graph gives back."""
+        """The tensors that ops read or the graph gives back."""
         return frozenset(itertools.chain(self.outputs, *(op.inputs for op in self.ops)))
 
     @cached_property
@@ -301,7 +301,7 @@ class Graph:
 
 
 def lanes_of_tensors(graph: Graph) -> dict[str, Lane]:
-    """By tensor of which each of equal ops beside each other makes or reads one, which of them it is for.
+    """The lane of each tensor that one of equal ops beside each other makes or reads.
 
     What no such op makes is for a lane if all that read it are of that lane.
     """

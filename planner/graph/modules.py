@@ -20,7 +20,7 @@ _NUMBERED: Final = re.compile(r"[0-9](?![A-Za-z0-9])")
 
 
 def modules(graph: Graph) -> dict[str, str]:
-    """By tensor its module; "" for what is of no module below the whole model.
+    """The module of each tensor; "" for what is of no module below the whole model.
 
     Args:
         graph: of a plan, with its bodies and deliveries.

@@ -50,7 +50,7 @@ def is_structural(key: str) -> bool:
 
 
 def note_value(notes: Mapping[str, str], key: str, read: Callable[[Value], _T], absent: _T, noun: str) -> _T:
-    """What metadata say under a key.
+    """The value of a key in metadata.
 
     Args:
         notes: the metadata.
@@ -100,7 +100,7 @@ def pairs_of(metadata: Mapping[str, str], key: str) -> tuple[tuple[str, str], ..
 
 
 def external_of(notes: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Where values that were not loaded lie, by tensor name; empty where the note is absent.
+    """The places of values that were not loaded, by tensor name; empty where the note is absent.
 
     Raises:
         ModelError: its value is not of that form.
@@ -124,7 +124,7 @@ def _data_folder(record: Value) -> tuple[str, ...]:
 
 
 def evidence_of(notes: Mapping[str, str]) -> dict[str, tuple[tuple[str, ...], str]]:
-    """By next state, the kinds of evidence for its pair and the same in words; empty where nothing was inferred.
+    """The kinds of evidence for the pair of each next state, and the same in words; empty where nothing was inferred.
 
     Raises:
         ModelError: the note is not of that form.

@@ -20,7 +20,7 @@ def numbers(name: str) -> tuple[int, ...]:
 
 
 def varying(names: Sequence[str]) -> list[int]:
-    """Which of the numbers of names differ; the names differ in numbers at most."""
+    """The numbers of names that differ; the names differ in numbers at most."""
     return [at for at, column in enumerate(zip(*map(_DIGITS.findall, names), strict=True)) if len(set(column)) > 1]
 
 

@@ -89,7 +89,7 @@ def dtype_of_array(array: np.ndarray) -> DType:
 
 
 def shape_fault(shape: Iterable[int]) -> str:
-    """Why a shape cannot be one, or ""."""
+    """The reason why a shape cannot be one, or ""."""
     elements = 1
     for size in shape:
         if size < 0:
@@ -164,7 +164,7 @@ def stored_array(tensor: TensorProto, owner: str) -> np.ndarray:
 
 
 def payload_fault(tensor: TensorProto) -> str:
-    """Why it cannot be told what a TensorProto's value is, or "": it has several."""
+    """The reason why a TensorProto's value cannot be told, or "": it has several."""
     payloads = [name for name in _PAYLOADS if len(getattr(tensor, name))]
     if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:
         payloads.append("external_data")
@@ -172,7 +172,7 @@ def payload_fault(tensor: TensorProto) -> str:
 
 
 def external_location(tensor: TensorProto, owner: str) -> dict[str, str]:
-    """Where an external tensor says that its data lie: ``location``, and ``offset``, ``length`` where stated.
+    """The place of an external tensor's data, as it says: ``location``, and ``offset``, ``length`` where stated.
 
     Raises:
         ModelError: see ``external_value``; a key that is stated twice.
@@ -185,7 +185,7 @@ def external_location(tensor: TensorProto, owner: str) -> dict[str, str]:
 
 
 def refused_forms(node: NodeProto, *, takes_graphs: bool = False) -> str:
-    """What keeps a node from being an Op, in words, or "".
+    """The forms that keep a node from being an Op, in words, or "".
 
     Args:
         node: any node.

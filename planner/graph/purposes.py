@@ -51,7 +51,7 @@ _BY_ROLE: Mapping[Role, Purpose] = {
 
 
 def purposes(graph: Graph) -> dict[str, Purpose]:
-    """By tensor, what its memory is taken for. Of a graph without results all that ops make is activations."""
+    """The purpose of each tensor's memory. Of a graph without results all that ops make is activations."""
     delivered, forward = _delivered(graph), passes_in(graph).forward
     read = {name for op in graph.ops if op.name in forward for name in op.inputs}
     read |= {delivered[name] for name in read & delivered.keys()}

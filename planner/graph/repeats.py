@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 
 def numbered(contents: Iterable[Hashable]) -> list[int]:
-    """By item a number: equal for equal items, and in the order in which contents are first met.
+    """The number of each item: equal for equal items, and in the order in which contents are first met.
 
     >>> numbered(["conv", "relu", "conv", "add"])
     [0, 1, 0, 2]
@@ -100,7 +100,7 @@ class _Row:
         self._names = names or [()] * len(forms)
 
     def equal(self, first: int, second: int, longest: int) -> int:
-        """How many items from two places on are equal, and tied to each other in the same way."""
+        """The number of items from two places on that are equal, and tied to each other in the same way."""
         second_of: dict[str, str] = {}
         first_of: dict[str, str] = {}
         longest = min(longest, len(self._forms) - second)
@@ -113,7 +113,7 @@ class _Row:
         return longest
 
     def starts(self, first: int, places: Sequence[int], length: int, *, is_adjacent: bool) -> tuple[int, ...]:
-        """Where stretches that are equal to the one from a place on begin.
+        """The beginnings of stretches that are equal to the one from a place on.
 
         Args:
             first: that place.

@@ -133,7 +133,7 @@ class _Colouring:
                 break
 
     def levels(self) -> list[int]:
-        """Of each op, the number of ops on the longest path to it."""
+        """The number of ops on the longest path to each op."""
         level_of: dict[str, int] = {}
         levels: list[int] = []
         for op in self._graph.ops:

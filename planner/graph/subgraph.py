@@ -31,7 +31,7 @@ def read_names(node: NodeProto) -> tuple[str, ...]:
 
 
 def captured_names(node: NodeProto) -> tuple[str, ...]:
-    """What the graphs of a node read by name from around it, each once."""
+    """The names that the graphs of a node read from around it, each once."""
     return tuple(dict.fromkeys(name for graph in graphs_of(node) for name in _free_names(graph)))
 
 
@@ -45,7 +45,7 @@ def _free_names(graph: GraphProto) -> Iterator[str]:
 
 
 def external_holders(nodes: Iterable[NodeProto]) -> Iterator[str]:
-    """What holds external data among nodes and the graphs inside of them, in words: attributes and initializers.
+    """The holders of external data among nodes and the graphs inside of them, in words: attributes and initializers.
 
     Args:
         nodes: of a graph or of a function.
@@ -70,7 +70,7 @@ def is_external(tensor: TensorProto) -> bool:
 
 
 def obstacle(node: NodeProto, functions: Iterable[tuple[str, str]] = ()) -> str:
-    """Why a control-flow op cannot be executed whole by every worker; "" if it can.
+    """The reason why a control-flow op cannot be executed whole by every worker; "" if it can.
 
     Args:
         node: an op of ``CONTROL_FLOW``.

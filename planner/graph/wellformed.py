@@ -72,7 +72,7 @@ def check_names(graph: GraphProto, initializers: Iterable[str]) -> None:
 
 
 def node_label(node: NodeProto) -> str:
-    """How to name a node in an error, whether or not it has a name."""
+    """The name of a node in an error, whether or not it has a name."""
     outputs = ", ".join(repr(name) for name in node.output if name)
     return f"op {node.name!r} ({node.op_type})" if node.name else f"the {node.op_type} that makes {outputs}"
 

@@ -101,7 +101,7 @@ class Writer(ABC):
         """Emits an op that has neither name nor outputs yet; see ``emit``."""
 
     def part_of(self, hint: str, part: str) -> str:
-        """What a constant is called that belongs to an op of this hint: a shape, axes."""
+        """The name of a constant that belongs to an op of this hint: a shape, axes."""
         return part
 
     def one(

@@ -24,7 +24,9 @@ class Accuracy:
     labels: Labels
 
     def count(self, logits: np.ndarray, labels: np.ndarray) -> tuple[int, int]:
-        """How many labels have the largest number, and how many count: neither ignored nor without a class."""
+        """The number of labels with the largest number, and the number of all that count: neither ignored nor without a
+        class.
+        """
         wanted = labels
         if self.labels.is_next:
             # Each position's label is the next token; the last has none.

@@ -13,7 +13,7 @@ from planner.runtime.values.state import Drawn
 
 
 def already_done(start: Start, checkpoint: Checkpoint) -> RunResult:
-    """What a run that is to go on from its last step has to say: the state, as the checkpoint has it.
+    """The report of a run that is to go on from its last step: the state, as the checkpoint has it.
 
     Raises:
         UsageError: more steps are done than were asked for.

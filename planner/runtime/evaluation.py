@@ -76,7 +76,7 @@ class Evaluator:
     def evaluate(
         self, number: int, begin: Callable[[], None], fixed: Callable[[str, Region], np.ndarray]
     ) -> Evaluation:
-        """What comes of the data; the workers then are where they were before.
+        """The evaluation of the data; the workers then are where they were before.
 
         Args:
             number: of the step that is done.

@@ -136,7 +136,7 @@ class RunResult(ShortRepr):
 
     @property
     def noise_tensors(self) -> int:
-        """How many of them were compared as noise only."""
+        """The number of tensors that were compared as noise only."""
         return sum(comparison.noise for comparison in self.comparisons)
 
     @property
@@ -151,7 +151,7 @@ class RunResult(ShortRepr):
 
     @property
     def far(self) -> tuple[int, FarTensor] | None:
-        """In how many steps the whole model was far from float64, and where it was farthest; None if in none."""
+        """The number of steps in which the whole model was far from float64, and the farthest place; None if none."""
         steps = [comparison.far for comparison in self.comparisons if comparison.far]
         tensors = [tensor for far in steps for tensor in far]
         return (len(steps), max(tensors, key=lambda tensor: tensor.error)) if tensors else None
@@ -179,5 +179,5 @@ class RunResult(ShortRepr):
         return None if self.on_gpus is None else self.nearly_same
 
     def difference(self) -> DifferenceError | None:
-        """What to raise if the verification found a difference; None if it did not."""
+        """The error if the verification found a difference; None if it did not."""
         return difference(self.comparisons) or (None if self.door is None else self.door.error())

@@ -98,7 +98,7 @@ def _value(data: Any) -> Value:
 
 
 def stock_outputs(case: OnnxCase) -> Sequence[Value]:
-    """What the stock runtime makes of the case's own model.
+    """The stock runtime's outputs of the case's own model.
 
     Tensors are bound as bytes, in ONNX's own layout: the runtime's Python interface has no arrays of narrow types.
 
@@ -147,7 +147,7 @@ def _from_bytes(kind: int, shape: tuple[int, ...], raw: np.ndarray) -> np.ndarra
 
 
 def differences(case: OnnxCase, outputs: Sequence[Value]) -> tuple[str, ...]:
-    """Where outputs are not what the case expects, by the rule of ONNX's own test runner; () where they are."""
+    """The outputs that differ from the case's, by the rule of ONNX's own test runner; () if none do."""
     names = [value.name for value in case.model.graph.output]
     return tuple(
         f"output {name!r}: {fault}"

@@ -90,29 +90,29 @@ class Change(Generic[Side]):
 
     @property
     def a_bytes(self) -> int:
-        """Of all of them in the first plan: moved, or of excess."""
+        """The bytes of all of them in the first plan: moved, or of excess."""
         return self.count * (0 if self.a is None else self.a.amount)
 
     @property
     def b_bytes(self) -> int:
-        """Of all of them in the second plan."""
+        """The bytes of all of them in the second plan."""
         return self.count * (0 if self.b is None else self.b.amount)
 
     @property
     def added_bytes(self) -> int:
-        """In the second plan more than in the first."""
+        """The bytes in the second plan beyond those in the first."""
         return self.b_bytes - self.a_bytes
 
     @property
     def only_in(self) -> Literal["a", "b"] | None:
-        """Where the only plan is that has them; None if both have."""
+        """The only plan that has them; None if both have."""
         if self.b is None:
             return "a"
         return "b" if self.a is None else None
 
     @property
     def total(self) -> Total:
-        """Of all of them together."""
+        """The sum of all of them."""
         return Total(self.a_bytes, self.b_bytes, self.added_bytes)
 
 
@@ -151,7 +151,7 @@ class ComparedPlan:
 
     @property
     def peak_bytes(self) -> int:
-        """Of the worker that needs the most."""
+        """The memory of the worker that needs the most."""
         return max(self.plan.peak_bytes)
 
 
@@ -230,16 +230,16 @@ class PlannedModel:
 
     @property
     def tensor_names(self) -> list[str]:
-        """Of all tensors that the plan gives a tiling, in the order of the graph."""
+        """The names of all tensors that the plan gives a tiling, in the order of the graph."""
         return [name for name in self.graph.tensors if name in self.plan.tilings]
 
     @property
     def op_names(self) -> list[str]:
-        """Of all ops that the plan gives a strategy, and of those that it has bodies for."""
+        """The names of all ops that the plan gives a strategy, and of those that it has bodies for."""
         return [*(op.name for op in self.graph.ops if op.name in self.plan.strategies), *self.in_parts]
 
     def tensor(self, name: str | None) -> TensorSide | None:
-        """What the plan does with a tensor; None if it has none of that name."""
+        """The plan's treatment of a tensor; None if it has none of that name."""
         if name is None:
             return None
         if name in self.plan.tilings and name in self.graph.tensors:
@@ -252,7 +252,7 @@ class PlannedModel:
         return None
 
     def op(self, name: str | None, excess: Mapping[str, int] | None) -> OpSide | None:
-        """What the plan does with an op; None if it has none of that name.
+        """The plan's treatment of an op; None if it has none of that name.
 
         Args:
             name: of the op.
@@ -266,7 +266,7 @@ class PlannedModel:
         return OpSide(self._types[name], strategy, None if excess is None else 0)
 
     def excess(self, descriptions: Descriptions) -> Mapping[str, int] | None:
-        """What the repeated and uneven work of each op is worth, in bytes; None where it does not add up to the plan's.
+        """The price of the repeated and uneven work of each op, in bytes; None where it does not add up to the plan's.
 
         Args:
             descriptions: that the plan was made with; with others, it does not add up.

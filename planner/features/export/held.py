@@ -43,13 +43,13 @@ class Held:
         return all(region.shape == self.frame for region in self.regions)
 
     def start(self, worker: int, region: Region) -> Shape:
-        """Where a part of what a worker holds begins in its frame."""
+        """The beginning of a part of a worker's tile in its frame."""
         mine = self.regions[worker]
         return tuple(at - lo + offset for at, lo, offset in zip(region.lo, mine.lo, self.offsets[worker], strict=True))
 
 
 def grid_of(regions: Sequence[Region], ways: tuple[int, ...], extents: Shape) -> Grid | None:
-    """How cuts divide all of an index space into equal parts; None if they do not.
+    """The grid by which cuts divide all of an index space into equal parts; None if they do not.
 
     Args:
         regions: by worker.

@@ -56,7 +56,7 @@ class Exchange:
 
 
 def moved_elements(movement: Sequence[Collective], before: Shape, ways: tuple[int, ...]) -> tuple[int, Shape]:
-    """What collectives move between workers, all together, and the shape of each worker's part afterwards."""
+    """The elements that collectives move between workers, all together, and the shape of each worker's part then."""
     shape, moved, workers = list(before), 0, prod(ways)
     for collective in movement:
         size, count = prod(ways[cut] for cut in collective.cuts), prod(shape)

@@ -68,7 +68,7 @@ class OpWriter:
         would make one of them."""
 
     def owned(self, name: str) -> Held:
-        """What workers hold of a tensor."""
+        """The tiles of a tensor on workers."""
         shape = self._graph.tensors[name].shape
         if name in self._graph.constants:
             return Held.of((Region.whole(shape),) * self._plan.workers)

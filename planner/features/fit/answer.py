@@ -45,7 +45,7 @@ class Query:
     """An iteration must not be estimated to take longer; None: it may."""
 
     def target(self, count: int) -> Target:
-        """What is planned for."""
+        """The machine and number of workers to plan for."""
         machine = self.machine
         return Target(count, None if machine is None else part(machine, count), machine)
 
@@ -110,7 +110,7 @@ class _Counts:
         self.plans: dict[int, tuple[Target, Trial, frozenset[str]]] = {}
 
     def row(self, count: int) -> FitRow:
-        """What plans for so many workers take."""
+        """The memory of plans for so many workers."""
         query, sized = self._query, self._batches.stated
         target = query.target(count)
         limits = query.limits(target)
@@ -194,7 +194,7 @@ class _Counts:
         return self._known_batch or None
 
     def why_not(self, row: FitRow) -> WhyNot:
-        """What takes the room on so many workers."""
+        """The largest tensors on so many workers."""
         least = self._batches.stated.whatever_is_again.least(row.workers)
         return WhyNot(
             row.workers,

@@ -52,14 +52,14 @@ def _parts(rung: Rung) -> int:
 
 
 def by_residence(rung: Rung, limits: Sequence[int]) -> Judged:
-    """What lies there op by op."""
+    """The memory op by op."""
     workers = len(limits)
     lacking = -(-(rung.held_bytes - sum(limits)) // workers)
     return Judged(_lean(rung, limits), -(-rung.held_bytes // workers), False, lacking, rung.again)
 
 
 def by_program(rung: Rung, limits: Sequence[int]) -> Judged:
-    """What a plan's lean program takes."""
+    """The memory of a plan's lean program."""
     trial = _lean(rung, limits)
     peaks = trial.partitioned.program.peak_bytes
     worker, limit = tightest(peaks, limits)
@@ -71,7 +71,7 @@ def _lean(rung: Rung, limits: Sequence[int]) -> Trial:
 
 
 def least_of(rungs: Sequence[Rung], limits: Sequence[int]) -> Judged:
-    """What the leanest plan takes."""
+    """The memory of the leanest plan."""
     leanest = sorted(rungs, key=lambda rung: (rung.held_bytes, rung.rank))[:_MOST_LEAN]
     if not is_quick(leanest[0]):
         return by_residence(leanest[0], limits)

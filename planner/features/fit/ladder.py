@@ -162,7 +162,7 @@ class Ladder:
         return Rung(decided, held, rung.rank, max(int(held.max(initial=0)), least), again, is_of_base=False)
 
     def offers(self, rung: Rung) -> Offers:
-        """What may be computed again.
+        """The offers of activations to recompute.
 
         Args:
             rung: a plan of the model.

@@ -41,7 +41,7 @@ class Sized:
 
     @cached_property
     def whatever_is_again(self) -> EveryPlan:
-        """What all plans have in common, whichever activations they compute again."""
+        """The facts that all plans share, for any set of recomputed activations."""
         if not has_backward_pass(self.graph):
             return self.every_plan
         return self.every_plan.whatever_is_again(Activations(self.graph).all)

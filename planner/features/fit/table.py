@@ -89,7 +89,7 @@ def _batch(row: FitRow, batches: tuple[int, int]) -> str:
 
 
 def why_not(why: WhyNot, answer: FitAnswer, result: FitResult) -> str:
-    """Why so many GPUs are too few."""
+    """The reason why so many GPUs are too few."""
     row = next(row for row in answer.rows if row.workers == why.workers)
     purposes = ", ".join(f"{binary(size)} {purpose}" for purpose, size in why.purpose_bytes.items())
     reason = f"while {why.op} runs, every plan takes {binary(row.at_least_bytes)} at least on some worker: {purposes}"
@@ -102,7 +102,7 @@ def why_not(why: WhyNot, answer: FitAnswer, result: FitResult) -> str:
 
 
 def notes(result: FitResult) -> list[str]:
-    """How the table is to be read."""
+    """The notes on reading the table."""
     lines = [
         "at least: no plan takes less, whatever it computes again. least found: of the leanest plan. plan "
         "takes: the fastest of those that fit, or the one that costs least. A plan for fewer GPUs is one for more, so "

@@ -53,5 +53,5 @@ GAPS: tuple[Allowed, ...] = (
 
 
 def gap_reason(op_type: str, text: str) -> str:
-    """Why a gap is left; "" if nothing says so."""
+    """The reason why a gap is left; "" if nothing says so."""
     return next((gap.reason for gap in GAPS if gap.op_type == op_type and gap.containing in text), "")

@@ -85,7 +85,7 @@ class Coverage:
 
     @property
     def counts(self) -> Mapping[OperatorClass, int]:
-        """By class."""
+        """The counts by class."""
         return {kind: self.count(kind) for kind in OperatorClass}
 
     @property
@@ -190,7 +190,7 @@ def _kind(cases: Sequence[Case], descriptions: Descriptions) -> _Kind:
 
 
 def why_none(ops: Sequence[BoundOp]) -> str:
-    """Why none of these ops can be cut; "" if one can."""
+    """The reason why none of these ops can be cut; "" if one can."""
     if any(not variable.obstacle for op in ops for variable in op.variables):
         return ""
     obstacles = sorted({variable.obstacle for op in ops for variable in op.variables})

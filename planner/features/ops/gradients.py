@@ -54,7 +54,7 @@ class GradientTable:
 
     @property
     def counts(self) -> Mapping[Kind, int]:
-        """By kind."""
+        """The counts by kind."""
         count_by_kind = Counter(row.kind for row in self.operators)
         return {kind: count_by_kind[kind] for kind in get_args(Kind)}
 

@@ -127,7 +127,7 @@ def enumerate_strategies(op: BoundOp, *ways: int) -> tuple[Candidate, ...]:
 
 
 def run_whole(op: BoundOp, inputs: Mapping[str, np.ndarray]) -> dict[int, np.ndarray]:
-    """What the unsplit op makes, by output position.
+    """The outputs of the unsplit op, by position.
 
     Args:
         op: the op.

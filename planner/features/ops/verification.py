@@ -81,7 +81,7 @@ class Verification:
 
     @property
     def stepped(self) -> int:
-        """Of these, in steps."""
+        """The verified ones in steps."""
         return sum(operator.stepped for operator in self.operators)
 
     @property

@@ -102,7 +102,7 @@ class PartTimes:
         return tuple(dict.fromkeys(signature.op for signature, _ in self._unmeasured if signature not in measured))
 
     def whole_seconds(self, op: BoundOp) -> float | None:
-        """What the whole op takes; None where that could not be measured."""
+        """The time of the whole op; None where that could not be measured."""
         (part,) = different_parts(op, Tiling((), ()))
         measured = self._measured.get((part.signature, part.shapes))
         return None if measured is None else measured.seconds

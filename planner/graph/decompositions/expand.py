@@ -40,7 +40,7 @@ class Expanded:
 
 
 def body_text(domain: str, op_type: str) -> str:
-    """What the body of an operator computes, in words; "" if it has none."""
+    """The computation of an operator's body, in words; "" if it has none."""
     rule = decompositions(Purpose.PARTS).get(qualified(domain, op_type))
     return "" if rule is None else rule.text
 

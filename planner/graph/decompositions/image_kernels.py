@@ -66,6 +66,6 @@ class ImageKernel:
         return math.prod(self.windows)
 
     def starts(self) -> Iterator[tuple[int, ...]]:
-        """Where each window begins in the padded image, in the order of the result's elements."""
+        """The beginning of each window in the padded image, in the order of the result's elements."""
         for window in product(*map(range, self.windows)):
             yield tuple(index * stride for index, stride in zip(window, self.strides, strict=True))

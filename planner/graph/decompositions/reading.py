@@ -124,7 +124,7 @@ class _Writer(Emitter):
         return fresh_name(f"{self.prefix}{part}", self._graph_tensors)
 
     def form(self) -> Form:
-        """What was written."""
+        """The form that was written."""
         return Form(tuple(self.ops), self.constants, self.weights)
 
 
@@ -353,7 +353,7 @@ def _refuse(writer: _Writer, condition: bool | int, form: str) -> None:
 
 
 def microsoft_form(op: Op, tensors: Mapping[str, Tensor], values: Mapping[str, np.ndarray | None]) -> Form | None:
-    """What stands for an op; None where it is planned as it is.
+    """The form that stands for an op; None where it is planned as it is.
 
     Args:
         op: all of whose inputs are in ``tensors``.

@@ -55,7 +55,7 @@ class Decomposition:
 
     @property
     def text(self) -> str:
-        """What is computed, in words: the first paragraph of the function's docstring."""
+        """The computation, in words: the first paragraph of the function's docstring."""
         return " ".join((self.function.__doc__ or "").partition("\n\n")[0].split())
 
 
@@ -89,7 +89,7 @@ def decompositions(purpose: Purpose) -> Mapping[str, Decomposition]:
 
 
 def decomposition(purpose: Purpose, op: Op) -> Decomposition | None:
-    """What stands for an op of this type; None where nothing does."""
+    """The decomposition of an op of this type; None if there is none."""
     return decompositions(purpose).get(qualified(op.domain, op.op_type))
 
 

@@ -51,7 +51,7 @@ class Derived:
         return self._made_by.get(name)
 
     def value(self, name: str) -> np.ndarray | None:
-        """What a tensor is; None if it depends on an input, or the evaluator cannot tell."""
+        """The value of a tensor; None if it depends on an input, or the evaluator cannot tell."""
         pending = [name]
         while pending:
             op = self._made_by.get(pending[-1])

@@ -34,7 +34,7 @@ class Findings:
     """Tensors that are external data, and that a shape depends on."""
 
     def refuse(self, live: Sequence[Op], operators: Operators | None, opset: int) -> None:
-        """Raises what there is to raise.
+        """Raises an error of all findings, if there are any.
 
         Args:
             live: the ops that lead to an output.

@@ -370,7 +370,7 @@ class _Folder:
             self.graph.folded.discard(op.outputs[0])
 
     def finish(self) -> Folded:
-        """Drop what is dead, and refuse what is not static."""
+        """Drops dead ops, and refuses shapes that are not static."""
         graph = self.graph
         ops = list(graph.ops)
         op_outputs = {name for op in ops for name in op.outputs}

@@ -55,7 +55,8 @@ WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def form_fault(node: NodeProto, rank: int) -> str:
-    """How a node's attributes contradict its outputs or operands where ONNX's inference errs beyond its memory.
+    """The contradiction of a node's attributes and its outputs or operands where ONNX's inference errs beyond its
+    memory.
 
     Args:
         node: any node.
@@ -77,7 +78,7 @@ def form_fault(node: NodeProto, rank: int) -> str:
 
 
 def operand_fault(op_type: str, version: int, inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
-    """How the operands of an op of the default domain contradict each other, or ""; the version is its operator's."""
+    """The contradiction among the operands of an op of the default domain, or ""; the version is its operator's."""
     for name in sorted(_FLAGS & attributes.keys()):
         if attributes[name] not in (0, 1):
             return f"its attribute {name} is {attributes[name]}, and must be 0 or 1"

@@ -75,7 +75,7 @@ def know_initializers(initializers: Sequence[TensorProto], op: Op, graph: KnownG
 
 
 def sequence_nodes(op: Op, graph: KnownGraph) -> Nodes:
-    """What makes or reads a sequence, in tensors; the elements of a sequence that it makes are known then.
+    """The nodes that make or read a sequence, in tensors; the elements of a sequence that it makes are known then.
 
     Raises:
         SequenceError: a sequence, position or length that is known only at run time; a position outside.
@@ -175,7 +175,7 @@ def full_split_nodes(op: Op, full: Sequence[Tensor], graph: KnownGraph) -> Nodes
 
 
 def microsoft_nodes(op: Op, graph: KnownGraph) -> Nodes | None:
-    """One of ONNX Runtime's own ops in others; None where it is planned as it is.
+    """The nodes that restate an op of ONNX Runtime's own in others; None where it is planned as it is.
 
     Raises:
         ModelError: the op contradicts its inputs.

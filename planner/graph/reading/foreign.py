@@ -26,7 +26,7 @@ class Operators(Protocol):
 
     @property
     def reasons(self) -> Mapping[tuple[str, str], str]:
-        """By (domain, op type), why an operator has no description."""
+        """The reason why an operator has no description, by (domain, op type)."""
 
     def takes(self, domain: str, op_type: str) -> bool:
         """True if ops of this type can be planned."""

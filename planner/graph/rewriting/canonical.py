@@ -55,7 +55,7 @@ class Canonical:
     """Equal ops beside each other in ``graph`` (``lanes_of``); None: nobody has looked for them."""
 
     def boxes(self, model: Graph) -> dict[str, Placed]:
-        """By part of an input, output or constant of the model that it is of: of which, and which box of it."""
+        """The box of each part in its input, output or constant of the model: of which, and which box of it."""
         ends = dict.fromkeys((*model.inputs, *model.outputs, *model.constants))
         return {part: (name, box) for name in ends for part, box in self.in_parts.get(name, {}).items()}
 
@@ -133,11 +133,11 @@ class _Form:
         return self.graph.constants.get(name)
 
     def maker(self) -> dict[str, Op]:
-        """By tensor the op that makes it."""
+        """The op that makes each tensor."""
         return {name: op for op in self.ops.values() for name in op.outputs if name}
 
     def readers(self) -> dict[str, dict[str, None]]:
-        """By tensor the names of the ops that read it."""
+        """The names of the ops that read each tensor."""
         readers: dict[str, dict[str, None]] = {name: {} for name in self.graph.tensors}
         for op in self.ops.values():
             for name in filter(None, op.inputs):

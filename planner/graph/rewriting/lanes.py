@@ -42,12 +42,12 @@ class Lanes:
 
     @property
     def name(self) -> str:
-        """Of the first lane's first op: no other lanes of the graph have that."""
+        """The name of the first lane's first op: no other lanes of the graph have that."""
         return self.ops[0][0].name
 
     @property
     def count(self) -> int:
-        """How many lanes there are."""
+        """The number of lanes."""
         return len(self.ops[0])
 
 
@@ -233,7 +233,7 @@ class _Growth:
         """Tensors that all lanes read."""
 
     def operands_of(self, ops: tuple[Op, ...]) -> list[Beside] | None:
-        """By slot what the lanes read there; None where it does not lie beside each other.
+        """The tensors that the lanes read at each slot; None where it does not lie beside each other.
 
         Constants, which all workers have, are no lane's own.
         """

@@ -47,7 +47,7 @@ class Packing:
 
     @property
     def places(self) -> list[tuple[int, int]]:
-        """Where each part lies in a block."""
+        """The place of each part in a block."""
         return list(pairwise(accumulate(self.widths, initial=0)))
 
     def shapes(self, full_shape: Shape) -> list[Shape]:
@@ -55,7 +55,7 @@ class Packing:
         return [(*full_shape[: self.dim], self.blocks * width, *full_shape[self.dim + 1 :]) for width in self.widths]
 
     def boxes(self, full_shape: Shape) -> list[Region]:
-        """Where each part lies in a tensor of one block."""
+        """The box of each part in a tensor of one block."""
         starts = [[start if dim == self.dim else 0 for dim in range(len(full_shape))] for start, _ in self.places]
         return [Region.whole(shape).moved(start) for shape, start in zip(self.shapes(full_shape), starts, strict=True)]
 
@@ -71,7 +71,7 @@ class Packing:
         return self.places.index((ends[0], ends[1]))
 
     def reshaped(self, before: Shape, after: Shape) -> Packing:
-        """How a Reshape of the tensor is packed: one dim of it has all parts whole.
+        """The packing of a Reshape of the tensor: one dim of it has all parts whole.
 
         Raises:
             WholeError: none has.
@@ -87,7 +87,8 @@ class Packing:
 
 
 def places(graph: Graph, op: Op) -> list[Place]:
-    """Which parts an op of ``TAKING`` takes, or one of ``PUTTING`` puts together; nothing of a dim that is taken whole.
+    """The parts that an op of ``TAKING`` takes, or one of ``PUTTING`` puts together; nothing of a dim that is taken
+    whole.
 
     Raises:
         WholeError: that is not known, or these are no boxes.
@@ -136,7 +137,7 @@ def boxes(graph: Graph, op: Op) -> dict[str, Region]:
 
 
 def carried(graph: Graph, op: Op, name: str, packing: Packing) -> list[tuple[str, Packing]]:
-    """Which tensors of an op are packed because one of them is.
+    """The tensors of an op that are packed because another is.
 
     Args:
         graph: of the op.

@@ -51,7 +51,7 @@ def by_parts(graph: Graph, anchors: Collection[str] = ()) -> tuple[Graph, InPart
 
 
 def whole_name(part: str, names: Collection[str]) -> str:
-    """Among these names the one that a part, or a part of a part, is called after."""
+    """The name, among these, that a part, or a part of a part, is called after."""
     while part not in names and "#" in part:
         part = part.rpartition("#")[0]
     return part
@@ -185,7 +185,7 @@ class _Writing:
         return replace(parts_graph, domains=graph.domains)
 
     def boxes(self, name: str) -> dict[str, Region]:
-        """Where the parts of a packed tensor lie; {} where some of them are no boxes of it, or are not there."""
+        """The boxes of the parts of a packed tensor; {} where some of them are no boxes of it, or are not there."""
         packing, parts, shape = self._packed[name], self.parts[name], self._graph.tensors[name].shape
         return dict(zip(parts, packing.boxes(shape), strict=True)) if packing.blocks == 1 and all(parts) else {}
 

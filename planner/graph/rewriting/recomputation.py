@@ -33,7 +33,7 @@ class Activations:
 
     @cached_property
     def all(self) -> dict[str, Op]:
-        """By activation of the forward pass the op that makes it, in the graph's order.
+        """The op that makes each activation of the forward pass, in the graph's order.
 
         Raises:
             UsageError: the graph has no backward pass (``planner.graph.passes``).
@@ -85,7 +85,7 @@ class Activations:
         return frozenset(closure)
 
     def copied(self, tensors: Collection[str]) -> tuple[str, ...]:
-        """Those of some activations of which there are copies if they are computed again: what is read of them.
+        """The activations among these of which there are copies if they are computed again: what is read of them.
 
         Args:
             tensors: activations of the forward pass.
@@ -158,7 +158,7 @@ def recomputed(graph: Graph, tensors: Collection[str]) -> Graph:
 
 
 def originals(graph: Graph, rewritten: Graph) -> dict[str, str]:
-    """By tensor and op of a rewritten graph (``recomputed``) that is a copy, the tensor or op that it is a copy of.
+    """The original of each tensor and op of a rewritten graph (``recomputed``) that is a copy.
 
     Args:
         graph: as it was.

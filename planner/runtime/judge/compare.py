@@ -159,12 +159,12 @@ class StepComparison:
 
     @property
     def remark(self) -> str:
-        """What is wrong with the step as a whole; "" if nothing is."""
+        """The fault of the step as a whole; "" if nothing is."""
         return HOLLOW if self.is_hollow else ""
 
     @property
     def different(self) -> tuple[TensorComparison, ...]:
-        """Those that are not accepted."""
+        """The comparisons that are not accepted."""
         return tuple(tensor for tensor in self.tensors if not tensor.is_same)
 
     @property
@@ -363,7 +363,7 @@ def compare_step(
 
 
 def difference(comparisons: tuple[StepComparison, ...]) -> DifferenceError | None:
-    """What to raise about comparisons; None if all of them are accepted."""
+    """The error for comparisons that are not accepted; None if all of them are accepted."""
     facts = [
         f"step {comparison.step}, {tensor}"
         for comparison in comparisons

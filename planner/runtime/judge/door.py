@@ -79,7 +79,7 @@ class DoorVerdict:
         return self.difference is None
 
     def error(self) -> DifferenceError | None:
-        """What to raise about a difference."""
+        """The error for a difference."""
         if self.difference is None:
             return None
         return DifferenceError(
@@ -245,7 +245,7 @@ class _Samples:
         self._nudged: list[dict[str, np.ndarray]] = []
 
     def difference(self, name: str, array: np.ndarray, eps: float | None) -> str:
-        """How a tensor differs from the file's; "" if it does not."""
+        """The difference of a tensor from the file's; "" if there is none."""
         right = self._right[name]
         if array.shape != right.shape:
             return f"has the shape {list(array.shape)}, and the file's {list(right.shape)}"

@@ -33,7 +33,8 @@ _MAY_ROUND: Final = 2
 
 
 def spread_error(y: np.ndarray, r: np.ndarray, scale: float | None = None) -> float:
-    """What a tenth of the errors |y - r| exceed, over the scale; elements that are not finite in both do not count.
+    """The error |y - r| that a tenth of the errors exceed, over the scale; elements that are not finite in both do not
+    count.
 
     Args:
         y: a result.
@@ -91,7 +92,7 @@ def far_tensors(
 
 
 def limits(graph: Graph, eps: Mapping[str, float]) -> dict[str, float]:
-    """By floating-point output, the spread error above which it must be rounding, or the whole model is far.
+    """The spread error of each floating-point output above which it must be rounding, or the whole model is far.
 
     Args:
         graph: the whole model.

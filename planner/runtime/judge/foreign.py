@@ -136,7 +136,7 @@ class ForeignOp:
         self._session: Any = SessionMaker(1, libraries=libraries).session(carried(to_model(alone)), is_judge=True)
 
     def run(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-        """Its outputs, in order, where floating-point inputs may be of any precision."""
+        """The outputs, in order, where floating-point inputs may be of any precision."""
         tensors = self._tensors
         feeds = {name: np.asarray(inputs[name], numpy_dtype(tensors[name].dtype), order="C") for name in self._inputs}
         results = {name: np.empty(tensors[name].shape, numpy_dtype(tensors[name].dtype)) for name in self._outputs}
@@ -150,5 +150,5 @@ class ForeignOp:
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, in one line; its type where it says nothing."""
+    """The text of an error in one line; its type where it says nothing."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

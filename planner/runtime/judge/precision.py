@@ -37,7 +37,7 @@ def _wide(array: np.ndarray) -> np.ndarray:
 
 
 def coarsest_eps(graph: Graph) -> dict[str, float]:
-    """By floating-point output, the largest epsilon of any floating-point tensor from which it is computed.
+    """The largest epsilon of any floating-point tensor that each floating-point output is computed from.
 
     A model that casts to float16 on the way has a float16's digits in its float32 outputs. Constants do not count: what
     is computed from them does.

@@ -81,7 +81,7 @@ class Rounding:
 
 
 def sum_of(op_type: str, array: np.ndarray, operands: Sequence[np.ndarray | None]) -> tuple[float, float]:
-    """How many terms a result of an op sums up, and what such sums come to if their signs are random."""
+    """The number of terms in a result of an op, and the size of such sums if their signs are random."""
     floats = [operand for operand in operands if operand is not None and operand.dtype == np.float64 and operand.size]
     if (op_type in CONVOLUTIONS or op_type in MATRIX_PRODUCTS) and len(floats) >= 2:
         a, b = floats[:2]

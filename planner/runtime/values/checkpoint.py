@@ -72,7 +72,7 @@ class Passed:
 
     @classmethod
     def of(cls, feed: Feed) -> Passed:
-        """What a feed goes through."""
+        """The position in a feed."""
         return cls(feed.batches.items, feed.batches.per_batch, feed.shuffle)
 
 

@@ -82,20 +82,20 @@ class Batches(Protocol):
 
     @property
     def items(self) -> int:
-        """How many there are, of which batches are made: rows or files."""
+        """The number of items that batches are made of: rows or files."""
 
     @property
     def per_batch(self) -> int:
-        """How many of them make a batch; what is left over is in none."""
+        """The number of items of a batch; what is left over is in none."""
 
     def read(self, places: np.ndarray) -> dict[str, np.ndarray]:
         """The batch of the items in some places, by input."""
 
     def origin(self, places: np.ndarray, name: str, place: Sequence[int]) -> str:
-        """Where an element of an input of a batch lies: its place in an array of a file, or its file; "": no place."""
+        """The place of an element of a batch's input: its place in an array of a file, or its file; "": no place."""
 
     def note(self, *, is_shuffled: bool) -> str:
-        """What the user should know of it; "" if nothing."""
+        """The note for the user; "" if nothing."""
 
 
 class BatchFolder:
@@ -171,7 +171,7 @@ class Feed:
         return self._reading[step].result()
 
     def origin(self, step: int, name: str, place: Sequence[int]) -> str:
-        """Where an element of a step's batch lies in what the batches are taken from; "" where that has no name.
+        """The place of an element of a step's batch in the source of the batches; "" where that has no name.
 
         Args:
             step: counted from 1.

@@ -17,7 +17,7 @@ def unknown(key: str, name: str, names: Sequence[str], before: int) -> str:
 
 
 def misfit(array: np.ndarray, tensor: Tensor) -> str:
-    """Why an array cannot be a tensor's value, or ""."""
+    """The reason why an array cannot be a tensor's value, or ""."""
     array = _named(array, tensor)
     if array.dtype.name != tensor.dtype.value:
         return f"is of {array.dtype.name}, the input is of {tensor.dtype.value}"
@@ -27,7 +27,7 @@ def misfit(array: np.ndarray, tensor: Tensor) -> str:
 
 
 def conversion(key: str, array: np.ndarray, tensor: Tensor) -> str:
-    """How an array of another dtype is converted, or "": where that loses a fraction, or NumPy has no such dtype."""
+    """The conversion of an array of another dtype, or "": where that loses a fraction, or NumPy has no such dtype."""
     dtype, wanted = _named(array, tensor).dtype, numpy_dtype(tensor.dtype)
     if dtype.name == wanted.name or wanted.kind == "V" or not np.can_cast(dtype, wanted, "same_kind"):
         return ""
@@ -35,7 +35,7 @@ def conversion(key: str, array: np.ndarray, tensor: Tensor) -> str:
 
 
 def fewer_rows(shape: Shape, wanted: Shape) -> str:
-    """What to do about an array of too few rows, or "" if that is not what is wrong with it."""
+    """The remedy for an array of too few rows, or "" if that is not its fault."""
     if not shape or len(shape) != len(wanted) or shape[1:] != wanted[1:] or not 0 < shape[0] < wanted[0]:
         return ""
     return f"give {wanted[0]:,} rows or more, or plan for fewer: tofu grad --batch {shape[0]}"

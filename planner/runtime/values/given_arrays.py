@@ -24,7 +24,7 @@ AnyInputs: TypeAlias = str | os.PathLike[str] | Arrays | Iterable[Arrays]
 
 @contextmanager
 def inputs_of(inputs: AnyInputs | None, wanted: int | None) -> Iterator[tuple[Path | Arrays | None, int | None]]:
-    """What a run reads its inputs from, for as long as it takes, and for how many iterations it is.
+    """The source of a run's inputs, for as long as it takes, and the number of its iterations.
 
     Args:
         inputs: as they were given; None: none were.

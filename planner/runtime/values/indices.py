@@ -21,7 +21,7 @@ _OF_OTHER_SHAPE: Final = COPYING | REARRANGING | REPEATING
 
 
 def index_faults(graph: Graph, arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
-    """By input, what is wrong with the values given for those that are indices.
+    """The fault in the values of each input that holds indices.
 
     Args:
         graph: whose inputs they are.

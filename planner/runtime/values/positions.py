@@ -28,7 +28,7 @@ class UnfitError(OSError):
 
 
 def fault(error: OSError) -> str:
-    """What is wrong with a file, in words that follow its name."""
+    """The fault of a file, in words that follow its name."""
     if isinstance(error, FileNotFoundError):
         return "is not there"
     return str(error) if isinstance(error, UnfitError) else f"cannot be read: {error.strerror or error}"

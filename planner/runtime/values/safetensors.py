@@ -85,7 +85,7 @@ def write_safetensors(path: Path, tensors: Mapping[str, Tensor], value_of: Calla
 
 
 def read_header(path: Path) -> dict[str, StoredTensor]:
-    """What a file holds, by name.
+    """The tensors of a file, by name.
 
     Raises:
         UsageError: it cannot be read, or is no safetensors file.

@@ -136,7 +136,7 @@ class Sampler:
 
 
 def label_faults(graph: Graph, arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
-    """By input, what is wrong with the values given for those that the model's metadata calls labels.
+    """The fault in the values of each input that the model's metadata calls labels.
 
     A label that is no class picks no element of the loss: such a sample would train nothing, without a word.
 
@@ -198,7 +198,7 @@ def _places(region: Region, space: Sequence[int], first: int, last: int) -> NDAr
 
 
 def drawn_numbers(name: str, numbers: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Of the numbers in [0, 1) that belong to a name, those with some numbers."""
+    """The numbers in [0, 1) that belong to a name, at some places."""
     return _uniform(_start(name), numbers)
 
 

@@ -65,7 +65,7 @@ class Calls:
     def effect(
         self, function: FunctionProto, ops: tuple[str, ...], read: Sequence[Array], outputs: Sequence[Array]
     ) -> Call:
-        """What a call does.
+        """The effect of a call.
 
         Args:
             function: that is called.

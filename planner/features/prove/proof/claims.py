@@ -52,7 +52,7 @@ class Partial:
         return Partial(self.reducer, sorted_parts(held), self.extents)
 
     def lacking(self) -> str:
-        """What is not there, in words."""
+        """The missing contributions, in words."""
         held = dict(self.parts)
         for term, extents in self.extents:
             if not _covers(held.get(term, ()), extents):

@@ -43,7 +43,7 @@ class Template:
     """Which claim each output has."""
 
     def again(self, spots: Sequence[Spot]) -> list[Spot] | None:
-        """What the outputs of a call hold whose claims lie elsewhere; None where that is not seen.
+        """The claims of a call's outputs whose input claims lie elsewhere; None where that is not seen.
 
         Args:
             spots: of the inputs that have claims, and what the outputs are stated to be; alike but for their places.
@@ -90,7 +90,7 @@ class FunctionProof:
         """Where nothing was seen to be equal: the op that came nearest, and why."""
 
     def run(self, inputs: Mapping[str, Value], outputs: Mapping[str, Claim]) -> dict[str, Value]:
-        """What each output holds.
+        """The claim of each output.
 
         Args:
             inputs: by name.
@@ -140,7 +140,7 @@ class FunctionProof:
         return self._claims[-1]
 
     def template(self, ends: Sequence[Claim]) -> Template | None:
-        """What was found, for calls whose claims lie elsewhere; None where it rests on places.
+        """The findings, for calls whose claims lie elsewhere; None where it rests on places.
 
         Args:
             ends: of the outputs, as ``run`` gave them.

@@ -195,7 +195,7 @@ def _is_broken(quotient: Quotient) -> bool:
 
 
 def values_at(lin: Lin, places: Mapping[int, np.ndarray]) -> np.ndarray:
-    """What a whole expression is at places.
+    """The values of a whole expression at places.
 
     Args:
         lin: of whole numbers everywhere.

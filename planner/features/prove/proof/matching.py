@@ -53,7 +53,7 @@ class Matching:
         hint: Place | None = None,
         hinted_by: int = -1,
     ) -> Placed:
-        """Where the local output lies in the model's, and whether it is whole.
+        """The place of the local output in the model's, and whether it is whole.
 
         Args:
             local: of the local output's element at ``mine``.

@@ -55,7 +55,7 @@ class Term:
 
 
 def partial_of(terms: Sequence[Term], offsets: Mapping[int, int]) -> Partial | None:
-    """What of the model's sum the local one is; None: all of it.
+    """The part of the model's sum that the local one is; None: all of it.
 
     Raises:
         MismatchError: parts of reductions that are not alike.
@@ -183,7 +183,7 @@ def placed(
     fixed: Iterable[Read],
     still: Iterable[int],
 ) -> Placed:
-    """What was found at one place, with what it rests on.
+    """The findings at one place, and their premises.
 
     Args:
         terms: of the model's sum.

@@ -38,7 +38,7 @@ def by_rule(
     stated: Sequence[Claim],
     reference: Whole,
 ) -> tuple[int, dict[str, Claim]] | None:
-    """How many nodes from one on are an op's local op, and what they make; None if they are not seen to be.
+    """The number of nodes from one on that are an op's local op, and their results; None if they are not seen to be.
 
     Args:
         function: of the worker.

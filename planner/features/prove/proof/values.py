@@ -37,7 +37,7 @@ class Value:
 
 
 def readings(model_op: ModelOp) -> list[Reads]:
-    """What an op reads: a constant of one number as that, and then as a part of constants that are not."""
+    """The readings of an op's inputs: a constant of one number as that, and then as a part of other constants."""
     numbers = tuple(None if isinstance(tensor, Literal) else tensor for tensor in model_op.reads)
     slots = model_op.described_op.read_slots
     return [numbers, model_op.reads] if any(isinstance(model_op.reads[slot], Literal) for slot in slots) else [numbers]

@@ -38,7 +38,7 @@ def _attribute_key(op: Op) -> Hashable:
 
 
 def held(value: np.ndarray) -> Num | Literal:
-    """What a constant array is: a number where all of its elements are one, else its elements.
+    """The form of a constant array: a number where all of its elements are one, else its elements.
 
     One that repeats an element takes its memory, whatever its shape.
     """
@@ -126,17 +126,17 @@ class Whole:
             self.sizes.setdefault(self.symbol(name), tensor)
 
     def held(self, value: np.ndarray) -> Num | Literal:
-        """What a constant array is; the same array is looked at once."""
+        """The form of a constant array; the same array is looked at once."""
         if id(value) not in self._held:
             self._held[id(value)] = value, held(value)
         return self._held[id(value)][1]
 
     def value(self, name: str) -> np.ndarray | None:
-        """What a tensor is that no data change; None of any other, or where it is not worked out."""
+        """The value of a tensor that no data change; None of any other, or where it is not worked out."""
         return self._derived.value(name)
 
     def symbol(self, name: str) -> Symbol:
-        """What stands for a tensor."""
+        """The symbol of a tensor."""
         return self._symbols.get(name, name)
 
     def label(self, op: str) -> str:
@@ -145,7 +145,7 @@ class Whole:
         return op if model_op is None else f"{op} ({model_op.described_op.op.op_type})"
 
     def constant(self, name: str) -> Num | Literal | None:
-        """What a constant is; None where it is none, or its value is not there."""
+        """The value of a constant; None where it is none, or its value is not there."""
         return self._constants.get(name)
 
     def _model_op(self, described_op: BoundOp, symbols_by_key: dict[Hashable, tuple[Symbol | None, ...]]) -> ModelOp:
@@ -183,7 +183,7 @@ class Whole:
 
 
 def described(node: NodeView, description: Description) -> tuple[Described | None, ...]:
-    """What a description says of an op's outputs."""
+    """The description of an op's outputs."""
     outputs = description.trace(node)
     present = [shape is not None for shape in node.output_shapes]
     read = {

@@ -61,7 +61,7 @@ class Labelled:
 
     @property
     def positions(self) -> int:
-        """How many there are that count, those with an ignored label included."""
+        """The number of positions that count, those with an ignored label included."""
         shape = self.emit.shape(self.log_p)
         count = math.prod(shape) // shape[self.axis]
         return count if self.counted is None else int(count * self.counted.sum()) // self.counted.size

@@ -55,7 +55,8 @@ class Placed:
 
 
 def placed(emitter: Emitter, q: str, k: str, v: str, before: int, after: int) -> Placed:
-    """What belongs together, in blocks where queries see that many keys before and after their own position.
+    """The elements that belong together, in blocks where queries see that many keys before and after their own
+    position.
 
     Args:
         emitter: writes the ops.

@@ -40,7 +40,7 @@ class Backend(ABC):
     """Of each worker: the block for copies of what it cannot read in place."""
 
     def on_gpus(self) -> OnGpus | None:
-        """What is known of the sessions that were made; None on CPUs."""
+        """The summary of the sessions that were made; None on CPUs."""
         return None
 
     @abstractmethod
@@ -76,7 +76,7 @@ class Backend(ABC):
         return time.perf_counter()
 
     def seconds(self, worker: int, marks: Sequence[Any]) -> Sequence[float]:
-        """When the worker came to each of its marks, on one clock. Called after ``end``."""
+        """The times of the worker's marks, on one clock. Called after ``end``."""
         return marks
 
     @abstractmethod

@@ -37,7 +37,7 @@ def aligned(offset: int) -> int:
 
 
 def arena_of(program: WorkerProgram) -> Arena:
-    """Where a worker's buffers lie: as its plan of memory says, or one after the other."""
+    """The arena of a worker's buffers: as its plan of memory says, or one after the other."""
     if program.arena is not None:
         return program.arena
     offsets: dict[str, int] = {}

@@ -108,7 +108,7 @@ def _mentioned(model: ModelProto) -> Iterable[bool]:
 
 
 def kinds_of(model: ModelProto) -> Mapping[str, int]:
-    """By tensor, its ``TensorProto.DataType``, as far as the model says."""
+    """The ``TensorProto.DataType`` of each tensor, as far as the model says."""
     graph = model.graph
     values = (*graph.input, *graph.value_info, *graph.output)
     kinds = {value.name: value.type.tensor_type.elem_type for value in values}

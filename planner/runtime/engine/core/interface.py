@@ -48,7 +48,7 @@ class Engine(ABC):
 
     @cached_property
     def tiles(self) -> Mapping[str, Sequence[tuple[int, str]]]:
-        """By tensor the collected buffers that hold a part of it: worker and name, by worker."""
+        """The collected buffers that hold a part of each tensor: worker and name, by worker."""
         tiles: dict[str, list[tuple[int, str]]] = {}
         for program in self.programs:
             for name in program.collected:
@@ -113,7 +113,7 @@ class Engine(ABC):
         return value
 
     def gather(self, value: Any, purpose: str) -> list[Any]:
-        """What each process has to say, where the engine reports; nothing elsewhere. See ``spread``."""
+        """The values of all processes, where the engine reports; nothing elsewhere. See ``spread``."""
         return [value]
 
     @abstractmethod

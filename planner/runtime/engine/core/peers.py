@@ -25,7 +25,7 @@ class Peers(ABC):
     """The other workers, as one of them meets them. All of it is called in that worker's thread."""
 
     def begin(self) -> None:  # noqa: B027 -- most have nothing to do
-        """Before the worker's first step of an iteration."""
+        """Begins the worker's iteration, before its first step."""
 
     @abstractmethod
     def wait(self, peer: int, count: int) -> None:
@@ -45,7 +45,7 @@ class Peers(ABC):
         """
 
     def end(self) -> None:  # noqa: B027
-        """After the worker's last step of an iteration."""
+        """Ends the worker's iteration, after its last step."""
 
 
 class ThreadCounts:
@@ -65,7 +65,7 @@ class ThreadCounts:
         self.is_stopped = False
 
     def reset(self) -> None:
-        """Before an iteration, when no worker runs."""
+        """Resets the counts before an iteration, when no worker runs."""
         self.done[:] = [NOT_BEGUN] * len(self.done)
 
     def stop(self) -> None:

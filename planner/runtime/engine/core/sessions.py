@@ -64,7 +64,7 @@ def onnxruntime() -> ModuleType:
 
 @cache
 def channels_in_a_block() -> int:
-    """How many channels lie together in what convolutions read fastest on this processor; 0 if none do."""
+    """The number of channels in a block that convolutions read fastest on this processor; 0 if none do."""
     runtime, fewest = onnxruntime(), np.ones((1, 4, 1, 1), np.float32)  # that it takes
     inputs, outputs = (
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)]
@@ -85,7 +85,7 @@ def cores() -> int:
 
 
 def threads_of(workers: int) -> int:
-    """How many threads each of so many workers of a machine has, for one op."""
+    """The number of threads for one op of each of so many workers of a machine."""
     return max(1, cores() // workers)
 
 
@@ -200,7 +200,7 @@ def carried(model: ModelProto) -> ModelProto:
 
 
 def carried_name(name: str, dtype: DType) -> str:
-    """What ``carried`` calls an input or output."""
+    """The name by which ``carried`` calls an input or output."""
     return name if dtype is dtype.carrier else f"{name}.{dtype.carrier.value}"
 
 

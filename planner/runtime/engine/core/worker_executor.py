@@ -191,7 +191,7 @@ class WorkerExecutor:
 
 
 def failure(worker: int, step: Segment | Fetch, cause: str) -> WorkerError:
-    """What to tell the user about a worker that failed in a step."""
+    """The message to the user about a worker that failed in a step."""
     return WorkerError(f"worker {worker} failed in {describe(step)}", facts=tuple(cause.splitlines()))
 
 

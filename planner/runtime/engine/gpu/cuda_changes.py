@@ -12,7 +12,7 @@ from planner.runtime.engine.gpu.cuda_form import CudaForm, cuda_form
 
 
 def cuda_changes(models: Iterable[WorkerModel]) -> CudaChanges:
-    """Those of all functions of a plan, told without a GPU."""
+    """The changes of all functions of a plan, listed without a GPU."""
     digests = BodyDigests()
     forms: dict[str, CudaForm] = {}
     for model in models:

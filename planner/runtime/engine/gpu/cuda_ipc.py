@@ -30,12 +30,12 @@ class Lent:
     """By count of the worker's steps, of those for which others wait."""
 
     def as_json(self) -> dict[str, Any]:
-        """For a pipe between processes."""
+        """The text for a pipe between processes."""
         return {"block": self.block.hex(), "events": {str(count): event.hex() for count, event in self.events.items()}}
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> Lent:
-        """What ``as_json`` gives."""
+        """Reads the text of ``as_json``."""
         events = {int(count): bytes.fromhex(handle) for count, handle in record["events"].items()}
         return Lent(bytes.fromhex(record["block"]), events)
 

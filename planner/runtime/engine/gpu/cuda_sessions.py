@@ -85,7 +85,7 @@ def _on_host(values: Sequence[Any], places: Sequence[Any]) -> list[str]:
 
 
 def sessions_on(devices: Sequence[int], libraries: Sequence[Path] = ()) -> Callable[[CudaForm, int, int], Any]:
-    """How this process makes its sessions on GPUs (``cuda_session``); once in a process, before the first.
+    """The maker of this process's sessions on GPUs (``cuda_session``); once in a process, before the first.
 
     Args:
         devices: the GPU of each worker of this process. Sessions of a GPU with one worker share an arena.
@@ -98,8 +98,8 @@ def sessions_on(devices: Sequence[int], libraries: Sequence[Path] = ()) -> Calla
 
 
 def fix_cublas_workspace() -> None:
-    """Before a process uses a GPU: cuBLAS otherwise takes another workspace for each stream, and may give other bits on
-    two runs.
+    """Fixes cuBLAS's workspace before a process uses a GPU: cuBLAS otherwise takes another workspace for each stream,
+    and may give other bits on two runs.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 

@@ -53,7 +53,7 @@ class Probe:
 
 
 def missing_libraries() -> tuple[tuple[str, str], ...]:
-    """Loads what ONNX Runtime's CUDA provider needs, from the packages of the extra ``cuda`` where they are.
+    """Loads the libraries of ONNX Runtime's CUDA provider, from the packages of the extra ``cuda`` where they are.
 
     Returns:
         What the loader says of each that does not load, and what brings it.

@@ -100,7 +100,7 @@ class RankBackend(Backend):
 
 
 def sent_boxes(program: WorkerProgram, post: Post, arrays: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
-    """What a worker sends, where it lies in the memory of its buffers."""
+    """The boxes that a worker sends, where they lie in the memory of its buffers."""
     boxes = []
     for message in post.sent:
         region = program.buffers[message.buffer].region

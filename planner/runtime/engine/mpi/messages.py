@@ -49,7 +49,7 @@ class Post:
 
 
 def messages(programs: Sequence[WorkerProgram]) -> tuple[Post, ...]:
-    """What each worker sends and receives in an iteration.
+    """The messages that each worker sends and receives in an iteration.
 
     Args:
         programs: of all workers, in order; ones that ``check_programs`` accepts.

@@ -324,7 +324,7 @@ def _packed(report: dict[str, Any]) -> np.ndarray:
 
 
 def stalled(waits: Sequence[Wait], named: Callable[[int], str], patience_seconds: float) -> WorkerError:
-    """What to say of workers that have waited too long.
+    """The message about workers that have waited too long.
 
     Args:
         waits: of those that said so.

@@ -22,7 +22,7 @@ from planner.runtime.engine.core.executor import Orders
 
 
 def command_of(module: str) -> tuple[str, ...]:
-    """What starts a child whose main module this is."""
+    """The command that starts a child whose main module this is."""
     return (sys.executable, "-P", "-m", module)  # -P: a file called numpy.py in the working directory is not ours
 
 
@@ -117,7 +117,7 @@ class ChildProcess:
         self._complaints.close()
 
     def death(self, programs: Sequence[WorkerProgram], whereabouts: Sequence[int]) -> WorkerError:
-        """What to say about a child that ended without being asked.
+        """The message about a child that ended without being asked.
 
         Args:
             programs: of all workers.

@@ -75,7 +75,7 @@ class PatientLines:
 def stall(
     programs: Sequence[WorkerProgram], whereabouts: Sequence[int], patience_seconds: float, *, stopped: str
 ) -> WorkerError:
-    """What to say of workers of whom none finishes a step.
+    """The message about workers of whom none finishes a step.
 
     Args:
         programs: of all workers.
