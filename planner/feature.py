@@ -20,7 +20,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a command returns and prints."""
+    """The result and the table of a command."""
 
     schema: str
     """The name of its JSON schema, ``prove``."""

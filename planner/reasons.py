@@ -23,11 +23,13 @@ class Cause:
     kind: Subject
     """``tensor``: bytes move because of it; ``op``: it repeats work, or divides it unevenly (excess)."""
     names: tuple[str, ...]
-    """Of the tensors or ops, the dearest first; at least one."""
+    """The names of the tensors or ops, the dearest first; at least one."""
     cost_bytes: int
-    """Of all of them, in an iteration, over all workers: moved bytes, or excess; both of ops with their tensors."""
+    """The cost of all of them, in an iteration, over all workers: moved bytes, or excess; both of ops with their
+    tensors.
+    """
     share: SignedFloat
-    """Of what the plan costs (moved bytes and excess)."""
+    """The share of the plan's cost (moved bytes and excess)."""
     reason: str
     """One sentence without a full stop, true of each of them."""
 
@@ -39,14 +41,14 @@ class Kept:
     names: tuple[str, ...]
     """The largest first; at least one."""
     held_bytes: int
-    """What the copies beside the first take, over all workers and all of these tensors."""
+    """The bytes of the copies beside the first, over all workers and all of these tensors."""
     reason: str
     """One sentence without a full stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """How one tensor comes to an op that reads it, or from the op that makes it to where it lies."""
+    """The delivery of one tensor to an op that reads it, or from the op that makes it to its owners."""
 
     tensor: str
     op: str
@@ -56,28 +58,28 @@ class Delivery:
     is_input: bool
     """The op reads the tensor; else it makes it."""
     regions: tuple[Region, ...]
-    """By worker, which region of the tensor it needs, or makes; empty where it needs none."""
+    """The region of the tensor that each worker needs, or makes; empty where it needs none."""
     is_partial: bool
-    """What a worker makes is a contribution, and those of several workers are joined."""
+    """Whether workers make partial results, which are joined."""
     moved_bytes: int
-    """In an iteration, over all workers."""
+    """The bytes in an iteration, over all workers."""
     reason: str
-    """Why that moves, or that nothing does: one sentence without a full stop."""
+    """The reason why bytes move, or none: one sentence without a full stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerUp:
-    """What else a tensor's tiling, or an op's strategy, could be, and what the best plan known with it costs."""
+    """An alternative to a tensor's tiling, or an op's strategy, and the cost of the best known plan with it."""
 
     choice: str
     """The tiling ``S(0)/2 S(0)/2`` or the strategy ``b/2 b/2``, over all cuts."""
     pin: str
-    """How it is asked for: ``W=S(0)``, as ``tofu plan --pin`` takes it; "" of an op, which cannot be pinned."""
+    """The option that asks for it: ``W=S(0)``, as ``tofu plan --pin`` takes it; "" of an op, which cannot be pinned."""
     cost_bytes: int | None
     """Moved bytes and excess of a plan with that choice, found near the plan: the best one costs at most so much; None
     where there is no plan."""
     moved_bytes: int | None
-    """Of ``cost_bytes``, what moves."""
+    """The moved part of ``cost_bytes``."""
     more_bytes: Signed | None
     """``cost_bytes`` less what the plan costs; negative where that is dearer."""
     more_share: SignedFloat | None
@@ -87,7 +89,7 @@ class RunnerUp:
     lacking_bytes: int | None
     """Memory that the worker lacks that lacks the most; 0: it fits; None where no limit is known, or no plan."""
     why_not: str
-    """Why there is no plan, in words; "" where there is one."""
+    """The reason why there is no plan, in words; "" where there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +99,9 @@ class Why:
     kind: Subject
     name: str
     about: str
-    """Of a tensor its type, of an op its operator: ``float32``, ``Conv``."""
+    """The type of a tensor, the operator of an op: ``float32``, ``Conv``."""
     role: Role | None
-    """Of a tensor."""
+    """The role of a tensor."""
     axes: tuple[str, ...]
     """Names of the directions of ``tiles``: ``0``, ``1`` of a tensor's dims; index variables of an op."""
     shape: Shape
@@ -107,15 +109,17 @@ class Why:
     choice: str
     """The tiling or the strategy."""
     tiles: tuple[Region, ...]
-    """By worker: the tensor's tile, or the op's part of its index space (with what others do, too, where it is
-    repeated)."""
+    """The tile of each worker: the tensor's tile, or the op's part of its index space (with what others do, too, where
+    it is repeated).
+    """
     deliveries: tuple[Delivery, ...]
-    """Of a tensor: its maker's, if it has one, then its readers', in order. Of an op: its inputs', then its
-    outputs'."""
+    """The deliveries of a tensor: its maker's, if it has one, then its readers', in order. Of an op: its inputs', then
+    its outputs'.
+    """
     moved_bytes: int
     """The sum over ``deliveries``."""
     excess_bytes: int
-    """What an op's repeated or uneven work costs; 0 of a tensor."""
+    """The excess of an op's repeated or uneven work; 0 of a tensor."""
     plan_cost_bytes: int
     """Moved bytes and excess of the plan, with which runners-up are compared."""
     reason: str
@@ -123,7 +127,7 @@ class Why:
     runners_up: tuple[RunnerUp, ...]
     """The least dear first; those without a plan last."""
     remark: str
-    """What is to be known of the runners-up, or why there are none; "" where nothing is."""
+    """A remark on the runners-up, or the reason why there are none; "" where nothing is."""
     limit_bytes: int | None = None
     """The memory that a worker may take, as far as it is recorded with the plan; the least of several."""
 
@@ -134,22 +138,22 @@ class Outlook:
 
     workers: Positive
     memory_bytes: int | None
-    """Of the worker whose tensors take the most; None where it was not computed."""
+    """The memory of the worker whose tensors take the most; None where it was not computed."""
     is_least_memory: bool
-    """It takes at least so much: what lies there, op by op, without the program."""
+    """Whether it takes at least so much: what lies there, op by op, without the program."""
     moved_bytes: int | None
-    """In an iteration, over all workers; None where there is no plan, or it was not computed."""
+    """The bytes in an iteration, over all workers; None where there is no plan, or it was not computed."""
     estimated_seconds: float | None
-    """Of an iteration; None without a machine, or where it was not computed."""
+    """The estimated time of an iteration; None without a machine, or where it was not computed."""
     fits: bool | None
     """Into the memory there is; None where no limit is known, or the memory is not."""
     remark: str = ""
-    """Why something is missing, in words."""
+    """The reason why something is missing, in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What one wants to know of a plan."""
+    """A plan in brief."""
 
     one_device: Outlook
     """The whole model on one device."""

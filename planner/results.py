@@ -36,7 +36,7 @@ class ParameterRow:
     elements: int
     verdict: Literal["trained", "frozen", "statistic"]
     why: str
-    """In words; equal for constants that are alike."""
+    """The reason in words; equal for constants that are alike."""
     evidence: tuple[str, ...]
     """``readers``, ``values``, ``name``, ``gradient`` where it was inferred; ``stated`` where the user says it."""
 
@@ -49,7 +49,7 @@ class InputRow:
     dtype: str
     shape: Shape
     meaning: str
-    """In words: ``classes 0 to 63, -100 is ignored``; "" where nothing tells."""
+    """The meaning in words: ``classes 0 to 63, -100 is ignored``; "" where nothing tells."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -73,7 +73,7 @@ class GradResult(ShortRepr):
     """Tensors of state: parameters, momentum, running statistics."""
     state_elements: int
     parameters: tuple[ParameterRow, ...]
-    """Of a forward model: the float constants of rank 1 or more that it states."""
+    """The number of a forward model's parameters: the float constants of rank 1 or more that it states."""
     ops_by_type: Mapping[str, int]
     values: tuple[tuple[str, str], ...] = ()
     """Inputs that became constants, and of what value."""
@@ -84,7 +84,7 @@ class GradResult(ShortRepr):
     left_out: tuple[tuple[str, str], ...] = ()
     """Outputs of the model that the loss does not need, and what of them could not be taken."""
     warnings: tuple[str, ...] = ()
-    """What the exporter of the model did, so that the training is another one, and what to do."""
+    """Warnings of changes by the model's exporter that make the training another one, with the remedy."""
 
     @property
     def frozen(self) -> tuple[str, ...]:
@@ -108,11 +108,11 @@ class GradResult(ShortRepr):
 
 @dataclass(frozen=True, slots=True)
 class MicroBatches:
-    """What moves in a step of several micro-batches, and when."""
+    """The movement in a step of several micro-batches."""
 
     count: Several
     moved_bytes: int
-    """For all of them, forward and backward."""
+    """The bytes for all of them, forward and backward."""
     update_bytes: int
     """Once a step: gradients, as they are summed, and weights."""
 
@@ -132,48 +132,50 @@ class PlanResult(ShortRepr):
     plan: Plan
     directory: Path
     search_seconds: float
-    """Of all searches, bounds included."""
+    """The time of all searches, bounds included."""
     total_seconds: float
-    """From the file to the files."""
+    """The time from the file to the files."""
     ops: int
     state_bytes: int
-    """Of the whole state, once."""
+    """The bytes of the whole state, once."""
     fetches: int | None = None
-    """Over all workers. This and the next five are of the plan's program; None where it was not made."""
+    """The number of fetches over all workers. This and the next five are of the plan's program; None where it was not
+    made.
+    """
     segments: int | None = None
     """Segments over all workers."""
     functions: int | None = None
     """Distinct bodies of segments."""
     arena_bytes: tuple[int, ...] | None = None
-    """By worker: its arrays, in one block of memory."""
+    """The bytes of each worker's arena: its arrays, in one block of memory."""
     workspace_bytes: tuple[int, ...] | None = None
-    """By worker: tensors inside of segments, beside the arena, at most."""
+    """The bytes of tensors inside of segments, by worker, beside the arena, at most."""
     collectives: Mapping[str, Collected] | None = None
-    """By kind of collective that fetches form: ``count`` and ``moved_bytes``."""
+    """The collectives that fetches form, by kind: ``count`` and ``moved_bytes``."""
     prices: tuple[PinPrice | ForbidPrice, ...] = ()
-    """Of every pin and prohibition."""
+    """The price of every pin and prohibition."""
     values: tuple[tuple[str, str], ...] = ()
     """Inputs that became constants, and of what value."""
     micro_batches: MicroBatches | None = None
     """None of a step of one batch."""
     objective: Literal["bytes", "time"] = "bytes"
-    """What the plan was to have the least of: cost in bytes, or time."""
+    """The objective of the plan: cost in bytes, or time."""
     found_by: str = "tofu"
     """The strategy whose plan was taken; another one than the plan's where that was the fastest known."""
     beside: Beside | None = None
-    """What else is estimated on the machine; None without one, or where it cannot be."""
+    """Other estimates on the machine; None without one, or where it cannot be."""
     left_out: tuple[str, ...] = ()
-    """What was not done since the graph is large or the search was stopped, in words."""
+    """The work that was left out since the graph is large or the search was stopped, in words."""
     another_effort: AnotherEffort | None = None
-    """What else could be tried; None where nothing depends on effort."""
+    """An effort that could still be tried; None where nothing depends on effort."""
     summary: Summary | None = None
-    """What one wants to know; None only of results that no planning made."""
+    """The plan in brief; None only of results that no planning made."""
     has_models: bool = True
     """Whether the workers' models were written, too."""
     simulated_seconds: float | None = None
     """An iteration simulated step by step; None without an estimate, or where the graph is large."""
     part_seconds: Mapping[Part, float] = field(default_factory=dict)
-    """By part of the work (``planner.spent``); what is in none of them is the rest of the total."""
+    """The time of each part of the work (``planner.spent``); what is in none of them is the rest of the total."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -188,14 +190,14 @@ class PlanResult(ShortRepr):
 
 @dataclass(frozen=True, slots=True)
 class AnotherEffort:
-    """What else could be tried for a plan."""
+    """An effort that could still be tried for a plan."""
 
     effort: EffortName | None
-    """That tries it; None where no effort tries more, or finds anything better."""
+    """The effort that tries it; None where no effort tries more, or finds anything better."""
     tries: str
-    """In words."""
+    """The moves in words."""
     about_seconds: float | None = None
-    """How long its search takes, about, by what this search took; None where that tells nothing."""
+    """The time of its search, about, by the time of this search; None where that tells nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,17 +206,17 @@ class OtherCount:
 
     workers: Positive
     estimated_seconds: float
-    """Of an iteration."""
+    """The estimated time of an iteration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What is estimated beside a plan for a machine."""
+    """The estimates beside a plan for a machine."""
 
     told: ClassVar = "data_parallel_seconds=data_seconds data_parallel_is_exact=is_exact other_workers=others"
 
     data_seconds: float | None
-    """Of data parallelism on as many workers; None where it has no plan."""
+    """The estimated time of data parallelism on as many workers; None where it has no plan."""
     is_exact: bool
     """The estimate is of a program; else it is what the tables of the search add up, as making the program would take
     long."""
@@ -238,16 +240,16 @@ class TensorRow:
     role: Role
     tiling: str
     tile_shape: Shape
-    """Of the largest tile."""
+    """The shape of the largest tile."""
     moved_bytes: int
-    """What moves because of it, per iteration, over all workers."""
+    """The bytes that move because of it, per iteration, over all workers."""
     made_by: str
     """Name of the op; "" for an input."""
     read_by: tuple[str, ...]
     delivers: str = ""
-    """Of a shared delivery the tensor that it brings; "" for a tensor of the model."""
+    """The tensor that a shared delivery brings; "" for a tensor of the model."""
     module: str = ""
-    """Of the model, by the model's own names: ``encoder.layer.3``; "" for what is of the whole model."""
+    """The module of the model, by the model's own names: ``encoder.layer.3``; "" for what is of the whole model."""
     kind: TensorKind = "activations"
 
 
@@ -260,7 +262,7 @@ class OpRow:
     strategy: str
     """Index variables that it is cut along."""
     variables: tuple[str, ...]
-    """Its index variables with their extents: ``b=8``."""
+    """The index variables with their extents: ``b=8``."""
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
 
@@ -300,17 +302,17 @@ class InPlaceRow:
 
 @dataclass(frozen=True, slots=True)
 class OpMemory:
-    """What an op's tensors take on the fullest worker, tiles of its inputs and of its result among them."""
+    """The memory of an op's tensors on the fullest worker, tiles of its inputs and of its result among them."""
 
     op: str
     at_once_bytes: int
-    """Where it runs at once."""
+    """The bytes if it runs at once."""
     in_steps_bytes: int | None
-    """Where it runs in steps: those of the plan, or those that take least; None if it cannot."""
+    """The bytes if it runs in steps: those of the plan, or those that take least; None if it cannot."""
     variable: str
     """The index variable that these steps are along; "" if there are none."""
     count: int
-    """How many steps; 0 if there are none."""
+    """The number of steps; 0 if there are none."""
     is_stepped: bool
     """Whether the plan has the op in steps."""
 
@@ -335,23 +337,24 @@ class Explanation(ShortRepr):
     state: tuple[StateRow, ...] = ()
     in_place: tuple[InPlaceRow, ...] = ()
     distances: tuple[Distance, ...] = ()
-    """Of the products and convolutions that were asked for, how far each is from the least that it can move."""
+    """The distance from its bound of each product or convolution that was asked for."""
     is_of_bounds: bool = False
     """Whether these alone are to be shown."""
     is_brief: bool = False
-    """Nothing is asked for but what one wants to know: then causes and what is kept whole are told."""
+    """Whether only the summary is asked for: then causes and what is kept whole are told."""
     causes: tuple[Cause, ...] = ()
-    """What the plan's cost comes from, the dearest first; () as well where descriptions that the plan was made with are
-    not given."""
+    """The causes of the plan's cost, the dearest first; () as well where descriptions that the plan was made with are
+    not given.
+    """
     kept: tuple[Kept, ...] = ()
-    """What several workers have, and why."""
+    """The tensors that several workers have, with the reasons."""
     apart: tuple[Cause, ...] = ()
     """Equal ops beside each other that workers do not have whole: the first op of each, what they cost with all that
     hangs together with them, and why they have no owners."""
     why: Why | None = None
-    """Of the one tensor or op that is asked for."""
+    """The explanation of the one tensor or op that is asked for."""
     memory: tuple[OpMemory, ...] = ()
-    """Of a product or convolution that was asked for, what it takes at once and in steps."""
+    """The memory at once and in steps of a product or convolution that was asked for."""
 
     @property
     def steps(self) -> tuple[SteppedOp, ...]:
@@ -362,7 +365,7 @@ class Explanation(ShortRepr):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MemoryResult(ShortRepr):
-    """What a worker of a plan holds over the steps of its program."""
+    """The memory of a plan's worker over the steps of its program."""
 
     schema_version: ClassVar = 1
     told: ClassVar = (
@@ -374,15 +377,15 @@ class MemoryResult(ShortRepr):
     plan: Plan
     directory: Path
     occupancy: Occupancy
-    """Of the worker that was asked for, or needs most."""
+    """The occupancy of the worker that was asked for, or needs most."""
     peak_bytes: tuple[int, ...]
-    """What each worker's tensors take at most, as the plan states it."""
+    """The bytes of each worker's tensors at most, as the plan states them."""
     limit_bytes: int | None
     """The memory that the worker has; None where the plan was made without a limit."""
     running: tuple[str, ...]
     """The ops of the step in which the most is held, or its fetch; () after all steps."""
     begins: Mapping[str, int]
-    """By part of an iteration, ``backward`` and ``update``, the step in which it begins; {} where there is none."""
+    """The step in which each part of an iteration, ``backward`` and ``update``, begins; {} where there is none."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -399,15 +402,15 @@ class SimulationResult(ShortRepr):
     directory: Path
     estimate: TimeEstimate
     simulated_seconds: float
-    """Until the last worker has done its last step."""
+    """The time until the last worker has done its last step."""
     sums: tuple[Differing, ...]
     """Computing, transfers and synchronisation: as estimated, and on the longest path of the simulation."""
     worker_times: tuple[WorkerTimes, ...]
-    """By worker."""
+    """The times of each worker."""
     differing: tuple[Differing, ...]
     """Ops and exchanges in which the two differ by more than a tenth, the largest differences first; the first few."""
     differing_count: int
-    """Of all of these."""
+    """The number of all of these."""
 
     @property
     def differs(self) -> bool:
@@ -429,4 +432,4 @@ class BuildResult:
     functions: int
     """Distinct bodies of segments."""
     model_bytes: int
-    """What the workers' models take on the disk."""
+    """The bytes of the workers' models on the disk."""

@@ -28,15 +28,15 @@ class Asked:
     limits_by_worker: bool = False
     """Whether each entry is that worker's own, and not in any order."""
     pins: Mapping[str, str] = field(default_factory=dict)
-    """By tensor or pattern the tiling's text."""
+    """The tiling's text of each tensor or pattern."""
     forbidden: tuple[Annotated[tuple[str, str], Kind(noun="pair of a tensor and a placement")], ...] = ()
     """Tensor or pattern, and the text of a placement."""
     replicate: Literal["all", "weights", "none"] = "all"
-    """Which tensors may be replicated where they can be cut."""
+    """The tensors that may be replicated where they can be cut."""
     inputs: Literal["partitioned"] | None = None
-    """How data arrives, where that is not as the plan wants it."""
+    """The arrival of data, where that is not as the plan wants it."""
     objective: Literal["time"] | None = None
-    """What the plan has the least of, where that is not its cost in bytes."""
+    """The objective of the plan, where that is not its cost in bytes."""
 
     @property
     def limits(self) -> tuple[int, ...]:

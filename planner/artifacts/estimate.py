@@ -8,22 +8,22 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class LevelTraffic:
-    """What crosses one level of the interconnect."""
+    """The traffic over one level of the interconnect."""
 
     name: str
-    """Of the level; for a device graph, the bandwidth of the routes."""
+    """The name of the level; for a device graph, the bandwidth of the routes."""
     moved_bytes: int
-    """In an iteration, over all workers."""
+    """The bytes in an iteration, over all workers."""
     busy_seconds: float
-    """How long the busiest of the level's links is in use, exchange by exchange."""
+    """The time in use of the busiest of the level's links, exchange by exchange."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComputeSources:
-    """How much of the computing is by measurements (``planner.cost.seconds.measured`` has the rule)."""
+    """The share of the compute that was measured (``planner.cost.seconds.measured`` has the rule)."""
 
     device: str
-    """What was measured on, and by which runtime."""
+    """The measured device, and its runtime."""
     measured_ops: int
     """Ops all of whose parts were measured in these very shapes."""
     scaled_ops: int
@@ -31,11 +31,11 @@ class ComputeSources:
     roofline_ops: int
     """Ops some part of which was not measured in any shape: by the roofline, scaled."""
     measured_seconds: float
-    """Of ``compute_seconds``; so are the next two, and the three add up to it."""
+    """The measured part of ``compute_seconds``; so are the next two, and the three add up to it."""
     scaled_seconds: float
     roofline_seconds: float
     roofline_factor: float | None = None
-    """What all measured ops together take, over their rooflines; None where the topology has no speeds."""
+    """The time of all measured ops together, over their rooflines; None where the topology has no speeds."""
 
     @property
     def ops(self) -> int:
@@ -56,20 +56,20 @@ class TimeEstimate:
     devices: tuple[int, ...]
     """The device of each worker."""
     compute_seconds: float
-    """Of the slowest worker, op by op (ICML'18, section 5.1: t_C)."""
+    """The compute time of the slowest worker, op by op (ICML'18, section 5.1: t_C)."""
     transfer_seconds: float
-    """Of all exchanges that are no synchronisation (t_X)."""
+    """The time of all exchanges but synchronisation (t_X)."""
     synchronisation_seconds: float
-    """Of the exchanges of gradients, state and next state (t_S)."""
+    """The time of the exchanges of gradients, state and next state (t_S)."""
     overlapped_seconds: float
-    """Where transfers go on beside the computing that does not wait for them."""
+    """The time if transfers go on beside the computing that does not wait for them."""
     levels: tuple[LevelTraffic, ...]
     worker_compute_seconds: tuple[float, ...]
     worker_fetch_seconds: tuple[float, ...]
     assumptions: tuple[str, ...]
-    """What the topology does not say, and what was taken instead."""
+    """The assumptions where the topology states nothing."""
     sources: ComputeSources | None = None
-    """Of the computing; None: all of it is by the roofline."""
+    """The sources of the compute times; None: all of it is by the roofline."""
 
     @property
     def estimated_seconds(self) -> float:

@@ -18,19 +18,24 @@ class Form:
     """The form of a model that is divided, beside its strategies; the model as it is by default."""
 
     in_place: Mapping[str, str] | None = None
-    """By tensor of the model that the planned graph, its canonical form, has no more, the tensor that is read or made
-    in its place; None of a plan of the model as it is."""
+    """The tensor that is read or made in the place of each tensor of the model that the planned graph, its canonical
+    form, lacks; None of a plan of the model as it is.
+    """
     in_parts: InParts = field(default_factory=dict)
-    """By tensor of the model that the canonical form has by its parts: these, and which box of it each is."""
+    """The parts of each tensor of the model that the canonical form has by its parts: these, and which box of it each
+    is.
+    """
     kept: tuple[str, ...] = ()
     """Tensors that would be among these, and have a tiling because a rule names them."""
     recomputed: Recomputed | None = None
-    """What is computed again for the backward pass; None where the plan was not to do so."""
+    """The tensors that are recomputed for the backward pass; None where the plan was not to do so."""
     owned: Mapping[str, Several] = field(default_factory=dict)
-    """By name of lanes of which workers may have some whole, how many there are (``planner.graph.rewriting.lanes``)."""
+    """The number of lanes, by name, of lanes of which workers may have some whole (``planner.graph.rewriting.lanes``).
+    """
     deliveries: tuple[SharedDelivery, ...] = ()
-    """Those that several readers share; every other reader has its own. ``tilings`` and ``tensor_bytes`` have them by
-    their names, as if they were tensors, and ``strategies`` as if they were ops."""
+    """The deliveries that several readers share; every other reader has its own. ``tilings`` and ``tensor_bytes`` have
+    them by their names, as if they were tensors, and ``strategies`` as if they were ops.
+    """
 
 
 def _delivery(data: Value) -> SharedDelivery:

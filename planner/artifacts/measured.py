@@ -26,12 +26,12 @@ class MeasuredStep:
     told: ClassVar = "=row"
 
     name: str
-    """Of the segment or fetch."""
+    """The name of the segment or fetch."""
     is_fetch: bool
     wait_seconds: float
-    """Until others had done what it needs."""
+    """The time until others had done their part."""
     seconds: float
-    """What it took after that."""
+    """The time after that."""
     moved_bytes: int
 
     @property
@@ -42,14 +42,14 @@ class MeasuredStep:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRun:
-    """Where the time of a plan's iterations went."""
+    """The times of a plan's iterations."""
 
     engine: str
-    """What ran the workers: ``local``, ``processes`` or ``mpi``."""
+    """The engine of the workers: ``local``, ``processes`` or ``mpi``."""
     device: str
     """``cpu`` or ``cuda``."""
     iterations: int
-    """How many were measured."""
+    """The number of measured iterations."""
     iteration_seconds: float
     """Mean, of the workers' iteration alone."""
     workers: tuple[tuple[MeasuredStep, ...], ...]

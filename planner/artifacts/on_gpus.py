@@ -48,7 +48,7 @@ class CudaChanges:
 
 @dataclass(frozen=True, slots=True)
 class OnGpus:
-    """What is known of a run on GPUs once all sessions are made, or after some of its steps."""
+    """The facts of a run on GPUs once all sessions are made, or after some of its steps."""
 
     changes: CudaChanges
     beside_bytes: tuple[tuple[int, int], ...]

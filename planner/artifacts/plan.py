@@ -49,17 +49,17 @@ class Steps:
     variable: int
     """The number of the index variable."""
     count: Several
-    """How many chunks each worker's part of it falls into; at least 2."""
+    """The number of chunks that each worker's part of it falls into; at least 2."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpStrategy:
-    """How one op is divided."""
+    """The division of one op."""
 
     told: ClassVar = "="
 
     tiling: Tiling
-    """Of the iteration space: a dim is the number of an index variable."""
+    """The tiling of the iteration space: a dim is the number of an index variable."""
     variables: tuple[str, ...]
     """Names of the index variables."""
     steps: Steps | None = None
@@ -93,7 +93,7 @@ class NamedSteps:
     variable: str
     """The index variable."""
     count: Several
-    """How many chunks."""
+    """The number of chunks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +104,12 @@ class SteppedOp:
     variable: str
     """The index variable that the steps are along."""
     count: Several
-    """How many there are."""
+    """The number of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class IterationSpace:
-    """How an op is divided, as the plan's file says it to be read again."""
+    """The division of an op, as the plan's file says it to be read again."""
 
     told: ClassVar = "variables tiling steps?"
 
@@ -123,9 +123,9 @@ class DescriptionFile:
     """The user's file of descriptions that a plan was made with."""
 
     name: str
-    """Of the file, without its folder."""
+    """The name of the file, without its folder."""
     sha256: Sha256
-    """Of its content."""
+    """The digest of its content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,51 +134,54 @@ class UndescribedOp:
 
     name: str
     op_type: str
-    """With its domain: ``my.domain.MyConv``."""
+    """The op type with its domain: ``my.domain.MyConv``."""
     moved_bytes: int
-    """What moves so that every worker has its inputs whole."""
+    """The bytes that move so that every worker has its inputs whole."""
     repeated_elements: int
     """Elements that it touches, times the workers that do so after the first one."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Decision(ShortRepr):
-    """How every tensor and every op of a graph is divided, and what that costs."""
+    """The division of every tensor and every op of a graph, and its cost."""
 
     cuts: tuple[Positive, ...]
     """Ways of each cut, outermost first; their product is the number of workers."""
     tilings: Mapping[str, Tiling]
-    """By tensor; constants have none."""
+    """The tiling of each tensor; constants have none."""
     strategies: Annotated[Mapping[str, OpStrategy], Kind(member="iteration_spaces")]
-    """By op."""
+    """The strategy of each op."""
     tensor_bytes: Mapping[str, int]
-    """What moves because of each tensor: to where it is owned and from there to its consumers."""
+    """The bytes that move because of each tensor: to where it is owned and from there to its consumers."""
     moved_bytes: int
-    """What one iteration moves between workers."""
+    """The bytes that one iteration moves between workers."""
     computing_bytes: int
-    """How long one device computes the whole step, in bytes of its link (``planner.cost.excess``)."""
+    """The time of one device for the whole step, in bytes of its link (``planner.cost.excess``)."""
     excess_bytes: int
-    """What it costs that ops are repeated or unevenly divided, in the same unit."""
+    """The excess of repeated and unevenly divided ops, in the same unit."""
     repeated_bytes: int
-    """Of that, what work that is done more than once costs; the rest is for waiting."""
+    """The part of that for duplicated work; the rest is for waiting."""
     certified_gap: float | None = None
-    """How far the plan's cost is above the bound at most, as a share of the bound (0.01 = 1%), of what ``gap_of`` says;
-    None where no bound was computed."""
+    """The optimality gap: how far the cost is above the bound at most, as a share of it (0.01 = 1%), of the unit in
+    ``gap_of``; None where no bound was computed.
+    """
     strategy: str
-    """How it was found: ``tofu`` or a strategy of the literature."""
+    """The strategy that found it: ``tofu`` or a strategy of the literature."""
     unsplit: tuple[str, ...]
     """Ops that every worker executes whole at some cut because they could not be cut there."""
     decided_apart: int = 0
     """Tensors and ops that were not decided together with all others, since the graph is too entangled for that; 0
     where the plan is the best nevertheless."""
     rates: Rates
-    """By which computing is counted in bytes of a link."""
+    """The rates by which computing is counted in bytes of a link."""
     gap_of: GapOf
-    """What ``certified_gap`` is a share of: ``bytes``, moved bytes and excess, or ``time``, as the search's tables add
-    it up."""
+    """The quantity that ``certified_gap`` is a share of: ``bytes``, moved bytes and excess, or ``time``, as the
+    search's tables add it up.
+    """
     deliveries: tuple[SharedDelivery, ...] = ()
-    """Those that several readers share; every other reader has its own. ``tilings`` and ``tensor_bytes`` have them by
-    their names, as if they were tensors, and ``strategies`` as if they were ops."""
+    """The deliveries that several readers share; every other reader has its own. ``tilings`` and ``tensor_bytes`` have
+    them by their names, as if they were tensors, and ``strategies`` as if they were ops.
+    """
 
     @property
     def cost(self) -> int:
@@ -198,7 +201,7 @@ class Decision(ShortRepr):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Plan(Form, Decision):
-    """What was decided for a model, with what only its program tells: made once, whole."""
+    """The decision for a model, with the facts that only its program tells: made once, whole."""
 
     schema_version: ClassVar = SCHEMA_VERSION
     told: ClassVar = (
@@ -216,24 +219,25 @@ class Plan(Form, Decision):
     """``moved_bytes`` in SoyBean's convention (section 2.2): a transfer counts what a worker assembles, with what it
     has already, so that n parts count where n-1 of them move. None where no program was made."""
     peak_bytes: tuple[int, ...]
-    """What each worker's arrays take; where no program was made, its even share of what lies on all of them where that
-    is most, so at least that."""
+    """The bytes of each worker's arrays; where no program was made, its even share of what lies on all of them where
+    that is most, so at least that.
+    """
     has_program: bool = True
-    """Its program was made; else it would have taken minutes, and the workers' models were not wanted."""
+    """Whether its program was made; else it would have taken minutes, and the workers' models were not wanted."""
     table_seconds: Annotated[float | None, Kind(member="estimated_seconds")] = None
-    """How long an iteration takes as the tables of time add it up; said only where there is no ``estimate``."""
+    """The time of an iteration as the tables of time add it up; said only where there is no ``estimate``."""
     described_by: DescriptionFile | None = None
     """The user's own descriptions; None where the standard ones were enough."""
     undescribed: tuple[UndescribedOp, ...] = ()
     """Ops that are executed whole because nothing describes them."""
     estimate: TimeEstimate | None = None
-    """How long an iteration takes on the topology that the plan is for; None without one."""
+    """The estimated time of an iteration on the topology that the plan is for; None without one."""
     stopped_by: StoppedBy | None = None
-    """Why the search ended before its work was done; None where nothing was left out."""
+    """The reason why the search ended before its work was done; None where nothing was left out."""
     asked: Asked = field(default_factory=Asked)
-    """What the plan was asked for beside its model."""
+    """The request beside the model."""
     warnings: tuple[str, ...] = ()
-    """What would be faster, or what looks like state and is none, and what to write instead."""
+    """Warnings of anything faster, or of inputs that look like state and are none, with the remedy."""
 
     @property
     def estimated_seconds(self) -> float | None:

@@ -62,7 +62,7 @@ class PlanFolder:
     source: SourceFile | None = None
     """The file that was planned; None if it is not recorded."""
     making: Making = USUAL
-    """How the plan's program is made."""
+    """The settings of the plan's program."""
     has_models: bool = True
     """Whether the workers' models are there; else they can be made (``tofu build``)."""
 
@@ -76,19 +76,19 @@ class PlanFolder:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What the manifest of a plan's folder says."""
+    """The contents of a plan folder's manifest."""
 
     schema_version: ClassVar = SCHEMA_VERSION
     told: ClassVar = "files inputs outputs state data_folder? source? making? has_models?"
 
     files: Mapping[str, Sha256]
-    """By file, its digest."""
+    """The digest of each file."""
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     state: tuple[Annotated[tuple[str, str], Kind(noun="pair of a state and its next value")], ...]
     """Inputs that come back as outputs."""
     data_folder: tuple[str, str, str, str] | None
-    """Where the model's external data lie (``DataFolder.recorded``)."""
+    """The folder of the model's external data (``DataFolder.recorded``)."""
     source: Annotated[tuple[str, str, str], Kind(noun="file with its digest")] | None
     """The file that was planned (``SourceFile.recorded``)."""
     making: Making = USUAL

@@ -19,4 +19,4 @@ class Recomputed:
     """By how much less lies on a worker at the fullest moment, op by op, than without, tensors and ops being divided as
     they are: the mean of the workers. Negative where copies take more room than they save."""
     work_share: float
-    """What the copies compute, as a share of what the step computes without them (0.09 = 9%)."""
+    """The work of the copies, as a share of the step's work without them (0.09 = 9%)."""

@@ -38,15 +38,15 @@ class PlanCost:
     told: ClassVar = "cost moved_bytes peak_bytes certified_gap"
 
     cost: int
-    """What moves, and what repeated and uneven work is worth (``planner.cost.excess``)."""
+    """The moved bytes, and the excess of repeated and uneven work (``planner.cost.excess``)."""
     moved_bytes: int
-    """Between workers, in one iteration."""
+    """The bytes that move between workers in one iteration."""
     peak_bytes: int
-    """Of the worker that needs the most."""
+    """The memory of the worker that needs the most."""
     certified_gap: float | None
-    """How far from the least cost the plan can be; None where no bound is known."""
+    """The optimality gap of the plan; None where no bound is known."""
     op_costs: Mapping[str, int]
-    """What an op costs, by its place in the graph; ops that cost nothing are left out."""
+    """The cost of each op, by its place in the graph; ops that cost nothing are left out."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,11 @@ class ModelCosts:
     structure: str
     """Digest of the graph without names and sizes."""
     ops: Mapping[str, str]
-    """By place in the graph the shapes of an op's inputs and outputs; of all ops at that place, where it is not one."""
+    """The shapes of an op's inputs and outputs, by its place in the graph; of all ops at that place, where it is not
+    one.
+    """
     plans: Mapping[int, PlanCost]
-    """By number of workers."""
+    """The plan for each number of workers."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Baseline:
     """The contents of a baseline's file."""
 
     models: Mapping[str, ModelCosts]
-    """By the name that a model was checked by."""
+    """The costs of each model, by the name that it was checked by."""
 
     def to_json(self) -> str:
         """The file's text: sorted, and equal for equal costs."""

@@ -12,7 +12,7 @@ from planner.records import Positive
 from planner.short_repr import ShortRepr
 
 Quantity: TypeAlias = Literal["cost", "moved_bytes", "peak_bytes", "certified_gap"]
-"""What is compared."""
+"""A compared quantity."""
 _NO_GAP = 2e-6
 """Gaps are written with six digits; a smaller difference is none."""
 
@@ -24,10 +24,10 @@ class OpGrowth:
     told: ClassVar = "names op_type shapes baseline_shapes=shapes_before cost baseline_cost"
 
     names: tuple[str, ...]
-    """In the model that is checked."""
+    """The names in the model that is checked."""
     op_type: str
     shapes: str
-    """Of inputs and outputs."""
+    """The shapes of inputs and outputs."""
     shapes_before: str
     baseline_cost: int
     cost: int
@@ -53,9 +53,10 @@ class Verdict:
     """None: the baseline has no such plan, and gets it now."""
     now: PlanCost
     grew: tuple[Quantity, ...]
-    """Which of ``cost``, ``moved_bytes``, ``peak_bytes`` and ``certified_gap`` grew more than is allowed."""
+    """The quantities of ``cost``, ``moved_bytes``, ``peak_bytes`` and ``certified_gap`` that grew more than is allowed.
+    """
     fell: tuple[Quantity, ...]
-    """Which of them are less than the baseline says."""
+    """The quantities that are less than the baseline says."""
     ops: tuple[OpGrowth, ...]
     """Ops that cost more than in the baseline, or whose sizes are others; what grew most comes first."""
 

@@ -22,19 +22,19 @@ from planner.short_repr import ShortRepr
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What came of held-out data after a step."""
+    """The result of held-out data after a step."""
 
     step: Positive
     loss: AnySignedFloat | None
     """The mean over the batches."""
     accuracy: Share | None
-    """Over all labels, if it was asked for."""
+    """The accuracy over all labels, if it was asked for."""
     batches: Positive
 
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """What is known after each step."""
+    """The report after each step."""
 
     step: int
     """Counted from 1."""
@@ -42,9 +42,9 @@ class StepReport:
     loss: float | None
     moved_bytes: int
     seconds: float
-    """Of the workers' iteration alone."""
+    """The time of the workers' iteration alone."""
     comparison: StepComparison | None
-    """With verification."""
+    """The comparison, with verification."""
     epoch: int | None = None
     """Counted from 1; None where the data are the same in every step."""
     epochs: int | None = None
@@ -52,14 +52,14 @@ class StepReport:
     accuracy: float | None = None
     """The share of the step's labels that the model gets right, before its update; None where nobody asked."""
     evaluation: Evaluation | None = None
-    """Of held-out data, where it was due after this step."""
+    """The result of held-out data, where it was due after this step."""
     learning_rate: float | None = None
-    """Where a schedule says it."""
+    """The learning rate, where a schedule says it."""
 
 
 @dataclass(frozen=True, repr=False)
 class RunResult(ShortRepr):
-    """What a run did."""
+    """The result of a run."""
 
     schema_version: ClassVar = 1
     told: ClassVar = (
@@ -73,25 +73,26 @@ class RunResult(ShortRepr):
     loss_name: str
     """The tensor that is called the loss; "" if no result is a floating-point scalar."""
     losses: tuple[AnySignedFloat, ...]
-    """By step; () without a loss. The split run's."""
+    """The loss of each step; () without a loss. The split run's."""
     predicted_bytes: int
     """Per step, over all workers."""
     moved_bytes: int
     """Per step, over all workers, as counted; the same in every step, or the run would have failed."""
     fetches: tuple[FetchBytes, ...]
-    """By worker, in program order."""
+    """The fetches of each worker, in program order."""
     seconds: tuple[float, ...]
-    """By step: the workers' iteration alone."""
+    """The time of each step: the workers' iteration alone."""
     verified: bool | None
     """True if every output of every step is accepted, and something could be compared in each; None if nobody asked."""
     max_error: AnyFloat | None
     """The largest error of any output (see ``compare.py``); None without verification."""
     comparisons: tuple[StepComparison, ...]
-    """By step, with verification."""
+    """The comparison of each step, with verification."""
     door: DoorVerdict | None
     """Whether the model is the file that was planned; None without verification."""
     no_reference: str
-    """Why the split run was held against the whole run and not against float64; "" if it was, or nobody asked."""
+    """The reason why the split run was compared with the whole run and not with float64; "" if it was, or nobody asked.
+    """
     own_precision: tuple[str, ...]
     """Operators that the float64 reference had in the model's own precision."""
     results: Mapping[str, np.ndarray]
@@ -99,17 +100,17 @@ class RunResult(ShortRepr):
     first_step: Positive
     """The number of the first step that was done; 1 unless the run was resumed."""
     arena_bytes: tuple[int, ...]
-    """What each worker's arrays took, as allocated."""
+    """The bytes of each worker's arrays, as allocated."""
     workspace_bytes: tuple[int, ...]
-    """What tensors inside of segments take beside that, as planned."""
+    """The bytes of tensors inside of segments beside that, as planned."""
     staging_bytes: tuple[int, ...]
-    """What each worker's copies of other GPUs' memory take beside that, where its GPU cannot read it; else 0."""
+    """The bytes of each worker's copies of other GPUs' memory beside that, where its GPU cannot read it; else 0."""
     on_gpus: OnGpus | None
-    """What is known of the sessions; None on CPUs."""
+    """The facts of the sessions; None on CPUs."""
     nearly_same: int
     """On GPUs: places, over all steps, where workers that hold the same elements differed in the last bits."""
     profile: Profile | None
-    """Where the time went, if it was asked for."""
+    """The profile, if it was asked for."""
     checkpoint: Path | None
     """The last checkpoint that was written."""
     exported: tuple[str, ...]
@@ -117,15 +118,15 @@ class RunResult(ShortRepr):
     export: Path | None
     """The file that they were exported to; None: none was."""
     drawn: Drawn
-    """What was made up."""
+    """The values that were made up."""
     data_folder: Path | None
     """The folder whose files were read for weights; None if none were."""
     accuracies: tuple[Share, ...] = ()
-    """By step, where they were asked for."""
+    """The accuracy of each step, where it was asked for."""
     evaluations: tuple[Evaluation, ...] = ()
-    """Of held-out data."""
+    """The results of held-out data."""
     threads: int = 0
-    """Of each worker, for one op; 0 on GPUs, and where no step was done."""
+    """The threads of each worker, for one op; 0 on GPUs, and where no step was done."""
     is_interrupted: bool = False
     """Somebody asked the run to end before its last step."""
 

@@ -57,7 +57,7 @@ class Differing:
 
 @dataclass(frozen=True, slots=True)
 class WorkerTimes:
-    """What a worker does in a simulated iteration."""
+    """The times of a worker in a simulated iteration."""
 
     told: ClassVar = "compute_seconds fetch_seconds wait_seconds"
 

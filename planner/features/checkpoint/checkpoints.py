@@ -28,7 +28,7 @@ class CheckpointRow:
     checkpoint: Checkpoint | None
     """None where it is not whole."""
     problem: str
-    """Why it is not; "" where it is."""
+    """The reason why it is not; "" where it is."""
 
     @property
     def seed(self) -> int | None:
@@ -89,7 +89,7 @@ def _row(number: int, path: Path) -> CheckpointRow:
 
 @dataclass(frozen=True, slots=True)
 class ExportedCheckpoint:
-    """What was exported of a checkpoint."""
+    """The export of a checkpoint."""
 
     schema_version: ClassVar = 1
     told: ClassVar = "checkpoint=path step=number exported=names passed_over"
@@ -101,7 +101,7 @@ class ExportedCheckpoint:
     names: tuple[str, ...]
     """The states that were written."""
     passed_over: tuple[str, ...]
-    """Why later checkpoints were not taken."""
+    """The reasons why later checkpoints were not taken."""
 
 
 def export_checkpoint(

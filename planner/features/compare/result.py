@@ -12,7 +12,7 @@ from planner.short_repr import ShortRepr
 
 @dataclass(frozen=True, slots=True)
 class TimesTheLeast:
-    """How far a plan is from the bounds of its products and convolutions."""
+    """The distance of a plan from the bounds of its products and convolutions."""
 
     times_the_least: float | None
     """See ``ComparisonRow``."""
@@ -32,19 +32,21 @@ class ComparisonRow:
     moved_bytes: int | None
     """None where the strategy has no plan for this model; ``reason`` says why."""
     peak_bytes: int | None
-    """Of the worker with the largest arrays."""
+    """The bytes of the worker with the largest arrays."""
     excess_bytes: int | None
-    """What repeated and uneven work costs."""
+    """The excess of repeated and uneven work."""
     search_seconds: float | None
     reason: str = ""
     estimated_seconds: float | None = None
-    """Of an iteration, an estimate; None without a topology."""
+    """The estimated time of an iteration; None without a topology."""
     sources: ComputeSources | None = None
-    """How much of the computing was measured; None without a profile."""
+    """The share of the compute that was measured; None without a profile."""
     soybean_bytes: int | None = None
     """``moved_bytes`` in SoyBean's convention (section 2.2); None where there is no plan."""
     times_the_least: float | None = None
-    """How often the bounds of products and convolutions these move (``planner.cost.distance``); None where none is."""
+    """The moved bytes of products and convolutions as a multiple of their bounds (``planner.cost.distance``); None
+    where none is.
+    """
 
     @property
     def cost(self) -> int | None:
@@ -67,6 +69,6 @@ class Comparison(ShortRepr):
     workers: Positive
     rows: tuple[ComparisonRow, ...]
     topology: str | None = None
-    """What the times are estimated for."""
+    """The topology of the estimated times."""
     objective: Literal["bytes", "time"] = "bytes"
-    """What tofu's own plan has the least of."""
+    """The objective of tofu's own plan."""

@@ -36,7 +36,7 @@ class TensorSide:
     tiling: str | None
     """None where the plan gives it none: it is a constant, or another tensor is read in its place."""
     moved_bytes: int
-    """What moves because of it, per iteration, over all workers."""
+    """The bytes that move because of it, per iteration, over all workers."""
 
     @property
     def amount(self) -> int:
@@ -50,7 +50,7 @@ class OpSide:
     op_type: str
     strategy: str
     excess_bytes: int | None
-    """What its repeated and uneven work is worth; None where that is not known."""
+    """The excess of its repeated and uneven work; None where that is not known."""
 
     @property
     def amount(self) -> int:
@@ -63,14 +63,14 @@ AnyChange = TypeVar("AnyChange", bound="TensorChange | OpChange")
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """What several tensors or ops come to: moved bytes, or excess."""
+    """The sum over several tensors or ops: moved bytes, or excess."""
 
     a: int
-    """In the first plan."""
+    """The amount in the first plan."""
     b: int
-    """In the second plan."""
+    """The amount in the second plan."""
     added: Signed
-    """In the second plan more than in the first."""
+    """The amount in the second plan beyond that in the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Change(Generic[Side]):
     """One difference, which several tensors or ops may have in common."""
 
     names: tuple[tuple[str | None, str | None], ...]
-    """What has it, in both plans; None where the plan has nothing like it."""
+    """The names of the tensors or ops that have it, in both plans; None where the plan has nothing like it."""
     a: Side | None
     """Each of them in the first plan; None: they are in the second only."""
     b: Side | None
@@ -138,7 +138,7 @@ class OpChange(Change[OpSide]):
 
 @dataclass(frozen=True, slots=True)
 class ComparedPlan:
-    """One of the two plans, in brief."""
+    """A plan of the two, in brief."""
 
     told: ClassVar = (
         "plan=path plan.model plan.model_digest plan.workers plan.cuts plan.strategy plan.estimate.topology plan.cost "
@@ -146,7 +146,7 @@ class ComparedPlan:
     )
 
     path: Path
-    """Its folder."""
+    """The plan's folder."""
     plan: Plan
 
     @property

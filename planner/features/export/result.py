@@ -19,27 +19,27 @@ class ExportResult:
     workers: Positive
     cuts: tuple[Positive, ...]
     predicted_bytes: int
-    """What the plan moves between workers in an iteration."""
+    """The bytes that the plan moves between workers in an iteration."""
     ops: int
     jax: Path | None
     """The file of the step in JAX; None: none was asked for."""
     constants: Path | None
     """The file of constants beside it; None: it needs none."""
     moved_bytes: int | None
-    """What that step's collectives move."""
+    """The bytes that that step's collectives move."""
     functions: int | None
-    """How many functions for ops it has; equal ops share one."""
+    """The number of its functions for ops; equal ops share one."""
     blocks: int | None
-    """How many functions for runs of ops that there are several times."""
+    """The number of its functions for runs of ops that there are several times."""
     padded: tuple[str, ...]
-    """Its inputs and outputs whose parts are not of one shape, and are filled up."""
+    """The inputs and outputs whose parts are not of one shape, and are filled up."""
     padding_bytes: int | None
-    """What that takes on all workers together."""
+    """The bytes of that on all workers together."""
     notes: tuple[str, ...]
-    """What that step does in another way than the plan says."""
+    """Notes on points in which that step differs from the plan."""
     placements: Path | None
     """The file of placements for PyTorch; None: none was asked for."""
     tensors: int | None
-    """How many tensors have placements there."""
+    """The number of tensors with placements there."""
     uneven: tuple[str, ...]
-    """Those that DTensor divides into other parts."""
+    """The tensors that DTensor divides into other parts."""

@@ -13,79 +13,81 @@ from planner.short_repr import ShortRepr
 
 @dataclass(frozen=True, slots=True)
 class FitRow:
-    """What plans of a model take on so many workers."""
+    """The memory of plans of a model on so many workers."""
 
     workers: Positive
     at_least_bytes: int
     """Every plan takes so much at least on some worker."""
     least_bytes: int | None = None
-    """What the leanest plan that was found takes on a worker; None: none was looked for, since no plan can fit."""
+    """The bytes of the leanest plan that was found, on a worker; None: none was looked for, since no plan can fit."""
     least_recompute: Literal["none", "auto"] | None = None
-    """What it computes again for the backward pass: ``none``, or, as ``plan --recompute auto`` would, ``auto``."""
+    """The tensors that it recomputes for the backward pass: ``none``, or, as ``plan --recompute auto`` would, ``auto``.
+    """
     is_by_program: bool = False
-    """Its program says so; else it is what lies there op by op, on an average worker."""
+    """Whether its program says so; else it is what lies there op by op, on an average worker."""
     fits: bool = False
     """A plan was found that fits."""
     plan_workers: Positive | None = None
-    """How many workers the plan has that is taken; fewer where the others are better idle; None: none fits."""
+    """The number of workers of the plan that is taken; fewer where the others are better idle; None: none fits."""
     plan_bytes: int | None = None
-    """What it takes on a worker."""
+    """The bytes of that plan on a worker."""
     recompute: Literal["none", "auto"] | None = None
-    """What it computes again."""
+    """The tensors that that plan recomputes."""
     moved_bytes: int | None = None
-    """What it moves in an iteration, over all workers."""
+    """The bytes that that plan moves in an iteration, over all workers."""
     estimated_seconds: float | None = None
-    """What an iteration of it is estimated to take; None without a topology that says how fast its devices are."""
+    """The estimated time of an iteration of that plan; None without a topology that says how fast its devices are."""
     largest_batch: Positive | None = None
     """The largest batch for which a plan was found that fits; None: none was, or the batch cannot be changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class WhyNot:
-    """What takes the room on so many workers, which are too few."""
+    """The largest tensors on so many workers, which are too few."""
 
     workers: Positive
     op: str
-    """While it runs, every plan takes the most."""
+    """The op at which every plan takes the most."""
     purpose_bytes: Mapping[str, int]
-    """What every plan takes then at least on a worker, by what it is for: parameters, activations."""
+    """The bytes that every plan takes then at least on a worker, by purpose: parameters, activations."""
 
 
 @dataclass(frozen=True, slots=True)
 class FitAnswer:
-    """How many workers hold a model, on one machine or with so much memory."""
+    """The number of workers that hold a model, on one machine or within a limit on memory."""
 
     told: ClassVar = "topology memory_bytes workers rows why_not"
 
     topology: str | None
     memory_bytes: Positive
-    """Of a worker."""
+    """The memory of a worker."""
     rows: tuple[FitRow, ...]
-    """By number of workers, ascending."""
+    """The rows by number of workers, ascending."""
     workers: Positive | None
     """The least that hold it, within the time that was asked for; None: none of those that were looked at do."""
     why_not: WhyNot | None
-    """Of the number below that, or of the largest if none holds it; None where there is none below."""
+    """The largest tensors at the number below that, or at the largest if none holds it; None where there is none below.
+    """
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FitResult(ShortRepr):
-    """How many workers hold a model."""
+    """The number of workers that hold a model."""
 
     schema_version: ClassVar = 1
     told: ClassVar = "model batch batches why_fixed? within_seconds answers directory? page?"
 
     model: str
     answers: tuple[FitAnswer, ...]
-    """By machine."""
+    """The answer for each machine."""
     batch: Positive | None
     """Samples of an iteration, of the plans; None where nothing says how many there are."""
     batches: tuple[Positive, Positive] | None
     """The smallest and the largest batch among which the largest was looked for; None: the batch cannot be changed."""
     why_fixed: str = ""
-    """Why it cannot, in words."""
+    """The reason why it cannot, in words."""
     within_seconds: Above0 | None = None
-    """That an iteration may be estimated to take; None: any time."""
+    """The time that an iteration may be estimated to take; None: any time."""
     directory: Path | None = None
     """The folder of a plan that was written; None: none was asked for."""
     page: Path | None = None

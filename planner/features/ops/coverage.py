@@ -49,14 +49,14 @@ class OperatorRow:
     since_version: int
     """Opset of its latest form that the runtime takes; 0 for domains other than ONNX's."""
     versions: tuple[int, ...]
-    """Of all its forms in force at opsets 7 to 26."""
+    """The versions of all its forms in force at opsets 7 to 26."""
     described: bool
     """Whether a plan can split it: it is described, or what it is lowered to is."""
     operator_class: OperatorClass
     is_opaque: bool
     has_reductions: bool
     reason: str
-    """Why it is excluded, what it is lowered to, or why it can be cut along nothing; else ""."""
+    """The reason why it is excluded, its lowered form, or the reason why it can be cut along nothing; else ""."""
     gradient: bool | None
     """Whether a gradient passes it; None where that was not asked."""
     is_deprecated: bool = False

@@ -31,9 +31,9 @@ class VariableLine:
     kind: str
     """"output" or "reduction"."""
     how: str
-    """How the results of a cut along it are joined, or why there is none."""
+    """The reduction that joins the results of a cut along it, or the reason why there is none."""
     reads: tuple[str, ...]
-    """What two workers read of each input, halos named; () where it cannot be cut."""
+    """The parts that two workers read of each input, halos named; () where it cannot be cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +51,21 @@ class PartLine:
     """One op of an example's body."""
 
     name: str
-    """Of the op and of the tensor that it makes."""
+    """The name of the op and of the tensor that it makes."""
     op_type: str
     reads: tuple[str, ...]
     """Names of ops of the body, and of the example's inputs."""
     shape: Shape
-    """Of what it makes."""
+    """The shape of its result."""
     joined: tuple[str, ...]
-    """What two workers join where it is cut along each of its reductions, and what that moves at most."""
+    """The reductions that two workers join where it is cut along each of its reductions, and the bytes that move at
+    most.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorPage:
-    """What ``tofu ops NAME`` shows."""
+    """The page of ``tofu ops NAME``."""
 
     schema_version: ClassVar = 2
     told: ClassVar = "domain op_type source documentation body parts_of parts examples"
@@ -71,15 +73,15 @@ class OperatorPage:
     domain: str
     op_type: str
     source: str
-    """Where it is described: file and line."""
+    """The place of its description: file and line."""
     documentation: str
     examples: tuple[Example, ...]
     body: str = ""
-    """What the ops compute that an op of it is planned through, where that costs less; "" if it has no body."""
+    """The ops that an op of it is planned through, where that costs less; "" if it has no body."""
     parts: tuple[PartLine, ...] = ()
     """The ops of the first example's body."""
     parts_of: str = ""
-    """That example."""
+    """The op of that example."""
 
 
 def operator_page(op_type: str, descriptions: Descriptions, cases: Sequence[Case]) -> OperatorPage:

@@ -26,7 +26,7 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class OperatorVerification:
-    """What was found of one operator."""
+    """The findings on one operator."""
 
     told: ClassVar = (
         "domain op_type right=is_right shapes executed pairs in_steps=stepped bit_equal largest_error variables "
@@ -40,11 +40,11 @@ class OperatorVerification:
     executed: int
     """(strategy, ways, shape) that were executed split and whole."""
     pairs: int
-    """Of those, pairs of cuts."""
+    """The pairs of cuts among those."""
     stepped: int
-    """Of those, in steps: of an op that sums products, along each variable that allows it."""
+    """The strategies in steps among those: of an op that sums products, along each variable that allows it."""
     bit_equal: int
-    """Of those, with the very bits of the whole op."""
+    """The strategies among those with the very bits of the whole op."""
     largest_error: float
     """Largest difference of a right strategy, over the largest element of the whole result."""
     variables: tuple[str, ...]
@@ -66,7 +66,7 @@ class OperatorVerification:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What was found of several operators."""
+    """The findings on several operators."""
 
     schema_version: ClassVar = 1
     told: ClassVar = "right=is_right executed in_steps=stepped ways wrong missing operators"

@@ -13,7 +13,7 @@ from planner.short_repr import ShortRepr
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ProfileResult(ShortRepr):
-    """What was measured on a device."""
+    """The measurements on a device."""
 
     schema_version: ClassVar = 1
     told: ClassVar = (
@@ -25,12 +25,12 @@ class ProfileResult(ShortRepr):
     output: Path
     """The file that was written."""
     workers: Positive
-    """For how many workers the measured parts are."""
+    """The numbers of workers that the measured parts are for."""
     ops: int
-    """Of the model."""
+    """The number of the model's ops."""
     model_seconds: float
-    """Of the model's ops, each whole, one after the other; those that could be measured."""
+    """The time of the model's ops, each whole, one after the other; those that could be measured."""
     model_unmeasured: int
-    """Of the model's ops, those that could not be measured whole."""
+    """The ops of the model that could not be measured whole."""
     total_seconds: float
-    """That measuring took."""
+    """The time that measuring took."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReportResult:
-    """What was written of a plan for people to look at."""
+    """The files written of a plan for people to look at."""
 
     schema_version: ClassVar = 1
     told: ClassVar = (
@@ -32,11 +32,11 @@ class ReportResult:
     trace_events: int
     """Complete events that are in it."""
     is_measured: bool
-    """What a run took is told, too."""
+    """Whether the times of a run are told, too."""
     left_out: tuple[str, ...]
-    """What is not on the page, and why, in words."""
+    """The parts that are not on the page, with the reasons, in words."""
     estimated_seconds: float | None = None
-    """Of an iteration; None without a trace. So are the next two."""
+    """The estimated time of an iteration; None without a trace. So are the next two."""
     simulated_seconds: float | None = None
     differing: tuple[Differing, ...] = ()
     """See ``SimulationResult``; all of them."""

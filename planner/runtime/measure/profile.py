@@ -46,7 +46,7 @@ class WorkerProfile:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Where the time of a run's iterations goes."""
+    """The times of a run's iterations."""
 
     told: ClassVar = "iterations iteration_seconds estimate.estimated_seconds estimate fetch_share workers steps"
 

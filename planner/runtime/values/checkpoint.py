@@ -49,7 +49,7 @@ class StoredTile:
 
     file: str
     key: str
-    """Its name in the file."""
+    """The name in the file."""
     region: Region
 
     @property
@@ -86,24 +86,24 @@ class StateForm:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointManifest:
-    """What the manifest of a checkpoint says, beside its own digest."""
+    """The contents of a checkpoint's manifest, beside its own digest."""
 
     schema_version: ClassVar = SCHEMA_VERSION
     told: ClassVar = "step seed model_digest data? files tensors tiles"
 
     step: int
-    """How many steps have been done."""
+    """The number of steps so far."""
     seed: int
-    """Of what was made up."""
+    """The seed of the values that were made up."""
     model_digest: str
     data: Passed | None
     """None: nothing was gone through in batches."""
     files: Mapping[str, Sha256]
-    """By file, its digest."""
+    """The digest of each file."""
     tiles: Mapping[str, tuple[StoredTile, ...]]
-    """By state."""
+    """The tiles of each state."""
     tensors: Mapping[str, StateForm] = field(default_factory=dict)
-    """By state; manifests of earlier versions have none."""
+    """The type and shape of each state; manifests of earlier versions have none."""
 
 
 def write_checkpoint(

@@ -41,7 +41,7 @@ class TileSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DrawnWeights:
-    """How many weights a run has made up."""
+    """The number of weights that a run has made up."""
 
     tensors: int
     bytes: int
@@ -50,7 +50,7 @@ class DrawnWeights:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What a run has made up."""
+    """The values that a run has made up."""
 
     told: ClassVar = "weights=counted_weights inputs=names_of_inputs"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Where a program was not seen to be its model."""
+    """The place where a program was not seen to be its model."""
 
     worker: int | None
     """None: several, or all."""
@@ -26,7 +26,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What was proven of a program."""
+    """The findings of a proof."""
 
     tensors: int
     """Results and next states."""
