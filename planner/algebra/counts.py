@@ -17,7 +17,7 @@ from planner.algebra.room import enlarged
 from planner.algebra.ways import Ints, Ways
 
 UNKNOWN = -1
-"""In the place of a number of elements that is not known."""
+"""The mark of an unknown number of elements."""
 _ROOM = 32
 """Divisions of an index space that there is room for at first."""
 _AT_ONCE = 1 << 20
@@ -53,26 +53,27 @@ class Counts:
         """
         self.ways = ways
         self._sizes: list[int] = []
-        """By index space, how many divisions of it there are."""
+        """The number of divisions of each index space."""
         self._count = 0
         self._queue: list[_Division] = []
-        """Those that are not taken in."""
+        """The divisions that are not taken in."""
         self._ways = np.zeros((0, 0), dtype=np.int64)
-        """By dim and division. Index spaces of fewer dims are as if they had more, of extent 1."""
+        """The ways of each dim and division. Index spaces of fewer dims are as if they had more, of extent 1."""
         self._space = np.zeros(0, dtype=np.int64)
         self._place = np.zeros(0, dtype=np.int64)
-        """Of each division, among those of its index space."""
+        """The place of each division among those of its index space."""
         self._elements = np.zeros(0, dtype=np.int64)
         self._contributions = np.zeros(0, dtype=np.int64)
         self._uncounted: list[int] = []
         """Divisions whose elements are not known."""
         self._common = np.zeros(0, dtype=np.int64)
-        """For each pair of divisions of an index space, the elements that both have in common, plus 1; 0 where the
-        number is not known yet. The pairs of one index space form a square, and the squares follow one another."""
+        """The elements that both divisions of each pair in an index space have in common, plus 1; 0 where the number is
+        not known yet. The pairs of one index space form a square, and the squares follow one another.
+        """
         self._used = 0
         self._first = np.zeros(0, dtype=np.int64)
         self._width = np.zeros(0, dtype=np.int64)
-        """By index space, where its square begins, and how wide it is."""
+        """The beginning and the width of each index space's square."""
 
     def add_space(self) -> int:
         """The number of a new index space."""
@@ -165,7 +166,7 @@ class Counts:
         return places
 
     def _count_pairs(self, firsts: Ints, seconds: Ints) -> None:
-        """Counts what pairs have in common; with itself, that is the elements of a division."""
+        """Counts the common elements of pairs; with itself, that is the elements of a division."""
         if not len(firsts):
             return
         common = elements_in_common(self.ways, self._ways[:, firsts], self._ways[:, seconds])
@@ -174,7 +175,7 @@ class Counts:
         self._elements[firsts[itself]] = common[itself]
 
     def _count_by_worker(self, square: Ints, rows: Ints, columns: Ints) -> None:
-        """Counts what rows and columns have in common, worker by worker."""
+        """Counts the common elements of rows and columns, worker by worker."""
         is_known = (square[self._place[rows][:, None], self._place[columns]] > 0).all(axis=0)
         if not is_known.all():
             uncounted, distinct_rows = np.unique(columns[~is_known]), np.unique(rows)
@@ -191,7 +192,7 @@ class Counts:
             self._count_pairs(part[row], columns[column])
 
     def _overlaps(self, rows: Ints, columns: Ints) -> Ints:
-        """What rows and columns have in common, over all workers, shape [rows, columns]."""
+        """The common elements of rows and columns, over all workers, shape [rows, columns]."""
         batch = max(1, _AT_ONCE // (len(columns) * self.ways.workers))
         if len(rows) > batch:
             parts = [self._overlaps(rows[start : start + batch], columns) for start in range(0, len(rows), batch)]

@@ -43,7 +43,7 @@ class Divisions:
         """The tilings that have contributions."""
         self._middles: dict[tuple[int, int], int] = {}
         self._of_tiles: dict[tuple[Tiling, tuple[int, ...]], int] = {}
-        """By the tiles in which partial results are reduced, and the cuts that share these, the division."""
+        """The division for the tiles in which partial results are reduced, and the cuts that share these."""
 
     def numbers(self, tilings: Sequence[Tiling]) -> list[int]:
         """The numbers of divisions that are tilings."""
@@ -120,8 +120,8 @@ class Divisions:
 
 
 def _partial_groups(source: Tiling) -> int:
-    """How many partial results of each element there are, in workers that do not repeat one another's work; 0 if the
-    tiling has none.
+    """The number of partial results of each element, in workers that do not repeat one another's work; 0 if the tiling
+    has none.
     """
     if not source.has_partial:
         return 0

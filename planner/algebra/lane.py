@@ -20,7 +20,7 @@ class Lane:
 
     number: int
     count: int
-    """Of lanes."""
+    """The number of lanes."""
     like: str = field(default="", compare=False)
     """The first lane's op in the same place."""
     of: str = field(default="", compare=False)

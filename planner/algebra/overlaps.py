@@ -100,7 +100,8 @@ def _join(joined: Ints, pairs: Ints, ways: Ways, mine: Ints, theirs: Ints) -> No
 def _tried(
     ways: Ways, firsts: Ints, seconds: Ints, unequal: NDArray[np.bool_], joined: Ints, along: Ints
 ) -> tuple[Ints, Ints]:
-    """What workers have in common along dims of unequal pieces, and how many choices that settles, shape [pairs].
+    """The common elements of workers along dims of unequal pieces, and the number of choices that settles, shape
+    [pairs].
 
     Args:
         ways: that have been numbered.

@@ -27,7 +27,7 @@ Cuts: TypeAlias = tuple[int, ...]
 Mask: TypeAlias = NDArray[np.bool_]
 
 IMPOSSIBLE = 1 << 56
-"""What an impossible entry of a table is, or more: more than any possible one, in elements, bytes or picoseconds."""
+"""The least impossible entry of a table: more than any possible one, in elements, bytes or picoseconds."""
 
 
 @lru_cache(maxsize=65536)

@@ -60,7 +60,7 @@ class Shares(NamedTuple):
     block: int
     """Pieces are made of whole blocks."""
     of: tuple[int, ...]
-    """Of each group, in whole numbers without common factors, not all equal."""
+    """The share of each group, in whole numbers without common factors, not all equal."""
 
 
 class Shard(NamedTuple):
@@ -75,7 +75,7 @@ class Shard(NamedTuple):
     nest: int = 0
     """Cuts along one dim divide it in the order of these numbers, and of the cuts where they are equal."""
     shares: tuple[int, ...] = ()
-    """Of a proportional cut the share of each group, without common factors; () where all are equal."""
+    """The share of each group of a proportional cut, without common factors; () where all are equal."""
 
     @property
     def how(self) -> int | Shares:
@@ -128,7 +128,7 @@ class Only:
 Placement: TypeAlias = Shard | Replicate | Partial | Only
 
 MOST_SHARES: Final = 1000
-"""What the shares of a cut, without common factors, may add up to."""
+"""The largest sum of the shares of a cut, without common factors."""
 
 _PLACEMENT = re.compile(
     r"(?:S\((?P<dim>[0-9]{1,18})(?:,(?P<block>[0-9]{1,18}))?\)(?:@(?P<nest>[0-9]{1,9}))?"
@@ -220,7 +220,7 @@ class Tiling:
 
     placements: tuple[Placement, ...]
     ways: tuple[int, ...]
-    """How many groups each cut makes; as long as ``placements``."""
+    """The number of groups that each cut makes; as long as ``placements``."""
     _hash: int = field(init=False, repr=False, compare=False)
     """Tilings are the keys of every table of the search, so the hash is computed once."""
 
@@ -333,7 +333,7 @@ def ways_text(placement: Placement, ways: int) -> str:
 
 
 UNCUT = Tiling((), ())
-"""What no cut has divided yet: one worker has all of it."""
+"""The tiling before any cut: one worker has all of it."""
 
 
 def _plain(placement: Placement) -> Placement:
@@ -382,7 +382,7 @@ Piece: TypeAlias = tuple[int, int | Shares | Only]
 """A cut of one dim: its ways, and the block of its pieces, with their shares if these differ, or which group alone has
 all."""
 Along: TypeAlias = tuple[tuple[int, tuple[int, ...], tuple[Piece, ...]], ...]
-"""By dim that is cut at all, which cuts are along it, in the order in which they divide it, and how each does."""
+"""The cuts along each dim that is cut at all, in the order in which they divide it, with their ways."""
 
 
 @lru_cache(maxsize=65536)
@@ -455,7 +455,7 @@ def _nest_of(placement: Placement) -> int:
 
 
 Parts: TypeAlias = tuple[tuple[int, tuple[Piece, ...]], ...]
-"""By dim that is cut at all, in order, how its cuts divide it."""
+"""The division of each dim that is cut at all, in order, by its cuts."""
 
 
 @lru_cache(maxsize=262144)

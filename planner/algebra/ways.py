@@ -171,7 +171,7 @@ class Ways:
 
 
 def _in_both(lo: Ints, hi: Ints, mine: Ints, theirs: Ints) -> Ints:
-    """What parts have in common, by where they are."""
+    """The common elements of parts, by place."""
     along: Ints = np.minimum(hi[mine], hi[theirs])
     along -= np.maximum(lo[mine], lo[theirs])
     return np.maximum(along, 0, out=along)

@@ -65,7 +65,7 @@ STRATEGIES: Mapping[str, str] = MappingProxyType(
         **{name: method.summary for name, method in METHODS.items()},
     }
 )
-"""By name, what a strategy is: our search first, then those of the literature."""
+"""The summary of each strategy, by name: our search first, then those of the literature."""
 
 
 @without_collection()
@@ -232,7 +232,7 @@ def _decided(
     cuts: tuple[int, ...],
     solution: Found,
 ) -> Decided:
-    """What is decided for a graph.
+    """The decision for a graph.
 
     Args:
         graph: that is planned.
@@ -297,7 +297,7 @@ def _decided(
 def _bytes_by_tensor(
     ops: Sequence[BoundOp], problem: Problem, solution: Found, stands: Mapping[str, str], tensors: Iterable[str]
 ) -> dict[str, int]:
-    """What moves because of each tensor: what its links move, or those that stand for them."""
+    """The bytes that move because of each tensor: what its links move, or those that stand for them."""
     by_op: dict[str, list[tuple[bool, int, int]]] = {}
     for link, amount in zip(problem.links, problem.link_bytes(solution.tilings), strict=True):
         if amount:

@@ -14,14 +14,15 @@ class Decided(Decision):
     """The decision for a graph, and the search that led to it; two are equal that decide the same."""
 
     graph: Graph = field(compare=False)
-    """That is planned: the model, with the bodies of those composite ops that are planned through them, and with
-    the deliveries that readers share."""
+    """The planned graph: the model, with the bodies of those composite ops that are planned through them, and with the
+    deliveries that readers share.
+    """
     ops: tuple[BoundOp, ...] = field(compare=False)
-    """Of that graph, in its order, with their descriptions."""
+    """The ops of that graph, in its order, with their descriptions."""
     search_seconds: float = field(default=0.0, compare=False)
-    """From the graph in memory to what is decided."""
+    """The time from the graph in memory to the decision."""
     bound_seconds: float = field(default=0.0, compare=False)
-    """Of that, what bounds took."""
+    """The part of that for bounds."""
     table_entries: int = field(default=0, compare=False)
     """Entries of all tables."""
     largest_table: int = field(default=0, compare=False)

@@ -24,7 +24,7 @@ class BoundLimits:
     pair_entries: int = 200_000_000
     """Entries that one pass over the core reads; a larger core is not bounded."""
     rounds: int = 12
-    """Of passes and taking out."""
+    """The rounds of passes and taking out."""
     large_entries: int = 80_000_000
     """Entries of the core's pairs from which on, as in entangled graphs, ``coarse_rounds`` come first."""
     coarse_rounds: int = 4
@@ -46,7 +46,7 @@ class BoundLimits:
 
 
 NORMAL_BOUND = BoundLimits()
-"""Where a bound takes seconds."""
+"""Limits within which a bound takes seconds."""
 THOROUGH_BOUND = BoundLimits(
     table_entries=200_000_000,
     pair_entries=1_000_000_000,
@@ -60,7 +60,7 @@ THOROUGH_BOUND = BoundLimits(
     near_entries=20_000_000_000,
     region_entries=2_000_000_000,
 )
-"""Where a bound takes minutes, too."""
+"""Limits within which a bound takes minutes."""
 
 
 MAX_TABLE_ENTRIES = 1 << 25
@@ -88,7 +88,7 @@ SUM_LIMIT = 1 << 62
 ROWS_IN_ARRAYS = 64
 """Rows from which on they are compared in arrays, not in a dictionary. Doubled, more use of dictionaries."""
 COUNTING_SORT_RANGE = 8
-"""Times their count: numbers up to this are told apart by counting, not by sorting. Doubled, more memory."""
+"""Multiples of the count: numbers up to this are told apart by counting, not by sorting. Doubled, more memory."""
 ORDER_SLACK_BITS = 1.0
 """Power of two by which buckets of a round of the order may be above its smallest. Doubled, fewer and larger ones."""
 SMALL_BUCKET_BITS = 9.0
@@ -111,7 +111,9 @@ HOPELESS_START = 2
 SETTLED_PROBLEMS = 8
 """Orders of elimination of entangled graphs that are kept for later cuts and starts. Doubled, some MiB more."""
 UNSPLIT_SHARE = 1e-3
-"""Of a plan's cost: an op charged less is not named among those that could not be split. Doubled, fewer are named."""
+"""A share of a plan's cost: an op charged less is not named among those that could not be split. Doubled, fewer are
+named.
+"""
 
 MANY_OPS = 300
 """Ops of a graph from which on equal blocks are looked for, and a plan of nearly the same graph is taken for a start.
@@ -144,7 +146,7 @@ REGION_PASSES = 10
 SHARE_NEAR = 1 / 50
 """Share of a gap: a value above the bound by no more looks good. Doubled, more parts at once."""
 ROUNDING = (1e-9, 1e-3)
-"""By how much a sum of floats may be off that stands for an integer: a share of its size, and bytes besides."""
+"""The error of a sum of floats that stands for an integer: a share of its size, and bytes besides."""
 
 BLOCKS_OF_A_RUN = 6
 """Equal blocks of a run, at least. Doubled, shorter runs are planned whole."""
@@ -165,7 +167,7 @@ LOWEST_PRICE = Fraction(1, 1024)
 MOST_TRIALS = 16
 """Plans that are searched for at the prices of one limit, at most. Doubled, up to twice the time where none fits."""
 FEWEST_TRIALS = 2
-"""As many are searched for at least, however large the graph is. Doubled, up to twice the time of large graphs."""
+"""Plans that are searched for at least, however large the graph is. Doubled, up to twice the time of large graphs."""
 EQUAL_AIMS = Fraction(1, 2000)
 """Share of a limit: two aims for memory that differ by less count as equal. Doubled, fewer trials."""
 
@@ -177,4 +179,4 @@ More are refused. Doubled, up to a minute more."""
 LEVEL_STATES = 1 << 24
 """States of a level of SoyBean's programme; more are refused. Doubled, 128 MiB more."""
 PASSES_OF_TRAINING = 3
-"""What an op of the forward pass computes, and again for the gradients of its inputs and of its weights. No limit."""
+"""The work of an op of a forward pass, and again for the gradients of its inputs and of its weights. No limit."""

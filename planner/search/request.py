@@ -20,37 +20,39 @@ class SearchRequest:
     """The request for a search; another one is made from it with ``dataclasses.replace``."""
 
     workers: int
-    """How many; at least 1."""
+    """The number of workers; at least 1."""
     cuts: tuple[int, ...] = ()
     """Ways of each cut, outermost first, as they are laid on the machine; they multiply to the workers. () if all
     workers are alike: then its prime factors."""
     strategy: str = "tofu"
-    """One of ``planner.search.decide.STRATEGIES``."""
+    """A strategy of ``planner.search.decide.STRATEGIES``."""
     rules: Rules = NO_RULES
-    """What the user has decided."""
+    """The rules of the user."""
     held: Mapping[str, Tiling] = field(default_factory=dict)
-    """By op, the strategy that it must have: one that the analysis admits and that every worker has a local op for."""
+    """The strategy that each op must have: one that the analysis admits and that every worker has a local op for."""
     partitioned_inputs: bool = False
     """Leave replication out of the data inputs' tilings."""
     effort: EffortName = "normal"
-    """How much work the search may be (``planner.search.schedule``)."""
+    """The effort of the search (``planner.search.schedule``)."""
     incumbent: Decision | None = None
     """A plan of nearly the same graph, to be beaten: in a large graph's search it stands in the place of all starts but
     the first; and the search states no bound where it finds no plan that costs less."""
     begun: Decision | None = None
     """A plan of this very graph with which the search goes on; None: it makes its first plan."""
     tables: CostTables = field(default_factory=CostTables)
-    """Of what is to be small. Searches with the same descriptions may share them, so that what all have is not counted
-    twice."""
+    """The tables of the quantity that is to be small. Searches with the same descriptions may share them, so that what
+    all have is not counted twice.
+    """
     progress: Progress = silent
-    """Told what is being done."""
+    """The listener to the search's progress."""
     stop: Stop = field(default_factory=Stop)
     """Asked whether the search is to end."""
     room_bytes: int | None = None
-    """Of each worker's memory, for a strategy that looks at it (``Method.looks_at_memory``), which then leaves
-    replication out of the data inputs' tilings. None: enough."""
+    """The bytes of each worker's memory, for a strategy that looks at it (``Method.looks_at_memory``), which then
+    leaves replication out of the data inputs' tilings. None: enough.
+    """
     prepared: Prepared | None = None
-    """What searches of the same graph by other strategies have worked out; None: nothing is kept for others."""
+    """The preparation by searches of the same graph by other strategies; None: nothing is kept for others."""
     is_needed: bool = True
     """A plan is made in any case; else the search may end before it has one, since there is another plan."""
 

@@ -22,7 +22,7 @@ class Schedule:
     """The moves of one effort."""
 
     rest: tuple[Move, ...]
-    """What comes after the moves that make the first plan, one after the other until the best plan is proven best."""
+    """The moves after those that make the first plan, one after the other until the best plan is proven best."""
     for_time: EffortName
     """The effort of searches by tables of time: their bounds take longer, and the plan's program is the judge."""
     least_saved_by_bodies: float = LITTLE_SAVED

@@ -39,9 +39,10 @@ from planner.search.model.problem import Problem, Restriction, SearchVariable, n
 from planner.stop import Stop, StoppedError
 
 _WORKERS_OF_LIMITS: Final = 256
-"""Up to so many, a limit of table entries is what it says; of more workers fewer entries are made."""
+"""The number of workers up to which a limit of table entries is what it says; of more workers fewer entries are made.
+"""
 BOUND = "a bound"
-"""What is left out where a search ends before it has one."""
+"""The work that is left out where a search ends before it has a bound."""
 
 
 class Incumbent(Protocol):

@@ -18,7 +18,7 @@ from planner.search.effort import BOUND_PASSES
 from planner.stop import Stop
 
 Groups = NDArray[np.int64]
-"""By value the number of its group, from 0."""
+"""The number of each value's group, from 0."""
 
 
 def begin_coarsely(

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 Floats: TypeAlias = NDArray[np.float64]
 _least = np.minimum.reduce
-"""As ``min`` of an array, without the tenth of a pass that its call takes: most tables are small."""
+"""The minimum of an array, without the tenth of a pass that a call of ``min`` takes: most tables are small."""
 
 
 @dataclass(slots=True)

@@ -35,7 +35,7 @@ from planner.search.effort import (
 from planner.stop import Stop
 
 Neighbours = list[set[int]]
-"""By variable those that it has a pair with."""
+"""The variables with which each variable has a pair."""
 
 
 def raise_in_regions(dual: Dual, values: Sequence[int], missing: float, limits: BoundLimits, stop: Stop) -> None:
@@ -140,7 +140,7 @@ def _middles(place: Collection[int], near: Neighbours) -> list[int]:
 
 
 def _region(middle: int, near: Neighbours) -> list[int]:
-    """What is near a variable and in a loop there; empty if nothing is."""
+    """The variables near a variable and in a loop there; empty if nothing is."""
     region = set(_grown([middle], near, REGION_REACH))
     while hanging := {variable for variable in region if len(near[variable] & region) < 2}:
         region -= hanging

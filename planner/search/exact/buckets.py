@@ -36,14 +36,14 @@ class Bucket(NamedTuple):
     result: int
     """Number of the table over the neighbours."""
     least: int
-    """What is common to all its entries."""
+    """The minimum of all its entries."""
     entries: int
-    """Of the sum of its tables."""
+    """The entries of the sum of its tables."""
     best: int | Ints | None
     """The best values, flat over the neighbours' values, or where they begin in ``KnownTables.best``; None where they
     are not kept, but found again where they are needed."""
     strides: tuple[int, ...]
-    """Of the best values, by neighbour."""
+    """The strides of the best values, by neighbour."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,11 +54,13 @@ class _Layout:
     """The variable's values, then the neighbours'."""
     entries: int
     cells: Ints
-    """By table and entry, the variable's values innermost, where in the table its term is; empty if it is large."""
+    """The place in the table of each entry's term, by table and entry, the variable's values innermost; empty if it is
+    large.
+    """
     form: SumForm | None
-    """How its tables are added if it is large."""
+    """The form in which its tables are added if it is large."""
     strides: tuple[int, ...]
-    """Of what is over the neighbours."""
+    """The strides of the table over the neighbours."""
 
 
 class _Stack:
@@ -93,7 +95,7 @@ class KnownTables:
         self._tables: dict[int, Table] = {}
         """The tables of more entries, and small tables that a caller has asked for."""
         self._largest: dict[int, int] = {}
-        """By number of a table its largest entry, as far as a caller has asked for that."""
+        """The largest entry of each table, by number, as far as a caller has asked for that."""
         self._by_content: dict[tuple[Shape, bytes], int] = {}
         self._patterns: dict[Pattern, int] = {}
         self._by_number: list[Pattern] = []
@@ -309,5 +311,5 @@ def _mark(table: Table) -> bytes:
 
 
 def _strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """How far apart in a flat array are two entries that are neighbours along each axis of an array of this shape."""
+    """The distance in a flat array of two neighbours along each axis of an array of this shape."""
     return tuple(accumulate(reversed(shape), mul, initial=1))[-2::-1]

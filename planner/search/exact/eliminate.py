@@ -195,7 +195,7 @@ class Reduced:
 
 
 def _place(bucket: Bucket, width: int) -> tuple[int, ...]:
-    """Where the best values are that ``KnownTables.best`` has: the first, and the strides, zeros for no neighbours."""
+    """The place of the best values in ``KnownTables.best``: the first, and the strides, zeros for no neighbours."""
     if isinstance(bucket.best, int):
         return (bucket.best, *bucket.strides) + (0,) * (width - len(bucket.strides))
     return (0,) * (1 + width)

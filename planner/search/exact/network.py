@@ -33,7 +33,7 @@ class Link(NamedTuple):
     op_name: str
     """The op; the first one, where copies share the link."""
     times: int = 1
-    """How many copies share the link."""
+    """The number of copies that share the link."""
 
     @property
     def is_charge(self) -> bool:

@@ -22,7 +22,7 @@ from planner.search.exact.neighbours import Limits, Neighbours, rows_of
 from planner.search.exact.rows import Ints, distinct_rows
 
 Pattern: TypeAlias = tuple[tuple[int, ...], ...]
-"""For each factor of a bucket the axes of its table: 0 is the variable that goes, i the i-th of those that remain."""
+"""The axes of the table of each factor of a bucket: 0 is the variable that goes, i the i-th of those that remain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Batch:
 
     patterns: tuple[Pattern, ...]
     pattern: Ints
-    """By variable its bucket's among the patterns; shape [m]."""
+    """The number of each variable's bucket among the patterns; shape [m]."""
     variables: Ints
     """Shape [m]."""
     neighbours: Ints
@@ -79,7 +79,7 @@ class Order:
 
     variables: int
     scopes: int
-    """How many factors there are to begin with; numbers from there on are factors that eliminations make."""
+    """The number of factors to begin with; numbers from there on are factors that eliminations make."""
     rounds: tuple[Steps, ...]
     core: tuple[int, ...] = ()
     """Variables that are left, where the order ends before all are eliminated."""
@@ -141,7 +141,7 @@ class Settled(NamedTuple):
 
     staying: frozenset[int]
     order: Order
-    """Over scopes without those that stay, which are its core."""
+    """The order over scopes without those that stay, which are its core."""
 
 
 def find_order_settling(

@@ -27,7 +27,7 @@ ATTENTIONS = (
 )
 """Composites that are taken through their bodies, so that keys can be divided."""
 _BETWEEN = ("Cast", "Div", "Where")
-"""What stands between the exponentials of an attention and their product with the values."""
+"""Op types between the exponentials of an attention and their product with the values."""
 
 
 def context_parallel(problem: Problem) -> Restriction:

@@ -30,7 +30,7 @@ class Best:
     """The best strategy."""
 
     configurations: tuple[int, ...]
-    """By layer."""
+    """The configurations of each layer."""
     total: int
     core_layers: int
     """Layers that neither elimination could remove: K in the paper's Table 2."""
@@ -62,7 +62,9 @@ class _Graph:
 
     costs: list[Costs]
     edges: list[dict[int, Costs]] = field(init=False)
-    """By layer and neighbour, [configurations of the layer, of the neighbour]; each edge from both its ends."""
+    """The costs of each layer and neighbour, [configurations of the layer, of the neighbour]; each edge from both its
+    ends.
+    """
     gone: list[tuple[int, tuple[int, ...], NDArray[np.intp]]] = field(default_factory=list)
     """Layers in the order in which they went, their neighbours then, and their best by those' configurations."""
     constant: int = 0

@@ -83,7 +83,7 @@ def search_layers(ground: Ground) -> tuple[tuple[int, ...], Found]:
 
 
 def _idle_cuts(tiling: Tiling) -> int:
-    """How many of the outermost cuts leave all but one group of devices idle."""
+    """The number of outermost cuts that leave all but one group of devices idle."""
     placements = enumerate(tiling.placements)
     return next((cut for cut, placement in placements if not isinstance(placement, Only)), len(tiling.ways))
 
@@ -214,7 +214,7 @@ class Forward:
         return costs
 
     def _joining(self, op: BoundOp, strategy: Candidates) -> int:
-        """What it takes until every device has the whole of results that are partial."""
+        """The time until every device has the whole of results that are partial."""
         if not any(op.reducers(strategy[0])):
             return 0
         problem, joining = self._problem, 0

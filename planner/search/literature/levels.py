@@ -68,7 +68,7 @@ class Levels:
     """The order in which the programme decides."""
 
     before: tuple[int, ...]
-    """What touches at most two others, and is decided by them."""
+    """Variables that touch at most two others, and are decided by them."""
     core: tuple[tuple[int, ...], ...]
     """Everything else, by level."""
 

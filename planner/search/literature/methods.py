@@ -31,12 +31,14 @@ from planner.search.moves.restrictions import data_parallel, first_dim, model_pa
 from planner.search.moves.starts import grouped, hybrids
 
 Search: TypeAlias = Callable[[Ground], tuple[tuple[int, ...], Found]]
-"""From a problem and the cuts to make to those that were made, as many workers in one way or in several, and the plan
-that was found."""
+"""A search that makes of a problem and cuts the cuts that were made, as many workers in one way or in several, and the
+plan.
+"""
 
 
 Forms: TypeAlias = Callable[[Problem, int], list[Restriction]]
-"""From a problem and the number of cuts to the restrictions of a closed form, one for each group size."""
+"""A function that makes of a problem and a number of cuts the restrictions of a closed form, one for each group size.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +47,18 @@ class Method:
 
     name: str
     summary: str
-    """In a few words, with the source."""
+    """The summary in a few words, with the source."""
     search: Search
     with_partial_sums: bool = False
     """Sums of partial results may be joined once (``planner.search.model.partial_sums``): by default they are not."""
     with_nests: bool = False
     """Cuts may nest in another order than their own (``planner.search.model.nests``): by default they do not."""
     forms: Forms | None = None
-    """Of a closed form its rules, which alone decide the tilings: it takes little time at any size, and equal blocks
-    are split alike. None: a search decides."""
+    """The rules of a closed form, which alone decide the tilings: it takes little time at any size, and equal blocks
+    are split alike. None: a search decides.
+    """
     looks_at_memory: bool = False
-    """Where memory is too small for its plan it has another one (``SearchRequest.room_bytes``)."""
+    """Whether it has another plan where memory is too small (``SearchRequest.room_bytes``)."""
     through_bodies: tuple[str, ...] = ()
     """Composite operators, with their domains, that are cut through their bodies: by default they are taken as they
     are."""
@@ -77,7 +80,7 @@ def _closed_form(name: str, summary: str, forms: Forms) -> Method:
 
 
 def _best_of(make: Forms) -> Search:
-    """Of the recursive plans under several restrictions, which are made for so many cuts, the best."""
+    """The best of the recursive plans under several restrictions, which are made for so many cuts."""
 
     def search(ground: Ground) -> tuple[tuple[int, ...], Found]:
         plans = [_under(ground, ground.cuts, start) for start in make(ground.problem, len(ground.cuts))]
@@ -239,7 +242,7 @@ _ALL = (
 )
 
 METHODS: Mapping[str, Method] = MappingProxyType({method.name: method for method in _ALL})
-"""By name."""
+"""The methods by name."""
 CLOSED_FORMS = tuple(method.name for method in _ALL if method.forms is not None)
 """Names of the strategies whose rules alone decide the tilings."""
 SHARDED_UPDATES = "ZeRO-1"

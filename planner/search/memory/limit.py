@@ -26,7 +26,7 @@ from planner.stop import StoppedError
 
 P = TypeVar("P")
 Prices: TypeAlias = Mapping[int, Fraction]
-"""Of a byte on any worker, by moment."""
+"""The price of a byte on any worker, by moment."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,11 +35,11 @@ class Measured(Generic[P]):
 
     plan: P
     objective: int
-    """What is to be small: cost in bytes, or picoseconds."""
+    """The quantity that is to be small: cost in bytes, or picoseconds."""
     residence: NDArray[np.int64]
     """Bytes on all workers together, by moment."""
     excess_bytes: int
-    """What the worker that lacks the most memory lacks; 0 or less: the plan fits."""
+    """The missing bytes of the worker that lacks the most memory; 0 or less: the plan fits."""
 
     @property
     def is_fitting(self) -> bool:

@@ -228,7 +228,7 @@ class _Index:
 
 
 def _indices(analysis: Analysis) -> Iterator[_Index]:
-    """What ops with this analysis have in common."""
+    """The indices that ops with this analysis share."""
     numbers = {variable.name: number for number, variable in enumerate(analysis.variables)}
     for read in analysis.reads:
         for dim, interval in enumerate(read.dims):

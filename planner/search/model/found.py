@@ -12,7 +12,7 @@ class Found:
     """A plan of the search."""
 
     tilings: tuple[Tiling, ...]
-    """By variable of the problem."""
+    """The tiling of each variable of the problem."""
     cost: int
     """The sum of the tables: what one iteration moves between workers and the excess of its ops; with tables of time or
     of memory, what these add up."""
@@ -21,4 +21,4 @@ class Found:
     lower: int | None = None
     """No plan of the search's problem costs less; None where no bound is known."""
     bound_seconds: float = field(default=0.0, compare=False)
-    """What the bound took."""
+    """The time of the bound."""

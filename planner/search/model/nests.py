@@ -21,7 +21,7 @@ from planner.graph.model import Graph
 from planner.tdl.bind import BoundOp
 
 _SPREAD: None = None
-"""In the place of a placement: the tensor is spread there."""
+"""The stand-in for a placement: the tensor is spread there."""
 _Pattern: TypeAlias = Sequence[Placement | None]
 _INSIDE = 1
 """The nest of a cut that lies inside of later ones."""

@@ -62,7 +62,7 @@ def no_restriction(variable: SearchVariable, candidates: Candidates) -> Candidat
 
 
 Offer: TypeAlias = "Callable[[SearchVariable, Tiling], Candidates]"
-"""What a variable may be, given what it is."""
+"""The candidates of a variable, given its tiling."""
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Problem:
     variables: list[SearchVariable] = field(default_factory=list, init=False)
     links: list[Link] = field(init=False)
     charges: list[Link] = field(init=False)
-    """What ops cost beside what moves."""
+    """The cost of ops beside the bytes that move."""
     tables: CostTables = field(default_factory=CostTables)
     eliminated_entries: int = 0
     """Entries of all buckets that eliminations have computed so far."""
@@ -182,7 +182,7 @@ class Problem:
         self._grouped: tuple[tuple[Tiling, ...], list[int], Ints] = ((), [], np.zeros(0, dtype=np.int64))
 
     def _directions_of_spaces(self) -> list[int]:
-        """Along how many directions each variable can be divided."""
+        """The number of directions along which each variable can be divided."""
         directions = {space: space.directions for space in dict.fromkeys(self.spaces)}
         return [directions[space] for space in self.spaces]
 
@@ -209,7 +209,7 @@ class Problem:
             self.variable_of_op[op.op.name] = self.variable_of_op[first]
 
     def _space_of(self, variable: SearchVariable) -> Space:
-        """How a variable can be divided; one object for all that are alike in that."""
+        """The space of a variable's divisions; one object for all that are alike in that."""
         op, number, fixed = variable.op, variable.number, tuple[bool, ...]()
         if op is None:
             name = variable.tensors[0]
@@ -226,12 +226,14 @@ class Problem:
         return self._spaces[key]
 
     def _lane_of(self, variable: SearchVariable) -> Lane | None:
-        """Which of equal tensors beside each other a variable's are; None where they are none, or several of them."""
+        """The lane of a variable's tensors among equal ones beside each other; None where they are none, or several of
+        them.
+        """
         lanes = {self._lanes.get(name) for name in variable.tensors}
         return lanes.pop() if len(lanes) == 1 else None
 
     def _most_charged(self) -> int:
-        """What the charges of a plan come to at most: where all workers execute whole ops."""
+        """The largest sum of a plan's charges: where all workers execute whole ops."""
         counts = Counter(link.kind for link in self.charges)
         example = {link.kind: self._by_name[link.op_name] for link in self.charges}
         return sum(self.tables.most_charged(example[kind], self.workers) * times for kind, times in counts.items())

@@ -18,9 +18,9 @@ class Space:
 
     shape: tuple[int, ...]
     blocks: tuple[tuple[int, ...], ...]
-    """By dim the blocks worth trying beside single elements; () if there are none."""
+    """The blocks of each dim worth trying beside single elements; () if there are none."""
     fixed: tuple[bool, ...]
-    """Which dims cannot be cut; () if all can."""
+    """The dims that cannot be cut; () if all can."""
     may_repeat: bool
     """Whether it may be replicated where it could be divided as well."""
     may_add_partial_sums: bool
@@ -28,11 +28,11 @@ class Space:
     may_nest: bool = False
     """Whether its cuts may nest in another order than their own (``planner.search.model.nests``)."""
     shares: tuple[tuple[tuple[int, ...], ...], ...] = ()
-    """By cut the proportions worth trying beside equal parts; () if there are none at any cut."""
+    """The proportions at each cut worth trying beside equal parts; () if there are none at any cut."""
     lane: Lane | None = None
-    """Which of equal things beside each other it is, that workers may have whole; None where it is none."""
+    """The lane among equal ones beside each other that workers may have whole; None where it is none."""
     _repeats: dict[tuple[Tiling, int], bool] = field(default_factory=dict, init=False, repr=False)
-    """By prefix and ways, whether the next cut may replicate."""
+    """Whether the next cut may replicate, by prefix and ways."""
 
     @property
     def directions(self) -> int:
@@ -120,8 +120,8 @@ def _shard(dim: int, how: int | Shares) -> Shard:
 def _ways_to_cut(
     extent: int, before: tuple[Piece, ...], ways: int, blocks: tuple[int, ...], shares: tuple[tuple[int, ...], ...]
 ) -> tuple[int | Shares, ...]:
-    """How the pieces of a dim can be cut once more: in single elements, in blocks that lead to other pieces, and each
-    in equal parts and in these shares.
+    """The further cuts of a dim's pieces: in single elements, in blocks that lead to other pieces, and each in equal
+    parts and in these shares.
     """
     lo, hi = pieces(extent, before)
     least = int((hi - lo).min())

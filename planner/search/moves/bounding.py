@@ -41,7 +41,7 @@ class Proposals:
 
 @dataclass(frozen=True, slots=True)
 class LowerBound:
-    """Bounds what a plan costs at least, and improves better plans that the bound's search comes upon."""
+    """Bounds the cost of all plans, and improves better plans that the bound's search comes upon."""
 
     limits: BoundLimits
 

@@ -159,7 +159,7 @@ def _ends(stop: Stop | None) -> bool:
 
 
 def _check(stop: Stop | None) -> Callable[[], None]:
-    """What is called between parts of the work, and raises ``StoppedError`` where the search is to end."""
+    """The check between parts of the work, which raises ``StoppedError`` where the search is to end."""
 
     def check() -> None:
         if _ends(stop):

@@ -15,7 +15,7 @@ from planner.search.moves.starts import Starts, freely
 from planner.stop import StoppedError
 
 FURTHER_PLANS = "plans from further starts"
-"""What is left out where a search ends before its last start."""
+"""The work that is left out where a search ends before its last start."""
 
 
 @dataclass(frozen=True, slots=True)

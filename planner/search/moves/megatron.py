@@ -20,7 +20,7 @@ from planner.search.moves.restrictions import batch, keeping, place_of
 from planner.tdl.bind import BoundOp
 
 _SAME_VALUES = COPYING | {"Transpose"}
-"""What frameworks put between a weight and its product."""
+"""Op types that frameworks put between a weight and its product."""
 
 
 def tensor_parallel(problem: Problem) -> Restriction:

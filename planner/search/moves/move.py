@@ -40,13 +40,13 @@ class Ground:
     narrow: Narrow
     to_beat: PlanToBeat | None = None
     progress: Progress = silent
-    """Told what is being done."""
+    """The listener to the search's progress."""
     stop: Stop = field(default_factory=Stop)
     """Asked whether the search is to end."""
     is_needed: bool = True
     """A plan is made in any case; else the search may end before it has one."""
     room_bytes: int | None = None
-    """Of each worker's memory, for a method that looks at it; None: enough."""
+    """The bytes of each worker's memory, for a method that looks at it; None: enough."""
 
     @property
     def free(self) -> Restriction:
@@ -62,7 +62,7 @@ class Known:
     lower: int | None = None
     """No plan of the problem costs less; None where that is not known."""
     bound_seconds: float = 0.0
-    """What the bound took."""
+    """The time of the bound."""
 
     @property
     def best(self) -> Found:

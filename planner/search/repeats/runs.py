@@ -23,7 +23,7 @@ _PLAIN = (bool, int, float, str, bytes, tuple)
 
 
 OfPlace: TypeAlias = Callable[[BoundOp], Hashable]
-"""What tells ops apart that are equal but for where they are."""
+"""The key that tells apart ops that are equal but for their places."""
 
 
 def nothing(op: BoundOp) -> Hashable:
@@ -38,7 +38,7 @@ class Run:
     chains: tuple[tuple[int, ...], ...]
     """The same op of one block after the other."""
     starts: tuple[int, ...]
-    """By chain the block of its first op."""
+    """The block of the first op of each chain."""
     first: int
     """From this block on every chain has an op in each block, and reads the same from blocks as far away."""
     last: int
@@ -56,7 +56,7 @@ class _Seed(NamedTuple):
     """A pair of ops that may be the same of two neighbouring blocks. What comes before them is not told by order."""
 
     steps: int
-    """How many pairs of alike ops in a row lie equally far apart, negated so that the most come first."""
+    """The number of pairs of alike ops in a row that lie equally far apart, negated so that the most come first."""
     depth: int
     """The distance between the two ops of such a pair, in levels."""
     level: int
@@ -181,7 +181,7 @@ def _seeds(wiring: Wiring, *, is_in_order: bool) -> list[tuple[int, int]] | None
 
 
 def _form(op: BoundOp) -> tuple[tuple[int, ...], str]:
-    """What tells ops apart that are not alike, nearly all of them, and says which comes first.
+    """The key that tells apart ops that are not alike, nearly all of them, and says which comes first.
 
     Of an attribute that is a graph, whose names say nothing, no more is looked at than that it is one.
     """

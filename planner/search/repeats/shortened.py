@@ -69,12 +69,13 @@ class Whole:
     """A plan of the whole graph, by that of a short one."""
 
     tilings: Mapping[str, Tiling]
-    """By tensor."""
+    """The tiling of each tensor."""
     strategies: Mapping[str, Tiling]
-    """By op."""
+    """The strategy of each op."""
     stands: Mapping[str, str]
-    """By op, the op of the short graph that stands for it: its tables cost what the op's cost; an op that is not here
-    stands for itself."""
+    """The op of the short graph that stands for each op: its tables cost what the op's cost; an op that is not here
+    stands for itself.
+    """
 
 
 class Shortened:
@@ -178,7 +179,7 @@ class Shortened:
     def _plan(
         self, number: int, tilings: Mapping[str, Tiling], strategies: Mapping[str, Tiling]
     ) -> tuple[Tiling | None, ...]:
-        """What is planned for an op and for what it makes, or for an input."""
+        """The tiling of an op and of its results, or of an input."""
         plan = [tilings.get(name) for name in self._wiring.outputs[number]]
         if number < len(self._all_ops):
             plan.append(strategies[self._all_ops[number].op.name])

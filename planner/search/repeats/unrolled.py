@@ -33,9 +33,9 @@ class Copies:
     """The tensors and ops that are copies of one another."""
 
     tensors: Mapping[str, str]
-    """By tensor the first of its copies; without those that have none."""
+    """The first copy of each tensor; without those that have none."""
     ops: Mapping[str, str]
-    """By op the first of its copies; without those that have none."""
+    """The first copy of each op; without those that have none."""
 
 
 def find_copies(graph: Graph, ops: Sequence[BoundOp]) -> Copies:

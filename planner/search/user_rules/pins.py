@@ -66,11 +66,11 @@ class _Reader:
     rules: Rules
     cuts: tuple[int, ...]
     tilings: dict[int, Tiling] = field(default_factory=dict)
-    """By variable, what it is pinned to."""
+    """The tiling that each variable is pinned to."""
     pinned_by: dict[int, str] = field(default_factory=dict)
-    """By variable, the name or pattern of its pin."""
+    """The name or pattern of each variable's pin."""
     forbidden: dict[int, dict[Placement, None]] = field(default_factory=dict)
-    """By variable, the placements that it may not have."""
+    """The placements that each variable may not have."""
     faults: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -184,7 +184,7 @@ class _Reader:
 
 
 def _fault(problem: Problem, name: str, tiling: Tiling) -> str:
-    """Why a tensor cannot have a tiling; "" if it can."""
+    """The reason why a tensor cannot have a tiling; "" if it can."""
     shape = problem.graph.tensors[name].shape
     so_far = UNCUT
     for placement, ways in zip(tiling.placements, tiling.ways, strict=True):
@@ -202,5 +202,5 @@ def _fault(problem: Problem, name: str, tiling: Tiling) -> str:
 
 
 def _no_dim(dim: int, shape: Shape) -> str:
-    """What to say of a dim that a tensor does not have."""
+    """The message about a dim that a tensor does not have."""
     return f"there is no dim {dim}: the tensor is {list(shape)}"

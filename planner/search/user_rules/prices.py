@@ -19,10 +19,11 @@ class Price:
     kind: ClassVar[str]
 
     rule: str
-    """As the user wrote it: ``W=S(0)``."""
+    """The rule as the user wrote it: ``W=S(0)``."""
     price_bytes: int | None
-    """What the plan costs more than a plan without this rule, all others kept; None where that has no plan, and where
-    the price was not found."""
+    """The cost of the plan beyond a plan without this rule, all others kept; None where that has no plan, and where the
+    price was not found.
+    """
     is_found: bool = True
     """Whether the plan without the rule was looked for to the end; not so where the search was stopped."""
 

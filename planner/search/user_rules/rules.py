@@ -17,8 +17,9 @@ from planner.errors import did_you_mean
 from planner.graph.model import Shape
 
 Replication: TypeAlias = Literal["all", "weights", "none"]
-"""Which tensors may be replicated where they can be cut: any; state, and the data as it arrives; none (Tofu, section 5:
-every tensor is cut at every step)."""
+"""The tensors that may be replicated where they can be cut: any; state, and the data as it arrives; none (Tofu, section
+5: every tensor is cut at every step).
+"""
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Rules:
     """The rules that a plan must keep to."""
 
     pins: Mapping[str, str] = field(default_factory=dict)
-    """By tensor or pattern a tiling's text form; one placement without ways means it at every cut."""
+    """The text form of each tensor's or pattern's tiling; one placement without ways means it at every cut."""
     forbidden: tuple[tuple[str, str], ...] = ()
     """Tensor or pattern, and the text form of a placement that no cut may use."""
     replicate: Replication = "all"
