@@ -128,9 +128,9 @@ def summary(rows: Sequence[tuple[str, int]], answers: Mapping[str, Answer]) -> s
         for scheme in SCHEMES:
             answer = answers[f"{name}:{devices} {scheme}"]
             if answer.milliseconds is not None:
-                cells.append(f"{answer.milliseconds:,.0f}, {answer.peak_gib:.1f}, {answer.moved_gb:,.1f}")
+                cells.append(f"{answer.milliseconds:,.0f}; {answer.peak_gib:.1f}; {answer.moved_gb:,.1f}")
             else:
-                cells.append("-" if answer.peak_gib is None else f"over, {answer.peak_gib:.1f}")
+                cells.append("-" if answer.peak_gib is None else f"over; {answer.peak_gib:.1f}")
         gap = answers[f"{name}:{devices} tofu"].gap
         cells.append("unknown" if gap is None else f"{gap:.1%}")
         lines.append(f"|{NETWORKS[name][0]}|{devices}|{'|'.join(cells)}|")
