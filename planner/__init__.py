@@ -25,20 +25,8 @@ from typing import Any
 __version__ = "0.1.0"
 """The one place that says it: pyproject.toml reads it here."""
 
-_CORE = (
-    "grad",
-    "plan",
-    "build",
-    "explain",
-    "why",
-    "memory",
-    "simulate",
-    "run",
-    "check",
-    "show",
-    "as_json",
-    "TofuError",
-)
+_API = ("grad", "plan", "build", "explain", "why", "memory", "simulate", "run", "check", "show", "as_json")
+"""The core's functions, in ``planner.api``."""
 _MODULES = ("api", "errors")
 """Those that are found without an import of their own."""
 
@@ -47,7 +35,7 @@ def _names() -> list[str]:
     """The core's names and the features', which are looked for when somebody asks."""
     from planner.feature import functions
 
-    return [*_CORE, *sorted(functions())]
+    return [*_API, "TofuError", *sorted(functions())]
 
 
 def __getattr__(name: str) -> Any:
@@ -55,7 +43,7 @@ def __getattr__(name: str) -> Any:
         return _names()
     if name in _MODULES:
         return import_module(f"planner.{name}")
-    if name not in _CORE and name not in _names():
+    if name not in (*_API, "TofuError") and name not in _names():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("planner.errors" if name == "TofuError" else "planner.api"), name)
 

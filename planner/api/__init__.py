@@ -11,31 +11,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.api.building import build
-from planner.api.checking import check
-from planner.api.explanation import explain, why
-from planner.api.occupancy import memory
-from planner.api.planning import plan
-from planner.api.running import run
-from planner.api.showing import as_json, show
-from planner.api.timing import simulate
-from planner.api.training import grad
+import planner
+from planner.api.building import build as build
+from planner.api.checking import check as check
+from planner.api.explanation import explain as explain
+from planner.api.explanation import why as why
+from planner.api.occupancy import memory as memory
+from planner.api.planning import plan as plan
+from planner.api.running import run as run
+from planner.api.showing import as_json as as_json
+from planner.api.showing import show as show
+from planner.api.timing import simulate as simulate
+from planner.api.training import grad as grad
 from planner.feature import functions
 
-__all__ = [
-    "as_json",
-    "build",
-    "check",
-    "explain",
-    "grad",
-    "memory",
-    "plan",
-    "run",
-    "show",
-    "simulate",
-    "why",
-]
-__all__ += sorted(functions())
+__all__ = [name for name in planner.__all__ if name != "TofuError"]
 
 
 def __getattr__(name: str) -> Any:

@@ -21,14 +21,14 @@ from planner.runtime.run_report import RunResult
 
 _PRINTED: Mapping[type, Callable[[Any, TextIO], None]] = MappingProxyType(
     {
-        GradResult: tables.grad,
-        PlanResult: planned.plan,
-        BuildResult: built.built,
-        Explanation: explained.explain,
+        GradResult: tables.print_grad,
+        PlanResult: planned.print_plan,
+        BuildResult: built.print_build,
+        Explanation: explained.print_explanation,
         Why: lambda why, file: answer(ReportConsole(file), why),
         MemoryResult: occupancy.print_memory,
         SimulationResult: simulated.print_simulation,
-        RunResult: tables.run,
+        RunResult: tables.print_run,
         CheckResult: lambda check, file: gate.print_check(check, TextSheet(file)),
     }
 )

@@ -103,7 +103,7 @@ def run(directory: Path | None, log_every: int | None, json_wanted: bool, **opti
                 **_with_map(given(RunOptions, options)),
             )
 
-    as_table = partial(tables.run, is_told=True) if is_told else None
+    as_table = partial(tables.print_run, is_told=True) if is_told else None
     outcome = show(work, json_wanted, "reading the plan", as_table)
     if outcome.is_interrupted:
         say(f"interrupted after step {outcome.first_step + outcome.steps - 1}; {_saved(outcome)}")

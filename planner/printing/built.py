@@ -9,7 +9,7 @@ from planner.results import BuildResult
 from planner.units import format_bytes
 
 
-def built(result: BuildResult, file: TextIO) -> None:
+def print_build(result: BuildResult, file: TextIO) -> None:
     """Prints the files that were written."""
     ReportConsole(file).print_facts(
         [

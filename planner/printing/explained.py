@@ -17,7 +17,7 @@ from planner.units import binary, format_bytes, format_ratio
 _SHOWN_CAUSES = 4
 
 
-def explain(result: Explanation, file: TextIO) -> None:
+def print_explanation(result: Explanation, file: TextIO) -> None:
     """Prints a plan in brief, or the tensors and ops that were asked for."""
     console = ReportConsole(file)
     if result.is_of_bounds:

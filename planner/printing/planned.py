@@ -18,7 +18,7 @@ from planner.units import binary, format_bytes, format_ratio, format_seconds
 _SHOWN_CAUSES = 2
 
 
-def plan(result: PlanResult, file: TextIO) -> None:
+def print_plan(result: PlanResult, file: TextIO) -> None:
     """Prints a plan, the answer first: time or bytes against data parallelism, memory, gap, and the largest costs."""
     console, best_plan, summary = ReportConsole(file), result.plan, result.summary
     console.print_text(_headline(result))

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, TextIO
 from planner.printing.console import ReportConsole
 from planner.printing.door import door_fact
 from planner.printing.estimate import beside_measurement
-from planner.printing.explained import explain
 from planner.printing.facts import counted
-from planner.printing.planned import constant_inputs, plan
+from planner.printing.planned import constant_inputs
 from planner.results import GradResult, ParameterRow
 from planner.units import binary, format_bytes, format_loss, format_ratio, format_seconds
 
@@ -18,13 +17,11 @@ if TYPE_CHECKING:
     from planner.runtime.measure.profile import Profile
     from planner.runtime.run_report import RunResult
 
-__all__ = ["explain", "grad", "plan", "run"]
-
 _SHOWN_STEPS = 12
 _SHOWN_NAMES = 4
 
 
-def grad(result: GradResult, file: TextIO) -> None:
+def print_grad(result: GradResult, file: TextIO) -> None:
     """Prints the training graph of ``tofu grad``."""
     console = ReportConsole(file)
     console.print_facts(
@@ -87,7 +84,7 @@ _FIRST_STEPS, _MOST_STEPS = 5, 40
 """Rows of a long run: so many first ones, and so many in all."""
 
 
-def run(result: RunResult, file: TextIO, *, is_told: bool = False) -> None:
+def print_run(result: RunResult, file: TextIO, *, is_told: bool = False) -> None:
     """Prints the steps of a run, what moved, and the verdict.
 
     Args:

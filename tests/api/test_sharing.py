@@ -15,7 +15,6 @@ from planner.graph.to_onnx import write_model
 from planner.planning.goal import least_cost
 from planner.planning.limit.room import shared_where_room
 from planner.planning.limit.trial import Trial, trial_of
-from planner.printing import tables
 from planner.records import plain_record
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
@@ -78,7 +77,7 @@ def test_plan_and_explain_name_shared_deliveries(here: Path) -> None:
     assert told[0] == {"name": first.name, "tensor": first.tensor, "readers": list(first.readers)}
     assert first.name in result.plan.tilings
     text = io.StringIO()
-    tables.plan(result, text)
+    api.show(result, text)
     assert f"shared transfers  {len(result.plan.deliveries)}, of " in text.getvalue()
     rows = {row.name: row for row in api.explain(Path("plan")).tensors}
     assert rows[first.name].delivers == first.tensor

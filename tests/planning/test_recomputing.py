@@ -23,7 +23,6 @@ from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.recomputation import recomputable
 from planner.graph.to_onnx import write_model
 from planner.planning.recomputing import Recompute, again_of
-from planner.printing import tables
 from planner.records import plain_record
 
 
@@ -49,7 +48,7 @@ def test_of_blocks_the_borders_are_kept() -> None:
 def test_no_blocks_are_made_up(tmp_path: Path) -> None:
     write_model(mlp(2, 8, 4), tmp_path / "m.onnx")
     out = io.StringIO()
-    tables.plan(api.plan(tmp_path / "m.onnx", gpus=2, out=tmp_path / "p", models=False, recompute="all"), out)
+    api.show(api.plan(tmp_path / "m.onnx", gpus=2, out=tmp_path / "p", models=False, recompute="all"), out)
     assert "nothing: no blocks repeat, and all activations are kept: x1" in " ".join(out.getvalue().split())
     assert chosen(blocks(2), "all") == ()
     assert chosen(blocks(2), "none") == chosen(blocks(2)) == ()
@@ -111,7 +110,7 @@ def test_a_plan_is_read_with_its_copies(tmp_path: Path) -> None:
     api.report(tmp_path / "again", output=page)
     assert "Recomputed" in page.read_text()
     out = io.StringIO()
-    tables.plan(found, out)
+    api.show(found, out)
     assert re.search("\nrecomputed +x1; saves", out.getvalue())
     assert plain_record(found)["recomputed"]["tensors"] == ["x1"]
     assert plain_record(plain).get("recomputed") is None

@@ -17,7 +17,6 @@ from planner.features.compare.table import print_comparison
 from planner.features.zoo.models import build
 from planner.graph.model import Graph, StatePair
 from planner.graph.to_onnx import write_model
-from planner.printing import tables
 from planner.records import plain_record
 from planner.results import Explanation, PlanResult
 from planner.units import ByteUnit, format_bytes
@@ -80,11 +79,11 @@ def show(
         monkeypatch.setenv("COLUMNS", str(columns))
         out = Terminal()
         if what == "plan":
-            tables.plan(planned, out)
+            api.show(planned, out)
         elif what == "compare":
             print_comparison(compared, out)
         else:
-            tables.explain(explained[what](), out)
+            api.show(explained[what](), out)
         return re.sub("\x1b\\[[0-9;]*m", "", out.getvalue())  # heads are bold
 
     return render
@@ -107,7 +106,7 @@ def test_a_pipe_gets_tables_that_fit_a_page(
     monkeypatch.delenv("COLUMNS", raising=False)
     out = StringIO()
     print_comparison(compared, out)
-    tables.explain(api.explain(folder / "plan", bounds=True), out)
+    api.show(api.explain(folder / "plan", bounds=True), out)
     assert max(map(len, out.getvalue().splitlines())) <= 80
     assert "as SoyBean counts" not in out.getvalue()
     monkeypatch.setenv("COLUMNS", "240")
@@ -118,7 +117,7 @@ def test_a_pipe_gets_tables_that_fit_a_page(
 def test_numbers_are_those_of_json(planned: PlanResult, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     out = StringIO()
-    tables.plan(planned, out)
+    api.show(planned, out)
     summary = plain_record(planned)["summary"]
     text = " ".join(out.getvalue().split())
     memory = [format_bytes(summary[way]["memory_bytes"], ByteUnit.BINARY) for way in ("one_device", "data_parallel")]
@@ -134,7 +133,7 @@ def test_numbers_are_those_of_json(planned: PlanResult, folder: Path, monkeypatc
     assert sum(row["moved_bytes"] for row in told["tensors"]) == planned.plan.moved_bytes
     answer = plain_record(api.explain(Path("plan"), subject="w1", runners_up=3))["why"]
     out = StringIO()
-    tables.explain(api.explain(Path("plan"), subject="w1", runners_up=3), out)
+    api.show(api.explain(Path("plan"), subject="w1", runners_up=3), out)
     assert (
         answer["moved_bytes"] == planned.plan.tensor_bytes["w1"] == sum(d["moved_bytes"] for d in answer["deliveries"])
     )
@@ -153,8 +152,8 @@ def test_names_do_no_harm(name: str, tmp_path: Path) -> None:
         api.explain(tmp_path / "plan", subject=name, runners_up=2),
     ):
         out = StringIO()
-        tables.plan(result, out)
-        tables.explain(found, out)
+        api.show(result, out)
+        api.show(found, out)
         assert "\x1b" not in out.getvalue()
     assert name.replace("\x1b", "\\x1b") in out.getvalue()
 

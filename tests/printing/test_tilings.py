@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from planner import api
 from planner.api.explanation import explain
 from planner.graph.model import Role
-from planner.printing import tables
 from planner.printing.console import ReportConsole
 from planner.printing.tilings import tilings
 from planner.results import Explanation, StateRow, TensorRow
@@ -169,7 +168,7 @@ def test_a_long_name_is_not_shortened_to_what_a_numbered_one_begins_with() -> No
 
 def shown(result: Explanation) -> list[str]:
     out = StringIO()
-    tables.explain(result, out)
+    api.show(result, out)
     told(out.getvalue(), result.tensors, result.state)
     return out.getvalue().splitlines()
 

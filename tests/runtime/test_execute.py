@@ -76,7 +76,7 @@ def test_the_table_of_a_long_run_is_cut(training: Any) -> None:
     texts = []
     for steps in (40, 45):
         text = io.StringIO()
-        tables.run(run_with(training.plan, RunOptions(steps=steps)), text)
+        tables.print_run(run_with(training.plan, RunOptions(steps=steps)), text)
         texts.append(text.getvalue())
     assert [text.count("…") for text in texts] == [0, 3]
     assert "5 steps more: --json and --log have all" in texts[1]
@@ -127,7 +127,7 @@ def test_a_line_of_each_step_stands_once(training: Any, tmp_path: Path) -> None:
     texts = []
     for is_told in (False, True):
         text = io.StringIO()
-        tables.run(found, text, is_told=is_told)
+        tables.print_run(found, text, is_told=is_told)
         texts.append(text.getvalue())
     assert texts[0].endswith(texts[1].lstrip("\n"))
     assert [text.count(format_loss(found.losses[0])) for text in texts] == [1, 0]

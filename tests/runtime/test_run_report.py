@@ -24,7 +24,7 @@ from run_plan import run_plan
 
 def printed(result: RunResult) -> str:
     file = io.StringIO()
-    tables.run(result, file)
+    tables.print_run(result, file)
     return file.getvalue()
 
 

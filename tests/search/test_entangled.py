@@ -16,7 +16,6 @@ from planner.graph.model import Graph
 from planner.graph.reading.from_onnx import read_model
 from planner.graph.to_onnx import write_model
 from planner.partition.build import partition
-from planner.printing import tables
 from planner.records import plain_record
 from planner.search.bound.certify import every_tiling
 from planner.search.decide import STRATEGIES, decide
@@ -169,7 +168,7 @@ def test_layers_that_share_the_weight_of_their_norms_have_a_plan(t5_step: Graph,
     assert result.plan.certified_gap is None
     assert plain_record(result)["decided_apart"] == result.plan.decided_apart > 0
     text = StringIO()
-    tables.plan(result, text)
+    api.show(result, text)
     assert f"too entangled to be decided all at once: {result.plan.decided_apart} of the" in " ".join(
         text.getvalue().split()
     )

@@ -13,7 +13,6 @@ from command_line import ROOT
 from drawn import random32 as random
 from planner import api
 from planner.errors import ModelError, UnsupportedError, UsageError
-from planner.printing import tables
 from planner.records import plain_record
 
 HEAD = """<ir_version: 10, opset_import: ["" : 21, "ai.onnx.ml" : 1]>
@@ -46,7 +45,7 @@ def test_an_operator_that_other_outputs_need(tmp_path: Path, capsys: pytest.Capt
     ((name, why),) = result.left_out
     assert name == "label"
     assert "nothing states the shapes of ai.onnx.ml.ArrayFeatureExtractor" in why
-    tables.grad(result, Out(lines := []))
+    api.show(result, Out(lines := []))
     text = "".join(lines)
     assert "left out, for the loss does not need them\n  label: 2 tensors have no static shape" in text
     assert max(map(len, text.splitlines()[1:])) <= 80
