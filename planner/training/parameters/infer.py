@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -20,9 +20,8 @@ import numpy as np
 
 from planner.errors import UnsupportedError, UsageError, did_you_mean
 from planner.graph.dependence import leading_to
-from planner.graph.model import Graph, Op, Shape
+from planner.graph.model import Graph, Shape
 from planner.graph.notes import external_of
-from planner.graph.traits import CONVOLUTIONS, MATRIX_PRODUCTS
 from planner.printable import printable, some
 from planner.training.parameters.exporter import UNSAID, Exporter
 from planner.training.parameters.names import is_made_up, is_parameter_name, words_of
@@ -32,7 +31,6 @@ from planner.training.parameters.value_forms import holds_lowest, is_of_waves, i
 
 _SHOWN: Final = 8
 """Names in a hint."""
-_LAYERS: Final = CONVOLUTIONS | MATRIX_PRODUCTS
 _EXACT: Final = frozenset({Use.PRODUCT, Use.KERNEL, Use.NORM})
 """Uses that leave no doubt, whatever the values are."""
 
@@ -101,9 +99,9 @@ def infer_parameters(
 
     - Trained is what a product, convolution, normalisation, lookup, Add, Mul or Concat with data reads as its
       parameter; of scalars, what Add or Mul reads, perhaps through Exp, if the name says that it is one.
-    - Frozen is what holds −inf or −3e38; is one value throughout, not named as a parameter, no bias right behind a
-      layer, and no parameter that begins at 0; is a mask of two values or a table of sines; or is read by Where, Cast,
-      sines, comparisons and sizes alone.
+    - Frozen is what holds −inf or −3e38; is one value throughout, not named as a parameter and no parameter at its
+      start, of zeros; is a mask of two values or a table of sines; or is read by Where, Cast, sines, comparisons and
+      sizes alone.
 
     Args:
         forward: the model, as the file has it.
@@ -339,9 +337,7 @@ class _Judge:
         if holds_lowest(array):
             return "holds -inf or -3e38, as masks do"
         if is_one_value(array):
-            # One number, or zeros, may be where a bias is, or begins; ones are not.
-            is_bias = (array.size == 1 or not array.any()) and self._is_bias(readers)
-            may_be = is_parameter_name(name) or is_bias or self._begins_at_zero(name, array, readers)
+            may_be = is_parameter_name(name) or self._begins_at_zero(name, array, readers)
             return "" if may_be else "one value throughout, and not named as a parameter"
         if _EXACT.isdisjoint(uses):
             if is_on_and_off(array):
@@ -349,33 +345,6 @@ class _Judge:
             if not _is_vector(array.shape) and is_of_waves(array):
                 return "a table of sines or of evenly spaced numbers"
         return ""
-
-    def _is_bias(self, readers: Sequence[Reader]) -> bool:
-        """Whether a constant is added right behind a layer, with a value for each of the layer's outputs.
-
-        So is the bias of a layer with one output, which is one number.
-        """
-        return any(reader.use is Use.BIAS and self._is_bias_of(reader) for reader in readers)
-
-    def _is_bias_of(self, reader: Reader) -> bool:
-        op = self._ops[reader.op]
-        if op.op_type in ("Conv", "ConvTranspose", "DeformConv"):
-            return True
-        if op.op_type == "Gemm":
-            return reader.shape[-1:] == self._forward.tensors[op.outputs[0]].shape[-1:]
-        layers = [self._forward.producer.get(name) for name in op.inputs]
-        layer = next((producer for producer in layers if producer is not None and producer.op_type in _LAYERS), None)
-        if op.op_type != "Add" or layer is None:
-            return False
-        shape = self._forward.tensors[layer.outputs[0]].shape
-        behind = 0 if layer.op_type in ("Gemm", "MatMul") else len(shape) - 2
-        sizes = [size for size in reader.shape if size > 1]
-        outputs = shape[len(shape) - 1 - behind]
-        return len(reader.shape) > behind and (sizes or [1]) == [outputs]
-
-    @cached_property
-    def _ops(self) -> Mapping[str, Op]:
-        return {op.name: op for op in self._forward.ops}
 
     def _begins_at_zero(self, name: str, array: np.ndarray, readers: Sequence[Reader]) -> bool:
         """Whether a constant of zeros is a parameter at its start: nobody multiplies with zeros, or adds them, else.

@@ -14,7 +14,7 @@ _MADE_UP_SCALARS: Final = re.compile(r"(scalar_tensor_default|x|y|c|clone)_?\d*(
 """The same of scalars: ``StatefulPartitionedCall/model/truediv/y:0``."""
 _WORDS: Final = frozenset(
     {"weight", "weights", "bias", "biases", "kernel", "gamma", "beta", "scale", "embed", "embedding", "embeddings"}
-    | {"token", "w", "b"}
+    | {"token", "w", "b", "coef", "coefs", "intercept", "intercepts"}
 )
 """Words by which parameters are named where names have no parts: ``cls_token``, ``W1``, ``fc2_bias``."""
 
