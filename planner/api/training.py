@@ -8,7 +8,6 @@ from pathlib import Path
 
 from planner.api.arguments import takes
 from planner.api.door import held_against_file
-from planner.api.training_wishes import wishes_of
 from planner.errors import UsageError
 from planner.graph.data_folder import data_folder_of, note_data_folder, without_data_folder
 from planner.graph.model import Role
@@ -18,7 +17,7 @@ from planner.options.training import GradOptions
 from planner.results import GradResult, InputRow, ParameterRow
 from planner.runtime.judge.door import DoorVerdict
 from planner.runtime.values.results import write_bytes
-from planner.training.doors.make import make, make_training_info
+from planner.training.doors.make import make, make_training_info, update_of
 from planner.training.doors.read import file_of
 from planner.training.meanings import meanings
 from planner.whole import try_file
@@ -81,7 +80,7 @@ def grad(options: GradOptions) -> GradResult:  # noqa: D417 - those are the fiel
     if output.resolve() in {path.resolve() for path in read}:
         raise UsageError(f"{output}: is the model that is read, and would be overwritten", hint="write -o another file")
     progress(f"reading {path}")
-    wishes = wishes_of(options, options.batch)
+    update_of(options)  # what excludes each other is refused before the model is read
     try_file(output)
     door: DoorVerdict | None = None
     if options.verify:
@@ -91,9 +90,9 @@ def grad(options: GradOptions) -> GradResult:  # noqa: D417 - those are the fiel
             raise difference
     progress("building the training graph")
     if options.form == "training-info":
-        training, proto = make_training_info(path, wishes)
+        training, proto = make_training_info(path, options, options.batch)
     else:
-        training, proto = make(path, wishes), None
+        training, proto = make(path, options, options.batch), None
     graph = training.graph
     progress(f"writing {output}")
     # A note of where external data lie is relative to the file that holds it: the new file gets one of its own.

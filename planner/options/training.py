@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Literal
 
@@ -15,18 +16,9 @@ OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "adam", "adamw", "adamw_
 
 
 @options
-class TrainingOptions(ReadOptions):
-    """How a forward model becomes a step of training."""
+class LabelOptions:
+    """How a loss reads labels."""
 
-    loss: str | None = option(
-        "What the training lowers: softmax_cross_entropy, nll, mse, l1, "
-        "bce_with_logits, or output:NAME for an output that is one; none for a model of gradients.",
-        default=None,
-        metavar="NAME",
-    )
-    loss_input: str | None = option(
-        "The output, or an inner tensor, that the loss looks at.", default=None, metavar="NAME"
-    )
     class_weights: Sequence[float] | None = option(
         "One for each class, of losses by labels.", default=None, metavar="W,W,..."
     )
@@ -37,6 +29,26 @@ class TrainingOptions(ReadOptions):
     shift: bool = option("Train the next token: the labels are the tokens, one position on.", default=False)
     tokens: str | None = option(
         "The input of tokens, for --shift, where there are several.", default=None, metavar="NAME"
+    )
+
+    def named(self) -> tuple[str, ...]:
+        """What is given, as options of the command line."""
+        stated = (field for field in fields(LabelOptions) if getattr(self, field.name) != field.default)
+        return tuple(f"--{field.name.replace('_', '-')}" for field in stated)
+
+
+@options
+class TrainingOptions(LabelOptions, ReadOptions):
+    """How a forward model becomes a step of training."""
+
+    loss: str | None = option(
+        "What the training lowers: softmax_cross_entropy, nll, mse, l1, "
+        "bce_with_logits, or output:NAME for an output that is one; none for a model of gradients.",
+        default=None,
+        metavar="NAME",
+    )
+    loss_input: str | None = option(
+        "The output, or an inner tensor, that the loss looks at.", default=None, metavar="NAME"
     )
     optimizer: str | None = option("How the weights follow.", default=None, choices=OPTIMIZERS)
     lr: Above0 = option("Learning rate.", default=0.01, shows_default=True)

@@ -12,8 +12,9 @@ import numpy as np
 
 from planner.cost.residence import Ints
 from planner.graph.reading.load import load_model
+from planner.options.training import TrainingOptions
 from planner.planning.request import ModelSource
-from planner.training.doors.make import Wishes, make
+from planner.training.doors.make import make
 from planner.training.doors.read import file_of
 
 STATED: Final = "the file states its batch"
@@ -61,7 +62,7 @@ class Growth:
         return sizes[count - 1] if count else None
 
 
-def samples_by_dim(source: ModelSource, training: Wishes | None = None) -> Samples | None:
+def samples_by_dim(source: ModelSource, training: TrainingOptions | None = None) -> Samples | None:
     """The change of batch of a file that begins with a symbolic one, which has a size; None of other files.
 
     Args:
@@ -74,10 +75,10 @@ def samples_by_dim(source: ModelSource, training: Wishes | None = None) -> Sampl
     return Samples(stated[symbol], lambda size: _with_dims(source, training, {**stated, symbol: size}))
 
 
-def _with_dims(source: ModelSource, training: Wishes | None, dims: Mapping[str, int]) -> ModelSource:
+def _with_dims(source: ModelSource, training: TrainingOptions | None, dims: Mapping[str, int]) -> ModelSource:
     if training is None:
         return replace(source, options=replace(source.options, dim=dims))
-    return replace(source, make=lambda: make(source.model, replace(training, dims=dims)).graph)
+    return replace(source, make=lambda: make(source.model, replace(training, dim=dims)).graph)
 
 
 def symbol_of_samples(model: Path) -> str | None:

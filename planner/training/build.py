@@ -17,6 +17,7 @@ from planner.graph.check import check_graph
 from planner.graph.model import DType, Graph, StatePair
 from planner.graph.notes import TRAINING
 from planner.graph.traits import COPYING, RESHAPES
+from planner.options.training import LabelOptions
 from planner.training import rules
 from planner.training.batch.change import samples_of_inputs, with_batch
 from planner.training.gradients.autodiff import backward
@@ -28,7 +29,7 @@ from planner.training.gradients.older_opsets import OLDEST_OPSET, OPSET, brought
 from planner.training.parameters.infer import Parameters, Verdict
 from planner.training.parameters.per_sample import decided
 from planner.training.update.label_options import settled
-from planner.training.update.losses import OUTPUT_PREFIX, LossOptions, loss_function
+from planner.training.update.losses import OUTPUT_PREFIX, loss_function
 from planner.training.update.micro_batches import samples_dims, unchanged
 from planner.training.update.optimizers import Hyper, optimizer_function
 from planner.training.update.precision import Precision, opset_of, with_precision
@@ -56,7 +57,7 @@ def build_training_graph(
     output: str | None = None,
     hyper: Hyper = Hyper(),
     schedule: Schedule = Schedule(),
-    loss_options: LossOptions = LossOptions(),
+    labels: LabelOptions = LabelOptions(),
     precision: Precision = "float32",
     switched: bool = False,
     parameters: Parameters | None = None,
@@ -77,7 +78,7 @@ def build_training_graph(
         output: what the loss looks at; None: the model's only output.
         hyper: the optimizer's numbers.
         schedule: clipping, accumulation, loss scaling.
-        loss_options: class weights and the like; of logits of rank 3 or more also in which dim the classes lie, where
+        labels: class weights and the like; of logits of rank 3 or more also in which dim the classes lie, where
             the ops that make them do not tell (see ``class_axis``).
         precision: "float16" or "bfloat16": the model computes in that, from float32 parameters (see ``precision``).
         switched: whether a data input ``notes.TRAINING`` says that the step trains, where that makes a difference: if
@@ -108,7 +109,7 @@ def build_training_graph(
     if forward.opset < OLDEST_OPSET:
         raise UnsupportedError(f"the model is of opset {forward.opset}; the oldest that is taken is {OLDEST_OPSET}")
     target = chosen_output(forward, loss, output)
-    loss_options = settled(forward, target, loss, loss_options, micro_batches=schedule.accumulate)
+    labels = settled(forward, target, loss, labels)
     if parameters is None:
         forward, parameters = decided(forward, target)
     candidates = parameters.of(Verdict.TRAINED)
@@ -127,7 +128,7 @@ def build_training_graph(
     training = builder.declare(TRAINING, (), DType.BOOL) if switched else None
     lowered = lower(builder, forward.ops, batch_statistics=batchnorm == "train", training=training)
     switches = [training] if training and any(training in op.inputs for op in builder.ops) else []
-    scalar_loss = make_loss(builder, target, loss_options)
+    scalar_loss = make_loss(builder, target, labels, schedule.accumulate > 1)
     rate = builder.declare("learning_rate", (), DType.FLOAT32)
     updates = Updates(builder, forward, step, hyper, schedule, rate, scalar_loss.weight)
     backward(

@@ -15,7 +15,8 @@ from planner.graph.reading import defaults
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.reading.inline import inline_functions
 from planner.graph.to_onnx import to_model
-from planner.training.doors.make import Wishes, make
+from planner.options.training import TrainingOptions
+from planner.training.doors.make import make
 
 X = (np.arange(24, dtype=np.float32).reshape(4, 6) - 11) / 7
 
@@ -111,7 +112,7 @@ act <alpha: float = 0.5> (x) => (y) { y = LeakyRelu <alpha: float = @alpha> (x) 
     model.graph.initializer.append(numpy_helper.from_array(w, "w"))
     file = tmp_path / "forward.onnx"
     file.write_bytes(model.SerializeToString())
-    step = to_model(make(file, Wishes(loss="mse", optimizer="sgd", learning_rate=1.0)).graph)
+    step = to_model(make(file, TrainingOptions(loss="mse", optimizer="sgd", lr=1.0)).graph)
     session = onnxruntime.InferenceSession(step.SerializeToString(), providers=["CPUExecutionProvider"])
     feeds = {"x": X, "w": w}
     target = next(value.name for value in session.get_inputs() if value.name not in feeds)

@@ -8,8 +8,8 @@ from onnx import helper
 
 from drawn import random
 from planner.graph.to_onnx import to_model
+from planner.options.training import LabelOptions
 from planner.training.build import build_training_graph
-from planner.training.update.losses import LossOptions
 from planner.training.update.updates import Schedule
 
 node = helper.make_node
@@ -24,7 +24,7 @@ def built(forward_model, x, loss, optimizer, options, **schedule):
     nodes = [*NODES[:1], node("Add", ["h", "b"], ["a"]), node("LogSoftmax", ["a"], ["y"])] if loss == "nll" else NODES
     forward = forward_model(nodes, PARAMETERS, {"x": x})
     return build_training_graph(
-        forward.graph(), loss=loss, optimizer=optimizer, learning_rate=0.5, loss_options=options,
+        forward.graph(), loss=loss, optimizer=optimizer, learning_rate=0.5, labels=options,
         schedule=Schedule(**schedule),
     )  # fmt: skip
 
@@ -37,7 +37,7 @@ def built(forward_model, x, loss, optimizer, options, **schedule):
 )
 def test_one_step_is_the_whole_batchs(loss, weights, optimizer, schedule, forward_model, reference):
     x = random((12, 3), 5)
-    options = LossOptions(weights, -100)
+    options = LabelOptions(class_weights=weights, ignore_index=-100)
     whole = built(forward_model, x, loss, optimizer, options, **schedule)
     step = built(forward_model, x[:ROWS], loss, optimizer, options, accumulate=3, **schedule)
     assert step.tensors["labels"].shape == LABELS.shape
@@ -50,7 +50,7 @@ def test_one_step_is_the_whole_batchs(loss, weights, optimizer, schedule, forwar
 
 def test_classes_weigh_without_ignored_labels(forward_model, reference):
     x, labels = random((8, 3), 6), np.array([0, 0, 0, 1, 2, 2, 1, 1])
-    options = LossOptions((4.0, 1.0, 0.25))
+    options = LabelOptions(class_weights=(4.0, 1.0, 0.25))
     whole = built(forward_model, x, "nll", "sgd", options)
     step = built(forward_model, x[:ROWS], "nll", "sgd", options, accumulate=2)
     wanted = reference(to_model(whole), {**whole.initial, "x": x, "labels": labels})

@@ -16,10 +16,10 @@ from planner.errors import UnsupportedError, UsageError
 from planner.graph.model import Graph
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.to_onnx import to_model
+from planner.options.training import LabelOptions
 from planner.training.build import INPUTS, build_training_graph
 from planner.training.gradients.autodiff import GradientRule, collect
 from planner.training.rules import activations
-from planner.training.update.losses import LossOptions
 from planner.training.update.optimizers import Hyper
 
 node = helper.make_node
@@ -125,7 +125,7 @@ def test_steps_by_hand(optimizer, loss, mlp, reference):
 def test_cross_entropy_over_positions(forward_model, reference, directions):
     """Logits [N, C, d]: labels [N, d], mean over all of them."""
     forward = forward_model([node("Tanh", ["w"], ["y"])], {"w": random((2, 3, 4), 1, np.float64)})
-    step = built(forward, optimizer="sgd", learning_rate=1.0, loss_options=LossOptions(class_axis=1))
+    step = built(forward, optimizer="sgd", learning_rate=1.0, labels=LabelOptions(class_axis=1))
     labels = np.random.default_rng(0).integers(0, 3, (2, 4))
     found = reference(to_model(step), {"labels": labels})
 

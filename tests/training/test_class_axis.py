@@ -11,9 +11,9 @@ from onnx import helper
 from drawn import random
 from planner.errors import UsageError
 from planner.graph.to_onnx import to_model
+from planner.options.training import LabelOptions
 from planner.training.build import INPUTS, build_training_graph
 from planner.training.update.class_axis import class_axis
-from planner.training.update.losses import LossOptions
 
 node = helper.make_node
 SEQUENCE = {"x": random((2, 4, 5))}
@@ -120,7 +120,7 @@ def test_shift(weights, ignore, forward_model, reference, directions):
     )  # fmt: skip
     step = build_training_graph(
         forward.graph(), loss="softmax_cross_entropy", optimizer="sgd", learning_rate=1.0, output="y",
-        loss_options=LossOptions(weights, ignore, shift=True),
+        labels=LabelOptions(class_weights=weights, ignore_index=ignore, shift=True),
     )  # fmt: skip
     assert step.inputs[:3] == ("tokens", "mask", "learning_rate"), "no labels"
     found = reference(to_model(step), data)
@@ -140,16 +140,16 @@ def test_shift_refused(forward_model):
     graph = forward_model(nodes, {"table": random((4, 3)), "w": random((3, 4))}, {"tokens": ids, "others": ids}).graph()
     settings = {"loss": "nll", "optimizer": "sgd", "learning_rate": 1.0}
     with pytest.raises(UsageError, match="several inputs may be the tokens") as error:
-        build_training_graph(graph, loss_options=LossOptions(shift=True), **settings)
+        build_training_graph(graph, labels=LabelOptions(shift=True), **settings)
     assert error.value.hint == "say which one is: --tokens NAME"
-    assert build_training_graph(graph, loss_options=LossOptions(tokens="others"), **settings).inputs[:2] == graph.inputs
+    assert build_training_graph(graph, labels=LabelOptions(tokens="others"), **settings).inputs[:2] == graph.inputs
     with pytest.raises(UsageError, match="--tokens token: is no integer input"):
-        build_training_graph(graph, loss_options=LossOptions(tokens="token"), **settings)
+        build_training_graph(graph, labels=LabelOptions(tokens="token"), **settings)
     flat = forward_model([node("MatMul", ["z", "w"], ["y"])], {"w": random((3, 4))}, {"z": random((5, 3))}).graph()
     with pytest.raises(UsageError, match="takes logits of batch, time and words"):
-        build_training_graph(flat, loss_options=LossOptions(shift=True), **settings)
+        build_training_graph(flat, labels=LabelOptions(shift=True), **settings)
     with pytest.raises(UsageError, match="'mse' has no labels"):
-        build_training_graph(graph, loss_options=LossOptions(shift=True), **settings | {"loss": "mse"})
+        build_training_graph(graph, labels=LabelOptions(shift=True), **settings | {"loss": "mse"})
 
 
 def test_what_tokens_are_looked_up_in_bounds_them(forward_model):

@@ -9,9 +9,9 @@ from onnx import helper
 from drawn import random
 from planner.errors import UnsupportedError, UsageError
 from planner.graph.to_onnx import to_model
+from planner.options.training import LabelOptions
 from planner.runtime.values.state import check_inputs
 from planner.training.build import build_training_graph
-from planner.training.update.losses import LossOptions
 
 node = helper.make_node
 
@@ -34,8 +34,8 @@ def cross_entropy(log_p, labels, weights, ignore):
 @pytest.mark.parametrize("ignore", [None, -100, 2])
 def test_by_labels(loss, shape, weights, ignore, forward_model, reference, directions):
     forward = forward_model([node("Tanh", ["w"], ["y"])], {"w": random(shape)})
-    options = LossOptions(weights, ignore, class_axis=1)
-    step = build_training_graph(forward.graph(), loss=loss, optimizer="sgd", learning_rate=1.0, loss_options=options)
+    options = LabelOptions(class_weights=weights, ignore_index=ignore, class_axis=1)
+    step = build_training_graph(forward.graph(), loss=loss, optimizer="sgd", learning_rate=1.0, labels=options)
     labels = np.random.default_rng(0).integers(0, 4, (shape[0], *shape[2:]))
     if ignore is not None:
         labels.flat[:2] = ignore
@@ -55,9 +55,9 @@ def test_by_labels(loss, shape, weights, ignore, forward_model, reference, direc
 def test_labels_are_looked_up(shape, ignore, forward_model):
     """Only the softmax and its gradient are as large as the logits: no one-hot form of the labels."""
     forward = forward_model([node("Tanh", ["w"], ["y"])], {"w": random(shape)})
-    options = LossOptions(None, ignore, class_axis=1)
+    options = LabelOptions(ignore_index=ignore, class_axis=1)
     step = build_training_graph(
-        forward.graph(), loss="softmax_cross_entropy", optimizer="sgd", learning_rate=1.0, loss_options=options
+        forward.graph(), loss="softmax_cross_entropy", optimizer="sgd", learning_rate=1.0, labels=options
     )
     of_loss = [op for op in step.ops if "loss" in op.name or op.outputs[0] == "y.grad"]
     large = [op.op_type for op in of_loss if step.tensors[op.outputs[0]].shape == shape]
@@ -122,13 +122,13 @@ def test_refused(forward_model):
     forward = forward_model([node("Tanh", ["w"], ["y"])], {"w": random((3, 4))}).graph()
     settings = {"optimizer": "sgd", "learning_rate": 1.0}
     with pytest.raises(UsageError, match="3 class weights for 4 classes") as raised:
-        build_training_graph(forward, loss="nll", loss_options=LossOptions((1.0, 1.0, 1.0)), **settings)
+        build_training_graph(forward, loss="nll", labels=LabelOptions(class_weights=(1.0, 1.0, 1.0)), **settings)
     assert raised.value.hint == "write --class-weights with 4 numbers, for the classes from 0 to 3"
     with pytest.raises(UsageError, match=r"'mse' has no labels, so it takes no --ignore-index\n") as raised:
-        build_training_graph(forward, loss="mse", loss_options=LossOptions(None, 3), **settings)
+        build_training_graph(forward, loss="mse", labels=LabelOptions(ignore_index=3), **settings)
     assert "--loss softmax_cross_entropy" in raised.value.hint
     with pytest.raises(UsageError, match="takes nothing that is said of labels: --class-axis, --shift"):
-        build_training_graph(forward, loss="output:y", loss_options=LossOptions(class_axis=0, shift=True), **settings)
+        build_training_graph(forward, loss="output:y", labels=LabelOptions(class_axis=0, shift=True), **settings)
     with pytest.raises(UnsupportedError, match=r"takes a float of one element; output 'y' is \[3, 4\]"):
         build_training_graph(forward, loss="output:y", **settings)
     with pytest.raises(UsageError, match="no output 'Y'") as raised:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from planner.api.arguments import bytes_text, names_file, takes
-from planner.api.training_wishes import wishes_of
 from planner.collection import without_collection
 from planner.errors import InfeasibleError, UsageError
 from planner.features.fit.answer import Answered, Query, answered
@@ -23,6 +22,7 @@ from planner.planning.request import ModelSource, PlanRequest, source_of
 from planner.planning.session import Session
 from planner.progress import Progress
 from planner.runtime.values.results import write_bytes
+from planner.training.doors.make import update_of
 from planner.units import binary, parse_duration
 from planner.whole import try_file
 
@@ -65,7 +65,7 @@ def fit(options: FitOptions) -> FitResult:  # noqa: D417 - those are the fields 
             print(result.answers[0].workers, [row.least_bytes for row in result.answers[0].rows])
     """
     path, plan, progress = options.model, options.plan, options.progress
-    wishes = wishes_of(options, None)
+    update_of(options)  # what excludes each other is refused before the model is read
     is_trained = options.loss is not None or options.optimizer is not None
     is_of_zoo = not names_file(path)
     if is_of_zoo and is_trained:
@@ -88,7 +88,7 @@ def fit(options: FitOptions) -> FitResult:  # noqa: D417 - those are the fields 
         try_file(page)
     source = source_of(path, options, opdefs=options.opdefs, unknown_ops=options.unknown_ops)
     progress(f"reading {path}")
-    batches = batches_of_model(Wanted(source, is_of_zoo, wishes if is_trained else None, of_plans))
+    batches = batches_of_model(Wanted(source, is_of_zoo, options if is_trained else None, of_plans))
     answers = [answered(batches, query, progress) for query in queries]
     result = FitResult(
         batches.stated.graph.name,

@@ -13,10 +13,11 @@ from planner.features.fit.sized import Batches
 from planner.features.zoo.models import build, family_of
 from planner.graph.model import Graph
 from planner.graph.to_onnx import write_model
+from planner.options.training import TrainingOptions
 from planner.planning.request import ModelSource
 from planner.planning.samples import STATED, Samples, samples_by_dim, symbol_of_samples
 from planner.training.batch.change import samples_of_inputs
-from planner.training.doors.make import Wishes, make
+from planner.training.doors.make import make
 from planner.training.doors.read import read_step
 
 _FIXED: Final = (
@@ -33,7 +34,7 @@ class Wanted:
     """How its file is read."""
     is_of_zoo: bool
     """It is a name of the zoo."""
-    training: Wishes | None
+    training: TrainingOptions | None
     """Of a forward model, or of one of gradients, how it is trained; None: the file says it."""
     batch: int | None
     """Samples of an iteration; None: as many as it has."""
@@ -59,14 +60,14 @@ def batches_of_model(wanted: Wanted) -> Batches:
         if batch is not None:
             raise UsageError(f"--batch {batch}: {_FIXED}", hint="write a range, or leave --batch out")
         return Batches(source, None, _FIXED)
-    trained = make(source.model, replace(training, batch=batch))
+    trained = make(source.model, training, batch)
     stated_source = _as_its_file(replace(source, make=lambda: trained.graph))
     count = 0 if trained.forward is None else samples_of_inputs(trained.forward)[0]
     if not count:
         return Batches(stated_source, None, "the model says itself how it is trained, and with which batch")
 
     def at(size: int) -> ModelSource:
-        return replace(source, make=lambda: make(source.model, replace(training, batch=size)).graph)
+        return replace(source, make=lambda: make(source.model, training, size).graph)
 
     return Batches(stated_source, Samples(batch or count, at), "")
 

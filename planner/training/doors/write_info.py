@@ -17,11 +17,12 @@ from planner.graph.builder import Builder
 from planner.graph.model import Graph
 from planner.graph.protos import op_to_node
 from planner.graph.to_onnx import to_model, value_info
+from planner.options.training import LabelOptions
 from planner.training.build import build_training_graph, chosen_output
 from planner.training.doors.preview import DOMAIN
 from planner.training.parameters.infer import Parameters
 from planner.training.update.label_options import settled
-from planner.training.update.losses import LossOptions, loss_function
+from planner.training.update.losses import loss_function
 from planner.training.update.optimizers import Hyper
 
 _OPERATORS: Final[Mapping[str, str]] = {
@@ -41,7 +42,7 @@ def training_info_model(
     learning_rate: float,
     hyper: Hyper,
     output: str | None = None,
-    loss_options: LossOptions = LossOptions(),
+    labels: LabelOptions = LabelOptions(),
     parameters: Parameters | None = None,
 ) -> ModelProto:
     """The forward model with training information.
@@ -64,10 +65,10 @@ def training_info_model(
         )
     step = build_training_graph(
         forward, loss=loss, optimizer=optimizer, learning_rate=learning_rate, hyper=hyper, output=output,
-        loss_options=loss_options, parameters=parameters,
+        labels=labels, parameters=parameters,
     )  # fmt: skip
     trained = [pair.current for pair in step.state if pair.current in forward.constants]
-    lossy, value, targets = _with_loss(forward, loss, output, loss_options)
+    lossy, value, targets = _with_loss(forward, loss, output, labels)
     model = to_model(forward)
     model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
     info = model.training_info.add()
@@ -95,14 +96,14 @@ def training_info_model(
 
 
 def _with_loss(
-    forward: Graph, loss: str, output: str | None, options: LossOptions
+    forward: Graph, loss: str, output: str | None, options: LabelOptions
 ) -> tuple[Graph, str, tuple[str, ...]]:
     """The forward graph with the loss behind it, the loss's name, and its new inputs."""
     builder = Builder(forward)
     for op in forward.ops:
         builder.replay(op)
     target = chosen_output(forward, loss, output)
-    scalar_loss = loss_function(loss)(builder, target, settled(forward, target, loss, options))
+    scalar_loss = loss_function(loss)(builder, target, settled(forward, target, loss, options), False)
     value = builder.output(scalar_loss.value, "loss")
     graph = builder.finish(
         inputs=(*forward.inputs, *scalar_loss.targets), outputs=(value, *forward.outputs), state=(), initial={},

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from typing import TypeVar
 
 from planner.errors import UsageError
 from planner.graph.attributes import label
 from planner.graph.model import Graph
+from planner.options.training import LabelOptions
 from planner.training.update.class_axis import class_axis
-from planner.training.update.losses import BY_LABELS, LossOptions, loss_function
+from planner.training.update.losses import BY_LABELS, loss_function
 from planner.training.update.next_token import tokens_of
+
+Labels = TypeVar("Labels", bound=LabelOptions)
 
 
 def settled(
     forward: Graph,
     output: str,
     loss: str,
-    options: LossOptions,
+    options: Labels,
     *,
     command: str = "tofu grad MODEL",
-    micro_batches: int = 1,
-) -> LossOptions:
+) -> Labels:
     """The options with the dim of the classes and the input of tokens named; others than of labels as they are.
 
     Args:
@@ -30,7 +33,6 @@ def settled(
         loss: its name.
         options: what is asked; settled ones stay as they are.
         command: how the commands begin that a refusal prints.
-        micro_batches: how many make a step: a mean over all of them is divided once, by the weights of all.
 
     Raises:
         UsageError: the model does not tell, see ``class_axis`` and ``next_token``; or ``nll`` of probabilities.
@@ -48,4 +50,4 @@ def settled(
     axis = class_axis(forward, output, stated=options.class_axis, command=f"{command} --loss {loss}")
     shift = options.shift or options.tokens is not None
     tokens = tokens_of(forward, output, axis, stated=options.tokens) if shift else None
-    return replace(options, class_axis=axis, shift=shift, tokens=tokens, apart=micro_batches > 1)
+    return replace(options, class_axis=axis, shift=shift, tokens=tokens)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -15,41 +15,11 @@ from planner.graph.builder import Builder
 from planner.graph.decompositions.gradient.labelled import Labelled, labelled
 from planner.graph.model import DType
 from planner.graph.protos import numpy_dtype
+from planner.options.training import LabelOptions
 from planner.training.update.registry import choose
 
 OUTPUT_PREFIX: Final = "output:"
 """``output:NAME``: the model's own output NAME is the loss."""
-
-
-@dataclass(frozen=True, slots=True)
-class LossOptions:
-    """What losses by labels can be told."""
-
-    class_weights: tuple[float, ...] | None = None
-    """One for each class; None: all 1."""
-    ignore_index: int | None = None
-    """Positions with this label count for nothing; None: there is none."""
-    class_axis: int | None = None
-    """The dim of the output in which the classes lie, negative from the end; None: as ``class_axis`` finds."""
-    shift: bool = False
-    """Whether each position's label is the next token of the model's own input."""
-    tokens: str | None = None
-    """The input of tokens, for ``shift``; None: as ``next_token`` finds."""
-    apart: bool = False
-    """Whether a weighted mean is left undivided, for the weights are summed over micro-batches."""
-
-    @property
-    def stated(self) -> bool:
-        """Whether anything is."""
-        return self != LossOptions()
-
-    def named(self) -> tuple[str, ...]:
-        """What is stated, as options of the command line."""
-        return tuple(
-            f"--{option.name.replace('_', '-')}"
-            for option in fields(self)
-            if option.name != "apart" and getattr(self, option.name) != option.default
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +38,12 @@ class Loss:
     """What scalar and gradient have yet to be divided by: a scalar, to be summed as they are. None: nothing."""
 
 
-LossFunction: TypeAlias = Callable[[Builder, str, LossOptions], Loss]
+LossFunction: TypeAlias = Callable[[Builder, str, LabelOptions, bool], Loss]
+"""From the output, the settled options of labels, and whether a weighted mean is left undivided, since the weights are
+summed over micro-batches."""
 
 
-def softmax_cross_entropy(builder: Builder, logits: str, options: LossOptions) -> Loss:
+def softmax_cross_entropy(builder: Builder, logits: str, options: LabelOptions, apart: bool) -> Loss:
     """-w[label] log softmax(logits)[label], the weighted mean over samples and positions.
 
     logits: the C classes along ``options.class_axis``; the new input ``labels``: int64 of the other dims' sizes,
@@ -88,10 +60,10 @@ def softmax_cross_entropy(builder: Builder, logits: str, options: LossOptions) -
         attributes = {"axis": labels.axis}
         log_p = builder.one("LogSoftmax", [logits], builder.shape(logits), builder.dtype(logits), attributes=attributes)
         beside = _beside(builder, log_p, labels, options)
-    return _weighted(beside, labels, options, beside.logits_gradient)
+    return _weighted(beside, labels, apart, beside.logits_gradient)
 
 
-def nll(builder: Builder, log_p: str, options: LossOptions) -> Loss:
+def nll(builder: Builder, log_p: str, options: LabelOptions, apart: bool) -> Loss:
     """-w[label] log_p[label], the weighted mean over samples and positions (ONNX NegativeLogLikelihoodLoss).
 
     log_p: what a LogSoftmax makes; classes and the new input ``labels`` as for ``softmax_cross_entropy``. The gradient
@@ -105,7 +77,7 @@ def nll(builder: Builder, log_p: str, options: LossOptions) -> Loss:
     labels = _labels(builder, log_p, options)
     with builder.scope("loss"):
         beside = _beside(builder, log_p, labels, options)
-    return _weighted(beside, labels, options, beside.log_p_gradient)
+    return _weighted(beside, labels, apart, beside.log_p_gradient)
 
 
 BY_LABELS: Final[tuple[LossFunction, ...]] = (softmax_cross_entropy, nll)
@@ -125,7 +97,7 @@ class _Labels:
     """See ``labelled.Labelled``."""
 
 
-def _labels(builder: Builder, output: str, options: LossOptions) -> _Labels:
+def _labels(builder: Builder, output: str, options: LabelOptions) -> _Labels:
     shape, axis = builder.shape(output), 1 if options.class_axis is None else options.class_axis
     positions = (*shape[:axis], *shape[axis + 1 :])
     rule: dict[str, object] = {"integers_below": shape[axis], "labels": True}
@@ -150,7 +122,7 @@ def _check_classes(loss: str, builder: Builder, output: str) -> None:
         raise _unfit(loss, builder, output, "a float tensor with a dim of samples and one of classes")
 
 
-def _beside(builder: Builder, log_p: str, labels: _Labels, options: LossOptions) -> Labelled:
+def _beside(builder: Builder, log_p: str, labels: _Labels, options: LabelOptions) -> Labelled:
     weights = None
     if options.class_weights is not None:
         classes = builder.shape(log_p)[labels.axis]
@@ -166,19 +138,17 @@ def _beside(builder: Builder, log_p: str, labels: _Labels, options: LossOptions)
     )
 
 
-def _weighted(
-    beside: Labelled, labels: _Labels, options: LossOptions, gradient_by: Callable[[str | None], str]
-) -> Loss:
+def _weighted(beside: Labelled, labels: _Labels, apart: bool, gradient_by: Callable[[str | None], str]) -> Loss:
     """The weighted mean, and its gradient: with one division, or with none and the weight to divide by later.
 
     Args:
         beside: log-probabilities beside labels.
         labels: the same labels.
-        options: whether the weight is left apart.
+        apart: whether the weight is left undivided.
         gradient_by: from what each position counts to the gradient.
     """
     builder = beside.emit
-    if not options.apart or beside.counts_all:
+    if not apart or beside.counts_all:
         with builder.scope("loss"):
             value = beside.mean()
         with builder.scope("loss.backward"):
@@ -198,9 +168,9 @@ def _elementwise(
 ) -> LossFunction:
     """The mean over all elements of a function of output and target; it gives value and slope of each."""
 
-    def loss(builder: Builder, output: str, options: LossOptions) -> Loss:
+    def loss(builder: Builder, output: str, options: LabelOptions, apart: bool) -> Loss:
         shape, dtype = builder.shape(output), builder.dtype(output)
-        if options.stated:
+        if options.named():
             raise UsageError(
                 f"the loss {name!r} has no labels, so it takes no {' or '.join(options.named())}",
                 hint="leave that out, or take a loss by labels: --loss softmax_cross_entropy or nll",
@@ -251,13 +221,13 @@ bce_with_logits: Final = _elementwise(
 )
 
 
-def own_output(builder: Builder, output: str, options: LossOptions) -> Loss:
+def own_output(builder: Builder, output: str, options: LabelOptions, apart: bool) -> Loss:
     """The output is the loss already: its gradient is 1.
 
     Raises:
         UnsupportedError: it is no float of one element.
     """
-    if options.stated:
+    if options.named():
         raise UsageError(
             f"a loss of the model's own takes nothing that is said of labels: {', '.join(options.named())}"
         )

@@ -11,8 +11,9 @@ from planner.features.fit.samples import Wanted, batches_of_model
 from planner.graph.reading.from_onnx import read_model
 from planner.graph.to_onnx import write_model
 from planner.options import ReadOptions
+from planner.options.training import TrainingOptions
 from planner.planning.request import source_of
-from planner.training.doors.make import Wishes, make
+from planner.training.doors.make import make
 
 
 def looked_up(path: Path) -> None:
@@ -35,7 +36,7 @@ def looked_up(path: Path) -> None:
 
 
 def test_what_reading_makes_constants_of_is_no_op_of_the_plan(tmp_path: Path) -> None:
-    forward, wishes = tmp_path / "model.onnx", Wishes("softmax_cross_entropy", "sgd")
+    forward, wishes = tmp_path / "model.onnx", TrainingOptions(loss="softmax_cross_entropy", optimizer="sgd")
     looked_up(forward)
     training = make(forward, wishes).graph
     write_model(training, tmp_path / "training.onnx")

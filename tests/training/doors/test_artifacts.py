@@ -13,8 +13,9 @@ import stock_runtime
 from fast_suite import chosen
 from planner import api
 from planner.graph.reading.load import load_model
+from planner.options.training import TrainingOptions
 from planner.training.doors.artifacts import read_gradients
-from planner.training.doors.make import Wishes, make
+from planner.training.doors.make import make
 from planner.training.doors.microsoft import TABLE
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -89,7 +90,7 @@ def test_every_gradient_operator_that_it_emits_is_shown():
 def test_running_statistics_are_state():
     """The training runtime writes them in place, so that no output of the model tells."""
     feeds, expected = oracle("cnn")
-    made = make(folder_of("cnn"), Wishes(optimizer="sgd"))
+    made = make(folder_of("cnn"), TrainingOptions(optimizer="sgd"))
     pairs = {pair.current: pair.following for pair in made.graph.state if "running" in pair.current}
     assert set(pairs) == {key.removesuffix(".next") for key in expected if key.endswith(".next")}
     assert len(pairs) == 4

@@ -14,9 +14,10 @@ from planner.errors import UnsupportedError, UsageError
 from planner.graph.reading.from_onnx import graph_from_proto, read_model
 from planner.graph.reading.load import load_model
 from planner.graph.to_onnx import to_model, write_model
+from planner.options.training import TrainingOptions
 from planner.training.doors.artifacts import read_gradients, read_optimizer
 from planner.training.doors.gradients import infer_pairs, with_optimizer
-from planner.training.doors.make import Wishes, make
+from planner.training.doors.make import make
 from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import open_training
 from planner.training.update.updates import Schedule
@@ -56,7 +57,7 @@ def test_the_optimizer_is_joined_on():
     assert (stated.name, stated.hyper.beta1, stated.hyper.beta2, stated.hyper.epsilon) == (
         "adamw_after", 0.9, 0.999, 1e-6,
     )  # fmt: skip
-    made = make(ARTIFACTS, Wishes(learning_rate=0.01))
+    made = make(ARTIFACTS, TrainingOptions(lr=0.01))
     assert made.optimizer == "adamw_after"
     weights, feeds, expected = oracle()
     found = run(made.graph, {**weights, **feeds})
@@ -70,7 +71,7 @@ def test_the_optimizer_is_joined_on():
 
 
 def test_another_optimizer_may_be_asked_for():
-    made = make(ARTIFACTS, Wishes(optimizer="sgd"))
+    made = make(ARTIFACTS, TrainingOptions(optimizer="sgd"))
     assert {pair.current for pair in made.graph.state} == {"w0", "b0", "w1", "b1", "w2", "b2"}
 
 
@@ -128,7 +129,7 @@ def test_ambiguous_pairs_are_refused_with_the_candidates(tmp_path):
     file, pairs = tmp_path / "g.onnx", tmp_path / "pairs.yaml"
     write_model(graph, file)
     pairs.write_text("w: o0\nv: o1\n")
-    made = make(file, Wishes(optimizer="sgd", gradients=pairs))
+    made = make(file, TrainingOptions(optimizer="sgd", gradients=pairs))
     assert [pair.current for pair in made.graph.state] == ["w", "v"]
 
 
@@ -172,12 +173,12 @@ def test_a_file_of_pairs(tmp_path):
 
 def test_options_that_do_not_fit_the_door(tmp_path):
     with pytest.raises(UsageError, match="has its loss already"):
-        make(ARTIFACTS, Wishes(loss="mse", optimizer="sgd"))
+        make(ARTIFACTS, TrainingOptions(loss="mse", optimizer="sgd"))
     with pytest.raises(UsageError, match="batch, precision and dropout cannot be changed"):
-        make(ARTIFACTS, Wishes(optimizer="sgd", batch=3))
+        make(ARTIFACTS, TrainingOptions(optimizer="sgd"), batch=3)
     with pytest.raises(UsageError, match="with which optimizer") as raised:
-        make(MODELS / "mlp_grads_core.onnx", Wishes())
+        make(MODELS / "mlp_grads_core.onnx", TrainingOptions())
     assert "sgd, momentum" in raised.value.hint
     with pytest.raises(UnsupportedError, match="training step already"):
-        make(MODELS / "bert_step.onnx", Wishes(loss="mse", optimizer="sgd"))
+        make(MODELS / "bert_step.onnx", TrainingOptions(loss="mse", optimizer="sgd"))
     assert open_training(ARTIFACTS).optimizer is not None
