@@ -85,6 +85,8 @@ class GradResult(ShortRepr):
     """Outputs of the model that the loss does not need, and what of them could not be taken."""
     warnings: tuple[str, ...] = ()
     """Warnings of changes by the model's exporter that make the training another one, with the remedy."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """Optimizer, precision, micro-batches, clipping, dropout and weight decay, in words, by heading."""
 
     @property
     def frozen(self) -> tuple[str, ...]:

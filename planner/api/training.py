@@ -17,7 +17,7 @@ from planner.options.training import GradOptions
 from planner.results import GradResult, InputRow, ParameterRow
 from planner.runtime.judge.door import DoorVerdict
 from planner.runtime.values.results import write_bytes
-from planner.training.doors.make import make, make_training_info, update_of
+from planner.training.doors.make import make, make_training_info, settings_of, update_of
 from planner.training.doors.read import file_of
 from planner.training.meanings import meanings
 from planner.whole import try_file
@@ -84,7 +84,7 @@ def grad(options: GradOptions) -> GradResult:  # noqa: D417 - those are the fiel
     try_file(output)
     door: DoorVerdict | None = None
     if options.verify:
-        progress(f"holding the model as read against {path}")
+        progress(f"comparing the model as read with {path}")
         door = held_against_file(path, options.dim, options.values)
         if (difference := door.error()) is not None:
             raise difference
@@ -125,6 +125,7 @@ def grad(options: GradOptions) -> GradResult:  # noqa: D417 - those are the fiel
         ),
         left_out=tuple((tensor.name, tensor.why) for tensor in training.left_out),
         ops_by_type=dict(sorted(Counter(op.op_type for op in graph.ops).items())),
+        settings=settings_of(options, training),
         door=door,
         warnings=training.warnings,
     )

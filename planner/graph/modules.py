@@ -28,7 +28,7 @@ def modules(graph: Graph) -> dict[str, str]:
     purpose_of = purposes(graph)
     leaves = [name for name in (*graph.inputs, *graph.constants) if graph.tensors[name].elements > 1]
     parameters = [name for name in leaves if purpose_of[name] is Purpose.PARAMETERS] or leaves
-    module_of = {name: _module(name) for name in parameters}
+    module_of = {name: parameter_module(name) for name in parameters}
     module_by_words: dict[tuple[str, ...], str] = {}
 
     def learn(names: Iterable[str], module: str) -> None:
@@ -66,7 +66,8 @@ def modules(graph: Graph) -> dict[str, str]:
     return module_of | {pair.following: module_of[pair.current] for pair in graph.state}
 
 
-def _module(parameter: str) -> str:
+def parameter_module(parameter: str) -> str:
+    """The module that a parameter's name says; "" of none below the whole model."""
     words = list(_WORD.finditer(parameter))[:-1]
     numbered = [number for number, word in enumerate(words, 1) if _NUMBERED.search(word[0])]
     count = numbered[-1] if numbered else len(words) - 1

@@ -14,7 +14,7 @@ def door_fact(door: DoorVerdict) -> tuple[str, str]:
     """The row of a table."""
     file = door.file or "the file"
     if door.not_done:
-        return "model file", f"not held against {file}: {door.not_done}"
+        return "import check", f"not done for {file}: {door.not_done}"
     if door.difference is not None:
-        return "model file", f"{file} says otherwise, first in {door.difference}"
-    return "model file", f"as read and in canonical form what {file} makes, in {counted(door.tensors, 'result')}"
+        return "import check", f"differs from ONNX Runtime's run of {file}, first in {door.difference}"
+    return "import check", f"{counted(door.tensors, 'output')} equal ONNX Runtime's on {file}"

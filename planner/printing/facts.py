@@ -96,15 +96,15 @@ def recomputed(plan: Plan) -> list[tuple[str, str]]:
     again = plan.recomputed
     if again is None:
         return []
-    held = _patterns(again.kept)
+    held = by_pattern(again.kept)
     if not again.tensors:
         return [("recomputed", f"nothing: no blocks repeat, and all activations are kept: {held}")]
     saved = f"saves {binary(again.saved_bytes)} per worker" if again.saved_bytes > 0 else "saves no memory"
     costs = f"adds {format_ratio(again.work_share)} of work"
-    return [("kept", held or "nothing"), ("recomputed", f"{_patterns(again.tensors)}; {saved}, {costs}")]
+    return [("kept", held or "nothing"), ("recomputed", f"{by_pattern(again.tensors)}; {saved}, {costs}")]
 
 
-def _patterns(names: Sequence[str]) -> str:
+def by_pattern(names: Sequence[str]) -> str:
     """Tensors, those of one pattern as one, the most numerous first."""
     groups: dict[str, list[str]] = {}
     for name in names:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from planner.graph.modules import parameter_module
 from planner.printing.console import ReportConsole
 from planner.printing.door import door_fact
 from planner.printing.estimate import beside_measurement
-from planner.printing.facts import counted
+from planner.printing.facts import by_pattern, counted
 from planner.printing.planned import constant_inputs
 from planner.results import GradResult, ParameterRow
 from planner.units import binary, format_bytes, format_loss, format_ratio, format_seconds
@@ -18,19 +19,17 @@ if TYPE_CHECKING:
     from planner.runtime.run_report import RunResult
 
 _SHOWN_STEPS = 12
-_SHOWN_NAMES = 4
 
 
 def print_grad(result: GradResult, file: TextIO) -> None:
-    """Prints the training graph of ``tofu grad``."""
+    """Prints the training graph of ``tofu grad`` and the settings that it trains with."""
     console = ReportConsole(file)
     console.print_facts(
         [
-            ("training graph", str(result.output)),
+            ("training graph", f"{result.output}: {counted(result.ops, 'op')} of {len(result.ops_by_type)} types"),
             ("loss", result.loss),
-            ("optimizer", result.optimizer),
+            *result.settings,
             ("state", f"{counted(result.states, 'tensor')}, {counted(result.state_elements, 'element')}"),
-            ("ops", f"{sum(result.ops_by_type.values())} of {len(result.ops_by_type)} types"),
             *constant_inputs(result.values),
             *([] if result.door is None else [door_fact(result.door)]),
         ],
@@ -43,7 +42,7 @@ def print_grad(result: GradResult, file: TextIO) -> None:
     console.print_line("results")
     console.print_text(", ".join(result.results), 2)
     if result.left_out:
-        console.print_line("left out, for the loss does not need them")
+        console.print_line("left out, because the loss does not need them")
         for name, why in result.left_out:
             console.print_text(f"{name}: {why}", 2, following=4)
     if result.parameters:
@@ -59,25 +58,20 @@ def print_grad(result: GradResult, file: TextIO) -> None:
 
 
 def _parameter_groups(parameters: Sequence[ParameterRow]) -> list[tuple[str, str]]:
-    """Constants that are decided alike: how and why, and their names. The trained ones first, most first."""
+    """Constants with one verdict for one reason, and their modules; the trained ones first, and most first."""
     groups: dict[tuple[str, str], list[ParameterRow]] = {}
     for row in parameters:
-        groups.setdefault((row.verdict, row.why), []).append(row)
+        is_plain = row.verdict == "trained" and row.evidence != ("stated",)
+        groups.setdefault((row.verdict, "" if is_plain else f": {row.why}"), []).append(row)
     order = {"trained": 0, "statistic": 1, "frozen": 2}
     ordered = sorted(groups.items(), key=lambda item: (order[item[0][0]], -len(item[1])))
     return [
         (
-            f"{verdict}: {counted(len(rows), 'constant')}, "
-            f"{counted(sum(row.elements for row in rows), 'element')}: {why}",
-            _first_names([row.name for row in rows]),
+            f"{verdict}: {counted(len(rows), 'tensor')}, {counted(sum(row.elements for row in rows), 'element')}{why}",
+            by_pattern([parameter_module(row.name) or row.name for row in rows]),
         )
         for (verdict, why), rows in ordered
     ]
-
-
-def _first_names(names: Sequence[str]) -> str:
-    hidden = len(names) - _SHOWN_NAMES
-    return ", ".join(names[:_SHOWN_NAMES]) + (f" and {hidden} more (--json names all)" if hidden > 0 else "")
 
 
 _FIRST_STEPS, _MOST_STEPS = 5, 40
@@ -121,15 +115,18 @@ def print_run(result: RunResult, file: TextIO, *, is_told: bool = False) -> None
     staging_bytes = max(result.staging_bytes)
     staged = f", {binary(staging_bytes)} for copies between workers" if staging_bytes else ""
     facts = [
-        ("predicted", f"{result.predicted_bytes:,} bytes per step, in {counted(len(result.fetches), 'fetch', 'es')}"),
-        ("moved", f"{result.moved_bytes:,} bytes per step, " + ("equal" if agree else "NOT equal") + " in every fetch"),
-        ("memory per worker", f"{binary(max(peaks))} of tensors at most" + staged),
+        ("predicted", f"{result.predicted_bytes:,} bytes per step, in {counted(len(result.fetches), 'transfer')}"),
+        (
+            "moved",
+            f"{result.moved_bytes:,} bytes per step, " + ("equal" if agree else "NOT equal") + " in each transfer",
+        ),
+        ("memory per worker", f"{binary(max(peaks))} of tensors at peak" + staged),
     ]
     if result.threads:
         facts.append(("threads per worker", str(result.threads)))
     if result.on_gpus is not None:
         memory = ", ".join(f"{format_bytes(size)} on GPU {device}" for device, size in result.on_gpus.beside_bytes)
-        facts.append(("beside the arrays", f"{memory}, of sessions and tables"))
+        facts.append(("sessions and tables", memory))
         for heading, ops in (
             ("computed in larger types", result.on_gpus.changes.widened),
             ("computed by other ops", result.on_gpus.changes.expanded),
@@ -158,15 +155,15 @@ def print_run(result: RunResult, file: TextIO, *, is_told: bool = False) -> None
     if result.exported:
         facts.append(("exported", f"{counted(len(result.exported), 'tensor')} to {result.export}"))
     if result.comparisons:
-        judge = "the unpartitioned model" if result.no_reference else "a float64 reference"
+        reference = "the original model" if result.no_reference else "float64"
         if result.own_precision:
-            judge += f" ({', '.join(result.own_precision)} in the model's own precision)"
-        noise = f", of them {result.noise_tensors} only as noise" if result.noise_tensors else ""
-        judged = counted(result.judged_tensors, "tensor")
-        facts.append(("judged", f"{judged} over {counted(result.steps, 'step')}, with {judge}{noise}"))
+            reference += f" ({', '.join(result.own_precision)} in the model's own precision)"
+        noise = f" ({result.noise_tensors} too close to zero to compare)" if result.noise_tensors else ""
+        amount = f"{counted(result.judged_tensors, 'tensor')} in {counted(result.steps, 'step')}"
+        facts.append(("checked", f"{amount} against {reference}{noise}"))
         if result.worst is not None:
             step, tensor = result.worst
-            model_error = "" if tensor.whole_error is None else f", the whole model's {tensor.whole_error:.2e}"
+            model_error = "" if tensor.whole_error is None else f", the original model's {tensor.whole_error:.2e}"
             facts.append(
                 (
                     "largest error",
@@ -174,15 +171,14 @@ def print_run(result: RunResult, file: TextIO, *, is_told: bool = False) -> None
                 )
             )
         if result.strange_elements:
-            facts.append(("not finite", f"{counted(result.strange_elements, 'element')} of the whole model's"))
+            facts.append(("not finite", f"{counted(result.strange_elements, 'element')} of the original model"))
         if result.untold_elements:
             untold = counted(result.untold_elements, "element")
-            facts.append(("by the whole model", f"{untold}, where inputs are not finite and float64 cannot tell"))
+            facts.append(("against the original", f"{untold}, where inputs are not finite and float64 is undefined"))
         if result.far is not None:
             steps, far = result.far
             off = f"{far.error:.2e} off the float64 reference in {far.tensor}"
-            remark = f"{off}, in {counted(steps, 'step')}: judged, and carried on, by the reference"
-            facts.append(("whole model", remark))
+            facts.append(("original model", f"{off}, in {counted(steps, 'step')}: the reference is used instead"))
         if result.no_reference:
             facts.append(("no reference", result.no_reference))
         if result.door is not None:

@@ -365,10 +365,12 @@ def _tell(drawn: Drawn, options: RunOptions) -> None:
     """Says what a run makes up, in a line each for weights and for data."""
     if drawn.weights:
         amount = "1 tensor" if len(drawn.weights) == 1 else f"{len(drawn.weights):,} tensors"
-        options.notice(f"note: weights drawn from seed {drawn.seed}: {amount}, {format_bytes(drawn.weight_bytes)}")
+        options.notice(
+            f"no weights in the model: random ones (seed {drawn.seed}): {amount}, {format_bytes(drawn.weight_bytes)}"
+        )
     if drawn.inputs:
         names = some(drawn.names_of_inputs, _SHOWN)
-        options.notice(f"note: data drawn from seed {drawn.seed}, for want of --inputs: {names}")
+        options.notice(f"no --inputs: random data (seed {drawn.seed}) for {names}")
 
 
 def _with_constants(graph: Graph, values: Values) -> Graph:

@@ -301,11 +301,11 @@ def test_the_models_of_the_zoo_are_shown(capsys: pytest.CaptureFixture[str]) -> 
         (lambda: planner.grad("m.onnx", betas=(0.9,)), "grad: betas is (0.9,)\nhint: give a pair, of a number and a"),
         (
             lambda: planner.grad("m.onnx", loss="mse", optimizer="sgd", momentum=0.5),
-            "--momentum: the optimizer 'sgd' has none",
+            "--momentum: of momentum and nesterov, not of sgd",
         ),
         (
             lambda: planner.grad("m.onnx", loss="mse", optimizer="adamw", no_decay_vectors=True),
-            "--no-decay: nothing is decayed\nhint: write --weight-decay, too",
+            "--no-decay: nothing is decayed\nhint: write --weight-decay 0.01, too",
         ),
         (lambda: planner.run("plan", engine="threads"), "run: engine is 'threads'\n  known: local, mpi, processes"),
         (lambda: planner.run(7), "run: directory is 7\nhint: give a text or a path or None"),

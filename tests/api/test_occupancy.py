@@ -57,9 +57,9 @@ def test_what_is_printed(folder: Path) -> None:
     (line,) = [line for line in brief.getvalue().splitlines() if line.startswith("memory per worker")]
     top = io.StringIO()
     api.show(peak, top)
-    amount, of_tensors, may_take = line.removeprefix("memory per worker").partition(" of tensors at most; ")
+    amount, of_tensors, may_take = line.removeprefix("memory per worker").partition(" of tensors at peak; ")
     assert of_tensors
-    assert may_take == "it may take 1.0 MiB"
+    assert may_take == "limit 1.0 MiB"
     assert any(line.strip().startswith(f"{amount.strip()} |") for line in top.getvalue().splitlines()), (
         "the top of the drawing"
     )

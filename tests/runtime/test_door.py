@@ -75,7 +75,7 @@ def test_a_right_graph_is_what_its_file_says() -> None:
     found = held()
     assert found == DoorVerdict("model.onnx", 2)
     assert found.error() is None
-    assert door_fact(found)[1] == "as read and in canonical form what model.onnx makes, in 2 results"
+    assert door_fact(found)[1] == "2 outputs equal ONNX Runtime's on model.onnx"
 
 
 def test_a_state_goes_before_its_initial_value_in_the_file() -> None:
@@ -168,7 +168,7 @@ def test_what_cannot_be_held_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(door, "MOST_BYTES", 100)
     assert held().not_done.startswith("its weights and inputs are more than")
     assert held_against_file(tmp_path).not_done == "it is no file of one model"
-    assert door_fact(held())[1].startswith("not held against model.onnx: its weights")
+    assert door_fact(held())[1].startswith("not done for model.onnx: its weights")
 
 
 def test_weights_in_other_files_and_constants_that_are_folded_are_compared(tmp_path: Path) -> None:

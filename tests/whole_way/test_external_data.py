@@ -179,7 +179,7 @@ def test_weights_that_are_not_there(tree: Path, capsys: pytest.CaptureFixture[st
     size = 4 * (12 * 30 + 30 + 30 * 5 + 8 * 30 + 1)
     assert found["drawn"] == {"weights": {"tensors": 5, "bytes": size, "seed": 5}, "inputs": []}
     assert found["data_dir"] is None
-    assert err == "note: weights drawn from seed 5: 5 tensors, 3.1 kB\n"
+    assert err == "no weights in the model: random ones (seed 5): 5 tensors, 3.1 kB\n"
     assert "no such folder" in answer(capsys, "run", plan, "--data-dir", f"{plan}x", code=2)[1]
     assert "or drawn?" in answer(capsys, "run", plan, "--data-dir", plan, "--random-weights", code=2)[1]
 
@@ -220,7 +220,7 @@ def test_data_that_lacks_an_input(tree: Path, capsys: pytest.CaptureFixture[str]
     assert "2.npz lacks inputs of the model\n  labels: int64 [8]\n" in err
     out, err = answer(capsys, "run", plan, "--json")
     assert json.loads(out)["drawn"] == {"weights": {"tensors": 0, "bytes": 0, "seed": 0}, "inputs": ["x", "labels"]}
-    assert err == "note: data drawn from seed 0, for want of --inputs: x, labels\n"
+    assert err == "no --inputs: random data (seed 0) for x, labels\n"
 
 
 def test_weights_that_a_model_never_had(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -231,7 +231,7 @@ def test_weights_that_a_model_never_had(tmp_path: Path, capsys: pytest.CaptureFi
     found = json.loads(out)["drawn"]
     assert found["weights"]["tensors"] > 0
     assert found["weights"]["bytes"] > 0
-    assert err.startswith(f"note: weights drawn from seed 0: {found['weights']['tensors']} tensors, ")
+    assert err.startswith(f"no weights in the model: random ones (seed 0): {found['weights']['tensors']} tensors, ")
     assert err.count("\n") == 2
 
 

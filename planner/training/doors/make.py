@@ -22,7 +22,7 @@ from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import Opened, open_training
 from planner.training.doors.write_info import training_info_model
 from planner.training.parameters.export_warnings import attention_kept, export_warnings
-from planner.training.parameters.infer import Parameters, outcome
+from planner.training.parameters.infer import Parameters, Verdict, outcome
 from planner.training.parameters.per_sample import decided
 from planner.training.update.label_options import settled
 from planner.training.update.losses import LOSSES
@@ -60,9 +60,13 @@ def update_of(options: TrainingOptions) -> tuple[Hyper | None, Schedule]:
         UsageError: some options exclude each other.
     """
     if options.momentum is not None and options.optimizer not in ("momentum", "nesterov"):
-        raise UsageError(f"--momentum: the optimizer {options.optimizer!r} has none", hint="write --optimizer momentum")
+        betas = f"{options.optimizer} takes --betas 0.9 0.999, of which the first is its momentum"
+        raise UsageError(
+            f"--momentum: of momentum and nesterov, not of {options.optimizer}",
+            hint=betas if str(options.optimizer).startswith("adam") else "write --optimizer momentum",
+        )
     if options.weight_decay is None and (options.no_decay or options.no_decay_vectors):
-        raise UsageError("--no-decay: nothing is decayed", hint="write --weight-decay, too")
+        raise UsageError("--no-decay: nothing is decayed", hint="write --weight-decay 0.01, too")
     beta1, beta2 = options.betas or (None, None)
     hyperparameters = {
         "decay_factor": options.decay_factor or None,
@@ -79,6 +83,25 @@ def update_of(options: TrainingOptions) -> tuple[Hyper | None, Schedule]:
     scale = None if options.loss_scale is None or options.loss_scale == "dynamic" else float(options.loss_scale)
     hyper = Hyper(exempt=exempt, exempt_vectors=options.no_decay_vectors, **numbers) if numbers else None
     return hyper, Schedule(options.clip_norm, options.accumulate, scale, is_dynamic)
+
+
+def settings_of(options: TrainingOptions, training: Made) -> tuple[tuple[str, str], ...]:
+    """The settings of a training graph as ``tofu grad`` repeats them, by heading."""
+    graph = training.graph
+    exempt = [*options.no_decay, *(["vectors"] if options.no_decay_vectors else [])]
+    apart = f" (not for {', '.join(exempt)})" if exempt else ""
+    decay = "no weight decay" if options.weight_decay is None else f"weight decay {options.weight_decay:g}{apart}"
+    clipping = "no clipping" if options.clip_norm is None else f"gradients clipped to global norm {options.clip_norm:g}"
+    scale = [] if options.loss_scale is None else [f"loss scale {options.loss_scale}"]
+    trained = [graph.tensors[name] for name in training.parameters.of(Verdict.TRAINED) if name in graph.tensors]
+    weights = ", ".join(sorted({tensor.dtype.value for tensor in trained})) or "float32"
+    dropouts = sum(op.op_type == "Dropout" for op in graph.ops)
+    return (
+        ("optimizer", f"{training.optimizer}, learning rate {options.lr:g}, {decay}"),
+        ("precision", weights if options.precision == "float32" else f"{options.precision}, {weights} weights"),
+        ("micro-batches", ", ".join((str(options.accumulate), clipping, *scale))),
+        ("dropout", f"on in {dropouts} ops" if dropouts else "off"),
+    )
 
 
 def make(path: Path, options: TrainingOptions, batch: int | None = None) -> Made:
