@@ -18,6 +18,7 @@ from planner.graph.model import DType, Graph, StatePair
 from planner.graph.notes import TRAINING
 from planner.graph.traits import COPYING, RESHAPES
 from planner.options.training import LabelOptions
+from planner.printable import some
 from planner.training import rules
 from planner.training.batch.change import samples_of_inputs, with_batch
 from planner.training.gradients.autodiff import backward
@@ -29,7 +30,7 @@ from planner.training.gradients.older_opsets import OLDEST_OPSET, OPSET, brought
 from planner.training.parameters.infer import Parameters, Verdict
 from planner.training.parameters.per_sample import decided
 from planner.training.update.label_options import settled
-from planner.training.update.losses import OUTPUT_PREFIX, loss_function
+from planner.training.update.losses import LOSSES, OUTPUT_PREFIX, loss_function
 from planner.training.update.micro_batches import samples_dims, unchanged
 from planner.training.update.optimizers import Hyper, optimizer_function
 from planner.training.update.precision import Precision, opset_of, with_precision
@@ -212,6 +213,8 @@ def chosen_output(forward: Graph, loss: str, output: str | None) -> str:
         UsageError: there is none of that name, or several and none is named; or it is to be the loss, and another one
             is the model's only scalar.
     """
+    if loss in forward.outputs and loss not in LOSSES:
+        raise UsageError(f"unknown loss {loss!r}, an output of the model", hint=f"write --loss {OUTPUT_PREFIX}{loss}")
     output = stated_output(loss, output)
     if output is None and len(forward.outputs) == 1:
         return forward.outputs[0]
@@ -230,7 +233,9 @@ def chosen_output(forward: Graph, loss: str, output: str | None) -> str:
     offer = f"its one scalar output: --loss {OUTPUT_PREFIX}{scalars[0]}" if len(scalars) == 1 else ""
     if output not in forward.outputs:
         raise UsageError(
-            f"the model has no output {output!r}", facts=facts, hint=offer or did_you_mean(output, forward.producer)
+            f"the model has no output {output!r}",
+            facts=facts,
+            hint=offer or did_you_mean(output, forward.producer) or f"write one of these: {some(forward.outputs)}",
         )
     if offer and output not in scalars:
         raise UsageError(f"output {output!r} is no scalar, so it is no loss", facts=facts, hint=offer)

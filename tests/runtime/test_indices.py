@@ -68,6 +68,18 @@ def test_tokens_that_are_labels_are_indices_too() -> None:
     assert "beyond the table, the first of them -100" in caught.value.facts[0]
 
 
+def test_tokens_beyond_the_vocabulary_are_not_called_labels() -> None:
+    """A table may have more rows than the output has classes: its width is rounded up."""
+    note = {"ids": {"integers_below": 4, "labels": True, "next": True}}
+    graph = replace(graph_of(LOOKUP), notes={"tofu.inputs": json.dumps(note)})
+    with pytest.raises(UsageError) as caught:
+        check_inputs(graph, {"ids": ids(0, 1, 2, 3, 4, 5)}, source="data")
+    assert caught.value.facts == (
+        "ids: 2 of 6 token ids are beyond the vocabulary, the first of them 4: ids are 0 to 3",
+    )
+    assert "vocabulary" in caught.value.hint
+
+
 @pytest.mark.parametrize("workers", [2, 3])
 def test_every_plan_refuses_them_alike(plan_of: Callable[..., object], workers: int) -> None:
     plan = plan_of(graph_of(LOOKUP), workers)

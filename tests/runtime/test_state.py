@@ -59,7 +59,7 @@ def test_all_findings_at_once(training: Any, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not fit the model") as caught:
         starting_values(training.graph, path)
     assert caught.value.facts == (
-        "X: has the shape [6, 2], the input has [6, 3]",
+        "X: has rows of [2], the input has rows of [3]",
         "in_X: input X is given twice",
         "in_W: is of float64, the input is of float32",
         "W_nxt: no input has this name",

@@ -243,3 +243,28 @@ def test_grad_prints_warnings_and_has_them_in_json(
     warnings = json.loads(capsys.readouterr().out)["warnings"]
     assert len(warnings) == 2
     assert warnings[0].startswith("'norm.weight' is 1 throughout")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "(float16[4, 8] x) => (float16[4, 2] y) { y = MatMul (x, w) }",
+            "float16 weights (1) have no float32 master weights, so small updates are lost: "
+            "export in float32, then tofu grad --precision float16",
+        ),
+        (
+            "(float[4, 8] x) => (float[4, 2] y) {"
+            " a = Cast <to = 16> (x) b = Cast <to = 16> (w) c = MatMul (a, b) y = Cast <to = 1> (c) }",
+            "the model itself casts to bfloat16 (2 Casts, as autocast exports them): "
+            "export in float32, then tofu grad --precision bfloat16",
+        ),
+        ("(float[4, 8] x) => (float[4, 2] y) { y = MatMul (x, w) }", ""),
+    ],
+    ids=["bfloat16()", "autocast", "float32"],
+)
+def test_weights_and_casts_of_16_bits_are_warned_of(text: str, expected: str) -> None:
+    model = parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> g {text}')
+    dtype = np.float16 if "float16[4, 8] x" in text else np.float32
+    model.graph.initializer.append(numpy_helper.from_array(np.arange(16, dtype=dtype).reshape(8, 2) / 16, "w"))
+    assert warned(model) == ((expected,) if expected else ())

@@ -21,6 +21,7 @@ from planner.graph.data_folder import Followed, chosen_folder
 from planner.graph.external import ExternalValue, external_values
 from planner.graph.model import Graph
 from planner.graph.protos import numpy_dtype
+from planner.printable import some
 from planner.regular_file import kind_fault
 from planner.runtime.values.positions import UnfitError, fault, fill_region
 
@@ -60,22 +61,25 @@ class ExternalData:
         # Every tensor is checked before the first is read, so that one error names all faults.
         sizes: dict[str, int | str] = {}
         findings: list[str] = []
+        unreadable: dict[str, list[str]] = {}
         for name, value in self._values.items():
             if value.location not in sizes:
                 sizes[value.location] = self._size(value)
             size = sizes[value.location]
             end = value.offset + value.size_bytes
             if isinstance(size, str):
-                findings.append(f"{name}: {size}")
+                unreadable.setdefault(size, []).append(name)
             elif size < end:
                 findings.append(
                     f"{name}: {value.location} has {size} bytes, and the tensor is at {value.offset} to {end}"
                 )
+        count = len(findings) + sum(map(len, unreadable.values()))
+        findings += [f"{some(names)}: {why}" for why, names in unreadable.items()]
         if findings:
             remarks = [f"not all are in {folder} either" for folder in folders if folder.resolve() != self.folder]
             remarks += data.refused
             raise ModelError(
-                f"weights cannot be read from {self.folder}: {len(findings)} of {len(self._values)} tensors",
+                f"weights cannot be read from {self.folder}: {count} of {len(self._values)} tensors",
                 facts=(*remarks, *findings),
                 hint=f"{HINT}; cp -rL copies what links point to" if any(map(_is_of_link, findings)) else HINT,
             )

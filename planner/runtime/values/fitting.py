@@ -19,11 +19,26 @@ def unknown(key: str, name: str, names: Sequence[str], before: int) -> str:
 def misfit(array: np.ndarray, tensor: Tensor) -> str:
     """The reason why an array cannot be a tensor's value, or ""."""
     array = _named(array, tensor)
-    if array.dtype.name != tensor.dtype.value:
+    if array.dtype.name != tensor.dtype.value and not _is_widened(array.dtype, numpy_dtype(tensor.dtype)):
         return f"is of {array.dtype.name}, the input is of {tensor.dtype.value}"
     if array.shape != tensor.shape:
         return f"has the shape {list(array.shape)}, the input has {list(tensor.shape)}"
     return ""
+
+
+def rows_misfit(shape: Shape, wanted: Shape) -> str:
+    """Why an array's rows are not those of a batch; "" where its whole shape is to be named."""
+    if not shape or len(shape) != len(wanted) or shape == wanted:
+        return ""
+    if shape[1:] == wanted[1:]:
+        return f"has {shape[0]:,} rows, a batch has {wanted[0]:,}"
+    rows, wanted_rows = list(shape[1:]), list(wanted[1:])
+    return f"has rows of {rows}, the input has rows of {wanted_rows}" if shape[0] >= wanted[0] else ""
+
+
+def _is_widened(dtype: np.dtype, wanted: np.dtype) -> bool:
+    """Whether the values of an integer type are all values of a wider one: int32 for int64."""
+    return dtype.kind in "iu" and wanted.kind in "iu" and np.can_cast(dtype, wanted, "safe")
 
 
 def conversion(key: str, array: np.ndarray, tensor: Tensor) -> str:

@@ -143,9 +143,24 @@ def label_faults(graph: Graph, arrays: Mapping[str, np.ndarray]) -> dict[str, st
     Raises:
         ModelError: the metadata cannot be read.
     """
+    return _faults(graph, arrays, "labels are no class", "classes are", is_next=False)
+
+
+def token_faults(graph: Graph, arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
+    """By input, what is wrong with tokens that are the labels, too, one position on.
+
+    Raises:
+        ModelError: the metadata cannot be read.
+    """
+    return _faults(graph, arrays, "token ids are beyond the vocabulary", "ids are", is_next=True)
+
+
+def _faults(
+    graph: Graph, arrays: Mapping[str, np.ndarray], fault: str, range_text: str, *, is_next: bool
+) -> dict[str, str]:
     faults = {}
     for name, rule in _notes(graph).items():
-        if not rule.is_label or rule.below is None or name not in arrays:
+        if not rule.is_label or rule.is_next is not is_next or rule.below is None or name not in arrays:
             continue
         array = arrays[name]
         wrong = (array < 0) | (array >= rule.below)
@@ -154,8 +169,8 @@ def label_faults(graph: Graph, arrays: Mapping[str, np.ndarray]) -> dict[str, st
         if wrong.any():
             beside = "" if rule.ignored is None else f" and the ignored {rule.ignored}"
             faults[name] = (
-                f"{np.count_nonzero(wrong)} of {array.size} labels are no class, the first of them "
-                f"{array[wrong].flat[0]}: classes are 0 to {rule.below - 1}{beside}"
+                f"{np.count_nonzero(wrong)} of {array.size} {fault}, the first of them "
+                f"{array[wrong].flat[0]}: {range_text} 0 to {rule.below - 1}{beside}"
             )
     return faults
 

@@ -18,14 +18,15 @@ from planner.graph.reading.values import values_of
 from planner.graph.state_warnings import left_over
 from planner.printable import some
 from planner.runtime.values.external import ExternalData
-from planner.runtime.values.fitting import conversion, fewer_rows, misfit, native, unknown
+from planner.runtime.values.fitting import conversion, fewer_rows, misfit, native, rows_misfit, unknown
 from planner.runtime.values.indices import index_faults
 from planner.runtime.values.npz import read_npz
-from planner.runtime.values.samples import Sampler, label_faults
+from planner.runtime.values.samples import Sampler, label_faults, token_faults
 
 _IN: Final = "in_"
 _OUT: Final = "out_"
 _NAMED: Final = 8
+_VOCABULARY: Final = "an index counts the table's rows from 0: were words numbered by another vocabulary?"
 """How many inputs a hint names."""
 
 
@@ -278,8 +279,9 @@ def check_inputs(graph: Graph, arrays: Mapping[str, np.ndarray], *, source: str)
     named = _inputs_meant(graph, arrays, source)
     values = {name: native(np.asarray(arrays[key]), graph.tensors[name]) for name, key in named.items()}
     for faults_of, hint in (
-        (label_faults, "the label that is to count for nothing is named by tofu grad --ignore-index"),
-        (index_faults, "an index counts the table's rows from 0: were words numbered by another vocabulary?"),
+        (label_faults, "a label that counts for nothing: tofu grad --ignore-index LABEL"),
+        (index_faults, _VOCABULARY),
+        (token_faults, _VOCABULARY),
     ):
         faults = tuple(f"{named[name]}: {fault}" for name, fault in faults_of(graph, values).items())
         if faults:
@@ -304,10 +306,13 @@ def _inputs_meant(graph: Graph, arrays: Mapping[str, np.ndarray], source: str) -
             continue
         if name in keys:
             findings.append(f"{key}: input {name} is given twice")
+        shape, wanted = np.asarray(array).shape, graph.tensors[name].shape
         fault = misfit(np.asarray(array), graph.tensors[name])
+        if fault.startswith("has "):
+            fault = rows_misfit(shape, wanted) or fault
         findings.extend([f"{key}: {fault}"] if fault else [])
         about_types = about_types or conversion(key, np.asarray(array), graph.tensors[name])
-        about_rows = about_rows or fewer_rows(np.asarray(array).shape, graph.tensors[name].shape)
+        about_rows = about_rows or fewer_rows(shape, wanted)
         keys[name] = key
     if findings:
         hint = "; ".join(filter(None, (about_names, about_rows, about_types)))

@@ -10,6 +10,7 @@ import numpy as np
 from planner.algebra.region import Region
 from planner.errors import UsageError
 from planner.graph.model import Graph
+from planner.printable import some
 from planner.runtime.values.fitting import misfit, native, unknown
 from planner.runtime.values.npz import read_npz
 from planner.runtime.values.safetensors import StoredTensor, read_header, read_tile
@@ -69,6 +70,15 @@ class WeightFile:
             else:
                 fault = misfit(stored, graph.tensors[name])
                 findings.extend([f"{name}: {fault}"] if fault else [])
+        fitting = sum(name in names for name in declared)
+        if declared and not fitting:
+            states = [*dict.fromkeys([*(pair.current for pair in graph.state), *names])]
+            raise UsageError(
+                f"{self._path}: 0 of {len(declared):,} names fit the model",
+                facts=(f"names in the file: {some(list(declared))}", f"names in the model: {some(states)}"),
+                hint="is it another model's file, or are its names another framework's?",
+            )
         if findings:
-            raise UsageError(f"{self._path} does not fit the model", facts=tuple(findings))
+            count = f"{fitting:,} of {len(declared):,} names fit"
+            raise UsageError(f"{self._path} does not fit the model ({count})", facts=tuple(findings))
         return declared.keys()

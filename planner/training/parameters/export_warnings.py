@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from planner.graph.model import Graph, Op
+from planner.graph.model import DType, Graph, Op
 from planner.graph.traits import CONVOLUTIONS, NORMS
 from planner.printable import some
 from planner.training.parameters.exporter import Exporter
@@ -22,6 +22,7 @@ from planner.training.parameters.value_forms import is_one_value
 _AGAIN: Final = "export with dynamo=True, optimize=False (docs/export-from-pytorch.md)"
 _MADE_UP: Final = re.compile(r"val_\d+|onnx::\w+")
 """How PyTorch's exporters call weights that they have computed: transposed ones, as a rule."""
+_16_BITS: Final = frozenset({DType.FLOAT16, DType.BFLOAT16})
 _SHARED: Final = frozenset({Use.NORM, Use.BIAS, Use.SCALE})
 
 
@@ -44,7 +45,25 @@ def export_warnings(forward: Graph, parameters: Parameters, exporter: Exporter) 
         *_norms_folded(forward, exporter),
         *_not_trained(parameters, exporter),
         *_biases_dropped(forward, trained, readers, exporter),
+        *_of_16_bits(forward, trained),
     )
+
+
+def _of_16_bits(forward: Graph, trained: Sequence[str]) -> Iterator[str]:
+    """Weights without float32 master weights (``.bfloat16()``), or Casts of the network's own (autocast)."""
+    tensors = forward.tensors
+    narrow = [name for name in trained if tensors[name].dtype in _16_BITS]
+    casts = [op for op in forward.ops if op.op_type == "Cast" and tensors[op.inputs[0]].dtype is DType.FLOAT32]
+    lowered = [tensors[op.outputs[0]].dtype for op in casts if tensors[op.outputs[0]].dtype in _16_BITS]
+    if narrow:
+        precision = tensors[narrow[0]].dtype.value
+        found = f"{precision} weights ({len(narrow):,}) have no float32 master weights, so small updates are lost"
+    elif lowered:
+        precision = lowered[0].value
+        found = f"the model itself casts to {precision} ({len(lowered):,} Casts, as autocast exports them)"
+    else:
+        return
+    yield f"{found}: export in float32, then tofu grad --precision {precision}"
 
 
 def _shared(forward: Graph, trained: Sequence[str], readers: Readers, exporter: Exporter) -> Iterator[str]:
