@@ -23,6 +23,7 @@ import math
 import resource
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 from planner.printable import printable
@@ -144,6 +145,12 @@ def out_of_memory(error: BaseException) -> InfeasibleError:
 def repeated(names: Iterable[str]) -> list[str]:
     """The names that stand more than once, in their order."""
     return [name for name, count in Counter(names).items() if count > 1]
+
+
+def near_file(path: Path) -> str:
+    """The advice on a path that is not there: the nearest name in its folder, or a look into the folder."""
+    names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    return did_you_mean(path.name, names) or f"see which files are there: ls {path.parent}"
 
 
 def did_you_mean(name: str, names: Iterable[str], before: int = 0) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from planner.errors import UsageError
+from planner.errors import UsageError, near_file
 
 PLAN = "plan.json"
 MANIFEST = "manifest.json"
@@ -21,7 +21,9 @@ def require_plan(directory: Path | None) -> Path:
     """
     where = newest_folder(Path()) if directory is None else directory
     if not (where / MANIFEST).is_file():
-        raise UsageError(f"{where} holds no plan", hint="write one with `tofu plan`")
+        is_model = where.is_file()
+        hint = f"if it is a model: tofu plan {where} --gpus 2" if is_model else "write one with `tofu plan`"
+        raise UsageError(f"{where} holds no plan", hint=hint if where.exists() else f"{near_file(where)}; {hint}")
     return where
 
 

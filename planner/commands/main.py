@@ -165,7 +165,7 @@ def _run(arguments: list[str]) -> int:
 
 def _usage_error(error: click.ClickException) -> UsageError:
     """Click's finding in the form of our own, with a near name where click has none."""
-    problem = error.format_message().rstrip(".")
+    problem = error.format_message().rstrip(".").replace("valid integer range", "whole number")
     if isinstance(error, click.exceptions.NoSuchOption | click.exceptions.NoSuchCommand):
         problem, _, _ = problem.partition(" Did you mean")
         problem, _, _ = problem.partition(" (Did you mean")

@@ -214,7 +214,10 @@ def chosen_output(forward: Graph, loss: str, output: str | None) -> str:
             is the model's only scalar.
     """
     if loss in forward.outputs and loss not in LOSSES:
-        raise UsageError(f"unknown loss {loss!r}, an output of the model", hint=f"write --loss {OUTPUT_PREFIX}{loss}")
+        scalar = forward.tensors[loss].elements == 1
+        names = f"write --loss NAME --loss-input {loss}, of these: {', '.join(sorted(LOSSES))}"
+        hint = f"write --loss {OUTPUT_PREFIX}{loss}" if scalar else names
+        raise UsageError(f"unknown loss {loss!r}, which is an output of the model", hint=hint)
     output = stated_output(loss, output)
     if output is None and len(forward.outputs) == 1:
         return forward.outputs[0]

@@ -54,7 +54,7 @@ def test_topology_alone_says_how_many(door: Door) -> None:
         ("plan", "missing argument 'MODEL'\nhint: see tofu plan --help"),
         ("plan m.onnx", "plan: for how many GPUs?\nhint: write --gpus K, or --topology with a file or a name"),
         ("plan m.onnx --gpus 0", "invalid value for '--gpus': 0 is not in the range x>=1\nhint: see tofu plan --help"),
-        ("plan m.onnx --gpus two", "invalid value for '--gpus': 'two' is not a valid integer range"),
+        ("plan m.onnx --gpus two", "invalid value for '--gpus': 'two' is not a whole number"),
         ("plan m.onnx n.onnx --gpus 2", "got unexpected extra argument (n.onnx)"),
         (
             "plan m.onnx --gpus 2 --inputs fre",

@@ -35,7 +35,8 @@ def refusal(path: Path) -> str:
 
 
 def test_paths_that_are_no_file(tmp_path: Path) -> None:
-    assert refusal(tmp_path / "none.onnx") == f"{tmp_path}/none.onnx: no such file"
+    hint = f"hint: see which files are there: ls {tmp_path}"
+    assert refusal(tmp_path / "none.onnx") == f"{tmp_path}/none.onnx: no such file\n{hint}"
     assert refusal(tmp_path) == f"{tmp_path}: is a directory, not an ONNX file"
     os.mkfifo(tmp_path / "pipe")
     assert refusal(tmp_path / "pipe") == f"{tmp_path}/pipe: is not a regular file"

@@ -64,7 +64,8 @@ def test_all_findings_at_once(training: Any, tmp_path: Path) -> None:
         "in_W: is of float64, the input is of float32",
         "W_nxt: no input has this name",
     )
-    assert caught.value.hint == "the data inputs are: X; convert it: in_W.astype('float32')"
+    advice = "pad or cut each row to [3], or export the model for rows of [2]; convert it: in_W.astype('float32')"
+    assert caught.value.hint == f"the data inputs are: X; {advice}"
 
 
 def test_did_you_mean() -> None:
@@ -85,7 +86,7 @@ def test_fewer_rows_than_a_batch_has(training: Any) -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "hint"),
-    [(np.float64, "convert it: W.astype('float32')"), (np.complex64, ""), (">f4", "")],
+    [(np.float64, "convert it: W.astype('float32')"), (np.complex64, "give float32"), (">f4", "")],
 )
 def test_an_array_of_another_dtype_is_told_how_to_convert(dtype: Any, hint: str) -> None:
     with pytest.raises(UsageError) as caught:
@@ -134,7 +135,7 @@ def test_what_is_no_npz(content: bytes, tmp_path: Path) -> None:
 def test_a_file_that_does_not_exist(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         starting_values(graph_of(), tmp_path / "none.npz")
-    assert str(caught.value) == f"{tmp_path}/none.npz does not exist"
+    assert str(caught.value) == f"{tmp_path}/none.npz does not exist\nhint: see which files are there: ls {tmp_path}"
     with pytest.raises(UsageError) as caught:
         read_npz(tmp_path)
     assert caught.value.what == f"{tmp_path} cannot be read: Is a directory"

@@ -39,6 +39,7 @@ _ZIPMAP: Final = (
     "ZipMap makes a list of dictionaries: export the model without it, in skl2onnx "
     "to_onnx(model, X, options={'zipmap': False})"
 )
+_EXPORT: Final = "name an ONNX model, as torch.onnx.export writes it; copy a truncated file once more"
 _OTHER_FILES: Final = {
     b"version https://git-lfs": "it is a pointer of Git LFS, and not the file: `git lfs pull` fetches that",
     b"PK\x03\x04": "if it is PyTorch's, export the model: torch.onnx.export(model, args, 'model.onnx', dynamo=True, "
@@ -82,7 +83,7 @@ def load_model(path: str | os.PathLike[str]) -> ModelProto:
         model.ParseFromString(data)
     except DecodeError:
         fault = f"{file}: is not an ONNX model, or is truncated (protobuf cannot parse it)"
-        hint = next((advice for first, advice in _OTHER_FILES.items() if data.startswith(first)), "")
+        hint = next((advice for first, advice in _OTHER_FILES.items() if data.startswith(first)), _EXPORT)
         raise ModelError(fault, hint=hint) from None
     # Other files may parse, too, as a message of unknown fields alone.
     if not model.HasField("graph") and not model.opset_import and not model.ir_version:

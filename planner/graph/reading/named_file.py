@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from planner.errors import ModelError
+from planner.errors import ModelError, near_file
 
 
 def require_model(file: Path) -> None:
@@ -14,4 +14,4 @@ def require_model(file: Path) -> None:
         ModelError: there is no file, and no folder either.
     """
     if not file.exists():
-        raise ModelError(f"{file}: no such file")
+        raise ModelError(f"{file}: no such file", hint=near_file(file))

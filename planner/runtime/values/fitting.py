@@ -42,16 +42,26 @@ def _is_widened(dtype: np.dtype, wanted: np.dtype) -> bool:
 
 
 def conversion(key: str, array: np.ndarray, tensor: Tensor) -> str:
-    """The conversion of an array of another dtype, or "": where that loses a fraction, or NumPy has no such dtype."""
+    """The conversion of an array of another dtype, or "" where NumPy has no such dtype."""
     dtype, wanted = _named(array, tensor).dtype, numpy_dtype(tensor.dtype)
-    if dtype.name == wanted.name or wanted.kind == "V" or not np.can_cast(dtype, wanted, "same_kind"):
+    if dtype.name == wanted.name or wanted.kind == "V":
         return ""
+    if not np.can_cast(dtype, wanted, "same_kind"):
+        return f"give {'whole numbers of ' if wanted.kind in 'iu' else ''}{tensor.dtype.value}"
     return f"convert it: {key}.astype({tensor.dtype.value!r})"
 
 
-def fewer_rows(shape: Shape, wanted: Shape) -> str:
-    """The remedy for an array of too few rows, or "" if that is not its fault."""
-    if not shape or len(shape) != len(wanted) or shape[1:] != wanted[1:] or not 0 < shape[0] < wanted[0]:
+def row_advice(shape: Shape, wanted: Shape) -> str:
+    """Advice on an array with too few rows, or with rows of another shape; "" on any other."""
+    if shape and shape == wanted[1:]:
+        return f"this is one row: give {wanted[0]:,} or more"
+    if not shape or len(shape) != len(wanted) or not shape[0]:
+        return ""
+    if shape[1:] != wanted[1:]:
+        if shape[0] < wanted[0]:
+            return ""
+        return f"pad or cut each row to {list(wanted[1:])}, or export the model for rows of {list(shape[1:])}"
+    if shape[0] >= wanted[0]:
         return ""
     return f"give {wanted[0]:,} rows or more, or plan for fewer: tofu grad --batch {shape[0]}"
 

@@ -19,7 +19,7 @@ from typing import IO, Any, Final, TypeAlias
 
 import numpy as np
 
-from planner.errors import UsageError
+from planner.errors import UsageError, near_file
 from planner.regular_file import open_regular
 from planner.runtime.values.positions import UnfitError, bytes_at
 
@@ -76,7 +76,7 @@ def read_npz(path: Path, wanted: Wanted | None = None) -> dict[str, np.ndarray]:
             with zipfile.ZipFile(stream) as archive:
                 return _arrays(path, archive, wanted)
     except FileNotFoundError:
-        raise UsageError(f"{path} does not exist") from None
+        raise UsageError(f"{path} does not exist", hint=near_file(path)) from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or 'the system does not say why'}") from None
     except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError):

@@ -13,12 +13,12 @@ from planner.algebra.region import Region, index_space
 from planner.errors import UsageError
 from planner.graph.data_folder import Followed
 from planner.graph.external import external_values
-from planner.graph.model import Graph, Tensor
+from planner.graph.model import Graph, Role, Tensor
 from planner.graph.reading.values import values_of
 from planner.graph.state_warnings import left_over
 from planner.printable import some
 from planner.runtime.values.external import ExternalData
-from planner.runtime.values.fitting import conversion, fewer_rows, misfit, native, rows_misfit, unknown
+from planner.runtime.values.fitting import conversion, misfit, native, row_advice, rows_misfit, unknown
 from planner.runtime.values.indices import index_faults
 from planner.runtime.values.npz import read_npz
 from planner.runtime.values.samples import Sampler, label_faults, token_faults
@@ -308,11 +308,12 @@ def _inputs_meant(graph: Graph, arrays: Mapping[str, np.ndarray], source: str) -
             findings.append(f"{key}: input {name} is given twice")
         shape, wanted = np.asarray(array).shape, graph.tensors[name].shape
         fault = misfit(np.asarray(array), graph.tensors[name])
-        if fault.startswith("has "):
+        is_of_batch = graph.roles[name] is Role.DATA
+        if fault.startswith("has ") and is_of_batch:
             fault = rows_misfit(shape, wanted) or fault
         findings.extend([f"{key}: {fault}"] if fault else [])
         about_types = about_types or conversion(key, np.asarray(array), graph.tensors[name])
-        about_rows = about_rows or fewer_rows(shape, wanted)
+        about_rows = about_rows or (row_advice(shape, wanted) if is_of_batch else "")
         keys[name] = key
     if findings:
         hint = "; ".join(filter(None, (about_names, about_rows, about_types)))
