@@ -14,6 +14,8 @@ from planner.units import binary, format_bytes, format_ratio, format_seconds
 _SHOWN_UNSPLIT = 5
 _SHOWN_PATTERNS = 4
 _ALMOST_ALL = 0.9
+_NOTABLE = 1e-4
+"""A smaller share of load imbalance is none that one would act on."""
 
 
 def counted(number: int, noun: str, plural: str = "s") -> str:
@@ -28,8 +30,8 @@ def cuts_text(cuts: Sequence[int]) -> str:
 
 def imbalance(plan: Plan) -> list[tuple[str, str]]:
     """How much longer the slowest worker computes than an even share, and mostly why; the rates that users gave."""
-    if not plan.excess_bytes:
-        return [("load imbalance", "none"), *_rates(plan.rates)]
+    if not plan.excess_bytes or plan.slowest_share - 1 < _NOTABLE:
+        return [("load imbalance", f"below {format_ratio(_NOTABLE)}"), *_rates(plan.rates)]
     duplicated = plan.repeated_bytes / plan.excess_bytes
     share = max(duplicated, 1 - duplicated)
     amount = "all" if share == 1 else "almost all" if share >= _ALMOST_ALL else "mostly"

@@ -27,7 +27,7 @@ def misfit(array: np.ndarray, tensor: Tensor) -> str:
 
 
 def rows_misfit(shape: Shape, wanted: Shape) -> str:
-    """Why an array's rows are not those of a batch; "" where its whole shape is to be named."""
+    """The misfit of an array's rows with those of a batch; "" where the whole shape says more."""
     if not shape or len(shape) != len(wanted) or shape == wanted:
         return ""
     if shape[1:] == wanted[1:]:
@@ -44,7 +44,7 @@ def _is_widened(dtype: np.dtype, wanted: np.dtype) -> bool:
 def conversion(key: str, array: np.ndarray, tensor: Tensor) -> str:
     """The conversion of an array of another dtype, or "" where NumPy has no such dtype."""
     dtype, wanted = _named(array, tensor).dtype, numpy_dtype(tensor.dtype)
-    if dtype.name == wanted.name or wanted.kind == "V":
+    if dtype.name == wanted.name or wanted.kind == "V" or _is_widened(dtype, wanted):
         return ""
     if not np.can_cast(dtype, wanted, "same_kind"):
         return f"give {'whole numbers of ' if wanted.kind in 'iu' else ''}{tensor.dtype.value}"

@@ -147,7 +147,7 @@ def label_faults(graph: Graph, arrays: Mapping[str, np.ndarray]) -> dict[str, st
 
 
 def token_faults(graph: Graph, arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
-    """By input, what is wrong with tokens that are the labels, too, one position on.
+    """The faults of tokens that are the labels, too, one position on, by input.
 
     Raises:
         ModelError: the metadata cannot be read.

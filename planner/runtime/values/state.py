@@ -25,8 +25,8 @@ from planner.runtime.values.samples import Sampler, label_faults, token_faults
 
 _IN: Final = "in_"
 _OUT: Final = "out_"
-_NAMED: Final = 8
 _VOCABULARY: Final = "an index counts the table's rows from 0: were words numbered by another vocabulary?"
+_NAMED: Final = 8
 """How many inputs a hint names."""
 
 

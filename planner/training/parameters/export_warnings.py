@@ -57,13 +57,13 @@ def _of_16_bits(forward: Graph, trained: Sequence[str]) -> Iterator[str]:
     lowered = [tensors[op.outputs[0]].dtype for op in casts if tensors[op.outputs[0]].dtype in _16_BITS]
     if narrow:
         precision = tensors[narrow[0]].dtype.value
-        found = f"{precision} weights ({len(narrow):,}) have no float32 master weights, so small updates are lost"
+        finding = f"{precision} weights ({len(narrow):,}) have no float32 master weights, so small updates are lost"
     elif lowered:
         precision = lowered[0].value
-        found = f"the model itself casts to {precision} ({len(lowered):,} Casts, as autocast exports them)"
+        finding = f"the model itself casts to {precision} ({len(lowered):,} Casts, as autocast exports them)"
     else:
         return
-    yield f"{found}: export in float32, then tofu grad --precision {precision}"
+    yield f"{finding}: export in float32, then tofu grad --precision {precision}"
 
 
 def _shared(forward: Graph, trained: Sequence[str], readers: Readers, exporter: Exporter) -> Iterator[str]:
