@@ -9,21 +9,20 @@ from planner.units import format_bytes, format_seconds
 _SHOWN_DEVICES = 16
 
 
+def time_parts(estimate: TimeEstimate) -> str:
+    """The parts of an estimated step."""
+    compute, transfer = format_seconds(estimate.compute_seconds), format_seconds(estimate.transfer_seconds)
+    synchronization = format_seconds(estimate.synchronisation_seconds)
+    return f"{compute} computing, {transfer} transfers, {synchronization} synchronization"
+
+
 def estimate_facts(estimate: TimeEstimate | None) -> list[tuple[str, str]]:
     """The estimated time of an iteration on the plan's topology; nothing where there is none."""
     if estimate is None:
         return []
-    compute, transfer, synchronisation = (
-        format_seconds(seconds)
-        for seconds in (estimate.compute_seconds, estimate.transfer_seconds, estimate.synchronisation_seconds)
-    )
     facts = [
         ("topology", estimate.topology),
-        (
-            "estimated time",
-            f"{format_seconds(estimate.estimated_seconds)} per step: {compute} computing, {transfer} transfers, "
-            f"{synchronisation} synchronization",
-        ),
+        ("estimated time", f"{format_seconds(estimate.estimated_seconds)} per step: {time_parts(estimate)}"),
         ("  if overlapped", format_seconds(estimate.overlapped_seconds)),
         *source_facts(estimate.sources),
     ]

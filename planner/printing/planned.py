@@ -7,7 +7,7 @@ from typing import TextIO
 
 from planner.cost.seconds.simulated import differs
 from planner.printing.console import ReportConsole
-from planner.printing.estimate import beside_facts, source_facts
+from planner.printing.estimate import beside_facts, source_facts, time_parts
 from planner.printing.facts import counted, gap, imbalance, restrictions, table_facts, undescribed
 from planner.printing.simulated import simulated_text
 from planner.reasons import Cause, Outlook, Summary
@@ -162,14 +162,9 @@ def _machine(result: PlanResult) -> list[tuple[str, str]]:
     estimate = result.plan.estimate
     if estimate is None:
         return table_facts(result.plan)
-    compute, transfer, synchronisation = (
-        format_seconds(seconds)
-        for seconds in (estimate.compute_seconds, estimate.transfer_seconds, estimate.synchronisation_seconds)
-    )
-    parts = f"{compute} computing, {transfer} transfers, {synchronisation} synchronization"
     assumed = counted(len(estimate.assumptions), "assumption")
     return [
-        ("estimated time", parts),
+        ("estimated time", time_parts(estimate)),
         *_simulated(result, estimate.estimated_seconds),
         *source_facts(estimate.sources),
         *([("  assumed", f"{assumed}: `tofu explain {result.directory}`")] if estimate.assumptions else []),

@@ -26,14 +26,20 @@ def misfit(array: np.ndarray, tensor: Tensor) -> str:
     return ""
 
 
-def rows_misfit(shape: Shape, wanted: Shape) -> str:
-    """The misfit of an array's rows with those of a batch; "" where the whole shape says more."""
-    if not shape or len(shape) != len(wanted) or shape == wanted:
-        return ""
+def row_fault(shape: Shape, wanted: Shape) -> tuple[str, str]:
+    """The fault of an array's rows and the remedy; "" where the whole shape says more, or no remedy is known."""
+    if shape and shape == wanted[1:]:
+        return "", f"this is one row: give {wanted[0]:,} or more"
+    if shape == wanted or len(shape) != len(wanted):
+        return "", ""
     if shape[1:] == wanted[1:]:
-        return f"has {shape[0]:,} rows, a batch has {wanted[0]:,}"
+        remedy = f"give {wanted[0]:,} rows or more, or plan for fewer: tofu grad --batch {shape[0]}"
+        return f"has {shape[0]:,} rows, a batch has {wanted[0]:,}", remedy if 0 < shape[0] < wanted[0] else ""
     rows, wanted_rows = list(shape[1:]), list(wanted[1:])
-    return f"has rows of {rows}, the input has rows of {wanted_rows}" if shape[0] >= wanted[0] else ""
+    if shape[0] < wanted[0]:
+        return "", ""
+    remedy = f"pad or cut each row to {wanted_rows}, or export the model for rows of {rows}"
+    return f"has rows of {rows}, the input has rows of {wanted_rows}", remedy
 
 
 def _is_widened(dtype: np.dtype, wanted: np.dtype) -> bool:
@@ -49,21 +55,6 @@ def conversion(key: str, array: np.ndarray, tensor: Tensor) -> str:
     if not np.can_cast(dtype, wanted, "same_kind"):
         return f"give {'whole numbers of ' if wanted.kind in 'iu' else ''}{tensor.dtype.value}"
     return f"convert it: {key}.astype({tensor.dtype.value!r})"
-
-
-def row_advice(shape: Shape, wanted: Shape) -> str:
-    """Advice on an array with too few rows, or with rows of another shape; "" on any other."""
-    if shape and shape == wanted[1:]:
-        return f"this is one row: give {wanted[0]:,} or more"
-    if not shape or len(shape) != len(wanted) or not shape[0]:
-        return ""
-    if shape[1:] != wanted[1:]:
-        if shape[0] < wanted[0]:
-            return ""
-        return f"pad or cut each row to {list(wanted[1:])}, or export the model for rows of {list(shape[1:])}"
-    if shape[0] >= wanted[0]:
-        return ""
-    return f"give {wanted[0]:,} rows or more, or plan for fewer: tofu grad --batch {shape[0]}"
 
 
 def native(array: np.ndarray, tensor: Tensor) -> np.ndarray:

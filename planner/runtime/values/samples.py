@@ -135,29 +135,20 @@ class Sampler:
         return self._rules[name]
 
 
-def label_faults(graph: Graph, arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
+def label_faults(graph: Graph, arrays: Mapping[str, np.ndarray], *, is_next: bool = False) -> dict[str, str]:
     """The fault in the values of each input that the model's metadata calls labels.
 
     A label that is no class picks no element of the loss: such a sample would train nothing, without a word.
 
-    Raises:
-        ModelError: the metadata cannot be read.
-    """
-    return _faults(graph, arrays, "labels are no class", "classes are", is_next=False)
-
-
-def token_faults(graph: Graph, arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
-    """The faults of tokens that are the labels, too, one position on, by input.
+    Args:
+        graph: with the metadata.
+        arrays: by input.
+        is_next: of the labels that are tokens, one position on; else of all others.
 
     Raises:
         ModelError: the metadata cannot be read.
     """
-    return _faults(graph, arrays, "token ids are beyond the vocabulary", "ids are", is_next=True)
-
-
-def _faults(
-    graph: Graph, arrays: Mapping[str, np.ndarray], fault: str, range_text: str, *, is_next: bool
-) -> dict[str, str]:
+    fault, classes = ("token ids are beyond the vocabulary", "ids") if is_next else ("labels are no class", "classes")
     faults = {}
     for name, rule in _notes(graph).items():
         if not rule.is_label or rule.is_next is not is_next or rule.below is None or name not in arrays:
@@ -170,7 +161,7 @@ def _faults(
             beside = "" if rule.ignored is None else f" and the ignored {rule.ignored}"
             faults[name] = (
                 f"{np.count_nonzero(wrong)} of {array.size} {fault}, the first of them "
-                f"{array[wrong].flat[0]}: {range_text} 0 to {rule.below - 1}{beside}"
+                f"{array[wrong].flat[0]}: {classes} are 0 to {rule.below - 1}{beside}"
             )
     return faults
 

@@ -18,10 +18,10 @@ from planner.graph.reading.values import values_of
 from planner.graph.state_warnings import left_over
 from planner.printable import some
 from planner.runtime.values.external import ExternalData
-from planner.runtime.values.fitting import conversion, misfit, native, row_advice, rows_misfit, unknown
+from planner.runtime.values.fitting import conversion, misfit, native, row_fault, unknown
 from planner.runtime.values.indices import index_faults
 from planner.runtime.values.npz import read_npz
-from planner.runtime.values.samples import Sampler, label_faults, token_faults
+from planner.runtime.values.samples import Sampler, label_faults
 
 _IN: Final = "in_"
 _OUT: Final = "out_"
@@ -278,12 +278,12 @@ def check_inputs(graph: Graph, arrays: Mapping[str, np.ndarray], *, source: str)
     """
     named = _inputs_meant(graph, arrays, source)
     values = {name: native(np.asarray(arrays[key]), graph.tensors[name]) for name, key in named.items()}
-    for faults_of, hint in (
-        (label_faults, "a label that counts for nothing: tofu grad --ignore-index LABEL"),
-        (index_faults, _VOCABULARY),
-        (token_faults, _VOCABULARY),
+    for faults_by_input, hint in (
+        (label_faults(graph, values), "a label that counts for nothing: tofu grad --ignore-index LABEL"),
+        (index_faults(graph, values), _VOCABULARY),
+        (label_faults(graph, values, is_next=True), _VOCABULARY),
     ):
-        faults = tuple(f"{named[name]}: {fault}" for name, fault in faults_of(graph, values).items())
+        faults = tuple(f"{named[name]}: {fault}" for name, fault in faults_by_input.items())
         if faults:
             raise UsageError(f"{source} does not fit the model", facts=faults, hint=hint)
     return values
@@ -306,14 +306,13 @@ def _inputs_meant(graph: Graph, arrays: Mapping[str, np.ndarray], source: str) -
             continue
         if name in keys:
             findings.append(f"{key}: input {name} is given twice")
-        shape, wanted = np.asarray(array).shape, graph.tensors[name].shape
-        fault = misfit(np.asarray(array), graph.tensors[name])
-        is_of_batch = graph.roles[name] is Role.DATA
-        if fault.startswith("has ") and is_of_batch:
-            fault = rows_misfit(shape, wanted) or fault
+        fault, rows, remedy = misfit(np.asarray(array), graph.tensors[name]), "", ""
+        if graph.roles[name] is Role.DATA:
+            rows, remedy = row_fault(np.asarray(array).shape, graph.tensors[name].shape)
+        fault = rows if rows and fault.startswith("has ") else fault
         findings.extend([f"{key}: {fault}"] if fault else [])
         about_types = about_types or conversion(key, np.asarray(array), graph.tensors[name])
-        about_rows = about_rows or (row_advice(shape, wanted) if is_of_batch else "")
+        about_rows = about_rows or remedy
         keys[name] = key
     if findings:
         hint = "; ".join(filter(None, (about_names, about_rows, about_types)))
