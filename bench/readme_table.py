@@ -168,7 +168,8 @@ Estimated ms a step, GiB of the fullest GPU, GB that all GPUs receive in a step:
 
 {summary(complete, answers)}
 "over": the plan does not fit, even if everything is recomputed; the number is the memory that it needs. "-": the scheme
-does not apply. "gap": no plan that tofu's search considers is faster by more.
+does not apply. "gap": no plan that tofu's search considers is faster by more. Plans of Llama-3 recompute activations until they fit, and no
+more: so their memory is near the limit.
 
 ## All plans
 
