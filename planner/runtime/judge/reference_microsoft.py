@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from onnx.reference.ops.op_rotary_embedding import rotary_embedding
 
 from planner.graph.attributes import integer, number
 from planner.graph.model import Op
 from planner.runtime.judge.kernel_arguments import Arrays, Kernel, maybe, operand, unpacked
 from planner.runtime.judge.reference_experts import mixture_of_experts, quantised_mixture_of_experts
 from planner.runtime.judge.reference_ops import KERNELS
-from planner.runtime.judge.reference_rotary import rotary_embedding
 
 _DOMAIN: Final = "com.microsoft"
 _ACTIVATIONS: Final[Mapping[str, Callable[..., np.ndarray]]] = {
@@ -98,6 +98,19 @@ def _matmul_nbits(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     return (y if bias is None else y + bias,)
 
 
+def _rotary_embedding(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    """ONNX's, with angles by the position of each element, or by that of the first, from which the others count.
+
+    ONNX Runtime's kernel takes no notice of ``scale``.
+    """
+    x, positions, cosine, sine = (operand(inputs, position) for position in range(4))
+    samples, length, size = x.shape[0], x.shape[-2], 2 * cosine.shape[1]
+    if positions.ndim == 1:
+        positions = np.broadcast_to(positions[0] + np.arange(length), (samples, length))
+    heads = integer(op, "num_heads", 0) or x.shape[-1] // size
+    return (rotary_embedding(x, cosine, sine, positions, integer(op, "interleaved", 0), size, heads),)
+
+
 _KERNELS: Final[Mapping[tuple[str, str], Kernel]] = {
     (_DOMAIN, "BiasGelu"): _gelu,
     (_DOMAIN, "FastGelu"): _gelu,
@@ -109,7 +122,7 @@ _KERNELS: Final[Mapping[tuple[str, str], Kernel]] = {
     (_DOMAIN, "MoE"): mixture_of_experts,
     (_DOMAIN, "QMoE"): quantised_mixture_of_experts,
     (_DOMAIN, "QuickGelu"): _quick_gelu,
-    (_DOMAIN, "RotaryEmbedding"): rotary_embedding,
+    (_DOMAIN, "RotaryEmbedding"): _rotary_embedding,
 }
 """By (domain, op type). Each returns all outputs that the operator has, wanted or not."""
 

@@ -103,11 +103,6 @@ def _scatter_nd(op: Op, inputs: Arrays) -> tuple[np.ndarray, ...]:
     return _scatter(op, data, tuple(np.moveaxis(indices, -1, 0)), updates)
 
 
-def _sigmoid(x: np.ndarray) -> np.ndarray:
-    small = np.exp(-np.abs(x))
-    return np.asarray(np.where(x >= 0, 1 / (1 + small), small / (1 + small)))
-
-
 def _spatial(x: np.ndarray) -> tuple[int, ...]:
     return tuple(range(2, x.ndim))
 
@@ -184,7 +179,6 @@ KERNELS: Final[Mapping[str, Kernel]] = {
     "RNN": recurrent,
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,
-    "Sigmoid": lambda op, inputs: (_sigmoid(operand(inputs, 0)),),
     "Softplus": lambda op, inputs: (np.logaddexp(operand(inputs, 0), 0.0),),
 }
 """By op type of the default domain. Each returns all outputs that the operator has, wanted or not."""
