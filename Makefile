@@ -33,7 +33,7 @@ demo: $(STAMP) ## plan a ResNet-50 of a sixteenth of the channels for 4 workers,
 	@rm -rf $(DEMO) && mkdir -p $(DEMO)
 	@set -e; \
 	$(call say,tofu grad $(MODEL) --loss softmax_cross_entropy --optimizer momentum --lr 0.05 --batch 8 -o $(DEMO)/resnet50.train.onnx); \
-	$(call say,tofu plan $(DEMO)/resnet50.train.onnx --gpus 4 --out $(DEMO)/plan); \
+	$(call say,tofu plan $(DEMO)/resnet50.train.onnx --gpus 4 -o $(DEMO)/plan); \
 	$(call say,tofu explain $(DEMO)/plan); \
 	$(call say,tofu explain $(DEMO)/plan m.classifier.1.weight); \
 	$(call say,tofu run $(DEMO)/plan --steps 3 --verify)

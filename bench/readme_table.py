@@ -95,7 +95,7 @@ def measure(name: str, devices: int) -> None:
             effort = NETWORKS[name][3] if scheme == "tofu" else "normal"
             run = tofu(
                 "plan", str(step), "--topology", MACHINES[devices], "--gpus", str(devices), "--strategy", scheme,
-                "--effort", effort, "--no-models", "--force", "--out", f"{folder}/plan",
+                "--effort", effort, "--no-models", "--force", "-o", f"{folder}/plan",
             )  # fmt: skip
             answers[key] = Answer.of(run, effort)
             print(row(name, devices, scheme, answers[key]), flush=True)

@@ -121,7 +121,7 @@ def rows(network: str, chosen: argparse.Namespace, folder: Path | None, at: Path
     if step.answer is None:
         yield (network, machine, "-", f"{step.seconds:.1f}", "-", "-", step.said, *["-"] * 4)
         return
-    wanted = ["--effort", chosen.effort, "--force", "--out", str(at / "plan"), *chosen.further]
+    wanted = ["--effort", chosen.effort, "--force", "-o", str(at / "plan"), *chosen.further]
     wanted += ["--topology", chosen.topology] if chosen.topology else []
     wanted += ["--gpus", str(chosen.gpus)] if chosen.gpus else []
     for strategy in ("", *filter(None, chosen.beside.split(","))):

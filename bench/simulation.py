@@ -196,7 +196,7 @@ def row(name: str, networks: Sequence[LoadedPlan], iterations: int, folder: Path
         write_model(build(name, batch=256), train)
     directory = folder / f"{name}.plan"
     api.plan(train, gpus=WORKERS, effort="quick", out=directory)
-    plan, loaded = opened(directory, None), load_plan(directory)
+    plan, loaded = opened(directory), load_plan(directory)
     decided, program = plan.folder.plan, loaded.program
     parts: list[PartTimes] = []
 

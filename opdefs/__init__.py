@@ -8,11 +8,11 @@ from pkgutil import iter_modules
 from types import ModuleType
 
 from planner.opdefs.exclusions import EXCLUDED
-from planner.opdefs.load import OpdefsFile, load_file
+from planner.opdefs.load import OpdefsFile, load_file, remembered
 from planner.tdl.builder import Description
 from planner.tdl.descriptions import Descriptions
 
-__all__ = ["OpdefsFile", "collect", "load_file", "standard"]
+__all__ = ["OpdefsFile", "collect", "load_file", "remembered", "standard"]
 
 
 def collect(*modules: ModuleType) -> tuple[Description, ...]:

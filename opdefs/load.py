@@ -9,6 +9,7 @@ import importlib.util
 import os
 import sys
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,7 @@ from typing import Any
 from planner.artifacts.plan import digest
 from planner.errors import DescriptionError, TofuError, UsageError
 from planner.tdl.builder import Description, ReferenceFunction
+from planner.whole import whole_file
 
 CASES = "CASES"
 """What a file calls the cases that its descriptions are verified with."""
@@ -66,7 +68,39 @@ def load_file(path: str | os.PathLike[str]) -> OpdefsFile:
     cases = getattr(module, CASES, ())
     if not isinstance(cases, tuple | list):
         raise DescriptionError(f"{file}: {CASES} is a {type(cases).__name__}, not a list of cases")
-    return OpdefsFile(file, tuple(descriptions.values()), tuple(cases), digest(file.read_bytes()))
+    sha256 = digest(file.read_bytes())
+    _remember(file, sha256)
+    return OpdefsFile(file, tuple(descriptions.values()), tuple(cases), sha256)
+
+
+def remembered(sha256: str) -> Path | None:
+    """The file of descriptions with this digest that this user has given before, with ``--opdefs`` or from Python.
+
+    A plan's folder may be anybody's, and names its descriptions by their digest alone. So it never says what is
+    executed: only a file whose content this user has already executed is executed for it again.
+
+    Returns:
+        The file as it was named last; None if no such file was given, or it is gone or has changed.
+    """
+    try:
+        file = Path(os.fsdecode((_state_folder() / sha256).read_bytes()))
+        return file if digest(file.read_bytes()) == sha256 else None
+    except (OSError, RuntimeError, ValueError):
+        return None
+
+
+def _remember(file: Path, sha256: str) -> None:
+    """Notes where the user's file is; a home that cannot be written costs the note, not the command."""
+    with suppress(OSError, RuntimeError):
+        folder = _state_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        with whole_file(folder / sha256) as stream:
+            stream.write(os.fsencode(file.resolve()))
+
+
+def _state_folder() -> Path:
+    home = os.environ.get("XDG_STATE_HOME")
+    return (Path(home) if home else Path.home() / ".local" / "state") / "tofu" / "opdefs"
 
 
 def _execute(file: Path) -> ModuleType:

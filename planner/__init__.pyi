@@ -58,7 +58,6 @@ def as_json(
 def build(
     directory: str | os.PathLike[str] | None = ...,
     *,
-    opdefs: str | os.PathLike[str] | None = ...,
     progress: planner.progress.Progress = ...,
     force: bool = ...,
 ) -> planner.results.BuildResult: ...
@@ -67,10 +66,6 @@ def check(
     models: str | os.PathLike[str] | collections.abc.Sequence[str | os.PathLike[str]],
     *,
     dim: collections.abc.Mapping[str, int] | None = ...,
-    value: collections.abc.Mapping[str, str | float] | None = ...,
-    state: str | os.PathLike[str] | None = ...,
-    opdefs: str | os.PathLike[str] | None = ...,
-    unknown_ops: typing.Literal['refuse', 'replicate'] = ...,
     gpus: int | collections.abc.Sequence[int],
     baseline: str | os.PathLike[str],
     max_increase: str = ...,
@@ -88,14 +83,8 @@ def compare(
     model: str | os.PathLike[str] | onnx.onnx_ml_pb2.ModelProto,
     *,
     dim: collections.abc.Mapping[str, int] | None = ...,
-    value: collections.abc.Mapping[str, str | float] | None = ...,
-    state: str | os.PathLike[str] | None = ...,
-    opdefs: str | os.PathLike[str] | None = ...,
-    unknown_ops: typing.Literal['refuse', 'replicate'] = ...,
     gpus: typing.Optional[int] = ...,
     topology: str | None = ...,
-    rates: str | None = ...,
-    profile: str | os.PathLike[str] | None = ...,
     progress: planner.progress.Progress = ...,
 ) -> planner.features.compare.result.Comparison: ...
 
@@ -103,7 +92,6 @@ def diff(
     a: str | os.PathLike[str],
     b: str | os.PathLike[str],
     *,
-    opdefs: str | os.PathLike[str] | None = ...,
     progress: planner.progress.Progress = ...,
 ) -> planner.features.diff.difference.Difference: ...
 
@@ -117,16 +105,15 @@ def explain(
     sort: typing.Optional[typing.Literal['moved', 'size', 'name']] = ...,
     runners_up: int = ...,
     bounds: bool = ...,
-    opdefs: str | os.PathLike[str] | None = ...,
 ) -> planner.results.Explanation: ...
 
 def export(
     directory: str | os.PathLike[str] | None = ...,
     *,
-    opdefs: str | os.PathLike[str] | None = ...,
     progress: planner.progress.Progress = ...,
     jax: str | os.PathLike[str] | None = ...,
     placements: str | os.PathLike[str] | None = ...,
+    sharding: str | os.PathLike[str] | None = ...,
 ) -> planner.features.export.result.ExportResult: ...
 
 def export_checkpoint(
@@ -142,44 +129,11 @@ def fit(
     model: str | os.PathLike[str] | onnx.onnx_ml_pb2.ModelProto,
     *,
     dim: collections.abc.Mapping[str, int] | None = ...,
-    value: collections.abc.Mapping[str, str | float] | None = ...,
-    state: str | os.PathLike[str] | None = ...,
-    opdefs: str | os.PathLike[str] | None = ...,
-    unknown_ops: typing.Literal['refuse', 'replicate'] = ...,
-    class_weights: collections.abc.Sequence[float] | None = ...,
-    ignore_index: typing.Optional[int] = ...,
-    class_axis: typing.Optional[int] = ...,
-    shift: bool = ...,
-    tokens: str | None = ...,
-    loss: str | None = ...,
-    loss_input: str | None = ...,
-    optimizer: str | None = ...,
-    lr: float = ...,
-    momentum: typing.Optional[float] = ...,
-    betas: tuple[float, float] | None = ...,
-    epsilon: typing.Optional[float] = ...,
-    decay_factor: float = ...,
-    weight_decay: typing.Optional[float] = ...,
-    no_decay: collections.abc.Sequence[str] = ...,
-    no_decay_vectors: bool = ...,
-    train: collections.abc.Sequence[str] = ...,
-    freeze: collections.abc.Sequence[str] = ...,
-    params: collections.abc.Sequence[str] = ...,
-    clip_norm: typing.Optional[float] = ...,
-    accumulate: int = ...,
-    precision: typing.Literal['float32', 'float16', 'bfloat16'] = ...,
-    loss_scale: typing.Union[float, typing.Literal['dynamic'], None] = ...,
-    gradients: str | os.PathLike[str] | None = ...,
-    batchnorm: typing.Literal['train', 'frozen'] = ...,
-    dropout: typing.Optional[typing.Literal['train', 'off']] = ...,
     memory: str | int | None = ...,
     topology: collections.abc.Sequence[str] = ...,
     gpus: str | int | collections.abc.Sequence[int] | None = ...,
     within: str | float | None = ...,
     batch: str | int | None = ...,
-    plan: typing.Optional[int] = ...,
-    out: str | os.PathLike[str] | None = ...,
-    force: bool = ...,
     page: str | os.PathLike[str] | None = ...,
     progress: planner.progress.Progress = ...,
 ) -> planner.features.fit.result.FitResult: ...
@@ -227,7 +181,6 @@ def memory(
     directory: str | os.PathLike[str] | None = ...,
     *,
     worker: int | None = ...,
-    opdefs: str | os.PathLike[str] | None = ...,
     progress: planner.progress.Progress = ...,
 ) -> planner.results.MemoryResult: ...
 
@@ -237,8 +190,6 @@ def plan(
     dim: collections.abc.Mapping[str, int] | None = ...,
     value: collections.abc.Mapping[str, str | float] | None = ...,
     state: str | os.PathLike[str] | None = ...,
-    opdefs: str | os.PathLike[str] | None = ...,
-    unknown_ops: typing.Literal['refuse', 'replicate'] = ...,
     gpus: typing.Optional[int] = ...,
     topology: str | None = ...,
     memory: str | int | None = ...,
@@ -257,9 +208,9 @@ def plan(
     out: str | os.PathLike[str] | None = ...,
     force: bool = ...,
     models: bool = ...,
-    sharding_annotations: str | os.PathLike[str] | None = ...,
     profile: str | os.PathLike[str] | None = ...,
-    device: typing.Literal['cpu', 'cuda'] = ...,
+    opdefs: str | os.PathLike[str] | None = ...,
+    unknown_ops: typing.Literal['refuse', 'replicate'] = ...,
     progress: planner.progress.Progress = ...,
     notice: collections.abc.Callable[[str], None] = ...,
     stop: planner.stop.Stop | None = ...,
@@ -269,10 +220,6 @@ def profile(
     model: str | os.PathLike[str] | onnx.onnx_ml_pb2.ModelProto,
     *,
     dim: collections.abc.Mapping[str, int] | None = ...,
-    value: collections.abc.Mapping[str, str | float] | None = ...,
-    state: str | os.PathLike[str] | None = ...,
-    opdefs: str | os.PathLike[str] | None = ...,
-    unknown_ops: typing.Literal['refuse', 'replicate'] = ...,
     gpus: typing.Optional[int] = ...,
     topology: str | None = ...,
     device: typing.Literal['cpu', 'cuda'] = ...,
@@ -286,27 +233,19 @@ def profile(
 def prove(
     directory: str | os.PathLike[str] | None = ...,
     *,
-    dim: collections.abc.Mapping[str, int] | None = ...,
-    value: collections.abc.Mapping[str, str | float] | None = ...,
-    state: str | os.PathLike[str] | None = ...,
-    opdefs: str | os.PathLike[str] | None = ...,
     progress: planner.progress.Progress = ...,
-    whole: str | os.PathLike[str] | None = ...,
+    model: str | os.PathLike[str] | None = ...,
     parts: collections.abc.Sequence[str | os.PathLike[str]] = ...,
     program: str | os.PathLike[str] | None = ...,
-    model: str | os.PathLike[str] | None = ...,
 ) -> planner.features.prove.result.ProveResult: ...
 
 def report(
     directory: str | os.PathLike[str] | None = ...,
     *,
-    opdefs: str | os.PathLike[str] | None = ...,
     progress: planner.progress.Progress = ...,
     output: str | os.PathLike[str] | None = ...,
     svg: str | os.PathLike[str] | None = ...,
     trace: str | os.PathLike[str] | None = ...,
-    topology: str | None = ...,
-    profile: str | os.PathLike[str] | None = ...,
 ) -> planner.features.report.result.ReportResult: ...
 
 def run(
@@ -338,7 +277,6 @@ def run(
     eval_inputs: str | os.PathLike[str] | None = ...,
     log: str | os.PathLike[str] | None = ...,
     allow_nan: bool = ...,
-    opdefs: str | os.PathLike[str] | None = ...,
     custom_ops: collections.abc.Sequence[str | os.PathLike[str]] = ...,
     progress: planner.progress.Progress = ...,
     notice: collections.abc.Callable[[str], None] = ...,
@@ -355,10 +293,7 @@ def show(
 def simulate(
     directory: str | os.PathLike[str] | None = ...,
     *,
-    opdefs: str | os.PathLike[str] | None = ...,
     progress: planner.progress.Progress = ...,
-    topology: str | None = ...,
-    profile: str | os.PathLike[str] | None = ...,
 ) -> planner.results.SimulationResult: ...
 
 def why(
@@ -366,7 +301,6 @@ def why(
     subject: str,
     *,
     runners_up: int = ...,
-    opdefs: str | os.PathLike[str] | None = ...,
 ) -> planner.reasons.Why: ...
 
 def zoo(

@@ -28,3 +28,20 @@ def in_force(file: Path | None, unknown_ops: UnknownOps = "refuse") -> tuple[Des
         *(() if mine is None else mine.descriptions), repeats_unknown=unknown_ops == "replicate"
     )
     return descriptions, None if mine is None else DescriptionFile(mine.path.name, mine.sha256)
+
+
+def of_plan(made_with: DescriptionFile | None) -> tuple[Descriptions, DescriptionFile | None]:
+    """The descriptions that a plan was made with; the standard ones alone if the user's file is not at hand.
+
+    Args:
+        made_with: what the plan remembers of the user's file.
+
+    Raises:
+        TofuError: the user's file cannot be used.
+    """
+    return in_force(None if made_with is None else opdefs.remembered(made_with.sha256), "replicate")
+
+
+def how_to_give(made_with: DescriptionFile) -> str:
+    """The hint where a plan's descriptions are not at hand."""
+    return f"`tofu ops --opdefs {made_with.name}` executes that file once; then it is found by its content"

@@ -17,6 +17,9 @@ from pathlib import PurePath
 from pkgutil import iter_modules
 from typing import Any
 
+OTHER = "Further"
+"""The last heading of ``tofu --help``."""
+
 
 @dataclass(frozen=True, slots=True)
 class Output:
@@ -41,6 +44,8 @@ class Feature:
     functions: tuple[str, ...] = ()
     """The functions that ``planner`` has."""
     outputs: tuple[Output, ...] = ()
+    heading: str = OTHER
+    """Under which ``tofu --help`` lists the command."""
     models: str = ""
     """The place of the function that gives the training graph of a model by its name; "" if the feature has none."""
 

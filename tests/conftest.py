@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -21,6 +22,10 @@ settings.register_profile("ci", deadline=None, print_blob=True, max_examples=25,
 # Four times as many, and others in every run: `make test-nightly`.
 settings.register_profile("nightly", deadline=None, print_blob=True, max_examples=100)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
+
+# What tests give with --opdefs is not noted in the user's home.
+STATE_HOME = tempfile.TemporaryDirectory(prefix="tofu-tests-")
+os.environ["XDG_STATE_HOME"] = STATE_HOME.name
 
 # Before anything imports onnxruntime: its telemetry is on by default.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

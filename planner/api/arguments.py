@@ -36,11 +36,6 @@ _KINDS = {int: Integral, float: Real}
 """NumPy's numbers are welcome."""
 
 
-def names_file(path: Path) -> bool:
-    """Whether the name of a model is that of a file, there or not; other names are the zoo's."""
-    return path.exists() or bool(path.suffix) or len(path.parts) > 1
-
-
 def bytes_text(amount: str | int | None) -> str | None:
     """An amount of memory as the command line writes it: ``12GiB``; a number is bytes."""
     return amount if amount is None or isinstance(amount, str) else f"{amount}B"

@@ -32,7 +32,6 @@ def build(options: BuildOptions) -> BuildResult:  # noqa: D417 - those are the f
     Args:
         directory: the plan's folder; None: the newest in the working directory.
         force: models that are there are made anew.
-        opdefs: the file of descriptions that the plan was made with.
         progress: told what is being done.
 
     Raises:
@@ -51,7 +50,7 @@ def build(options: BuildOptions) -> BuildResult:  # noqa: D417 - those are the f
     if folder.has_models and not options.force:
         raise UsageError(f"{where} has the models of its workers", hint="make them anew with --force")
     try_folder(where)
-    plan = opened(where, options.opdefs, with_models=False)
+    plan = opened(where, with_models=False)
     with counts_told(progress):
         partitioned = program_of(plan, progress)
     partitioned = replace(partitioned, program=of_model(partitioned.program, plan.model, plan.form.boxes(plan.model)))
@@ -69,7 +68,7 @@ def program_of(plan: Opened, progress: Progress) -> Partitioned:
     """The program of a plan, made of the plan alone.
 
     Args:
-        plan: opened with the descriptions that it was made with.
+        plan: opened.
         progress: told what is being done.
 
     Raises:
@@ -77,7 +76,7 @@ def program_of(plan: Opened, progress: Progress) -> Partitioned:
         ModelError: the plan states other memory than its program takes.
     """
     folder = plan.folder
-    _refuse_lacking_descriptions(plan)
+    plan.require_descriptions()
     progress("making a program for each worker")
     making = folder.making
     program = unplaced(plan.graph, plan.ops, plan.decided, making.apart, lean=making.is_lean)
@@ -100,7 +99,7 @@ def program_of_folder(plan: Opened, progress: Progress) -> Program:
     """The program that a run of a plan executes: of its workers' models, or where these are not written, made anew.
 
     Args:
-        plan: opened with the descriptions that it was made with.
+        plan: opened.
         progress: told what is being done.
 
     Raises:
@@ -111,12 +110,3 @@ def program_of_folder(plan: Opened, progress: Progress) -> Program:
         check_programs(program.workers, program.state)
         return of_form(program, plan.graph, plan.form.boxes(plan.model))
     return program_of(plan, progress).program
-
-
-def _refuse_lacking_descriptions(plan: Opened) -> None:
-    made_with = plan.folder.plan.described_by
-    if made_with is not None and plan.described_by is None:
-        raise UsageError(
-            f"the plan in {plan.folder.path} was made with descriptions of your own: {made_with.name}",
-            hint="give that file with --opdefs",
-        )

@@ -8,23 +8,22 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
-from planner.api.arguments import names_file, takes
+from planner.api.arguments import takes
 from planner.cost.by_op import op_cost
 from planner.cost.tables import CostTables
-from planner.descriptions import in_force
 from planner.errors import UsageError
-from planner.feature import features
 from planner.gate.baseline import Baseline, ModelCosts, PlanCost, model_costs, op_type_at
 from planner.gate.verdict import CheckResult, judge
 from planner.graph.decompositions import expand
 from planner.graph.model import Graph, Op
+from planner.graph.reading.named_file import names_file
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.parts import whole_name
-from planner.graph.rewriting.randomness import lower_randomness
+from planner.options import ReadOptions
 from planner.options.planning import CheckOptions
 from planner.partition.build import partition
 from planner.planning.owners import decide_with_owners
-from planner.planning.request import ModelSource
+from planner.planning.request import source_of
 from planner.printable import some
 from planner.progress import in_part
 from planner.regular_file import read_regular
@@ -61,16 +60,13 @@ def check(options: CheckOptions) -> CheckResult:  # noqa: D417 - those are the f
     Nothing that is measured is compared, so that a machine's load changes nothing.
 
     Args:
-        models: ONNX files, or names of the zoo, or one of them; a file wins where both exist.
+        models: ONNX files, folders of plans, whose models are read as they were planned, or names of the zoo; or one
+            of them. A file wins where both exist.
         gpus: numbers of workers, or one; each model is planned for each.
         baseline: the file to compare with.
         max_increase: how much more is allowed, as a share of what the baseline says: ``1%``.
         update: write what the plans cost into the baseline, instead of refusing what it does not know.
         dim: sizes of symbolic dims.
-        value: by input, the number that it becomes, or numbers with commas between them.
-        state: a file of pairs of state and next state; for one model only.
-        opdefs: see ``planner.api.plan``.
-        unknown_ops: see ``planner.api.plan``.
         progress: told what is being done.
 
     Raises:
@@ -87,20 +83,16 @@ def check(options: CheckOptions) -> CheckResult:  # noqa: D417 - those are the f
     names = [str(models)] if isinstance(models, Path) else list(map(str, models))
     counts = gpus if isinstance(gpus, Sequence) else [gpus]
     path = options.baseline
-    _refuse_repeated(names, options.state)
+    _refuse_repeated(names)
     allowed = _share(options.max_increase)
     baseline = _read(path, update)
     if update:
         try_file(path)
-    descriptions, described_by = in_force(options.opdefs, options.unknown_ops)
-    graphs = {}
+    sources, graphs = {}, {}
     for name in names:
         progress(f"reading {name}")
-        if names_file(Path(name)):
-            source = ModelSource(Path(name), options, descriptions, described_by)
-            graphs[name] = source.read()
-        else:
-            graphs[name] = lower_randomness(_graph_of(name))
+        sources[name] = source_of(Path(name), ReadOptions(dim=options.dim if names_file(name) else None))
+        graphs[name] = sources[name].read()
     workers = sorted(set(counts))
     checked = _look_up(graphs, workers, baseline, path, update)
     verdicts = []
@@ -113,7 +105,9 @@ def check(options: CheckOptions) -> CheckResult:  # noqa: D417 - those are the f
         for count in workers:
             tell = in_part(progress, f"{model.name} on {count} workers")
             tell("planning")
-            decided = decide_with_owners(model.planned, descriptions, SearchRequest(count, progress=tell))
+            decided = decide_with_owners(
+                model.planned, sources[model.name].descriptions, SearchRequest(count, progress=tell)
+            )
             costs[count] = _cost(model, decided)
             verdicts.append(judge(model.name, count, model.costs, places, costs[count], model.before, allowed))
         # Plans on other numbers of workers stay in the file, but only as long as they are of this very model.
@@ -126,25 +120,10 @@ def check(options: CheckOptions) -> CheckResult:  # noqa: D417 - those are the f
     return CheckResult(str(path), allowed, tuple(verdicts), update)
 
 
-def _graph_of(name: str) -> Graph:
-    """The training graph of a model that is no file.
-
-    Raises:
-        UsageError: there is none of this name.
-    """
-    zoo = next((feature for feature in features() if feature.models), None)
-    if zoo is None:
-        raise UsageError(f"{name}: no such file", hint="name an ONNX file")
-    graph: Graph = zoo.at(zoo.models)(name)
-    return graph
-
-
-def _refuse_repeated(models: Sequence[str], state: Path | None) -> None:
+def _refuse_repeated(models: Sequence[str]) -> None:
     repeated = sorted(name for name, count in Counter(models).items() if count > 1)
     if repeated:
         raise UsageError(f"{', '.join(repeated)}: is given twice")
-    if state is not None and len(models) > 1:
-        raise UsageError(f"--state {state}: is of one model, and {len(models)} are given", hint="check them in turn")
 
 
 def _share(text: str) -> Fraction:

@@ -39,7 +39,8 @@ def explain(options: ExplainOptions) -> Explanation:  # noqa: D417 - those are t
     Args:
         directory: the plan's folder; None: the newest in the working directory.
         subject: a tensor or an op; of a product or convolution, also the least that it can move. Or a pattern for
-            several of them: ``*`` stands for any text, ``?`` for a character, ``[ab]`` for one of these.
+            several of them: ``*`` stands for any text, ``?`` for a character, ``[ab]`` for one of these. Or a type of
+            ops, where no tensor or op is called so.
         bounds: how far all products and convolutions are from the least that they can move, or the one that is asked
             for.
         role: only tensors of this role: ``state``, ``next-state``, ``data``, ``result``, ``activation``; ``held``: the
@@ -48,8 +49,6 @@ def explain(options: ExplainOptions) -> Explanation:  # noqa: D417 - those are t
         sort: by what tensors are sorted, and ops where that tells them apart; None: as they are in the graph.
         every: all tensors and ops are asked for, not what one wants to know of them.
         runners_up: of one tensor or op, how many other choices are solved for.
-        opdefs: the file of descriptions that the plan was made with; without it, the extents of index variables of the
-            user's own operators are not told, nor why anything is as it is.
 
     Raises:
         TofuError: there is no plan, or nothing of that name in it.
@@ -61,15 +60,16 @@ def explain(options: ExplainOptions) -> Explanation:  # noqa: D417 - those are t
                 print(row.name, row.tiling, row.moved_bytes)
     """
     subject, bounds = options.subject, options.bounds
-    plan = opened(options.directory, options.opdefs)
+    plan = opened(options.directory)
     folder = plan.folder
     tensors = tuple(_tensor_rows(plan))
     op_rows = tuple(_op_rows(folder, plan.form.graph, plan.ops))
     in_place = tuple(_in_place_rows(plan.model, plan.form))
     state = _state_rows(plan.model)
     chosen = Selection(tensors, op_rows, in_place, state)
-    # A name of the model may look like a pattern (``conv[1]``): if the plan has the name, the name is meant.
-    is_one = subject is not None and not (is_pattern(subject) and not chosen.has(subject))
+    # A name of the model may look like a pattern (``conv[1]``) or a type: if the plan has the name, the name is meant.
+    is_several = subject is not None and (is_pattern(subject) or any(row.op_type == subject for row in op_rows))
+    is_one = subject is not None and (chosen.has(subject) or not is_several)
     if subject is not None and is_one:
         subject, chosen = chosen.about(subject)
     elif subject is not None:
@@ -87,7 +87,7 @@ def explain(options: ExplainOptions) -> Explanation:  # noqa: D417 - those are t
     )
     is_brief = not bounds and not options.every and (subject, options.role, options.op) == (None, None, None)
     why, answers = None, None
-    if not bounds and (is_brief or is_one) and (folder.plan.described_by is None or options.opdefs is not None):
+    if not bounds and (is_brief or is_one) and plan.lacking is None:
         answers = answers_of(plan)
         why = _why(plan, answers, subject, options.runners_up) if subject is not None else None
     is_short = is_brief and answers is not None
@@ -111,14 +111,13 @@ def explain(options: ExplainOptions) -> Explanation:  # noqa: D417 - those are t
 
 
 @checked
-def why(directory: Path | None, subject: str, *, runners_up: int = 3, opdefs: Path | None = None) -> Why:
+def why(directory: Path | None, subject: str, *, runners_up: int = 3) -> Why:
     """The reason for one tensor's tiling or one op's strategy.
 
     Args:
         directory: the plan's folder; None: the newest in the working directory.
         subject: the name of a tensor or an op.
         runners_up: how many other choices are solved for.
-        opdefs: the file of descriptions that the plan was made with, or None.
 
     Raises:
         TofuError: there is no plan, nothing of that name in it, or nothing that the plan decides.
@@ -129,16 +128,11 @@ def why(directory: Path | None, subject: str, *, runners_up: int = 3, opdefs: Pa
             for other in planner.why("plan", "fc.weight").runners_up:
                 print(other.pin, other.more_share)
     """
-    plan = opened(directory, opdefs)
-    made_with = plan.folder.plan.described_by
-    if made_with is not None and opdefs is None:
-        raise UsageError(
-            f"{plan.folder.path}: the plan was made with descriptions of {made_with.name}",
-            hint="give that file with --opdefs",
-        )
+    plan = opened(directory)
+    plan.require_descriptions()
     answer = _why(plan, answers_of(plan), subject, runners_up)
     if answer is None:
-        explained = explain(directory, subject=subject, opdefs=opdefs)  # refuses what is not there
+        explained = explain(directory, subject=subject)  # refuses what is not there
         held = [row.held_by for row in explained.in_place if row.name == subject]
         where = f"{held[0]!r} is read in its place" if held else "it is planned through its body"
         raise UsageError(f"the plan decides nothing of {subject!r}: {where}")

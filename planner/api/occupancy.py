@@ -1,4 +1,4 @@
-"""``tofu explain --memory``: what a worker holds over the steps of its program."""
+"""``tofu explain --view memory``: what a worker holds over the steps of its program."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ def memory(
     directory: Path | None = None,
     *,
     worker: int | None = None,
-    opdefs: Path | None = None,
     progress: Progress = silent,
 ) -> MemoryResult:
     """The memory of a worker's tensors over the steps of its program, by purpose.
@@ -31,7 +30,6 @@ def memory(
     Args:
         directory: the plan's folder; None: the newest in the working directory.
         worker: which; None: the first of those that need most.
-        opdefs: the file of descriptions that the plan was made with.
         progress: told what is being done.
 
     Raises:
@@ -45,7 +43,7 @@ def memory(
                 print(buffer.buffer, buffer.purpose.value, buffer.size_bytes)
     """
     progress("reading the plan")
-    plan = opened(directory, opdefs)
+    plan = opened(directory)
     stated, where = plan.folder.plan, plan.folder.path
     if worker is not None and not 0 <= worker < stated.workers:
         raise UsageError(f"{where}: the plan has no worker {worker}", hint=f"its workers are 0 to {stated.workers - 1}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from planner.artifacts.plan import Decision, DescriptionFile
 from planner.artifacts.plan_folder import PlanFolder, open_folder
 from planner.artifacts.planned_form import planned_form
-from planner.descriptions import in_force
+from planner.descriptions import how_to_give, of_plan
 from planner.errors import UsageError
 from planner.graph.model import Graph
 from planner.graph.reading.foreign import EVERY_OPERATOR
@@ -34,8 +34,21 @@ class Opened:
     """Of ``graph``, in its order."""
     descriptions: Descriptions
     """Those that are in force."""
-    described_by: DescriptionFile | None = None
-    """The user's descriptions among them; None: tofu's own alone."""
+    lacking: DescriptionFile | None = None
+    """The user's descriptions that the plan was made with, if they are not at hand (``remembered``)."""
+
+    def require_descriptions(self) -> None:
+        """Refuses a plan whose descriptions are not at hand.
+
+        Raises:
+            UsageError: so it is.
+        """
+        if self.lacking is not None:
+            raise UsageError(
+                f"the plan in {self.folder.path} was made with descriptions of your own: {self.lacking.name}, "
+                f"sha256 {self.lacking.sha256[:12]}",
+                hint=how_to_give(self.lacking),
+            )
 
     @property
     def decided(self) -> Decided:
@@ -44,12 +57,11 @@ class Opened:
         return Decided(**decision, graph=self.graph, ops=self.ops)
 
 
-def opened(directory: Path | None, opdefs: Path | None, *, with_models: bool = True, as_planned: bool = True) -> Opened:
+def opened(directory: Path | None, *, with_models: bool = True, as_planned: bool = True) -> Opened:
     """Opens a plan's folder, and checks that its plan fits its model.
 
     Args:
         directory: the plan's folder; None: the newest in the working directory.
-        opdefs: the file of descriptions that the plan was made with, or None.
         with_models: the workers' models are looked at, if they are there.
         as_planned: they are the very files that were planned (``open_folder``).
 
@@ -59,23 +71,7 @@ def opened(directory: Path | None, opdefs: Path | None, *, with_models: bool = T
     folder = open_folder(directory, with_models=with_models, as_planned=as_planned)
     model = read_model(folder.model, operators=EVERY_OPERATOR)
     planned = planned_form(folder, model)
-    descriptions, source = in_force(opdefs, "replicate")
-    if source is not None and source != folder.plan.described_by:
-        _refuse_other_descriptions(folder, source)
-    return Opened(
-        folder, model, planned.form, planned.graph, descriptions.bind_all(planned.graph), descriptions, source
-    )
-
-
-def _refuse_other_descriptions(folder: PlanFolder, source: DescriptionFile) -> None:
-    made_with = folder.plan.described_by
-    if made_with is None:
-        raise UsageError(f"--opdefs: the plan in {folder.path} was made without descriptions of your own")
-    raise UsageError(
-        f"--opdefs: the plan in {folder.path} was made with other descriptions",
-        facts=(
-            f"plan: {made_with.name}, sha256 {made_with.sha256}",
-            f"given: {source.name}, sha256 {source.sha256}",
-        ),
-        hint="give the file that the plan was made with, or plan the model again",
-    )
+    descriptions, source = of_plan(folder.plan.described_by)
+    lacking = folder.plan.described_by if source is None else None
+    ops = descriptions.bind_all(planned.graph)
+    return Opened(folder, model, planned.form, planned.graph, ops, descriptions, lacking)

@@ -9,14 +9,13 @@ from time import perf_counter
 from types import MappingProxyType
 
 from planner.api.arguments import bytes_text, takes
-from planner.artifacts.worker_model import WorkerModel
 from planner.collection import without_collection
 from planner.counted import counts_told
 from planner.graph.gradient_products import gradient_products
 from planner.graph.state_warnings import state_warnings
 from planner.machine.rates import Rates
 from planner.options.planning import PlanOptions
-from planner.planning.folder import Destination
+from planner.planning.folder import Destination, files_beside
 from planner.planning.machines import memory_limits, memory_of, target_of
 from planner.planning.recomputing import Recompute
 from planner.planning.request import PlanRequest, source_of
@@ -24,7 +23,6 @@ from planner.planning.result import result_of
 from planner.planning.session import Session
 from planner.planning.smaller_batch import saying_what_batch_fits
 from planner.results import PlanResult
-from planner.runtime.engine.gpu.cuda_changes import cuda_changes
 from planner.runtime.judge.foreign import check_attributes
 from planner.search.user_rules.rules import Rules
 from planner.spent import measured
@@ -80,11 +78,9 @@ def plan(options: PlanOptions) -> PlanResult:  # noqa: D417 - those are the fiel
         models: the models of the workers are written, too; else ``build`` makes them, or ``run`` when it needs them.
             Without them no program is made where it would take minutes: then memory and time are those of tables.
         state: a file of pairs of state and next state; None: as the model says, or inferred.
-        sharding_annotations: a file to write: the model with the tilings as ONNX sharding annotations.
         profile: a file of ``profile``: what ops were measured to take, for the topology's devices.
         opdefs: descriptions of the user's own (docs/operators.md); the file is executed.
         unknown_ops: ``refuse`` operators without a description, or ``replicate`` them: every worker runs them whole.
-        device: for ``cuda``, ``notice`` is told which ops have no CUDA kernel; the plan is the same.
         progress: told what is being done.
         notice: told, before the plan is written, that the search was stopped.
         stop: ends the search when its owner says so; None: nobody does.
@@ -99,7 +95,7 @@ def plan(options: PlanOptions) -> PlanResult:  # noqa: D417 - those are the fiel
             print(result.plan.moved_bytes, result.plan.certified_gap, result.plan.tilings["fc.weight"])
     """
     started = perf_counter()
-    path, progress, device = options.model, options.progress, options.device
+    path, progress = options.model, options.progress
     stop = Stop() if options.stop is None else options.stop
     if options.time is not None:
         stop.end_after(parse_duration(options.time, "--time"))
@@ -120,13 +116,14 @@ def plan(options: PlanOptions) -> PlanResult:  # noqa: D417 - those are the fiel
         op_schedule=options.op_schedule,
         recompute=Recompute.parse(recompute),
         effort=options.effort or ("normal" if options.time is None else "thorough"),
-        wants_program=options.models or device == "cuda",
+        wants_program=options.models,
         progress=progress,
         stop=stop,
     )
     stop.must_fit = request.limits is not None
     directory = options.out or Path(f"{path.stem}.tofu{target.workers}")
-    destination = Destination(directory, options.force, options.sharding_annotations, options.models)
+    kept = files_beside(options.topology, target.profile)
+    destination = Destination(directory, options.force, options.models, kept)
     destination.try_it()
     with measured() as spent, counts_told(progress):
         session = Session(request)
@@ -139,15 +136,6 @@ def plan(options: PlanOptions) -> PlanResult:  # noqa: D417 - those are the fiel
         progress("making a program for each worker")
         complete = session.complete(planned.trial)
         beside, warnings = session.beside(planned, complete)
-        if device == "cuda":
-            progress("looking for CUDA kernels")
-            partitioned = planned.trial.partitioned
-            workers = (
-                WorkerModel(worker, partitioned.bodies, fixed, "")
-                for worker, fixed in zip(partitioned.program.workers, partitioned.fixed, strict=True)
-            )
-            if sentence := cuda_changes(workers).sentence():
-                options.notice(sentence)
         warnings = (*warnings, *state_warnings(session.whole))
         # Only now: the plans beside this one are searched for, too, and may be what the stop leaves out.
         complete = replace(complete, stopped_by=stop.stopped_by, warnings=warnings)

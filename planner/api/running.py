@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from planner.api.arguments import takes
 from planner.artifacts.measured import MeasuredRun, MeasuredStep
 from planner.artifacts.place import newest_folder, newest_note
-from planner.artifacts.plan_folder import lacks_models
+from planner.artifacts.plan_folder import lacks_models, open_folder
 from planner.errors import UsageError
 from planner.installed import require_runtime, runtime_notes
-from planner.opdefs import load_file
+from planner.opdefs import load_file, remembered
 from planner.options.running import RunOptions
 from planner.runtime.chosen_engine import joined_ranks
 from planner.runtime.measure.profile import Profile
@@ -18,6 +19,7 @@ from planner.runtime.run import run_with
 from planner.runtime.run_report import RunResult, StepReport
 from planner.runtime.values.given_arrays import AnyInputs
 from planner.runtime.values.results import write_arrays
+from planner.tdl.builder import ReferenceFunction
 from planner.whole import try_file
 
 _SHOWN = 8
@@ -60,7 +62,6 @@ def run(options: RunOptions) -> RunResult:  # noqa: D417 - those are the fields 
             infers are told after each epoch and after the last step.
         log: a file that gets a line for each step, ``.jsonl`` or ``.csv``.
         allow_nan: go on where a loss or a state is not finite.
-        opdefs: with ``verify``, a file of descriptions whose operators in NumPy are the reference.
         custom_ops: libraries of custom operators for ONNX Runtime.
         progress: told what is being done.
         notice: told, before the first step, what the user should know: that ONNX Runtime is another one, what is drawn
@@ -97,7 +98,7 @@ def run(options: RunOptions) -> RunResult:  # noqa: D417 - those are the fields 
             try_file(result)
             if result.suffix != ".npz":
                 raise UsageError(f"{result}: results are written as npz", hint=f"call it {result.stem}.npz")
-        references = {} if options.opdefs is None else load_file(options.opdefs).references
+        references = _references(where) if options.verify else {}
         outcome = run_with(where, options, world=world, references=references)
         if result is not None and not outcome.is_interrupted and reports:
             write_arrays(result, outcome.results)
@@ -122,7 +123,14 @@ def _build(where: Path, options: RunOptions) -> None:
     from planner.api.building import build
 
     options.notice(f"note: {where} has no models yet: they are made now, as `tofu build` does")
-    build(where, opdefs=options.opdefs, progress=options.progress)
+    build(where, progress=options.progress)
+
+
+def _references(where: Path) -> Mapping[tuple[str, str], ReferenceFunction]:
+    """The operators in NumPy of the plan's own descriptions; none if their file is not at hand."""
+    made_with = open_folder(where, with_models=False).plan.described_by
+    file = None if made_with is None else remembered(made_with.sha256)
+    return {} if file is None else load_file(file).references
 
 
 def _measured(profile: Profile, engine: str, device: str) -> MeasuredRun:

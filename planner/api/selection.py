@@ -72,6 +72,8 @@ class Selection:
             tuple(row for row in self.in_place if matches(row.name)),
             tuple(row for row in self.state if matches(row.current) or matches(row.following)),
         )
+        if not selection._names and any(matches(row.op_type) for row in self.ops):
+            return self.of_type(pattern)
         if not selection._names:
             raise UsageError(
                 f"no tensor or op of the plan matches {pattern!r}",

@@ -1,10 +1,9 @@
-"""``tofu explain --time``: a plan's iteration, simulated; and for reports, what is known of when things happen."""
+"""``tofu explain --view time``: a plan's iteration, simulated; and for reports, what is known of when things happen."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 from planner.api.arguments import takes
 from planner.api.building import program_of_folder
@@ -18,26 +17,23 @@ from planner.errors import UsageError
 from planner.machine.device_profile import DeviceProfile, load_profile
 from planner.machine.routes import part, whole_name
 from planner.machine.topology_file import Machine, load_topology, shipped_topology
-from planner.options.plans import SimulateOptions
+from planner.options import FolderOptions
 from planner.progress import Progress, silent
 from planner.results import SimulationResult
 
 _CLOSE = 1e-9
+_AGAIN = "plan the model again, with --topology"
 _SHOWN = 20
 """Ops and exchanges in which estimate and simulation differ."""
 
 
-@takes(SimulateOptions)
+@takes(FolderOptions)
 @without_collection()
-def simulate(options: SimulateOptions) -> SimulationResult:  # noqa: D417 - those are the fields of the options
+def simulate(options: FolderOptions) -> SimulationResult:  # noqa: D417 - those are the fields of the options
     """Simulates an iteration of a plan, step by step, and says where its estimate differs.
 
     Args:
         directory: the plan's folder; None: the newest in the working directory.
-        topology: the topology that the plan is for, a file or a name; None: by the name that the plan states, of those
-            that ship with tofu.
-        profile: the profile that the plan's times are by.
-        opdefs: the file of descriptions that the plan was made with.
         progress: told what is being done.
 
     Raises:
@@ -51,12 +47,12 @@ def simulate(options: SimulateOptions) -> SimulationResult:  # noqa: D417 - thos
     """
     progress = options.progress
     progress("reading the plan")
-    plan = opened(options.directory, options.opdefs)
-    refuse_without_topology(plan.folder, "--time")
+    plan = opened(options.directory)
+    refuse_without_topology(plan.folder, "--view time")
     program = program_of_folder(plan, progress)
-    times = times_of(plan, program, options.topology, options.profile, progress)
+    times = times_of(plan, program, progress)
     if times.schedule is None:
-        raise UsageError(f"--time: {times.lacking}", hint=times.hint)
+        raise UsageError(f"--view time: {times.lacking}", hint=times.hint)
     schedule = times.schedule
     differing = schedule.differing()
     return SimulationResult(
@@ -97,48 +93,40 @@ class Times:
     """What ops were measured to take, where the plan's times are by that."""
 
 
-def times_of(
-    plan: Opened, program: Program, topology: str | None, profile: Path | None, progress: Progress = silent
-) -> Times:
-    """The simulated schedule, if what the plan's estimate was made with is there.
+def times_of(plan: Opened, program: Program, progress: Progress = silent) -> Times:
+    """The simulated schedule, by the topology and the profile in the plan's folder.
 
     Args:
         plan: opened.
         program: of the plan.
-        topology: as the user names it, or None.
-        profile: as the user names it, or None.
         progress: told what is being done.
 
     Raises:
-        UsageError: what the user names cannot be used.
+        UsageError: topology or profile cannot be read.
     """
-    stated, decided = plan.folder.plan.estimate, plan.folder.plan
+    folder = plan.folder
+    stated, decided = folder.plan.estimate, folder.plan
     if stated is None:
         lacking = "the plan is for no topology, so that no time is estimated"
         return Times(None, None, lacking, "plan it with `tofu plan --topology`, with a file or a name")
-    give = "give the file that it was planned for, with --topology"
     try:
-        full_machine = shipped_topology(whole_name(stated.topology)) if topology is None else load_topology(topology)
+        if folder.topology is None:
+            full_machine = shipped_topology(whole_name(stated.topology))
+        else:
+            full_machine = load_topology(folder.topology)
     except UsageError:
-        if topology is not None:
-            raise
-        return Times(None, None, f"the plan is for {stated.topology!r}, which does not ship with tofu", give)
+        return Times(None, None, f"the plan is for {stated.topology!r}, which does not ship with tofu", _AGAIN)
     machine = part(full_machine, decided.workers) if full_machine.device_count >= decided.workers else full_machine
-    if machine.name != stated.topology:
-        return Times(None, None, f"the plan is for {stated.topology!r}, and not for this {full_machine.name!r}", give)
-    if stated.sources is not None and profile is None:
-        lacking = f"the plan's times are by a profile of {stated.sources.device}"
-        return Times(machine, None, lacking, "give that profile, with --profile")
-    measured = None if profile is None else load_profile(profile)
+    measured = None if folder.profile is None else load_profile(folder.profile)
     progress("estimating the schedule")
     parts = timed(plan.graph, plan.ops, decided.strategies, decided.cuts, program, machine, measured)
-    # A topology or profile may have changed since the plan was written: then its schedule is not the plan's.
+    # A topology that ships may be another one in this version: then its schedule is not the plan's.
     estimate = summed(parts, plan.ops, decided.strategies, program, measured)
     if not math.isclose(estimate.estimated_seconds, stated.estimated_seconds, rel_tol=_CLOSE):
         lacking = (
             f"with this topology the plan takes {estimate.estimated_seconds:.6g} s, and it states "
             f"{stated.estimated_seconds:.6g} s"
         )
-        return Times(machine, None, lacking, give + ", and the profile with --profile, if there was one")
+        return Times(machine, None, lacking, _AGAIN)
     progress("simulating an iteration")
     return Times(machine, scheduled(program, parts, estimate), profile=measured)

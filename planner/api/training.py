@@ -8,6 +8,7 @@ from pathlib import Path
 
 from planner.api.arguments import takes
 from planner.api.door import held_against_file
+from planner.api.made_of import note_made_of
 from planner.errors import UsageError
 from planner.graph.data_folder import data_folder_of, note_data_folder, without_data_folder
 from planner.graph.model import Role
@@ -100,6 +101,7 @@ def grad(options: GradOptions) -> GradResult:  # noqa: D417 - those are the fiel
     if proto is None:
         proto = to_model(without_data_folder(graph))
     note_data_folder(proto, data_folder, output.parent)
+    note_made_of(proto, options, output.parent)
     write_bytes(output, proto.SerializeToString(deterministic=True))
     roles = graph.roles
     meaning_of = meanings(graph)

@@ -1,9 +1,10 @@
-"""Settings of a plan's program beside the plan itself: so that its models can be made of the plan's folder."""
+"""How a plan's model was read and how its program is made: settings by which both are done again."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,20 @@ class Making:
     """The bytes that no worker should take more of: buffers are placed again until it does; 0: none."""
     apart: tuple[tuple[float, ...], ...]
     """How far workers are from each other, [reader][source]; () if only the cuts tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How the file was read that was planned, where its name is not all."""
+
+    told: ClassVar = "dims? values? states_pairs?"
+
+    dims: Mapping[str, int] = field(default_factory=dict)
+    """Sizes of symbolic dims."""
+    values: Mapping[str, str] = field(default_factory=dict)
+    """By input, the number that it became."""
+    states_pairs: bool = False
+    """The user paired states with next states: the pairs are those of the folder."""
 
 
 USUAL: Final = Making(is_lean=False, limit_bytes=0, apart=())

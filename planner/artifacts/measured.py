@@ -1,4 +1,4 @@
-"""Measurements of ``tofu run --profile``, kept in the plan's folder: data only, JSON in and out."""
+"""Measurements of ``tofu run --measure``, kept in the plan's folder: data only, JSON in and out."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def read_measured(folder: Path) -> MeasuredRun | None:
     file = folder / MEASURED
     if not file.is_file():
         return None
-    hint = "measure again with `tofu run --profile`, or remove the file"
+    hint = "measure again with `tofu run --measure`, or remove the file"
     try:
         data = read_json(file)
         data.require_version(SCHEMA_VERSION)

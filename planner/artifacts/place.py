@@ -10,6 +10,11 @@ PLAN = "plan.json"
 MANIFEST = "manifest.json"
 
 
+def is_plan(path: Path) -> bool:
+    """Whether a path is the folder of a plan, whatever its manifest says."""
+    return (path / MANIFEST).is_file()
+
+
 def require_plan(directory: Path | None) -> Path:
     """The folder of the plan that is meant: one with a manifest, whatever that says.
 
@@ -20,7 +25,7 @@ def require_plan(directory: Path | None) -> Path:
         UsageError: it holds no plan, or there is none.
     """
     where = newest_folder(Path()) if directory is None else directory
-    if not (where / MANIFEST).is_file():
+    if not is_plan(where):
         is_model = where.is_file()
         hint = f"if it is a model: tofu plan {where} --gpus 2" if is_model else "write one with `tofu plan`"
         raise UsageError(f"{where} holds no plan", hint=hint if where.exists() else f"{near_file(where)}; {hint}")

@@ -4,9 +4,12 @@
     manifest.json   the sha256 of every other file; the model's inputs, outputs and state pairs; where its data lie,
                     and the file that was planned
     model.onnx      the model that was planned, as it was ingested; weights that were external data still are
+    topology.yaml   the user's topology, if the plan is for one that does not ship with tofu
+    profile.yaml    the device profile that its times are by, if there is one
     worker0.onnx    what each worker runs; not there after `tofu plan --no-models`, until `tofu build` makes them
     ...
-    measured.json   what `tofu run --profile` measured last, if it ever did; not in the manifest
+    measured.json   what `tofu run --measure` measured last, if it ever did; not in the manifest
+    report.html     what `tofu report` wrote; not in the manifest
 
 A folder is written beside its name and then renamed, so it is there as a whole or not at all.
 """
@@ -17,11 +20,11 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar, Protocol
 
-from planner.artifacts.making import USUAL, Making
+from planner.artifacts.making import USUAL, Making, Reading
 from planner.artifacts.place import MANIFEST, PLAN, require_plan
 from planner.artifacts.plan import Plan, digest
 from planner.artifacts.source_file import SourceFile
@@ -34,11 +37,15 @@ from planner.strict_json import JsonError, Value, read_json
 from planner.whole import try_folder, whole_file, whole_folder
 
 MODEL = "model.onnx"
+TOPOLOGY = "topology.yaml"
+PROFILE = "profile.yaml"
 MEASURED = "measured.json"
+REPORT = "report.html"
 SCHEMA_VERSION = 1
 _HAS_MODELS = "has_models"
-_FILES = re.compile(r"plan\.json|manifest\.json|measured\.json|model\.onnx|worker[0-9]+\.onnx")
-_OTHER_PLACE = "choose another folder with --out, or move that one away"
+_PLANNED = (PLAN, MODEL, TOPOLOGY, PROFILE)
+_FILES = re.compile("|".join(map(re.escape, (*_PLANNED, MANIFEST, MEASURED, REPORT))) + r"|worker[0-9]+\.onnx")
+_OTHER_PLACE = "choose another folder with -o, or move that one away"
 
 
 def worker_file(worker: int) -> str:
@@ -65,6 +72,12 @@ class PlanFolder:
     """The settings of the plan's program."""
     has_models: bool = True
     """Whether the workers' models are there; else they can be made (``tofu build``)."""
+    topology: Path | None = None
+    """The user's topology file, as it was; None: a topology that ships, or none."""
+    profile: Path | None = None
+    """The device profile that the plan's times are by; None: by speeds of the topology."""
+    reading: Reading = field(default_factory=Reading)
+    """How ``source`` was read."""
 
     @property
     def model(self) -> Path:
@@ -79,7 +92,7 @@ class Manifest:
     """The contents of a plan folder's manifest."""
 
     schema_version: ClassVar = SCHEMA_VERSION
-    told: ClassVar = "files inputs outputs state data_folder? source? making? has_models?"
+    told: ClassVar = "files inputs outputs state data_folder? source? reading? making? has_models?"
 
     files: Mapping[str, Sha256]
     """The digest of each file."""
@@ -91,6 +104,7 @@ class Manifest:
     """The folder of the model's external data (``DataFolder.recorded``)."""
     source: Annotated[tuple[str, str, str], Kind(noun="file with its digest")] | None
     """The file that was planned (``SourceFile.recorded``)."""
+    reading: Reading = field(default_factory=Reading)
     making: Making = USUAL
     has_models: bool = True
     """There after --no-models."""
@@ -121,7 +135,7 @@ def try_place(directory: Path, *, force: bool = False) -> None:
     """
     if os.path.lexists(directory):
         if not force:
-            raise UsageError(f"{directory} exists", hint="choose another folder with --out, or replace it with --force")
+            raise UsageError(f"{directory} exists", hint="choose another folder with -o, or replace it with --force")
         if directory.is_symlink() or not directory.is_dir() or not (directory / MANIFEST).is_file():
             raise UsageError(f"{directory} is no plan's folder, and is not replaced", hint=_OTHER_PLACE)
         strangers = tuple(sorted(entry.name for entry in directory.iterdir() if not _FILES.fullmatch(entry.name)))
@@ -139,6 +153,7 @@ def write_folder(
     data_folder: DataFolder | None = None,
     source: SourceFile | None = None,
     *,
+    reading: Reading | None = None,
     making: Making = USUAL,
     has_models: bool = True,
     force: bool = False,
@@ -151,6 +166,7 @@ def write_folder(
         ends: what the plan's model takes and makes.
         data_folder: where the model's external data lie; None if it has none.
         source: the file that was planned; None: it is not recorded.
+        reading: how; None: as it is.
         making: how the program is made.
         has_models: the workers' models are among the files.
         force: a plan that is there is replaced.
@@ -171,6 +187,7 @@ def write_folder(
             state=tuple((pair.current, pair.following) for pair in ends.state),
             data_folder=None if data_folder is None else data_folder.recorded(directory),
             source=None if source is None else source.recorded(directory),
+            reading=Reading() if reading is None else reading,
             making=making,
             has_models=has_models,
         )
@@ -190,7 +207,7 @@ def add_models(folder: PlanFolder, models: Iterable[tuple[str, bytes]]) -> None:
         UsageError: they cannot be written.
     """
     manifest = json.loads(read_regular(folder.path / MANIFEST))
-    digests = {name: manifest["files"][name] for name in (PLAN, MODEL)}
+    digests = {name: manifest["files"][name] for name in _PLANNED if name in manifest["files"]}
     without = {**manifest, "files": dict(sorted(digests.items())), _HAS_MODELS: False}
     if folder.has_models:
         with whole_file(folder.path / MANIFEST) as stream:
@@ -239,10 +256,8 @@ def open_folder(directory: Path | None, *, with_models: bool = True, as_planned:
     except JsonError as error:
         raise ModelError(f"{manifest_file} cannot be read: {error}", hint="plan the model again") from None
     expected, has_models = stated.files, stated.has_models
-    looked_at = [name for name in expected if with_models or name in (PLAN, MODEL)]
-    faults = [
-        _fault(directory, name, expected[name] if as_planned or name in (PLAN, MODEL) else None) for name in looked_at
-    ]
+    looked_at = [name for name in expected if with_models or name in _PLANNED]
+    faults = [_fault(directory, name, expected[name] if as_planned or name in _PLANNED else None) for name in looked_at]
     faults.extend(f"{name} is not in the manifest" for name in (PLAN, MODEL) if name not in expected)
     if any(faults):
         raise ModelError(
@@ -251,7 +266,7 @@ def open_folder(directory: Path | None, *, with_models: bool = True, as_planned:
             hint="plan the model again with `tofu plan`",
         )
     plan = Plan.from_json(read_regular(directory / PLAN), str(directory / PLAN))
-    model_count = sum(1 for name in expected if name not in (PLAN, MODEL))
+    model_count = sum(1 for name in expected if name not in _PLANNED)
     # Their number first: a plan may state any number of workers.
     if model_count != (plan.workers if has_models else 0) or any(
         worker_file(worker) not in expected for worker in range(model_count)
@@ -263,9 +278,10 @@ def open_folder(directory: Path | None, *, with_models: bool = True, as_planned:
         )
     state = tuple(StatePair(*pair) for pair in stated.state)
     data_record = stated.data_folder or ()
-    return PlanFolder(
-        directory, plan, stated.inputs, stated.outputs, state, data_record, source, stated.making, has_models
-    )
+    topology, profile = (directory / name if name in expected else None for name in (TOPOLOGY, PROFILE))
+    ends = stated.inputs, stated.outputs, state
+    ends, models = (stated.inputs, stated.outputs, state), (stated.making, has_models)
+    return PlanFolder(directory, plan, *ends, data_record, source, *models, topology, profile, stated.reading)
 
 
 def _data_record(stated: Value) -> tuple[str, ...]:

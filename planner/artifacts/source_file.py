@@ -60,6 +60,14 @@ class SourceFile:
 
     def content(self) -> tuple[bytes, str]:
         """The file's bytes; and why there are none, or ""."""
+        return self._read()[1:]
+
+    def file(self) -> tuple[Path | None, str]:
+        """Where the file is; None and why, if it is not there as it was."""
+        file, _, why = self._read()
+        return file, why
+
+    def _read(self) -> tuple[Path | None, bytes, str]:
         why = f"{self.paths[-1]} is not there"
         for path in self.paths:
             try:
@@ -70,6 +78,6 @@ class SourceFile:
                 why = f"{path} cannot be read: {error.strerror}"
                 continue
             if hashlib.sha256(content).hexdigest() == self.sha256:
-                return content, ""
+                return path, content, ""
             why = f"{path} is another file by now"
-        return b"", why
+        return None, b"", why

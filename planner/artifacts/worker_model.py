@@ -241,7 +241,7 @@ def read_worker_model(model: ModelProto, seen: dict[Hashable, Any] | None = None
     except JsonError as error:
         raise ModelError(
             f"model {graph.name!r} is no worker model: its metadata cannot be read ({error})",
-            hint="worker models are written by `tofu plan --out DIR`",
+            hint="worker models are written by `tofu plan -o DIR`",
         ) from None
     versions = {entry.domain: entry.version for entry in model.opset_import}
     for domain, version in ((fetch_node.DOMAIN, fetch_node.VERSION), (SEGMENTS, SEGMENTS_VERSION)):

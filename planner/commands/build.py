@@ -26,7 +26,7 @@ def build(directory: Path | None, json_wanted: bool, **options: Any) -> int:
 
     \b
     Examples:
-      tofu plan train.onnx --gpus 8 --no-models --out plan
+      tofu plan train.onnx --gpus 8 --no-models -o plan
       tofu build plan
       tofu build plan --force
     """

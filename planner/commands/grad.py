@@ -9,16 +9,19 @@ import click
 
 from planner.commands.derived import derived, given
 from planner.commands.exit_codes import EXIT_DONE
-from planner.commands.grouped_help import TRAINING_GROUPS, GroupedCommand
+from planner.commands.grouped_help import GroupedCommand
 from planner.commands.options import JSON, takes_model
 from planner.commands.show import show
 from planner.options.training import GradOptions
 
 _GROUPS = {
-    **TRAINING_GROUPS,
-    "The model": ("--batch", "--dim", "--value", "--gradients", "--state"),
-    "Output": ("-o", "--format", "--verify", "--json"),
+    "The loss": ("--loss", "--loss-input", "--ignore-index", "--shift"),
+    "The optimizer": ("--optimizer", "--lr", "--weight-decay", "--no-decay", "--clip-norm"),
+    "What is trained, and how": ("--train", "--freeze", "--precision"),
+    "The model": ("--batch", "--dim"),
+    "Output": ("-o", "--json"),
 }
+"""The usual options."""
 
 
 @click.command(cls=GroupedCommand, groups=_GROUPS, short_help="Build the training graph of a forward model.")
@@ -36,13 +39,8 @@ def grad(model: Path, json_wanted: bool, **options: Any) -> int:
       tofu grad resnet50.onnx --loss softmax_cross_entropy --optimizer momentum --lr 0.05 --batch 8
       tofu grad mlp.onnx --loss mse --optimizer sgd --dim batch=64 -o mlp.train.onnx
       tofu grad gpt2.onnx --loss softmax_cross_entropy --shift --optimizer adamw --lr 3e-4
-      tofu grad bert.onnx --loss softmax_cross_entropy --optimizer adamw --weight-decay 0.01 --no-decay-vectors
-      tofu grad net.onnx --loss nll --optimizer adam --precision float16 --loss-scale dynamic --clip-norm 1
-      tofu grad bert.onnx --loss softmax_cross_entropy --optimizer adam --freeze 'bert.*' --train 'bert.pooler.*'
-      tofu grad vad.onnx --loss bce_with_logits --optimizer sgd --dim batch=8 --value sr=16000
+      tofu grad bert.onnx --loss softmax_cross_entropy --optimizer adamw --weight-decay 0.01 --no-decay vectors
       tofu grad gradients.onnx --optimizer sgd --gradients pairs.yaml
-      tofu grad artifacts/ -o train.onnx
-      tofu grad net.onnx --loss mse --optimizer adam --format training-info -o net.training.onnx
     """
     from planner import api
 

@@ -3,46 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import click
 
 _REST = "Other options"
-TRAINING_GROUPS: Final = {
-    "The loss": (
-        "--loss",
-        "--loss-input",
-        "--class-axis",
-        "--class-weights",
-        "--ignore-index",
-        "--shift",
-        "--tokens",
-    ),
-    "The optimizer": (
-        "--optimizer",
-        "--lr",
-        "--momentum",
-        "--betas",
-        "--epsilon",
-        "--decay-factor",
-        "--weight-decay",
-        "--no-decay",
-        "--no-decay-vectors",
-        "--clip-norm",
-        "--accumulate",
-    ),
-    "What is trained": ("--train", "--freeze", "--params"),
-    "How the model computes": ("--precision", "--loss-scale", "--batchnorm", "--dropout"),
-}
-"""By heading of a command's help, their names."""
+_ALL = "tofu.help_all"
 
 
 class GroupedCommand(click.Command):
-    """A command whose ``--help`` lists its options in groups.
+    """A command whose ``--help`` lists its usual options in groups, and whose ``--help-all`` lists all.
 
     Args:
-        groups: by heading the names of options, as on the command line (``--gpus``), in the order of the page. Options
-            that no group names stand at the end, as ``--help`` itself does.
+        groups: by heading the names of the usual options, as on the command line (``--gpus``), in the order of the
+            page.
         parameters: those of :class:`click.Command`.
     """
 
@@ -54,6 +28,22 @@ class GroupedCommand(click.Command):
         assert len(set(named)) == len(named), "an option stands in one group"
         self.groups = groups
 
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The options, with ``--help-all`` where there are more than the usual ones; called by click."""
+        params = super().get_params(ctx)
+        grouped = {name for names in self.groups.values() for name in names}
+        if grouped.issuperset(option.opts[0] for option in self.params if isinstance(option, click.Option)):
+            return params
+        help_all = click.Option(
+            ["--help-all"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_show_all,
+            help="Show all options.",
+        )
+        return [*params, help_all]
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the options of each group under its heading; called by click."""
         rows = {}
@@ -64,5 +54,14 @@ class GroupedCommand(click.Command):
         for heading, names in self.groups.items():
             with formatter.section(heading):
                 formatter.write_dl([rows.pop(name) for name in names])
+        usual = ("-h", "--help-all")
+        wanted = [row for name, row in rows.items() if ctx.meta.get(_ALL) or name in usual]
         with formatter.section(_REST):
-            formatter.write_dl(list(rows.values()))
+            formatter.write_dl(wanted)
+
+
+def _show_all(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        ctx.meta[_ALL] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()

@@ -26,14 +26,25 @@ from planner.commands.exit_codes import (
     EXIT_USAGE,
 )
 from planner.commands.explain import explain
+from planner.commands.former import former
 from planner.commands.grad import grad
 from planner.commands.plan import plan
 from planner.commands.run import run
 from planner.commands.streams import drop_output, has_no_reader, is_closed, say, take_stdin
 from planner.commands.termination import TerminationError, termination_raised
 from planner.errors import TofuError, UsageError, did_you_mean, out_of_memory
-from planner.feature import features
+from planner.feature import OTHER, features
 
+_HEADINGS = {
+    "grad": "Make a training graph",
+    "plan": "Plan",
+    "check": "Plan",
+    "explain": "Look at a plan",
+    "run": "Run",
+    "build": "Run",
+}
+"""Of the core's commands, in the order of the page."""
+_OWN = ("-q", "--quiet", "-v", "--verbose")
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 _COUNT, _SIZE = ("--gpus", "write --gpus K"), ("--dim", "sizes of the model's own dims are written --dim batch=N")
 _OTHER_WORDS = {
@@ -60,6 +71,26 @@ class _Commands(click.Group):
         """All names; called by click."""
         return sorted({*super().list_commands(ctx), *(feature.name for feature in features())})
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Takes options of ``tofu`` itself behind a command's name, too; called by click."""
+        end = args.index("--") if "--" in args else len(args)
+        own = [word for word in args[:end] if word in _OWN]
+        return super().parse_args(ctx, [*own, *(word for word in args[:end] if word not in _OWN), *args[end:]])
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the commands under their headings; called by click."""
+        headings = _HEADINGS | {feature.name: feature.heading for feature in features()}
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        for heading in dict.fromkeys((*_HEADINGS.values(), OTHER)):
+            rows = [
+                (name, command.get_short_help_str(90))
+                for name, command in commands.items()
+                if command is not None and headings[name] == heading
+            ]
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of a name; called by click."""
         if cmd_name not in self.commands:
@@ -78,13 +109,16 @@ class _Commands(click.Group):
     callback=_version,
     help="Print versions, also of what tofu needs, and exit.",
 )
-def tofu() -> None:
+@click.option("-q", "--quiet", "how_much", flag_value="quiet", help="No progress and no notes on stderr.")
+@click.option("-v", "--verbose", "how_much", flag_value="verbose", help="A line on stderr for everything that is done.")
+@click.pass_context
+def tofu(ctx: click.Context, how_much: str | None) -> None:
     """Plan how to split every tensor and operator of a training step over several GPUs, and run the plan.
 
     \b
     From a forward model to a verified run:
       tofu grad model.onnx --loss softmax_cross_entropy --optimizer sgd -o train.onnx
-      tofu plan train.onnx --gpus 4 --out plan
+      tofu plan train.onnx --gpus 4 -o plan
       tofu explain plan
       tofu run plan --steps 3 --verify
 
@@ -92,6 +126,7 @@ def tofu() -> None:
     Exit codes: 0 done; 1 it ran and the answer is no; 2 bad usage, configuration or model; 3 a worker failed;
     4 a bug in tofu; 130 interrupted; 141 broken pipe, or stdout or stderr is closed; 143 terminated.
     """
+    ctx.obj = how_much
 
 
 for _command in (
@@ -196,12 +231,20 @@ def _near(error: click.ClickException, ctx: click.Context) -> str:
         for option, hint in _OTHER_WORDS.get(wanted, ()):
             if option in candidates:
                 return hint
+        if hint := former(ctx.info_name or "", wanted, _flags(ctx, "plan"), _flags(ctx, "grad")):
+            return hint
     elif isinstance(error, click.BadParameter) and error.param and isinstance(error.param.type, click.Choice):
         wanted = error.format_message().partition(": '")[2].partition("'")[0]
         candidates = list(error.param.type.choices)
     else:
         return ""
     return did_you_mean(wanted, candidates)
+
+
+def _flags(ctx: click.Context, name: str) -> set[str]:
+    """The options of another command."""
+    command = tofu.get_command(ctx.find_root(), name)
+    return set() if command is None else {flag for parameter in command.params for flag in parameter.opts}
 
 
 def _refused(error: TofuError) -> int:

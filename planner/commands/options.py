@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
 
+from planner.artifacts.place import is_plan
 from planner.errors import UsageError
 
 
@@ -103,9 +104,29 @@ def by_name(pairs: Sequence[tuple[str, str]], option: str) -> dict[str, str]:
     return named
 
 
-def check_count(command: str, gpus: int | None, topology: str | None) -> None:
-    """Refuses a command that is not told how many GPUs there are."""
-    if gpus is None and topology is None:
+def by_suffix(files: Sequence[Path], keywords: Mapping[str, str]) -> dict[str, Path]:
+    """What ``-o`` is to write, by the keyword of Python that says the same.
+
+    Args:
+        files: as they were given.
+        keywords: by suffix of the file.
+
+    Raises:
+        UsageError: a suffix says nothing, or two files have one meaning.
+    """
+    named: dict[str, Path] = {}
+    for file in files:
+        keyword = keywords.get(file.suffix)
+        if keyword is None:
+            raise UsageError(f"-o {file}: what is to be written?", hint=f"end it in {' or '.join(keywords)}")
+        if named.setdefault(keyword, file) != file:
+            raise UsageError(f"-o {file}, and -o {named[keyword]}: both are of one kind", hint="write one of them")
+    return named
+
+
+def check_count(command: str, gpus: int | None, topology: str | None, model: Path | None = None) -> None:
+    """Refuses a command that is not told how many GPUs there are; the folder of a plan tells it."""
+    if gpus is None and topology is None and not (model is not None and is_plan(model)):
         raise UsageError(f"{command}: for how many GPUs?", hint="write --gpus K, or --topology with a file or a name")
 
 
@@ -128,13 +149,14 @@ MODEL = click.argument("model", type=click.Path(path_type=Path))
 
 
 def takes_model(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command MODEL; one that is not there is refused before anything heavy is imported."""
+    """Gives a command MODEL; a file that is not there is refused before anything heavy is imported."""
 
     @wraps(function)
     def call(model: Path, **options: Any) -> Any:
-        from planner.graph.reading.named_file import require_model
+        from planner.graph.reading.named_file import names_file, require_model
 
-        require_model(model)
+        if names_file(model):
+            require_model(model)
         return function(model, **options)
 
     return MODEL(call)

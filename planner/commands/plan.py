@@ -22,13 +22,12 @@ if TYPE_CHECKING:
 
 
 _GROUPS = {
-    "Devices": ("--gpus", "--topology", "--memory", "--rates", "--profile", "--device"),
-    "What is best": ("--objective", "--strategy", "--inputs", "--share", "--op-schedule", "--recompute"),
-    "Your own wishes": ("--pin", "--forbid", "--replicate"),
-    "The search": ("--effort", "--time"),
-    "The model": ("--dim", "--value", "--state", "--opdefs", "--unknown-ops"),
-    "Output": ("--out", "--force", "--no-models", "--sharding-annotations", "--json"),
+    "Devices": ("--gpus", "--topology", "--memory"),
+    "What is best": ("--objective", "--pin", "--recompute", "--time"),
+    "The model": ("--dim", "--opdefs"),
+    "Output": ("-o", "--force", "--no-models", "--json"),
 }
+"""The usual options."""
 
 
 @click.command(cls=GroupedCommand, groups=_GROUPS, short_help="Decide how everything is split, for K GPUs.")
@@ -38,27 +37,16 @@ _GROUPS = {
 def plan(model: Path, json_wanted: bool, **options: Any) -> int:
     """Decide how each tensor and operator of MODEL is split, and write one ONNX model per worker.
 
-    Ctrl-C, once there is a plan, ends the search: the best plan so far is written.
+    MODEL is an ONNX file, or a name of `tofu zoo`. Ctrl-C, once there is a plan, ends the search: the best plan so far
+    is written.
 
     \b
     Examples:
       tofu plan train.onnx --gpus 8
-      tofu plan train.onnx --topology p2.8xlarge --out plan
-      tofu plan train.onnx --topology dgx-h100 --gpus 4
-      tofu plan train.onnx --topology dgx-h100 --objective bytes
-      tofu plan train.onnx --topology dgx-h100 --profile h100.yaml
-      tofu plan train.onnx --gpus 8 --memory 12GiB
-      tofu plan train.onnx --gpus 8 --rates link=25GB/s,memory=860GB/s,compute=91TFLOP/s
-      tofu plan train.onnx --gpus 8 --time 5m
-      tofu plan train.onnx --topology h100-64x8 --no-models --out plan
-      tofu plan train.onnx --gpus 4 --strategy data --json
+      tofu plan llama3-8b --topology dgx-h100 -o plan
+      tofu plan train.onnx --topology h100-64x8 --gpus 64 --no-models
+      tofu plan train.onnx --gpus 8 --memory 12GiB --time 5m
       tofu plan train.onnx --gpus 4 --pin fc.weight='S(0)' --pin '*.bias=R' --forbid 'act*=R'
-      tofu plan train.onnx --gpus 4 --replicate none
-      tofu plan train.onnx --gpus 8 --memory 4GiB --op-schedule whole
-      tofu plan train.onnx --gpus 8 --recompute all
-      tofu plan train.onnx --gpus 8 --recompute 'h.*.scores' --recompute '*.gelu'
-      tofu plan train.onnx --gpus 4 --opdefs my_ops.py
-      tofu plan vad.onnx --gpus 2 --dim batch=8 --value sr=16000
     """
     check_count("plan", options["gpus"], options["topology"])
 

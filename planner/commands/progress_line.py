@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, TextIO
 
+import click
+
 from planner.commands.streams import encodable, say
 from planner.printable import printable
 
@@ -36,17 +38,25 @@ class ProgressLine:
     """
 
     def __init__(
-        self, stream: TextIO | None, *, is_in_place: bool, clock: Callable[[], float] = time.monotonic
+        self,
+        stream: TextIO | None,
+        *,
+        is_in_place: bool,
+        how_much: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Tells nothing yet.
 
         Args:
             stream: where lines go; None: nowhere.
             is_in_place: the stream is a terminal that can erase a line.
+            how_much: ``quiet``: nothing; ``verbose``: a line for everything that is done; None: as usual.
             clock: in seconds.
         """
-        self.is_in_place = is_in_place
-        self._stream = stream
+        self.is_in_place = is_in_place and how_much is None
+        self._stream = None if how_much == "quiet" else stream
+        self._is_quiet = how_much == "quiet"
+        self._every_seconds = 0.0 if how_much == "verbose" else EVERY_SECONDS
         self._clock = clock
         self._started = self._told_at = clock()
         self._doing = ""
@@ -70,7 +80,7 @@ class ProgressLine:
             if self.is_in_place:
                 self._write(_START_OF_LINE + _cut(self._text(instant), self._columns() - 1) + _ERASE)
                 self._is_shown = True
-            elif instant - self._told_at >= EVERY_SECONDS:
+            elif instant - self._told_at >= self._every_seconds:
                 self._told_at = instant
                 self._write(self._text(instant) + "\n")
 
@@ -79,7 +89,8 @@ class ProgressLine:
         with self._lock:
             self._remove()
             self._told_at = self._clock()
-            say(printable(text))
+            if not self._is_quiet:
+                say(printable(text))
 
     def end(self) -> None:
         """Removes the line; nothing is shown any more."""
@@ -143,6 +154,13 @@ def can_erase(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
+def how_much() -> str | None:
+    """``quiet`` or ``verbose`` where the command line says so."""
+    ctx = click.get_current_context(silent=True)
+    wanted: str | None = None if ctx is None else ctx.find_root().obj
+    return wanted
+
+
 @contextmanager
 def progress_line(beginning: str) -> Iterator[ProgressLine]:
     """Shows the present work of a command, and its time.
@@ -150,7 +168,7 @@ def progress_line(beginning: str) -> Iterator[ProgressLine]:
     Args:
         beginning: what is done first.
     """
-    line = ProgressLine(sys.stderr, is_in_place=can_erase(sys.stderr))
+    line = ProgressLine(sys.stderr, is_in_place=can_erase(sys.stderr), how_much=how_much())
     ended = threading.Event()
 
     def keep_time() -> None:

@@ -13,7 +13,7 @@ import click
 from planner.commands.derived import derived, given
 from planner.commands.exit_codes import EXIT_DONE, EXIT_INTERRUPTED, EXIT_NO
 from planner.commands.grouped_help import GroupedCommand
-from planner.commands.options import JSON
+from planner.commands.options import JSON, by_suffix
 from planner.commands.progress_line import ProgressLine, can_erase
 from planner.commands.show import show
 from planner.commands.streams import are_one, say
@@ -28,14 +28,13 @@ if TYPE_CHECKING:
 _INTERRUPTED = "interrupted: this step is finished first; Ctrl-C once more ends at once"
 
 
+_KEYWORDS = {".npz": "result", ".safetensors": "export", ".onnx": "export", ".csv": "log", ".jsonl": "log"}
 _GROUPS = {
-    "Steps": ("--steps", "--epochs", "--lr", "--seed", "--allow-nan"),
-    "Data": ("--inputs", "--shuffle", "--eval-inputs", "--metric"),
-    "Weights to start from": ("--weights", "--data-dir", "--random-weights"),
-    "Judging": ("--verify", "--opdefs"),
-    "Checkpoints": ("--checkpoint-dir", "--checkpoint-every", "--keep", "--resume"),
-    "Where it runs": ("--engine", "--device", "--map", "--patience", "--custom-ops"),
-    "Output": ("--result", "--export", "--forward", "--log", "--log-every", "--profile", "--json"),
+    "Steps": ("--steps", "--epochs", "--lr", "--verify"),
+    "Data and weights": ("--inputs", "--shuffle", "--weights"),
+    "Checkpoints": ("--checkpoint-dir", "--checkpoint-every", "--resume"),
+    "Where it runs": ("--device",),
+    "Output": ("-o", "--measure", "--json"),
 }
 
 
@@ -43,13 +42,37 @@ _GROUPS = {
 @click.argument("directory", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
 @derived(RunOptions)
 @click.option(
+    "--device",
+    metavar="cpu|cuda[:N,N,...]",
+    default="cpu",
+    show_default=True,
+    help="Where to compute. cuda:0,0,1,1 says the GPU of each worker; several may share one.",
+)
+@click.option(
+    "-o",
+    "--output",
+    "files",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="FILE.npz: outputs and next state; FILE.safetensors: whole weights; FILE.onnx: the model of --forward with "
+    "them; FILE.csv or FILE.jsonl: a line for each step; repeatable.",
+)
+@click.option(
     "--log-every",
     type=click.IntRange(min=1),
     metavar="N",
     help="Print a line on stderr every N steps.  [default: every step; on a terminal, one line in its place]",
 )
 @JSON
-def run(directory: Path | None, log_every: int | None, json_wanted: bool, **options: Any) -> int:
+def run(
+    directory: Path | None,
+    device: str,
+    files: tuple[Path, ...],
+    log_every: int | None,
+    json_wanted: bool,
+    **options: Any,
+) -> int:
     """Run the plan in DIR, one worker per GPU of the plan; exits with 1 if a verification differs or a loss is nan.
 
     Without DIR, the newest plan in the working directory. Ctrl-C finishes the step that is under way and writes a
@@ -58,12 +81,14 @@ def run(directory: Path | None, log_every: int | None, json_wanted: bool, **opti
     \b
     Examples:
       tofu run plan --steps 3 --verify
-      tofu run plan --inputs batch.npz --result out.npz
-      tofu run plan --inputs batch.npz --data-dir /models/llama
-      tofu run plan --inputs data.npz --epochs 10 --shuffle 1 --log log.csv
+      tofu run plan --inputs batch.npz -o out.npz
+      tofu run plan --inputs data.npz --epochs 10 --shuffle 1 -o log.csv
       tofu run plan --inputs batches/ --steps 1000 --lr cosine:0.1,0.001,1000 --checkpoint-dir ck --checkpoint-every 100
-      tofu run plan --inputs batches/ --steps 1000 --checkpoint-dir ck --resume --export weights.safetensors
+      tofu run plan --inputs batches/ --steps 1000 --checkpoint-dir ck --resume -o weights.safetensors
     """
+    wanted = given(RunOptions, options) | _device(device) | by_suffix(files, _KEYWORDS)
+    if options["weights"] == Path("random"):
+        wanted |= {"weights": None, "random_weights": True}
     # Before all heavy imports: the process forks here, and a fork takes along no threads that a library has started.
     note = None
     if options["engine"] == "mpi":
@@ -100,7 +125,7 @@ def run(directory: Path | None, log_every: int | None, json_wanted: bool, **opti
                 on_step=tell,
                 stop=stop,
                 note=note,
-                **_with_map(given(RunOptions, options)),
+                **wanted,
             )
 
     as_table = partial(tables.print_run, is_told=True) if is_told else None
@@ -118,11 +143,12 @@ def _saved(outcome: RunResult) -> str:
     return f"saved: {outcome.checkpoint}; --resume goes on from there"
 
 
-def _with_map(options: dict[str, Any]) -> dict[str, Any]:
-    """The options, with the GPUs of workers as numbers."""
-    text = options.get("device_map")
-    if text is None:
-        return options
-    if not re.fullmatch("[0-9]+(,[0-9]+)*", text):
-        raise UsageError(f"--map {text!r} is no list of GPUs", hint="write --map 0,0,1,1 for four workers on two GPUs")
-    return {**options, "device_map": tuple(int(part) for part in text.split(","))}
+def _device(text: str) -> dict[str, Any]:
+    """Where to compute, and the GPUs of workers, as keywords of ``planner.run``."""
+    match = re.fullmatch("(cpu|cuda)|cuda:([0-9]+(?:,[0-9]+)*)", text)
+    if match is None:
+        hint = "write cpu, cuda, or cuda:0,0,1,1 for four workers on two GPUs"
+        raise UsageError(f"--device: {text!r} is no device", hint=hint)
+    if match[2] is None:
+        return {"device": text}
+    return {"device": "cuda", "device_map": tuple(map(int, match[2].split(",")))}

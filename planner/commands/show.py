@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TextIO, TypeVar
 
-from planner.commands.progress_line import ProgressLine, progress_line
+from planner.commands.progress_line import ProgressLine, how_much, progress_line
 from planner.commands.streams import say
 
 Result = TypeVar("Result")
@@ -55,7 +55,7 @@ def chosen_plan(directory: Path | None) -> Path:
     from planner.artifacts.place import newest_note, require_plan
 
     folder = require_plan(directory)
-    if directory is None:
+    if directory is None and how_much() != "quiet":
         say(newest_note(folder))
     return folder
 

@@ -170,12 +170,15 @@ def load_topology(name_or_path: str | Path) -> Machine:
     Raises:
         UsageError: there is no such file, or it is not a topology; with every finding and its line.
     """
-    text = str(name_or_path)
-    path = Path(name_or_path)
+    path = topology_file(name_or_path)
+    return shipped_topology(str(name_or_path)) if path is None else _read_file(path)
+
+
+def topology_file(name_or_path: str | Path) -> Path | None:
+    """The user's file that a topology is read from, there or not; None for the name of one that ships with tofu."""
+    text, path = str(name_or_path), Path(name_or_path)
     looks_like_a_path = isinstance(name_or_path, Path) or "/" in text or text.endswith((".yaml", ".yml"))
-    if not looks_like_a_path and not path.is_file():
-        return shipped_topology(text)
-    return _read_file(path)
+    return path if looks_like_a_path or path.is_file() else None
 
 
 def shipped_topology(name: str) -> Machine:

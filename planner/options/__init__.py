@@ -64,12 +64,18 @@ def options(record: type[Record]) -> type[Record]:
 
 
 @options
-class ReadOptions:
-    """How the file of a model is read."""
+class DimOptions:
+    """Sizes of a model's dims."""
 
     dim: Mapping[str, int] | None = option(
         "Bind a symbolic dim of the model; repeatable.", default=None, metavar="NAME=SIZE"
     )
+
+
+@options
+class ReadOptions(DimOptions):
+    """How the file of a model is read."""
+
     value: Mapping[str, str | float] | None = option(
         "Make an input a constant, such as sr=16000: all that it decides is decided beforehand; repeatable.",
         default=None,
@@ -87,51 +93,12 @@ class ReadOptions:
         return None if self.value is None else {name: str(value) for name, value in self.value.items()}
 
 
-def own_ops() -> Any:
-    """Descriptions of the user's own operators."""
-    return option(
-        "Descriptions of your own operators; the file is executed (docs/operators.md).",
-        default=None,
-        metavar="FILE.py",
-    )
-
-
-@options
-class ModelOptions(ReadOptions):
-    """How the file of a model is read that is planned, and what is known of its operators."""
-
-    opdefs: Path | None = own_ops()
-    unknown_ops: UnknownOps = option(
-        "Operators without a description: an error, or every worker runs them whole.",
-        default="refuse",
-        shows_default=True,
-    )
-
-
 @options
 class FolderOptions:
     """A plan's folder, and what reads it."""
 
     directory: Path | None = argument(kw_only=False, default=None)
-    opdefs: Path | None = own_ops()
     progress: Progress = silent
-
-
-def measured() -> Any:
-    """What ops take, as measured."""
-    return option(
-        "What ops were measured to take on the topology's devices, by `tofu profile`.", default=None, metavar="FILE"
-    )
-
-
-def rates_of() -> Any:
-    """What repeated and uneven work is worth."""
-    return option(
-        "What repeated and uneven work is worth in moved bytes: link=450GB/s,memory=3.35TB/s,compute=60TFLOP/s.  "
-        "[default: a memory 8 times as fast as a link, 128 operations in a byte's time]",
-        default=None,
-        metavar="RATES",
-    )
 
 
 def libraries() -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from planner.options import Model, ModelOptions, argument, measured, option, options, rates_of
+from planner.options import DimOptions, Model, ReadOptions, UnknownOps, argument, option, options
 from planner.progress import Progress, silent
 from planner.records import Positive
 from planner.stop import Stop
@@ -20,7 +20,7 @@ STRATEGIES = (
 
 
 @options
-class PlanOptions(ModelOptions):
+class PlanOptions(ReadOptions):
     """What ``tofu plan`` and ``planner.plan`` are asked for."""
 
     model: Model = argument(kw_only=False)
@@ -42,7 +42,12 @@ class PlanOptions(ModelOptions):
         "--topology, else bytes]",
         default=None,
     )
-    rates: str | None = rates_of()
+    rates: str | None = option(
+        "What repeated and uneven work is worth in moved bytes: link=450GB/s,memory=3.35TB/s,compute=60TFLOP/s.  "
+        "[default: a memory 8 times as fast as a link, 128 operations in a byte's time]",
+        default=None,
+        metavar="RATES",
+    )
     strategy: str = option(
         f"The found plan, or one of the literature to compare it with: {', '.join(STRATEGIES[1:])}.",
         default="tofu",
@@ -69,6 +74,7 @@ class PlanOptions(ModelOptions):
         "Inputs arrive as the plan wants them, for nothing, or in disjoint parts; what is needed beyond is charged.",
         default="free",
         shows_default=True,
+        flags=("--input-tiling",),
     )
     share: Literal["none", "auto"] = option(
         "What several readers have brought to them: once for each, or once for all where that saves bytes.",
@@ -98,7 +104,10 @@ class PlanOptions(ModelOptions):
         metavar="TIME",
     )
     out: Path | None = option(
-        "Where to write the plan.  [default: MODEL.tofuK in the working directory]", default=None, metavar="DIR"
+        "Where to write the plan.  [default: MODEL.tofuK in the working directory]",
+        default=None,
+        metavar="DIR",
+        flags=("-o", "--output"),
     )
     force: bool = option("Replace a plan that is there; a folder with anything else in it stays.", default=False)
     models: bool = option(
@@ -106,13 +115,17 @@ class PlanOptions(ModelOptions):
         "million ops times workers memory and time are then what tables say, at least.",
         default=True,
     )
-    sharding_annotations: Path | None = option(
-        "Also write the model with the tilings as ONNX sharding annotations.", default=None, metavar="FILE"
+    profile: Path | None = option(
+        "What ops were measured to take on the topology's devices, by `tofu profile`.", default=None, metavar="FILE"
     )
-    profile: Path | None = measured()
-    device: Literal["cpu", "cuda"] = option(
-        "Where the plan is to run; for cuda, say which ops have no CUDA kernel. The plan is the same.",
-        default="cpu",
+    opdefs: Path | None = option(
+        "Descriptions of your own operators; the file is executed (docs/operators.md).",
+        default=None,
+        metavar="FILE.py",
+    )
+    unknown_ops: UnknownOps = option(
+        "Operators without a description: an error, or every worker runs them whole.",
+        default="refuse",
         shows_default=True,
     )
     progress: Progress = silent
@@ -121,7 +134,7 @@ class PlanOptions(ModelOptions):
 
 
 @options
-class CheckOptions(ModelOptions):
+class CheckOptions(DimOptions):
     """What ``tofu check`` and ``planner.check`` are asked for."""
 
     models: Path | Sequence[Path] = argument(kw_only=False)

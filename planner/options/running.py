@@ -28,18 +28,17 @@ class RunOptions:
         metavar="FILE.npz|DIR",
     )
     weights: Path | None = option(
-        "State to start from, by name: npz or safetensors; each worker takes its own tiles.",
+        "State to start from, by name: npz or safetensors; each worker takes its own tiles. random: draw weights that "
+        "are external data from the seed, and read no such file.",
         default=None,
-        metavar="FILE",
+        metavar="FILE|random",
     )
     data_dir: Path | None = option(
         "Where the files of a model's external data are.  [default: where they were when it was planned]",
         default=None,
         metavar="DIR",
     )
-    random_weights: bool = option(
-        "Draw weights that are external data from the seed, and read no such file.", default=False
-    )
+    random_weights: bool = False
     steps: Positive | None = option(
         "Training steps; with --resume, those of the checkpoint included.  [default: 1]", default=None, metavar="N"
     )
@@ -57,7 +56,7 @@ class RunOptions:
         metavar="RATE|SCHEDULE",
     )
     verify: bool = option("Judge every step against the unpartitioned model.", default=False)
-    result: Path | None = option("Where to write outputs and next state.", default=None, metavar="FILE.npz")
+    result: Path | None = None
     checkpoint_dir: Path | None = option("Where checkpoints go.", default=None, metavar="DIR")
     checkpoint_every: Positive | None = option(
         "A checkpoint after every N steps, and after the last.  [default: after the last]", default=None, metavar="N"
@@ -68,26 +67,20 @@ class RunOptions:
     resume: bool = option(
         "Go on from the newest whole checkpoint, which may be of another plan of the same model.", default=False
     )
-    export: Path | None = option(
-        "Where to write whole weights: .safetensors or .npz, or .onnx with --forward.", default=None, metavar="FILE"
-    )
-    forward: Path | None = option("The forward model that --export fills.", default=None, metavar="MODEL")
+    export: Path | None = None
+    forward: Path | None = option("The forward model that -o FILE.onnx fills.", default=None, metavar="MODEL")
     profile: bool = option(
         "Measure every step: compute, fetch, wait; bytes predicted and moved. Kept in DIR for `tofu report`.",
         default=False,
+        flags=("--measure",),
     )
-    device: Literal["cpu", "cuda"] = option("Where to compute.", default="cpu", shows_default=True)
+    device: Literal["cpu", "cuda"] = "cpu"
     engine: Literal["local", "processes", "mpi"] = option(
         "What runs the workers: threads of one process, a process each, or the ranks of mpiexec.",
         default="local",
         shows_default=True,
     )
-    device_map: Sequence[int] | None = option(
-        "With --device cuda, the GPU of each worker; several may share one.  [default: in turn]",
-        default=None,
-        metavar="N,N,...",
-        flags=("--map",),
-    )
+    device_map: Sequence[int] | None = None
     seed: int = option("Of all that is drawn.", default=0, shows_default=True, metavar="N")
     patience: Above0 = option(
         "How long the workers may go on without a finished step.",
@@ -103,13 +96,8 @@ class RunOptions:
         default=None,
         metavar="FILE.npz|DIR",
     )
-    log: Path | None = option("A line for each step, to a .jsonl or .csv file.", default=None, metavar="FILE")
+    log: Path | None = None
     allow_nan: bool = option("Go on where a loss, or the state of a checkpoint, is not finite.", default=False)
-    opdefs: Path | None = option(
-        "With --verify: a file of descriptions that has your operators in NumPy, to judge by.",
-        default=None,
-        metavar="FILE.py",
-    )
     custom_ops: Sequence[Path] = libraries()
     progress: Progress = silent
     notice: Callable[[str], None] = lambda line: None

@@ -1,4 +1,4 @@
-"""Options of training: of ``grad``, of ``fit`` where its model is a forward one, and of ``zoo``."""
+"""Options of training: of ``grad``."""
 
 from __future__ import annotations
 
@@ -57,14 +57,16 @@ class TrainingOptions(LabelOptions, ReadOptions):
         "Of adam and adamw.  [default: 0.9 0.999]", default=None, metavar="A B"
     )
     epsilon: Above0 | None = option("Of adagrad, adam and adamw.  [default: 1e-10, 1e-8, 1e-8]", default=None)
-    decay_factor: Above0 = option("Of adagrad: update T has the rate lr / (1 + T factor).", default=0.0)
+    decay_factor: Above0 = 0.0
     weight_decay: Above0 | None = option(
         "Weights are drawn to 0; in adamw beside the gradient.", default=None, metavar="X"
     )
     no_decay: Sequence[str] = option(
-        "Parameters that are not decayed (*, ?); repeatable.", default=(), metavar="PATTERN"
+        "Parameters that are not decayed (*, ?); vectors: biases and scales of normalisations; repeatable.",
+        default=(),
+        metavar="PATTERN|vectors",
     )
-    no_decay_vectors: bool = option("Biases and scales of normalisations are not decayed.", default=False)
+    no_decay_vectors: bool = False
     train: Sequence[str] = option(
         "Constants that are trained, whatever is inferred (*, ?); repeatable.", default=(), metavar="PATTERN"
     )
@@ -104,11 +106,7 @@ class GradOptions(TrainingOptions):
     """What ``tofu grad`` and ``planner.grad`` are asked for."""
 
     model: Model = argument(kw_only=False)
-    form: Literal["onnx", "training-info"] = option(
-        "The step in standard operators, or ONNX's TrainingInfoProto.  [default: onnx]",
-        default="onnx",
-        flags=("--format",),
-    )
+    form: Literal["onnx", "training-info"] = "onnx"
     batch: Positive | None = option(
         "Batch size, where it is to be another; of a symbolic dim --dim says the size.", default=None, metavar="N"
     )

@@ -1,25 +1,37 @@
-"""Files that planning writes: a plan's folder, and the model with sharding annotations."""
+"""Files that planning writes: a plan's folder."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
-from onnx import ModelProto
-
 from planner.artifacts.plan import Plan, digest
-from planner.artifacts.plan_folder import try_place, write_folder
+from planner.artifacts.plan_folder import PROFILE, TOPOLOGY, try_place, write_folder
 from planner.artifacts.wholes import of_model
-from planner.graph.data_folder import note_data_folder
+from planner.machine.device_profile import DeviceProfile
+from planner.machine.topology_file import topology_file
 from planner.partition.build import plan_files, worker_files
-from planner.partition.sharding import with_annotations
 from planner.planning.limit.trial import Trial
 from planner.planning.session import Session
-from planner.runtime.values.results import write_bytes
+from planner.regular_file import read_regular
 from planner.spent import part
-from planner.whole import try_file
+
+
+def files_beside(topology: str | None, profile: DeviceProfile | None) -> dict[str, bytes]:
+    """What a plan's folder keeps of the machine, so that no later command has to be told it; by name of the file.
+
+    Args:
+        topology: as the user names it; one that ships with tofu is known by its name.
+        profile: what ops were measured to take, or None.
+    """
+    files = {}
+    if topology is not None and (file := topology_file(topology)) is not None:
+        files[TOPOLOGY] = read_regular(file)
+    if profile is not None:
+        files[PROFILE] = profile.to_text().encode()
+    return files
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +42,10 @@ class Destination:
     """The plan's folder."""
     force: bool
     """A plan that is there is replaced."""
-    annotated: Path | None
-    """A file for the model with the tilings as ONNX sharding annotations; None: none is wanted."""
     has_models: bool = True
     """The workers' models are written, too."""
+    beside: Mapping[str, bytes] = field(default_factory=dict)
+    """What the plan is for, by name of the file in the folder: the user's topology, and the device profile."""
 
     def try_it(self) -> None:
         """Finds out, before the work is done, whether there can be written.
@@ -42,8 +54,6 @@ class Destination:
             TofuError: not so.
         """
         try_place(self.directory, force=self.force)
-        if self.annotated is not None:
-            try_file(self.annotated)
 
     @part("writing")
     def write(self, session: Session, plan: Plan, trial: Trial) -> None:
@@ -60,7 +70,7 @@ class Destination:
         progress = session.request.progress
         progress("writing the plan")
         content = plan.to_json().encode()
-        files: Iterable[tuple[str, bytes]] = plan_files(session.content, content)
+        files: Iterable[tuple[str, bytes]] = chain(plan_files(session.content, content), self.beside.items())
         if self.has_models:
             model, partitioned = session.whole, trial.partitioned
             partitioned = replace(partitioned, program=of_model(partitioned.program, model, session.form.boxes(model)))
@@ -71,12 +81,8 @@ class Destination:
             session.whole,
             session.data_folder,
             session.source_file,
+            reading=session.request.source.reading,
             making=trial.making,
             has_models=self.has_models,
             force=self.force,
         )
-        if self.annotated is not None:
-            shapes = {name: tensor.shape for name, tensor in session.graph.tensors.items()}
-            annotated, _ = with_annotations(ModelProto.FromString(session.content), plan, shapes)
-            note_data_folder(annotated, session.data_folder, self.annotated.parent)
-            write_bytes(self.annotated, annotated.SerializeToString(deterministic=True))

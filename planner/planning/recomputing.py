@@ -23,7 +23,7 @@ from planner.tdl.descriptions import Descriptions
 Mode: TypeAlias = Literal["auto", "none", "all", "patterns"]
 _WORDS: Final[tuple[Mode, ...]] = ("auto", "none", "all")
 _SHOWN: Final = 5
-_LISTED: Final = "`tofu explain DIR --role held` lists all of a plan that is made without --recompute"
+_LISTED: Final = "`tofu explain DIR --view held` lists all of a plan that is made without --recompute"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from planner.artifacts.asked import Asked, ByWorker
+from planner.artifacts.making import Reading
+from planner.artifacts.place import is_plan
 from planner.artifacts.plan import DescriptionFile
-from planner.descriptions import UnknownOps, in_force
+from planner.artifacts.plan_folder import open_folder
+from planner.descriptions import UnknownOps, in_force, of_plan
 from planner.errors import UsageError, did_you_mean
+from planner.feature import features
 from planner.graph.model import Graph
+from planner.graph.reading.named_file import names_file
 from planner.graph.rewriting.randomness import lower_randomness
+from planner.graph.to_onnx import write_model
 from planner.machine.rates import Rates
+from planner.machine.routes import whole_name
 from planner.options import ReadOptions
 from planner.planning.limit.in_steps import OpSchedule
-from planner.planning.machines import Target
+from planner.planning.machines import Target, target_of
 from planner.planning.objective import Objective, can_be_timed, is_large, objective_of
 from planner.planning.recomputing import NOTHING, Recompute
 from planner.progress import Progress, silent
@@ -34,7 +43,7 @@ class ModelSource:
     """A model's file, and how it is read."""
 
     model: Path
-    """An ONNX file, or a folder of artifacts."""
+    """An ONNX file, or a folder of artifacts; with ``make`` a name."""
     options: ReadOptions
     """What is given beside the file."""
     descriptions: Descriptions
@@ -43,6 +52,24 @@ class ModelSource:
     """The user's file of descriptions; None: the standard ones are enough."""
     make: Callable[[], Graph] | None = None
     """Makes the training graph where the file holds something else: a forward model, or it is a name of the zoo."""
+
+    @property
+    def reading(self) -> Reading:
+        """What a plan's folder remembers of it."""
+        return Reading(self.options.dim or {}, self.options.values or {}, self.options.state is not None)
+
+    def as_its_file(self) -> ModelSource:
+        """The graph that ``make`` gives as it is read once it is a file: reading makes constants of what is known."""
+        make = self.make
+        assert make is not None, "a file is read as it is"
+
+        def read() -> Graph:
+            with TemporaryDirectory() as folder:
+                written = Path(folder) / "model.onnx"
+                write_model(make(), written)
+                return read_step(written, operators=self.descriptions)
+
+        return replace(self, make=cache(read))  # a plan that is written reads it again
 
     def read(self) -> Graph:
         """The training graph; what it draws at random is made of ops that can be divided.
@@ -65,10 +92,10 @@ class ModelSource:
 def source_of(
     model: Path, options: ReadOptions, *, opdefs: Path | None = None, unknown_ops: UnknownOps = "refuse"
 ) -> ModelSource:
-    """A model's file, and how it is read; the user's descriptions are read here.
+    """A model, and how it is read; the user's descriptions are read here.
 
     Args:
-        model: an ONNX file.
+        model: an ONNX file; the folder of a plan, whose model is read as it was planned; or a name of the zoo.
         options: what is given beside it.
         opdefs: a file of the user's own descriptions, which is executed, or None.
         unknown_ops: what becomes of operators without a description.
@@ -76,7 +103,50 @@ def source_of(
     Raises:
         TofuError: the descriptions cannot be used.
     """
-    return ModelSource(model, options, *in_force(opdefs, unknown_ops))
+    if is_plan(model):
+        folder = open_folder(model, with_models=False)
+        return ModelSource(folder.model, options, *of_plan(folder.plan.described_by))
+    source = ModelSource(model, options, *in_force(opdefs, unknown_ops))
+    if names_file(model):
+        return source
+    # What is read of a file beside its name says nothing of a graph that is built.
+    given = {"--dim": options.dim, "--value": options.value, "--state": options.state}
+    if stray := next((name for name, value in given.items() if value), ""):
+        raise UsageError(f"{stray}: {model} is a name of the zoo, and not a file", hint=f"write it: tofu zoo {model}")
+    return replace(source, make=partial(_of_zoo, str(model))).as_its_file()
+
+
+def target_for(model: Path, gpus: int | None, topology: str | None) -> Target:
+    """What a model is planned for, as the user says, or else as the plan that stands for the model is.
+
+    Args:
+        model: see ``source_of``.
+        gpus: how many workers, or None.
+        topology: a topology file, the name of one that ships, or None.
+
+    Raises:
+        UsageError: see ``target_of``.
+    """
+    if topology is not None or not is_plan(model):
+        return target_of(gpus, topology)
+    folder = open_folder(model, with_models=False)
+    estimate = folder.plan.estimate
+    shipped = None if estimate is None else whole_name(estimate.topology)
+    known = str(folder.topology) if folder.topology is not None else shipped
+    return target_of(gpus or folder.plan.workers, known, folder.profile)
+
+
+def _of_zoo(name: str) -> Graph:
+    """The training graph of a name of the zoo.
+
+    Raises:
+        UsageError: there is none of this name.
+    """
+    zoo = next((feature for feature in features() if feature.models), None)
+    if zoo is None:
+        raise UsageError(f"{name}: no such file", hint="name an ONNX file")
+    graph: Graph = zoo.at(zoo.models)(name)
+    return graph
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,9 @@ def _in_brief(console: ReportConsole, result: Explanation) -> None:
     """Totals, what moves and why, and how every tensor is tiled."""
     plan = result.plan
     guessed = sum(row.is_inferred for row in result.state)
-    state = f"{counted(len(result.state), 'tensor')}" + (f", {guessed} of them inferred (--all)" if guessed else "")
+    state = f"{counted(len(result.state), 'tensor')}" + (
+        f", {guessed} of them inferred (--view all)" if guessed else ""
+    )
     facts = [*plan_facts(plan), ("state", state)]
     if result.kept:
         held = binary(sum(replica.held_bytes for replica in result.kept))
@@ -52,7 +54,7 @@ def _in_brief(console: ReportConsole, result: Explanation) -> None:
         console.print_text(f"and {share} from {counted(len(lesser_causes), 'further cause')} (--json)", 2)
     if plan.moved_bytes and not result.causes:
         console.print()
-        console.print_text("for the largest costs give --opdefs FILE, the descriptions that the plan was made with")
+        console.print_text("for the largest costs: `tofu ops --opdefs FILE` executes the plan's own descriptions once")
     if result.apart:
         console.print()
         console.print_text("equal parallel ops that are split rather than placed whole, and their cost:")
@@ -62,9 +64,7 @@ def _in_brief(console: ReportConsole, result: Explanation) -> None:
     tilings(console, result.tensors, result.state)
     undescribed(console, plan.undescribed)
     console.print()
-    console.print_text(
-        "one tensor or op: give its name; several: 'PATTERN', --role ROLE, --op TYPE, --sort moved; memory: --memory"
-    )
+    console.print_text("one tensor or op: give its name; several: 'PATTERN', TYPE, --view ROLE; memory: --view memory")
 
 
 def _rows(console: ReportConsole, result: Explanation) -> None:

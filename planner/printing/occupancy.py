@@ -1,4 +1,4 @@
-"""The output of ``tofu explain --memory``: a worker's memory over the steps of its program, drawn in letters."""
+"""The output of ``tofu explain --view memory``: a worker's memory over its steps, drawn in letters."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def _simulated(result: PlanResult, estimated_seconds: float) -> list[tuple[str, 
     if simulated is None or not differs(estimated_seconds, simulated):
         return []
     text = simulated_text(estimated_seconds, simulated)
-    return [("  simulated", f"{text}: `tofu explain {result.directory} --time`")]
+    return [("  simulated", f"{text}: `tofu explain {result.directory} --view time`")]
 
 
 def _another_effort(another: AnotherEffort) -> str:

@@ -1,4 +1,4 @@
-"""The output of ``tofu explain --time``: an iteration simulated step by step, beside its estimate."""
+"""The output of ``tofu explain --view time``: an iteration simulated step by step, beside its estimate."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def print_run(result: RunResult, file: TextIO, *, is_told: bool = False) -> None
         console.print_table(columns, rows, columns)
     console.print()
     if left_out > 0 and not is_told:
-        console.print_text(f"{counted(left_out, 'step')} more: --json and --log have all", 0)
+        console.print_text(f"{counted(left_out, 'step')} more: --json and -o FILE.csv have all", 0)
         console.print()
     agree = all(fetch.predicted_bytes == fetch.moved_bytes for fetch in result.fetches)
     peaks = (arena + inside for arena, inside in zip(result.arena_bytes, result.workspace_bytes, strict=True))

@@ -84,7 +84,7 @@ def check_choice(options: RunOptions, world: World | None) -> None:
     if options.engine == "mpi" and world is None:
         raise UsageError("--engine mpi: no ranks", hint="call planner.api.run, which joins them")
     if options.device == "cpu" and options.device_map is not None:
-        raise UsageError("--map places workers on GPUs", hint="write --device cuda, too")
+        raise UsageError("GPUs are named for workers that compute on the CPU", hint="write --device cuda:N,N,...")
 
 
 def started(
@@ -138,10 +138,10 @@ def _equal_on_all(options: RunOptions) -> dict[str, str]:
         "--checkpoint-every": str(options.checkpoint_every),
         "--checkpoint-dir": str(options.checkpoint_dir is not None),
         "--resume": str(options.resume),
-        "--profile": str(options.profile),
+        "--measure": str(options.profile),
         "--allow-nan": str(options.allow_nan),
-        "--result or --export": str(options.wants_results),
-        "--random-weights": str(options.random_weights),
+        "-o": str(options.wants_results),
+        "--weights random": str(options.random_weights),
         "--metric": str(options.metric),
         "--eval-inputs": digest_of_given(options.eval_inputs),
         "--inputs": digest_of_given(options.inputs if isinstance(options.inputs, Path) else None),

@@ -190,7 +190,7 @@ def _check(options: RunOptions) -> None:
     if options.checkpoint_every is not None and options.checkpoint_every < 1:
         raise UsageError(f"--checkpoint-every is {options.checkpoint_every}, and must be at least 1")
     if options.data_dir is not None and options.random_weights:
-        raise UsageError("--data-dir and --random-weights: are weights to be read, or drawn?")
+        raise UsageError("--data-dir and --weights random: are weights to be read, or drawn?")
     if options.data_dir is not None and not options.data_dir.is_dir():
         raise UsageError(f"--data-dir {options.data_dir}: there is no such folder")
     if options.keep is not None and options.keep < 1:

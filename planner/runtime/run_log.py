@@ -46,13 +46,13 @@ def try_log(path: Path, *, is_resumed: bool) -> None:
             what would be lost.
     """
     if path.suffix not in SUFFIXES:
-        raise UsageError(f"--log {path}: a log is JSON or CSV", hint=f"call it {path.stem}.jsonl or {path.stem}.csv")
+        raise UsageError(f"-o {path}: a log is JSON or CSV", hint=f"call it {path.stem}.jsonl or {path.stem}.csv")
     try_file(path)
     if path.exists() and (descriptor := _locked(path)) is not None:
         os.close(descriptor)
     if not is_resumed and _holds_lines(path):
         raise UsageError(
-            f"--log {path}: the file is there, and would be replaced",
+            f"-o {path}: the file is there, and would be replaced",
             hint="name another file, or remove it; with --resume, a run goes on with its log",
         )
 
@@ -130,7 +130,7 @@ class RunLog:
         except FileNotFoundError:
             return []
         except (OSError, UnicodeDecodeError):
-            raise UsageError(f"--log {self._path} cannot be gone on with: it is no log") from None
+            raise UsageError(f"-o {self._path} cannot be gone on with: it is no log") from None
         if lines and not lines[-1].endswith("\n"):
             lines.pop()
         earlier = []
@@ -140,7 +140,7 @@ class RunLog:
             step = self._number_of(line)
             if step is None:
                 raise UsageError(
-                    f"--log {self._path} cannot be gone on with: line {number} is no step",
+                    f"-o {self._path} cannot be gone on with: line {number} is no step",
                     hint="name another file",
                 )
             if step < first:
@@ -161,13 +161,13 @@ def _locked(path: Path) -> int | None:
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError as error:
-        raise UsageError(f"--log {path} cannot be read: {error.strerror}") from error
+        raise UsageError(f"-o {path} cannot be read: {error.strerror}") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
         raise UsageError(
-            f"--log {path} is in use by another run", hint="wait until it has ended, or name another file"
+            f"-o {path} is in use by another run", hint="wait until it has ended, or name another file"
         ) from None
     except OSError:  # the file system has no locks
         os.close(descriptor)

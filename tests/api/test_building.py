@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Never
 
 import pytest
@@ -17,6 +18,7 @@ from planner.commands.main import tofu
 from planner.errors import ModelError, UsageError
 from planner.features.zoo.models import mlp
 from planner.graph.to_onnx import write_model
+from planner.options.running import RunOptions
 from planner.planning import session
 from planner.planning.limit.trial import Trial
 from planner.planning.session import Session
@@ -93,7 +95,7 @@ def test_where_a_program_takes_minutes_a_plan_without_models_is_told_by_tables(
     options = ["--topology", "dgx-h100", "--gpus", "2", "--effort", "quick", "--objective", "bytes", "--no-models"]
     with monkeypatch.context() as patch:
         patch.setattr(Trial, "partitioned", property(made))
-        result = CliRunner().invoke(tofu, ["plan", str(model), *options, "--out", str(tmp_path / "bare")])
+        result = CliRunner().invoke(tofu, ["plan", str(model), *options, "-o", str(tmp_path / "bare")])
     assert result.exit_code == 0, result.output
     assert "per step, as the search adds it up" in " ".join(result.stdout.split())
     assert "at least " in result.stdout, "the memory of a plan without a program is a lower bound"
@@ -108,9 +110,8 @@ def test_where_a_program_takes_minutes_a_plan_without_models_is_told_by_tables(
 
 
 def test_a_run_builds_by_itself_and_says_so(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "run_with", lambda where, options: open_folder(where))
-    monkeypatch.setattr(open_folder(bare).__class__, "is_interrupted", False, raising=False)
-    monkeypatch.setattr(open_folder(bare).__class__, "profile", None, raising=False)
+    outcome = SimpleNamespace(is_interrupted=False, profile=None)
+    monkeypatch.setattr(running, "run_with", lambda *_, **__: outcome)
     told: list[str] = []
     api.run(bare, notice=told.append)
     assert open_folder(bare).has_models
@@ -121,7 +122,7 @@ def test_a_run_builds_by_itself_and_says_so(bare: Path, monkeypatch: pytest.Monk
 
 def test_ranks_do_not_build(bare: Path) -> None:
     with pytest.raises(UsageError, match="has no models yet"):
-        running._build(bare, None, lambda *_, **__: None, print, alone=False)
+        running._build(bare, RunOptions(engine="mpi"))
     assert not open_folder(bare).has_models
 
 
@@ -182,7 +183,7 @@ def test_a_folder_whose_models_are_in_no_manifest_is_none_without_models(bare: P
 
 def test_the_commands(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    line = ["plan", str(model), "--gpus", "2", "--effort", "quick", "--no-models", "--out", "p"]
+    line = ["plan", str(model), "--gpus", "2", "--effort", "quick", "--no-models", "-o", "p"]
     told = CliRunner().invoke(tofu, line, standalone_mode=False)
     assert "no models yet: `tofu build` or `tofu run` makes them" in " ".join(told.stdout.split())
     told = CliRunner().invoke(tofu, ["build", "p", "--json"], standalone_mode=False)

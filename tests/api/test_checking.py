@@ -167,7 +167,6 @@ def test_an_update_keeps_what_it_was_not_asked_about(check: Check, here: Path) -
         ('{"schema_version": 99, "models": {}}', "mlp-2x40 --gpus 2", "schema version 99"),
         ('{"schema_version": 2, "models": {}}', "mlp-2x40 --gpus 2", "it has none"),
         (None, "mlp-2x40 mlp-2x40 --gpus 2 --update", "given twice"),
-        (None, "mlp-2x40 mlp-3x40 --gpus 2 --update --state pairs.yaml", "is of one model"),
         (None, "alexnot --gpus 2 --update", "did you mean 'alexnet'?"),
         (None, "none.onnx --gpus 2 --update", "none.onnx"),
         (None, "mlp-2x40 --gpus 2 --update --max-increase 2", "write 2% or 200%"),

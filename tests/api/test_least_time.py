@@ -72,9 +72,9 @@ def test_no_strategy_is_faster_on_a_machine_of_today(name: str) -> None:
 
 
 def test_with_a_machine_the_objective_is_time_else_bytes(capsys: pytest.CaptureFixture[str]) -> None:
-    by_time = answer(capsys, "plan m.onnx --topology eight.yaml --out a")
-    by_bytes = answer(capsys, "plan m.onnx --topology eight.yaml --objective bytes --out b")
-    without = answer(capsys, "plan m.onnx --gpus 8 --out c")
+    by_time = answer(capsys, "plan m.onnx --topology eight.yaml -o a")
+    by_bytes = answer(capsys, "plan m.onnx --topology eight.yaml --objective bytes -o b")
+    without = answer(capsys, "plan m.onnx --gpus 8 -o c")
     assert [found["objective"] for found in (by_time, by_bytes, without)] == ["time", "bytes", "bytes"]
     assert [found["gap_of"] for found in (by_time, by_bytes, without)] == ["time", "bytes", "bytes"]
     assert by_time["estimated_seconds"] < by_bytes["estimated_seconds"]
@@ -84,9 +84,9 @@ def test_with_a_machine_the_objective_is_time_else_bytes(capsys: pytest.CaptureF
 
 
 def test_the_gap_says_of_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main("plan m.onnx --topology eight.yaml --effort thorough --out a".split()) == 0
+    assert cli.main("plan m.onnx --topology eight.yaml --effort thorough -o a".split()) == 0
     assert "0% of time, as the search adds it up" in capsys.readouterr().out
-    assert cli.main("plan m.onnx --gpus 8 --out b".split()) == 0
+    assert cli.main("plan m.onnx --gpus 8 -o b".split()) == 0
     assert "optimality gap  0% (" in capsys.readouterr().out
     written = json.loads(Path("a/plan.json").read_text())
     assert Plan.from_json(json.dumps(written)).gap_of == written["gap_of"] == "time"
@@ -108,22 +108,22 @@ def test_the_literature_stays_what_it_is() -> None:
 
 def test_where_nothing_says_how_fast_devices_are_bytes_are_the_objective(capsys: pytest.CaptureFixture[str]) -> None:
     Path("mute.yaml").write_text(TWO.replace(", compute: {float32: 1TFLOP/s}, memory_bandwidth: 100GB/s", ""))
-    found = answer(capsys, "plan m.onnx --topology mute.yaml --out p")
+    found = answer(capsys, "plan m.onnx --topology mute.yaml -o p")
     assert found["objective"] == "bytes"
     assert "the topology does not say how fast its devices compute" in found["warnings"][0]
     api.report("p", output="p.html")
     assert "Warning: the topology does not say how fast its devices compute" in Path("p.html").read_text()
-    assert answer(capsys, "plan m.onnx --topology mute.yaml --objective bytes --out q")["warnings"] == []
-    assert cli.main("plan m.onnx --topology mute.yaml --objective time --out r".split()) == 2
+    assert answer(capsys, "plan m.onnx --topology mute.yaml --objective bytes -o q")["warnings"] == []
+    assert cli.main("plan m.onnx --topology mute.yaml --objective time -o r".split()) == 2
 
 
 def test_a_part_of_a_machine_is_planned_for(capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(capsys, "plan m.onnx --topology eight.yaml --gpus 3 --out p")
+    found = answer(capsys, "plan m.onnx --topology eight.yaml --gpus 3 -o p")
     assert (found["workers"], found["estimate"]["topology"]) == (3, "eight, 3 of 8 devices")
     assert found["estimate"]["devices"] == [0, 1, 2]
     assert [other["workers"] for other in found["other_workers"]] == [1, 2, 4]
     assert api.run(Path("p"), steps=1, verify=True).verified
-    assert cli.main("plan m.onnx --topology eight.yaml --gpus 9 --out q".split()) == 2
+    assert cli.main("plan m.onnx --topology eight.yaml --gpus 9 -o q".split()) == 2
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
         "error: topology eight.yaml has 8 devices, and 9 GPUs are asked for",
@@ -136,15 +136,15 @@ def test_a_part_of_a_machine_is_planned_for(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.slow
 def test_what_would_be_faster_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     """So small a network is not worth a link."""
-    found = answer(capsys, "plan m.onnx --topology eight.yaml --out p")
-    one = answer(capsys, "plan m.onnx --topology eight.yaml --gpus 1 --out q")
+    found = answer(capsys, "plan m.onnx --topology eight.yaml -o p")
+    one = answer(capsys, "plan m.onnx --topology eight.yaml --gpus 1 -o q")
     assert found["other_workers"][0] == {"workers": 1, "estimated_seconds": one["estimated_seconds"]}
     assert one["estimated_seconds"] <= found["estimated_seconds"] <= found["data_parallel_seconds"]
     assert one["warnings"] == []
     assert found["warnings"][0].endswith("write --gpus 1")
     row = next(r for r in api.compare(Path("m.onnx"), topology="eight.yaml").rows if r.strategy == "data")
     assert found["data_parallel_seconds"] == pytest.approx(row.estimated_seconds)
-    assert cli.main("plan m.onnx --topology eight.yaml --out r".split()) == 0
+    assert cli.main("plan m.onnx --topology eight.yaml -o r".split()) == 0
     out = capsys.readouterr().out
     for words in ("per step (data parallelism ", "estimated time", "other GPU counts", "1 worker is estimated"):
         assert words in out

@@ -41,7 +41,7 @@ def answer(capsys: pytest.CaptureFixture[str], *line: str) -> dict[str, Any]:
 
 
 def test_a_plan_for_a_topology_has_an_estimate_which_explain_and_run_repeat(capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(capsys, "plan", "m.onnx", "--topology", "two.yaml", "--objective", "bytes", "--out", "p")
+    found = answer(capsys, "plan", "m.onnx", "--topology", "two.yaml", "--objective", "bytes", "-o", "p")
     estimate = found["estimate"]
     assert estimate["topology"] == "two"
     assert estimate["devices"] == [0, 1]
@@ -50,8 +50,8 @@ def test_a_plan_for_a_topology_has_an_estimate_which_explain_and_run_repeat(caps
     assert [level["name"] for level in estimate["levels"]] == ["link"]
     assert sum(level["moved_bytes"] for level in estimate["levels"]) == found["moved_bytes"]
     assert answer(capsys, "explain", "p")["estimate"] == estimate
-    assert answer(capsys, "run", "p", "--steps", "2", "--profile")["profile"]["estimate"] == estimate
-    assert cli.main(["run", "p", "--steps", "2", "--profile"]) == 0
+    assert answer(capsys, "run", "p", "--steps", "2", "--measure")["profile"]["estimate"] == estimate
+    assert cli.main(["run", "p", "--steps", "2", "--measure"]) == 0
     out = capsys.readouterr().out
     assert "estimated" in out
     assert "est. compute" in out
@@ -61,7 +61,7 @@ def test_a_plan_for_a_topology_has_an_estimate_which_explain_and_run_repeat(caps
 
 
 def test_without_a_topology_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(capsys, "plan", "m.onnx", "--gpus", "2", "--out", "p")
+    found = answer(capsys, "plan", "m.onnx", "--gpus", "2", "-o", "p")
     assert (found["estimated_seconds"], found["estimate"]) == (None, None)
     assert cli.main(["explain", "p"]) == 0
     assert "estimated" not in capsys.readouterr().out
@@ -142,7 +142,7 @@ def test_memory_is_a_number_of_bytes(memory: str, what: str) -> None:
 
 def test_memory_goes_before_what_the_topology_says(capsys: pytest.CaptureFixture[str]) -> None:
     Path("small.yaml").write_text(TWO.replace("1GiB", "1KiB"))
-    assert cli.main("plan m.onnx --topology small.yaml --out p".split()) == 1
+    assert cli.main("plan m.onnx --topology small.yaml -o p".split()) == 1
     assert not Path("p").exists()
     told = capsys.readouterr().err
     assert "has 1.0 KiB" in told
@@ -160,7 +160,7 @@ def test_a_device_graph_is_planned_for(capsys: pytest.CaptureFixture[str]) -> No
         "        {between: [2, 3], bandwidth: 1GB/s}]\n"
     )
     for objective in ("bytes", "time"):
-        line = ("plan", "m.onnx", "--topology", "graph.yaml", "--objective", objective, "--out", objective)
+        line = ("plan", "m.onnx", "--topology", "graph.yaml", "--objective", objective, "-o", objective)
         estimate = answer(capsys, *line)["estimate"]
         assert sorted(estimate["devices"]) == [0, 1, 2, 3]
         names = {level["name"] for level in estimate["levels"]}

@@ -21,7 +21,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_prices_are_printed_for_people_and_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
-    line = ["plan", "m.onnx", "--gpus", "4", "--pin", "w1=R", "--forbid", "x*=R", "--out"]
+    line = ["plan", "m.onnx", "--gpus", "4", "--pin", "w1=R", "--forbid", "x*=R", "-o"]
     assert cli.main([*line, "one", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     first, second = found["prices"]
@@ -37,7 +37,7 @@ def test_prices_are_printed_for_people_and_for_scripts(capsys: pytest.CaptureFix
 
 
 def test_nothing_is_said_of_prices_without_rules(capsys: pytest.CaptureFixture[str]) -> None:
-    line = ["plan", "m.onnx", "--gpus", "2", "--replicate", "none", "--out"]
+    line = ["plan", "m.onnx", "--gpus", "2", "--replicate", "none", "-o"]
     assert cli.main([*line, "one", "--json"]) == 0
     assert "prices" not in json.loads(capsys.readouterr().out)
     assert cli.main([*line, "two"]) == 0

@@ -119,7 +119,7 @@ def test_what_ends_before_the_first_plan_ends_after_it() -> None:
 
 
 def test_a_time_of_hardly_anything_leaves_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
-    line = ["plan", "m.onnx", "--gpus", "8", "--time", "0.001s", "--out"]
+    line = ["plan", "m.onnx", "--gpus", "8", "--time", "0.001s", "-o"]
     assert cli.main([*line, "one", "--json"]) == 0
     out, err = capsys.readouterr()
     found = json.loads(out)
@@ -184,7 +184,7 @@ def test_a_price_that_was_not_looked_for_is_no_price(capsys: pytest.CaptureFixtu
             assert (told in result.left_out) == (not price.is_found)
         found.add(sum(price.is_found for price in result.prices))
     assert found >= {0, 1}
-    line = ["plan", "m.onnx", "--gpus", "4", "--pin", "w1=R", "--time", "0.001s", "--out"]
+    line = ["plan", "m.onnx", "--gpus", "4", "--pin", "w1=R", "--time", "0.001s", "-o"]
     assert cli.main([*line, "one"]) == 0
     assert "not found: the search was stopped" in capsys.readouterr().out
     assert cli.main([*line, "two", "--json"]) == 0
@@ -237,7 +237,7 @@ def test_planning_for_the_least_time_can_be_stopped(count: int) -> None:
 
 def test_another_effort_is_told_with_what_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
     def last(*line: str) -> str:
-        assert cli.main(["plan", "m.onnx", "--force", "--out", "plan", *line]) == 0
+        assert cli.main(["plan", "m.onnx", "--force", "-o", "plan", *line]) == 0
         text = " ".join(capsys.readouterr().out.split())
         return text.partition("optimality gap ")[2].partition(" load imbalance")[0]
 
@@ -246,7 +246,7 @@ def test_another_effort_is_told_with_what_it_takes(capsys: pytest.CaptureFixture
     assert last("--gpus", "8", "--share", "none") == "0% (optimal)"
     assert last("--gpus", "8", "--effort", "quick").startswith("not computed (try --effort normal: a lower bound and ")
     assert "effort" not in last("--gpus", "4", "--strategy", "data")
-    assert cli.main(["plan", "m.onnx", "--gpus", "8", "--effort", "quick", "--json", "--out", "two"]) == 0
+    assert cli.main(["plan", "m.onnx", "--gpus", "8", "--effort", "quick", "--json", "-o", "two"]) == 0
     another = json.loads(capsys.readouterr().out)["another_effort"]
     assert another["effort"] == "normal"
     assert another["about_seconds"] > 0

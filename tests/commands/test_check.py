@@ -11,7 +11,7 @@ from planner.commands import main as cli
 
 
 def test_check_passes_its_options(door: Door) -> None:
-    line = "check m.onnx alexnet --gpus 2,4 --baseline c.json --max-increase 1% --update --dim b=2 --state p.yaml"
+    line = "check m.onnx alexnet --gpus 2,4 --baseline c.json --max-increase 1% --update --dim b=2"
     door.answer = lambda: Answer("check", is_passed=True)
     assert cli.main(line.split()) == 0
     assert door.calls == [
@@ -24,8 +24,6 @@ def test_check_passes_its_options(door: Door) -> None:
                 "max_increase": "1%",
                 "update": True,
                 "dim": {"b": 2},
-                "state": Path("p.yaml"),
-                "unknown_ops": "refuse",
             },
         )
     ]

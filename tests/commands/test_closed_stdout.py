@@ -46,7 +46,7 @@ def test_a_table_into_a_closed_pipe(what: str, tmp_path: Path) -> None:
     arguments = ["ops"]
     if what == "explain":
         folder = tmp_path / "plan"
-        assert tofu("plan", str(model_file(tmp_path, "x")), "--gpus", "2", "--out", str(folder)).returncode == 0
+        assert tofu("plan", str(model_file(tmp_path, "x")), "--gpus", "2", "-o", str(folder)).returncode == 0
         arguments = ["explain", str(folder)]
     assert into_a_closed_pipe(*arguments) == (141, b"")
 
@@ -70,7 +70,7 @@ def test_a_closed_stream_ends_the_command_before_it_writes_anything(closed: str,
     """A file that the command opened would get the stream's number, and what is printed would be written there."""
     model, out = model_file(tmp_path, "x"), tmp_path / "plan"
     before = sorted(tmp_path.iterdir())
-    command = f'"$0" -m planner plan {model} --gpus 2 --out {out} </dev/null {closed}'
+    command = f'"$0" -m planner plan {model} --gpus 2 -o {out} </dev/null {closed}'
     done = subprocess.run(
         ["bash", "-c", command, sys.executable],
         cwd=ROOT,
@@ -84,7 +84,7 @@ def test_a_closed_stream_ends_the_command_before_it_writes_anything(closed: str,
 
 def test_without_stdin_a_plan_is_made_and_run(tmp_path: Path) -> None:
     model, out = model_file(tmp_path, "x"), tmp_path / "plan"
-    for line in (f"plan {model} --gpus 2 --out {out}", f"run {out} --verify"):
+    for line in (f"plan {model} --gpus 2 -o {out}", f"run {out} --verify"):
         done = subprocess.run(
             ["bash", "-c", f'"$0" -m planner {line} <&-', sys.executable], cwd=ROOT, capture_output=True, timeout=300
         )

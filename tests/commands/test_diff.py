@@ -14,6 +14,7 @@ from planner.commands import main as cli
 def costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """The line of a check that fails."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
     line = "check mlp-2x40 --gpus 2 --baseline costs.json".split()
     assert cli.main([*line, "--update"]) == 0
     file = Path("costs.json")
@@ -26,9 +27,10 @@ def costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
 @pytest.mark.parametrize("form", ["", "--json", "--markdown"])
 def test_annotations_go_to_stderr_beside_every_form(
-    form: str, costs: list[str], capsys: pytest.CaptureFixture[str]
+    form: str, costs: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert cli.main([*costs, "--annotations", *form.split()]) == 1
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    assert cli.main([*costs, *form.split()]) == 1
     out, err = capsys.readouterr()
     assert "::error" not in out
     assert err.startswith(
@@ -41,16 +43,27 @@ def test_annotations_go_to_stderr_beside_every_form(
         assert out.startswith("### " if form else "1 of 1 plans cost more than costs.json says\n")
 
 
-def test_a_refusal_is_an_annotation_too(costs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([*costs, "--annotations", "--max-increase", "lots"]) == 2
+def test_a_refusal_is_an_annotation_too(
+    costs: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    assert cli.main([*costs, "--max-increase", "lots"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("::error file=costs.json,title=--max-increase%3A ")
     assert "\nerror: --max-increase: " in err
 
 
-def test_a_check_that_passes_annotates_nothing(costs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([*costs, "--annotations", "--max-increase", "1%"]) == 0
+def test_no_annotations_elsewhere(costs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(costs) == 1
+    assert "::error" not in capsys.readouterr().err
+
+
+def test_a_check_that_passes_annotates_nothing(
+    costs: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    assert cli.main([*costs, "--max-increase", "1%"]) == 0
     assert capsys.readouterr().err == ""
 
 

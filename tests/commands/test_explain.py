@@ -25,29 +25,35 @@ def test_explain_takes_a_directory_or_a_subject(door: Door, tmp_path: Path, monk
         (["../nosuch"], Path("../nosuch"), None),
     ]:
         assert cli.main(["explain", *arguments]) == 0
-        assert door.calls.pop() == ("explain", (directory,), {"subject": subject, "opdefs": None, "runners_up": 3})
+        assert door.calls.pop() == ("explain", (directory,), {"subject": subject})
 
 
 def test_memory_is_of_a_worker_alone(door: Door, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["explain", "./p", "--memory", "--worker", "2"]) == 0
-    assert door.calls.pop() == ("memory", (Path("p"),), {"worker": 2, "opdefs": None})
-    assert cli.main(["explain", "./p", "--memory"]) == 0
-    assert door.calls.pop() == ("memory", (Path("p"),), {"worker": None, "opdefs": None})
-    assert cli.main(["explain", "missing", "--memory"]) == 0
-    assert door.calls.pop() == ("memory", (Path("missing"),), {"worker": None, "opdefs": None})
+    assert cli.main(["explain", "./p", "--view", "memory", "--worker", "2"]) == 0
+    assert door.calls.pop() == ("memory", (Path("p"),), {"worker": 2})
+    assert cli.main(["explain", "./p", "--view", "memory"]) == 0
+    assert door.calls.pop() == ("memory", (Path("p"),), {"worker": None})
+    assert cli.main(["explain", "missing", "--view", "memory"]) == 0
+    assert door.calls.pop() == ("memory", (Path("missing"),), {"worker": None})
     capsys.readouterr()
-    assert_refused("explain ./p fc.weight --memory", "tells of a worker, and takes no tensor or op", door, capsys)
-    assert_refused("explain ./p --memory --bounds", "takes no --bounds", door, capsys)
+    refused = "tells of a worker, and takes no tensor or op"
+    assert_refused("explain ./p fc.weight --view memory", refused, door, capsys)
+    assert_refused("explain ./p --view memory --sort size", "takes no --sort", door, capsys)
     assert_refused("explain ./p --worker 1", "--worker: of one worker, memory is told", door, capsys)
 
 
 def test_time_is_of_all_workers(door: Door, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["explain", "./p", "--time"]) == 0
+    assert cli.main(["explain", "./p", "--view", "time"]) == 0
     assert door.calls.pop() == ("simulate", (Path("p"),), {})
-    assert cli.main(["explain", "missing", "--time", "--topology", "t.yaml", "--profile", "p.yaml"]) == 0
-    given = {"topology": "t.yaml", "profile": Path("p.yaml")}
-    assert door.calls.pop() == ("simulate", (Path("missing"),), given)
     capsys.readouterr()
-    assert_refused("explain ./p fc.weight --time", "tells of all workers, and takes no tensor or op", door, capsys)
-    assert_refused("explain ./p --memory --time", "takes no --time", door, capsys)
-    assert_refused("explain ./p --topology t.yaml", "--topology: times are told with it", door, capsys)
+    refused = "tells of all workers, and takes no tensor or op"
+    assert_refused("explain ./p fc.weight --view time", refused, door, capsys)
+
+
+@pytest.mark.parametrize(
+    ("view", "asked"),
+    [("all", {"every": True}), ("bounds", {"bounds": True}), ("next-state", {"role": "next-state"})],
+)
+def test_other_views_are_of_tensors_and_ops(view: str, asked: dict[str, object], door: Door) -> None:
+    assert cli.main(["explain", "./p", "fc.*", "--view", view, "--sort", "size"]) == 0
+    assert door.calls.pop() == ("explain", (Path("p"),), {"subject": "fc.*", "sort": "size", **asked})

@@ -26,7 +26,9 @@ def test_both_files_are_python_and_the_bytes_the_plans(
     plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     step, placements = tmp_path / "step.py", tmp_path / "placements.py"
-    assert cli.main(["export", str(plan), "--jax", str(step), "--placements", str(placements), "--json"]) == 0
+    assert cli.main(["export", str(plan), "--to", "placements", "-o", str(placements)]) == 0
+    capsys.readouterr()
+    assert cli.main(["export", str(plan), "--to", "jax", "-o", str(step), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["moved_bytes"] == found["predicted_bytes"] > 0
     compile(step.read_text(), "step.py", "exec")
@@ -37,11 +39,11 @@ def test_both_files_are_python_and_the_bytes_the_plans(
 
 def test_nothing_asked_for_is_a_usage_error(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["export", str(plan)]) == 2
-    assert "what is to be written?" in capsys.readouterr().err
+    assert "missing option '--to'" in capsys.readouterr().err
 
 
 def test_a_folder_that_is_no_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["export", str(tmp_path), "--jax", str(tmp_path / "step.py")]) == 2
+    assert cli.main(["export", str(tmp_path), "--to", "jax", "-o", str(tmp_path / "step.py")]) == 2
     assert "holds no plan" in capsys.readouterr().err
     assert not (tmp_path / "step.py").exists()
 
@@ -79,19 +81,14 @@ def _renamed(model: onnx.ModelProto, harm: str) -> onnx.ModelProto:
     return model
 
 
-_MINE = """
-from planner.tdl.builder import op
-
-@op("Mine", domain="my")
-def mine(node, X):
-    return lambda *i: X[i]
-"""
-
-
-def test_other_descriptions_than_the_plans_are_refused(
-    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    mine = tmp_path / "mine.py"
-    mine.write_text(_MINE)
-    assert cli.main(["export", str(plan), "--jax", str(tmp_path / "step.py"), "--opdefs", str(mine)]) == 2
-    assert "made without descriptions of your own" in capsys.readouterr().err
+def test_sharding_annotations_are_of_every_tensor(plan: Path, tmp_path: Path) -> None:
+    annotated = tmp_path / "annotated.onnx"
+    assert cli.main(["export", str(plan), "--to", "sharding", "-o", str(annotated)]) == 0
+    model = onnx.load(annotated)
+    tilings = api.explain(plan).plan.tilings
+    sharded = {
+        spec.tensor_name for node in model.graph.node for it in node.device_configurations for spec in it.sharding_spec
+    }
+    assert sharded
+    assert sharded <= tilings.keys()
+    assert cli.main(["export", str(plan), "--to", "sharding", "-o", str(tmp_path / "a.py")]) == 2

@@ -51,7 +51,7 @@ def test_no_command_lets_a_name_begin_a_line(tmp_path: Path, capsys: pytest.Capt
     plan, good = str(tmp_path / "p"), model(tmp_path)
     np.savez(tmp_path / "wrong.npz", **{f"{N} x": np.zeros(3, np.float32), f"{N} z": np.zeros(3, np.float32)})
     lines = [
-        (0, "plan", good, "--gpus", "2", "--out", plan),
+        (0, "plan", good, "--gpus", "2", "-o", plan),
         (0, "explain", plan),
         (0, "explain", plan, f"{N} w"),
         (2, "explain", plan, f"{N} v"),
@@ -75,16 +75,21 @@ def test_no_command_lets_a_name_begin_a_line(tmp_path: Path, capsys: pytest.Capt
     [({"op_type": "Frob"}, "has no description"), ({"width": 5}, "contradict what they read"), ({"op_type": ""}, "")],
 )
 def test_a_model_that_is_refused(
-    options: dict[str, str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    options: dict[str, str],
+    told: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if "op_type" in options:
         options = {"op_type": f"{options['op_type']}{N}"}
     (tmp_path / "b.json").write_text('{"schema_version": 2, "models": {}}')
     file, baseline = model(tmp_path, **options), str(tmp_path / "b.json")
-    for more in ((), ("--annotations",)):
-        code, text = said(capsys, "check", file, "--gpus", "2", "--baseline", baseline, "--update", *more)
+    for on_github in (False, True):
+        monkeypatch.setenv("GITHUB_ACTIONS", str(on_github).lower())
+        code, text = said(capsys, "check", file, "--gpus", "2", "--baseline", baseline, "--update")
         assert code == 2
         assert told in text
         commands = [line for line in text.splitlines() if COMMAND.match(line)]
-        assert len(commands) == len(more)
+        assert len(commands) == on_github
         assert all(line.startswith(f"::error file={baseline},title=") for line in commands)

@@ -53,14 +53,14 @@ def test_json_is_whole_or_absent(door: Door, capsys: pytest.CaptureFixture[str])
 
 def test_control_characters_of_a_model_are_shown_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model, folder = str(model_file(tmp_path, "\x1b[31mred")), str(tmp_path / "plan")
-    assert cli.main(["plan", model, "--gpus", "2", "--out", folder]) == 0
+    assert cli.main(["plan", model, "--gpus", "2", "-o", folder]) == 0
     assert cli.main(["explain", folder]) == 0
     assert "\x1b" not in capsys.readouterr().out
-    assert cli.main(["explain", folder, "--all"]) == 0
+    assert cli.main(["explain", folder, "--view", "all"]) == 0
     every = capsys.readouterr().out
     assert "\x1b" not in every
     assert "\\x1b[31mred" in every
-    assert cli.main(["plan", model, "--gpus", "2", "--out", f"{folder}2", "--pin", "\x1b[31mred=S(7)"]) == 2
+    assert cli.main(["plan", model, "--gpus", "2", "-o", f"{folder}2", "--pin", "\x1b[31mred=S(7)"]) == 2
     refused = capsys.readouterr().err
     assert "\x1b" not in refused
     assert "\\x1b[31mred" in refused

@@ -11,10 +11,10 @@ from planner.commands import main as cli
 
 
 def test_plan_passes_its_options(door: Door) -> None:
-    line = "plan t.onnx --gpus 8 --topology p2.8xlarge --dim b=2 --strategy data --inputs partitioned --out d"
+    line = "plan t.onnx --gpus 8 --topology p2.8xlarge --dim b=2 --strategy data --input-tiling partitioned -o d"
     line += " --forbid act*=R --forbid act*=S(1) --replicate weights --objective time --memory 12GiB --share none"
     line += " --op-schedule stepped --recompute h.*.scores --recompute *.gelu"
-    assert cli.main([*line.split(), "--device", "cuda", "--pin", "W=S(0)", "--pin", "a/b=0=S(1)/2 R/4"]) == 0
+    assert cli.main([*line.split(), "--pin", "W=S(0)", "--pin", "a/b=0=S(1)/2 R/4"]) == 0
     assert door.calls == [
         (
             "plan",
@@ -35,7 +35,6 @@ def test_plan_passes_its_options(door: Door) -> None:
                 "recompute": ("h.*.scores", "*.gelu"),
                 "out": Path("d"),
                 "unknown_ops": "refuse",
-                "device": "cuda",
             },
         )
     ]
@@ -57,10 +56,10 @@ def test_topology_alone_says_how_many(door: Door) -> None:
         ("plan m.onnx --gpus two", "invalid value for '--gpus': 'two' is not a whole number"),
         ("plan m.onnx n.onnx --gpus 2", "got unexpected extra argument (n.onnx)"),
         (
-            "plan m.onnx --gpus 2 --inputs fre",
-            "invalid value for '--inputs': 'fre' is not one of 'free', 'partitioned'",
+            "plan m.onnx --gpus 2 --input-tiling fre",
+            "invalid value for '--input-tiling': 'fre' is not one of 'free', 'partitioned'",
         ),
-        ("plan m.onnx --gpus 2 --inputs fre", "hint: did you mean 'free'?"),
+        ("plan m.onnx --gpus 2 --input-tiling fre", "hint: did you mean 'free'?"),
         ("plan m.onnx --gpus 2 --pin W", "invalid value for '--pin': 'W' is not of the form TENSOR=TILING"),
         ("plan m.onnx --gpus 2 --pin =S(0)", "invalid value for '--pin': '=S(0)' is not of the form TENSOR=TILING"),
         ("plan m.onnx --gpus 2 --pin W=R --pin W=S(0)", "--pin: 'W' is given as R and as S(0)"),

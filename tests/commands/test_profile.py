@@ -1,4 +1,4 @@
-"""``tofu profile``: what it prints and writes, and what it refuses; ``--profile`` of other commands."""
+"""``tofu profile``: what it prints and writes, and what it refuses; ``--profile`` of a plan."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_profile_as_a_table_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main("profile model.onnx --gpus 2 --out p.yaml".split()) == 0
+    assert cli.main("profile model.onnx --gpus 2 -o p.yaml".split()) == 0
     table = capsys.readouterr().out
     assert "p.yaml" in table
     assert "what takes longest" in table
     assert "float32[4,3]" in table
-    assert cli.main("profile model.onnx --gpus 2 --out p.yaml --json".split()) == 0
+    assert cli.main("profile model.onnx --gpus 2 -o p.yaml --json".split()) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["schema_version"] == 1
     assert found["output"] == "p.yaml"
@@ -42,16 +42,16 @@ def test_a_profile_as_a_table_and_as_json(capsys: pytest.CaptureFixture[str]) ->
 def test_a_plan_says_how_much_was_measured(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")  # of a comparison
     assert cli.main("profile model.onnx --topology two.yaml".split()) == 0
-    line = "plan model.onnx --topology two.yaml --objective time --profile model.profile.yaml --out p"
+    line = "plan model.onnx --topology two.yaml --objective time --profile model.profile.yaml -o p"
     assert cli.main(line.split()) == 0
     assert "1 of 1 ops as measured" in " ".join(capsys.readouterr().out.split())
     assert cli.main("explain p --json".split()) == 0
     sources = json.loads(capsys.readouterr().out)["estimate"]["sources"]
     assert (sources["measured_ops"], sources["scaled_ops"], sources["roofline_ops"]) == (1, 0, 0)
     assert sources["roofline_factor"] is None
-    assert cli.main("compare model.onnx --topology two.yaml --profile model.profile.yaml".split()) == 0
+    assert cli.main("compare p".split()) == 0
     assert "1 of 1 ops" in capsys.readouterr().out
-    assert cli.main("compare model.onnx --topology two.yaml --profile model.profile.yaml --json".split()) == 0
+    assert cli.main("compare p --json".split()) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert rows[0]["sources"]["measured_ops"] == 1
 
@@ -60,7 +60,7 @@ def test_a_plan_says_how_much_was_measured(capsys: pytest.CaptureFixture[str], m
     ("line", "says"),
     [
         ("profile", "missing argument 'MODEL'"),
-        ("profile model.onnx --out p.txt", "--out p.txt: a profile is written as .yaml, .yml"),
+        ("profile model.onnx -o p.txt", "-o p.txt: a profile is written as .yaml, .yml"),
         ("profile model.onnx --memory 1Gib", "unknown unit"),
         ("profile model.onnx --device tpu", "'tpu' is not one of 'cpu', 'cuda'"),
         ("profile model.onnx --topology two.yaml --gpus 3", "has 2 devices, and 3 GPUs are asked for"),

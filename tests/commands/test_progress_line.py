@@ -21,6 +21,7 @@ import pytest
 from command_line import ROOT, model_file
 from fast_suite import chosen
 from planner import api
+from planner.commands import main as cli
 from planner.commands import progress_line as lines
 from planner.commands.progress_line import ProgressLine, progress_line
 
@@ -229,11 +230,11 @@ def terminal(folder: Path, *arguments: str, **options: Any) -> Iterator[Terminal
 
 MODEL = str(ROOT / "tests" / "models" / "bert_step.onnx")
 INFERS = "note: this graph only infers; `tofu grad` makes a training step\r\n"
-THOROUGHLY = ("plan", MODEL, "--gpus", "4", "--effort", "thorough", "--out", "plan")
+THOROUGHLY = ("plan", MODEL, "--gpus", "4", "--effort", "thorough", "-o", "plan")
 
 
 def test_a_command_on_a_terminal_leaves_no_line_behind(tmp_path: Path) -> None:
-    with terminal(tmp_path, "plan", str(model_file(tmp_path, "x")), "--gpus", "2", "--json", "--out", "plan") as there:
+    with terminal(tmp_path, "plan", str(model_file(tmp_path, "x")), "--gpus", "2", "--json", "-o", "plan") as there:
         code, out = there.end()
     assert code == 0
     assert json.loads(out)["workers"] == 2
@@ -244,7 +245,7 @@ def test_a_command_on_a_terminal_leaves_no_line_behind(tmp_path: Path) -> None:
 
 def test_a_dumb_terminal_gets_no_line_of_a_short_command(tmp_path: Path) -> None:
     model = str(model_file(tmp_path, "x"))
-    with terminal(tmp_path, "plan", model, "--gpus", "2", "--out", "plan", term="dumb") as there:
+    with terminal(tmp_path, "plan", model, "--gpus", "2", "-o", "plan", term="dumb") as there:
         code, _ = there.end()
     assert (code, there.text) == (0, INFERS)
 
@@ -310,3 +311,22 @@ def test_in_a_library_an_interrupt_is_what_it_always_is(tmp_path: Path) -> None:
     before: Callable[..., Any] | int | None = signal.getsignal(signal.SIGINT)
     api.plan(model_file(tmp_path, "x"), gpus=2, out=tmp_path / "plan")
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("place", [0, 3])
+def test_quiet_and_verbose_may_stand_behind_the_command(
+    place: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Quiet: nothing on stderr, where the usual command has notes; verbose: a line for all that is done."""
+    monkeypatch.chdir(tmp_path)
+    line = ["plan", str(model_file(tmp_path, "x")), "--gpus", "2", "--force", "-o", "p"]
+
+    def said(*flag: str) -> str:
+        assert cli.main([*line[:place], *flag, *line[place:]]) == 0
+        return capsys.readouterr().err
+
+    assert said("-q") == said("--quiet") == ""
+    assert "this graph only infers" in said()
+    verbose = said("-v").splitlines()
+    assert len(verbose) > 3
+    assert any("writing the plan" in told for told in verbose)

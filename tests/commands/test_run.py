@@ -11,14 +11,12 @@ from planner.commands import main as cli
 
 
 def test_run_passes_its_options(door: Door) -> None:
-    assert cli.main("run d --inputs f.npz --steps 5 --verify --result o.npz --seed 7".split()) == 0
+    assert cli.main("run d --inputs f.npz --steps 5 --verify -o o.npz --seed 7".split()) == 0
     assert cli.main(["run"]) == 0
-    assert cli.main("run --random-weights --data-dir here".split()) == 0
-    line = "run d --weights w.npz --lr 0.1 --checkpoint-dir c --checkpoint-every 3 --keep 2 --resume --export o.onnx"
-    line += " --metric accuracy --eval-inputs e.npz --epochs 4 --shuffle 6 --log l.csv --log-every 5 --allow-nan"
-    assert (
-        cli.main([*line.split(), *"--forward f.onnx --profile --device cuda --map 0,0,1 --patience 2.5".split()]) == 0
-    )
+    assert cli.main("run --weights random --data-dir here".split()) == 0
+    line = "run d --weights w.npz --lr 0.1 --checkpoint-dir c --checkpoint-every 3 --keep 2 --resume -o o.onnx"
+    line += " --metric accuracy --eval-inputs e.npz --epochs 4 --shuffle 6 -o l.csv --log-every 5 --allow-nan"
+    assert cli.main([*line.split(), *"--forward f.onnx --measure --device cuda:0,0,1 --patience 2.5".split()]) == 0
     nothing: dict[str, object] = {
         "device": "cpu",
         "engine": "local",
@@ -50,15 +48,15 @@ def test_run_passes_its_options(door: Door) -> None:
     assert door.calls == [
         ("run", (Path("d"),), {**nothing, **few}),
         ("run", (None,), nothing),
-        ("run", (None,), {**nothing, "random_weights": True, "data_dir": Path("here")}),
+        ("run", (None,), {**nothing, "weights": None, "random_weights": True, "data_dir": Path("here")}),
         ("run", (Path("d"),), {**nothing, **more}),
     ]
 
 
 @pytest.mark.parametrize("text", ["", "0,", "a", "-1", "0 1"])
 def test_a_map_that_is_none(text: str, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["run", "d", "--device", "cuda", "--map", text]) == 2
-    assert "--map" in capsys.readouterr().err
+    assert cli.main(["run", "d", "--device", f"cuda:{text}"]) == 2
+    assert "write cpu, cuda, or cuda:0,0,1,1" in capsys.readouterr().err
     assert not door.calls
 
 

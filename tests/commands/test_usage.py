@@ -34,7 +34,7 @@ print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)
         ("run nodir", "nodir holds no plan"),
         ("explain ./nodir", "nodir holds no plan"),
         ("report nodir -o page.html", "nodir holds no plan"),
-        ("report nodir", "report: what is to be written?"),
+        ("report nodir", "nodir holds no plan"),
     ],
 )
 def test_what_is_not_there_is_refused_early(line: str, says: str, tmp_path: Path) -> None:

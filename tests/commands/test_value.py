@@ -34,11 +34,11 @@ def sampled(tmp_path: Path) -> Path:
 
 def test_a_forward_model(sampled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, data, result = (str(tmp_path / name) for name in ("plan", "x.npz", "y.npz"))
-    assert cli.main(["plan", str(sampled), "--gpus", "2", "--value", "sr=16000", "--out", out]) == 0
+    assert cli.main(["plan", str(sampled), "--gpus", "2", "--value", "sr=16000", "-o", out]) == 0
     assert "constant inputs     sr = 16000\n" in capsys.readouterr().out
     x = np.random.default_rng(1).standard_normal((4, 6)).astype(np.float32)
     np.savez(data, x=x)
-    assert cli.main(["run", out, "--inputs", data, "--result", result, "--verify"]) == 0
+    assert cli.main(["run", out, "--inputs", data, "-o", result, "--verify"]) == 0
     w = np.random.default_rng(0).standard_normal(12).astype(np.float32).reshape(6, 2)
     np.testing.assert_allclose(np.load(result)["y"], abs(x) @ w, atol=1e-5)
     np.savez(data, x=x, sr=np.int64(16000))
@@ -55,7 +55,7 @@ def test_a_step_of_training(sampled: Path, tmp_path: Path, capsys: pytest.Captur
     made = json.loads(capsys.readouterr().out)
     assert made["values"] == {"sr": "8000"}
     assert made["inputs"] == ["x", "target", "learning_rate"]
-    assert cli.main(["plan", train, "--gpus", "2", "--out", out, "--json"]) == 0
+    assert cli.main(["plan", train, "--gpus", "2", "-o", out, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["values"] == {"sr": "8000"}
     assert cli.main(["run", out, "--verify"]) == 0
 

@@ -79,7 +79,7 @@ def test_what_cannot_be_named_is_refused(name: str, says: str) -> None:
     first, named = caught.value.facts
     assert first.startswith(says)
     assert named.startswith("what may be named: 'tanh1.y', 'pool1.y', 'tanh2.y', 'flat.y', 'fc1.tanh.y', and 4 more")
-    assert "--role held" in (caught.value.hint or "")
+    assert "--view held" in (caught.value.hint or "")
 
 
 def test_a_word_stands_alone() -> None:

@@ -60,7 +60,7 @@ def test_a_state_is_not_written_while_it_is_read(name: str, workers: int, engine
         if launcher() is None:
             pytest.skip("there is no mpi4py, or no mpiexec")
         result = tmp_path / "result.npz"
-        options = ("--engine", "mpi", "--steps", 3, "--inputs", given, "--result", result)
+        options = ("--engine", "mpi", "--steps", 3, "--inputs", given, "-o", result)
         done = launch(workers, "run", plan, *options)
         assert done.code == 0, done.err
         found = np.load(result)["h_next"]

@@ -79,7 +79,7 @@ def test_the_table_of_a_long_run_is_cut(training: Any) -> None:
         tables.print_run(run_with(training.plan, RunOptions(steps=steps)), text)
         texts.append(text.getvalue())
     assert [text.count("…") for text in texts] == [0, 3]
-    assert "5 steps more: --json and --log have all" in texts[1]
+    assert "5 steps more: --json and -o FILE.csv have all" in texts[1]
 
 
 def test_a_file_that_is_no_log_is_not_gone_on_with(training: Any, tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def test_a_wrong_file_is_refused(spoil: Callable[[Path], None], said: str, tmp_p
     with pytest.raises(ModelError, match=r"weights cannot be read from .*: 1 of 1 tensors") as caught:
         Values(graph, data=Followed((tmp_path,)))
     assert caught.value.facts == (said,)
-    assert all(way in caught.value.hint for way in ("--data-dir", "--weights", "--random-weights"))
+    assert all(way in caught.value.hint for way in ("--data-dir", "--weights", "--weights random"))
     assert ("cp -rL" in caught.value.hint) == ("link" in said)
 
 

@@ -46,7 +46,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Planner:
 
 def same_as_local(directory: Path, workers: int, tmp_path: Path) -> None:
     """Three steps by MPI: results, losses and bytes per fetch are those of the engine ``local``."""
-    done = launch(workers, "run", directory, "--engine", "mpi", "--steps", 3, "--result", tmp_path / "r.npz", "--json")
+    done = launch(workers, "run", directory, "--engine", "mpi", "--steps", 3, "-o", tmp_path / "r.npz", "--json")
     assert (done.code, done.errors) == (0, []), done.err
     local: RunResult = api.run(directory, steps=3)
     told = json.loads(done.out)
@@ -95,7 +95,7 @@ def test_a_checkpoint_of_four_ranks_goes_on_anywhere(plan: Planner, tmp_path: Pa
     assert files == {str(path.relative_to(mpi)): path.read_bytes() for path in sorted(mpi.rglob("*")) if path.is_file()}
     anywhere = api.run(plan(SMALL, 2), steps=4, checkpoint_dir=local, resume=True)
     result = tmp_path / "r.npz"
-    done = launch(2, "run", plan(SMALL, 2), *options, "--steps", 4, "--resume", "--result", result, "--keep", 1)
+    done = launch(2, "run", plan(SMALL, 2), *options, "--steps", 4, "--resume", "-o", result, "--keep", 1)
     assert done.code == 0, done.err
     assert [entry.name for entry in mpi.iterdir()] == ["step-00000004"]
     with np.load(result) as results:
@@ -117,7 +117,7 @@ def test_data_weights_and_rates(plan: Planner, tmp_path: Path) -> None:
     local = api.run(directory, steps=2, inputs=batches, weights=weights)
     assert local.losses != drawn_losses
     line = ("--engine", "mpi", "--steps", 2, "--inputs", batches, "--weights", weights, "--json")
-    done = launch(4, "run", directory, *line, "--export", tmp_path / "after.safetensors")
+    done = launch(4, "run", directory, *line, "-o", tmp_path / "after.safetensors")
     assert done.code == 0, done.err
     assert json.loads(done.out)["losses"] == list(local.losses)
     api.run(directory, steps=2, inputs=batches, weights=weights, export=tmp_path / "local.safetensors")

@@ -136,7 +136,7 @@ def test_the_hash_seed_changes_no_byte_of_any_file(tmp_path: Path) -> None:
     folders = []
     for seed in ("0", "1"):
         folder = tmp_path / f"plan{seed}"
-        line = ["plan", str(tmp_path / "m.onnx"), "--gpus", "6", "--forbid", "*=S(3)", "--out", str(folder)]
+        line = ["plan", str(tmp_path / "m.onnx"), "--gpus", "6", "--forbid", "*=S(3)", "-o", str(folder)]
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         subprocess.run([sys.executable, "-m", "planner", *line], env=environment, check=True, capture_output=True)
         folders.append({file.name: file.read_bytes() for file in folder.iterdir()})

@@ -199,10 +199,10 @@ def model_case(rng: Random, material: Material, here: Path) -> list[list[str]]:
         loss = rng.choice(("mse", "softmax_cross_entropy"))
         made = str(here / "t.onnx")
         lines = [["grad", model, "--loss", loss, "--optimizer", rng.choice(("sgd", "adam")), "-o", made]]
-        return [*lines, ["plan", made, "--gpus", "2", "--effort", "quick", "--out", str(here / "p")]]
+        return [*lines, ["plan", made, "--gpus", "2", "--effort", "quick", "-o", str(here / "p")]]
     if kind == "check":
         return [["check", model, "--gpus", "2", "--baseline", str(here / "costs.json"), "--update"]]
-    lines = [["plan", model, "--gpus", str(rng.choice((2, 2, 3))), "--effort", "quick", "--out", str(here / "p")]]
+    lines = [["plan", model, "--gpus", str(rng.choice((2, 2, 3))), "--effort", "quick", "-o", str(here / "p")]]
     lines.append(["explain", str(here / "p")])
     if rng.random() < 0.4:
         lines.append(["run", str(here / "p"), "--patience", "20", *(["--verify"] if rng.random() < 0.5 else [])])
@@ -262,7 +262,7 @@ def text_case(rng: Random, material: Material, here: Path) -> list[list[str]]:
     mutate = mutations.of_json if name.endswith(".json") and rng.random() < 0.7 else mutations.of_text
     file = str(write(here / name, mutate(rng, text)))
     model = str(material.folder / "models" / "mlp-2x16.onnx")
-    plan = ["plan", model, "--effort", "quick", "--out", str(here / "p")]
+    plan = ["plan", model, "--effort", "quick", "-o", str(here / "p")]
     match name:
         case "two.yaml" | "graph.yaml":
             return [[*plan, "--topology", file]]

@@ -40,8 +40,8 @@ Lines: TypeAlias = tuple[tuple[str, ...], ...]
 LINES: Lines = (
     ("tofu", "--version"),
     ("tofu", "zoo", "mlp-2x24", "-o", "train.onnx"),
-    ("tofu", "plan", "train.onnx", "--topology", "p2.8xlarge", "--opdefs", "my_ops.py", "--out", "eight"),
-    ("tofu", "plan", "train.onnx", "--gpus", "2", "--out", "two"),
+    ("tofu", "plan", "train.onnx", "--topology", "p2.8xlarge", "--opdefs", "my_ops.py", "-o", "eight"),
+    ("tofu", "plan", "train.onnx", "--gpus", "2", "-o", "two"),
     ("tofu", "run", "two", "--steps", "2", "--verify"),
     ("tofu", "report", "two", "-o", "two.html"),
     ("tofu", "schema", "plan"),

@@ -1,4 +1,4 @@
-"""Runs ONNX's own node cases in JAX, as ``tofu export --jax`` writes them; prints those that differ, and counts.
+"""Runs ONNX's own node cases in JAX, as ``tofu export --to jax`` writes them; prints those that differ, and counts.
 
     python tests/tools/jax_cases.py WORKERS [EVERY]
 

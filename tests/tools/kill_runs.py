@@ -90,7 +90,7 @@ def kill_runs(seed: int, count: int, folder: Path, ranks: int = 0, interrupts: i
         "--checkpoint-dir",
         str(checkpoints),
     ]
-    line += ["--checkpoint-every", "1", "--keep", str(KEEP), "--log", str(log), "--log-every", "1000000"]
+    line += ["--checkpoint-every", "1", "--keep", str(KEEP), "-o", str(log), "--log-every", "1000000"]
     command = COMMAND
     if ranks:
         command = [launcher() or "mpiexec", "-n", str(ranks), *COMMAND]

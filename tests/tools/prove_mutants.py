@@ -50,7 +50,7 @@ class Case:
 
     @classmethod
     def of(cls, folder: Path) -> Case:
-        plan = opened(folder, None)
+        plan = opened(folder)
         return cls(load_plan(folder), Calls(Whole(plan.graph, plan.ops, in_force(None, "replicate")[0])))
 
     def proof(self, loaded: LoadedPlan | None = None) -> Proof | None:

@@ -194,14 +194,14 @@ def tried(case: Case, optimizer: str, folder: Path) -> Outcome:
     faults += [f"{name} is no parameter" for name in names - set(network.state_dict())]
     if len(names) != len(own):
         faults.append(f"{len(names)} are trained, the network has {len(own)}")
-    tofu("plan", step, "--gpus", 2, "--out", folder / "plan", "--effort", "quick")
+    tofu("plan", step, "--gpus", 2, "-o", folder / "plan", "--effort", "quick")
     (folder / "batches").mkdir()
     steps = LESSONS if case.is_language and optimizer == "adamw" else STEPS
     for number in range(steps):
         arrays = {name: value.numpy() for name, value in batch_of(case, number).items()}
         np.savez(folder / "batches" / f"{number:04d}.npz", **arrays)
     ran = tofu("run", folder / "plan", "--inputs", folder / "batches", "--steps", steps,
-               "--export", folder / "trained.safetensors")  # fmt: skip
+               "-o", folder / "trained.safetensors")  # fmt: skip
     twin = copy.deepcopy(network)
     follows = of_torch(twin.parameters())
     losses = []

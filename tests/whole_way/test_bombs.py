@@ -78,7 +78,7 @@ def test_bombs_are_refused_within_little_memory(plan_of: Callable[..., Any], mlp
     lines = [["plan", str(tmp_path / "m.onnx"), "--topology", str(topology)]]
     for tensor in (huge, typed, packed):
         file = model(tmp_path / f"{tensor.dims}.onnx", tensor)
-        lines.append(["plan", str(file), "--gpus", "2", "--out", str(tmp_path / "p")])
+        lines.append(["plan", str(file), "--gpus", "2", "-o", str(tmp_path / "p")])
     lines.append(["check", "mlp-2x16", "--gpus", "2", "--baseline", str(baseline)])
     for number, content in enumerate(arrays):
         lines.append(["run", plan, "--inputs", str(npz(tmp_path / f"{number}.npz", content))])

@@ -132,7 +132,7 @@ def test_the_readme_commands_work(core: Path) -> None:
     line = "grad tests/models/resnet50.raw.onnx --loss softmax_cross_entropy --optimizer momentum --lr 0.05 --batch 8"
     for words in (
         f"{line} -o train.onnx",
-        "plan train.onnx --gpus 2 --effort quick --no-models --out plan",
+        "plan train.onnx --gpus 2 --effort quick --no-models -o plan",
         "build plan",
         "explain plan",
         "run plan --steps 1 --verify",

@@ -172,8 +172,10 @@ def test_weights_that_are_not_there(tree: Path, capsys: pytest.CaptureFixture[st
     assert f"error: weights cannot be read from {tree}/model: 5 of 5 tensors" in err
     for name in ("w0", "b0", "w1", "frozen", "scale"):
         assert f"  {name}: weights.bin is not there" in err
-    assert all(way in err for way in ("hint: ", "--data-dir DIR", "--weights FILE", "--random-weights"))
-    out, err = answer(capsys, "run", plan, "--inputs", batch, "--verify", "--random-weights", "--json", "--seed", "5")
+    assert all(way in err for way in ("hint: ", "--data-dir DIR", "--weights FILE", "--weights random"))
+    out, err = answer(
+        capsys, "run", plan, "--inputs", batch, "--verify", "--weights", "random", "--json", "--seed", "5"
+    )
     found = json.loads(out)
     assert found["verified"]
     size = 4 * (12 * 30 + 30 + 30 * 5 + 8 * 30 + 1)
@@ -181,7 +183,7 @@ def test_weights_that_are_not_there(tree: Path, capsys: pytest.CaptureFixture[st
     assert found["data_dir"] is None
     assert err == "no weights in the model: random ones (seed 5): 5 tensors, 3.1 kB\n"
     assert "no such folder" in answer(capsys, "run", plan, "--data-dir", f"{plan}x", code=2)[1]
-    assert "or drawn?" in answer(capsys, "run", plan, "--data-dir", plan, "--random-weights", code=2)[1]
+    assert "or drawn?" in answer(capsys, "run", plan, "--data-dir", plan, "--weights", "random", code=2)[1]
 
 
 def test_a_folder_that_a_stranger_names_is_not_read_unasked(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -226,7 +228,7 @@ def test_data_that_lacks_an_input(tree: Path, capsys: pytest.CaptureFixture[str]
 def test_weights_that_a_model_never_had(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = str(tmp_path / "zoo.onnx")
     answer(capsys, "zoo", "mlp-2x64", "-o", model)
-    answer(capsys, "plan", model, "--gpus", "2", "--effort", "quick", "--out", str(tmp_path / "plan"))
+    answer(capsys, "plan", model, "--gpus", "2", "--effort", "quick", "-o", str(tmp_path / "plan"))
     out, err = answer(capsys, "run", str(tmp_path / "plan"), "--json")
     found = json.loads(out)["drawn"]
     assert found["weights"]["tensors"] > 0

@@ -95,7 +95,7 @@ def test_terminated(plan_of: Callable[..., Any], mlp_step: Graph, tmp_path: Path
 def test_interrupted(plan_of: Callable[..., Any], mlp_step: Graph, tmp_path: Path) -> None:
     """One Ctrl-C: the step is finished, kept and told, and the run goes on from there."""
     planned, checkpoints, log = plan_of(mlp_step, 3), tmp_path / "ck", tmp_path / "log.jsonl"
-    run = ["run", str(planned.directory), "--steps", "100000", "--checkpoint-dir", str(checkpoints), "--log", str(log)]
+    run = ["run", str(planned.directory), "--steps", "100000", "--checkpoint-dir", str(checkpoints), "-o", str(log)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     process = subprocess.Popen(
         [*COMMAND, *run],

@@ -154,8 +154,7 @@ def test_a_value_that_must_be_known_is_asked_for_in_words_of_the_model(tmp_path,
     assert "(CumSum): its input 1 ('axis') is data, and a plan needs its value" in said
     assert ".py" not in said
     assert (
-        cli.main(["plan", str(tmp_path / "m.onnx"), "--gpus", "2", "--value", "axis=1", "--out", str(tmp_path / "p")])
-        == 0
+        cli.main(["plan", str(tmp_path / "m.onnx"), "--gpus", "2", "--value", "axis=1", "-o", str(tmp_path / "p")]) == 0
     )
 
 

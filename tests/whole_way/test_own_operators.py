@@ -87,7 +87,7 @@ def test_all_are_refused_at_once_with_a_file_that_works(here: Path, capsys: pyte
     # The skeleton of the hint is a file that can be used as it stands.
     lines = said.partition("hint: ")[2].splitlines()
     (here / "skeleton.py").write_text("\n".join(line[4:] for line in lines if line.startswith("    ")))
-    plan = json.loads(done("plan m.onnx --gpus 4 --opdefs skeleton.py --out p --json", capsys))
+    plan = json.loads(done("plan m.onnx --gpus 4 --opdefs skeleton.py -o p --json", capsys))
     assert plan["undescribed"] == []
     assert set(plan["unsplit"]) == {"copy", "far"}
     assert json.loads(done("run p --verify --json", capsys))["verified"] is True
@@ -97,7 +97,7 @@ def test_run_whole_with_what_that_costs(here: Path, capsys: pytest.CaptureFixtur
     distances(here / "m.onnx")
     # On so slow a device the product before them is divided, small as it is.
     slow = "--rates link=1GB/s,memory=1GB/s,compute=1GFLOP/s"
-    plan = json.loads(done(f"plan m.onnx --gpus 4 --unknown-ops replicate --out p --json {slow}", capsys))
+    plan = json.loads(done(f"plan m.onnx --gpus 4 --unknown-ops replicate -o p --json {slow}", capsys))
     # h, 16 x 12 floats, is made in four parts and brought to all four workers; g is there already.
     assert plan["undescribed"] == [
         {
@@ -127,7 +127,7 @@ def test_run_whole_with_what_that_costs(here: Path, capsys: pytest.CaptureFixtur
 
 def test_described_planned_and_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     distances(here / "m.onnx", stated={})  # the descriptions imply the shapes
-    plan = json.loads(done("plan m.onnx --gpus 4 --opdefs my_ops.py --out p --json", capsys))
+    plan = json.loads(done("plan m.onnx --gpus 4 --opdefs my_ops.py -o p --json", capsys))
     assert plan["moved_bytes"] == 0
     assert plan["unsplit"] == []
     sha256 = hashlib.sha256(OPS.encode()).hexdigest()
@@ -137,21 +137,41 @@ def test_described_planned_and_run(here: Path, capsys: pytest.CaptureFixture[str
     assert run["verified"] is True
     assert run["no_reference"] == ""
     assert f"my_ops.py, sha256 {sha256[:16]}" in done("explain p", capsys)
-    assert "com.microsoft.CDist      m/2 m/2     m n k" in done("explain p --all", capsys)
+    assert "com.microsoft.CDist      m/2 m/2     m n k" in done("explain p --view all", capsys)
     (here / "moved.py").rename(here / "my_ops.py")
-    assert "m=16 n=8 k=12" in done("explain p --all --opdefs my_ops.py", capsys)
-    assert "tofu-recursion" in done("compare m.onnx --gpus 4 --opdefs my_ops.py", capsys)
+    assert "m=16 n=8 k=12" in done("explain p --view all", capsys)
+    assert "tofu-recursion" in done("compare p", capsys)
 
 
-def test_explain_takes_no_other_descriptions(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_executes_only_a_file_that_this_user_has_given(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan is data: what describes its operators is found by its digest among what was given with --opdefs."""
     distances(here / "m.onnx")
-    done("plan m.onnx --gpus 2 --opdefs my_ops.py --out p", capsys)
-    (here / "other.py").write_text(OPS + "# changed\n")
-    said = done("explain p --opdefs other.py", capsys, 2)
-    assert "made with other descriptions" in said
-    assert hashlib.sha256((OPS + "# changed\n").encode()).hexdigest() in said
-    done("plan m.onnx --gpus 2 --unknown-ops replicate --out q", capsys)
-    assert "was made without descriptions" in done("explain q --opdefs my_ops.py", capsys, 2)
+    monkeypatch.setenv("XDG_STATE_HOME", str(here / "mine"))
+    done("plan m.onnx --gpus 2 --opdefs my_ops.py --no-models -o p", capsys)
+    monkeypatch.setenv("XDG_STATE_HOME", str(here / "of another user"))
+    said = done("build p", capsys, 2)
+    assert "was made with descriptions of your own: my_ops.py, sha256" in said
+    assert "hint: `tofu ops --opdefs my_ops.py` executes that file once" in said
+    (here / "my_ops.py").write_text(f"{OPS}raise SystemExit('executed')\n")  # another file than that of the plan
+    assert "descriptions of your own" in done("build p", capsys, 2)
+    monkeypatch.setenv("XDG_STATE_HOME", str(here / "mine"))
+    assert "descriptions of your own" in done("build p", capsys, 2), "it has changed since"
+    (here / "elsewhere.py").write_text(OPS)
+    done("ops --opdefs elsewhere.py", capsys)
+    done("build p", capsys)
+    assert json.loads(done("run p --verify --json", capsys))["verified"] is True
+
+
+def test_a_home_that_cannot_be_written_costs_the_note_alone(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distances(here / "m.onnx")
+    (here / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(here / "file"))
+    done("plan m.onnx --gpus 2 --opdefs my_ops.py -o p", capsys)
+    assert json.loads(done("run p --verify --json", capsys))["verified"] is True
 
 
 def test_workers_import_the_domain_at_the_models_version(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,7 +181,7 @@ def test_workers_import_the_domain_at_the_models_version(here: Path, capsys: pyt
     ]
     # Two ops are one segment where little is between them.
     save(here / "m.onnx", nodes, stated={"a": [4, 2], "y": [64, 64]}, mine=3)
-    done("plan m.onnx --gpus 2 --unknown-ops replicate --out p", capsys)
+    done("plan m.onnx --gpus 2 --unknown-ops replicate -o p", capsys)
     for name in ("model.onnx", "worker0.onnx", "worker1.onnx"):
         model = onnx.load(here / "p" / name)
         onnx.checker.check_model(model, full_check=True)
@@ -215,8 +235,8 @@ def test_a_reference_of_the_users(
     distances(here / "m.onnx")
     with_reference = f'domain="com.microsoft", reference=lambda op, x: {body})\ndef sample_op'
     (here / "my_ops.py").write_text(OPS.replace('domain="com.microsoft")\ndef sample_op', with_reference))
-    done("plan m.onnx --gpus 2 --opdefs my_ops.py --out p", capsys)
-    run = json.loads(done("run p --verify --opdefs my_ops.py --json", capsys))
+    done("plan m.onnx --gpus 2 --opdefs my_ops.py -o p", capsys)
+    run = json.loads(done("run p --verify --json", capsys))
     assert run["verified"] is True
     assert run["own_precision"] == own_precision
     assert (said in run["no_reference"]) if said else run["no_reference"] == ""
@@ -231,7 +251,7 @@ def test_a_local_function_of_another_domain_needs_no_description(
     <domain: "mine", opset_import: ["" : 21]> Twice (x) => (y) { y = Add(x, x) }
     """
     (here / "m.onnx").write_bytes(parser.parse_model(text).SerializeToString())
-    done("plan m.onnx --gpus 2 --out p", capsys)
+    done("plan m.onnx --gpus 2 -o p", capsys)
     assert json.loads(done("run p --verify --json", capsys))["verified"] is True
 
 
@@ -267,7 +287,7 @@ def test_control_flow_is_run_whole(here: Path, capsys: pytest.CaptureFixture[str
     assert "2 operators of the model have no description" in said
     assert "Loop: 1 op: 'Loop.l' (control flow" in said
     assert "my_ops.py" not in said, "nobody can describe them"
-    plan = json.loads(done("plan m.onnx --gpus 4 --unknown-ops replicate --out p --json", capsys))
+    plan = json.loads(done("plan m.onnx --gpus 4 --unknown-ops replicate -o p --json", capsys))
     # The Scan goes over as many rows as there are: it is its rounds.
     assert [op["op_type"] for op in plan["undescribed"]] == ["If", "Loop"]
     onnx.checker.check_model(onnx.load(here / "p" / "worker0.onnx"))
@@ -287,7 +307,7 @@ def test_control_flow_that_would_differ_between_workers(
     here: Path, capsys: pytest.CaptureFixture[str], new: str, said: str
 ) -> None:
     flow(here / "m.onnx", FLOW.replace("k = Add(h, r) t = Tanh(k)", new))
-    printed = done("plan m.onnx --gpus 2 --unknown-ops replicate --out p", capsys, 2 if said else 0)
+    printed = done("plan m.onnx --gpus 2 --unknown-ops replicate -o p", capsys, 2 if said else 0)
     assert said in printed
 
 
@@ -330,7 +350,7 @@ def test_forms_and_undescribed_operators_are_told_together(here: Path, capsys: p
 
 def test_libraries_that_cannot_be_loaded(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     distances(here / "m.onnx")
-    done("plan m.onnx --gpus 2 --opdefs my_ops.py --out p", capsys)
+    done("plan m.onnx --gpus 2 --opdefs my_ops.py -o p", capsys)
     assert "absent.so: no such file" in done("run p --custom-ops absent.so", capsys, 2)
     assert "my_ops.py: the runtime cannot load it" in done("run p --custom-ops my_ops.py", capsys, 2)
 
@@ -346,7 +366,7 @@ def test_a_library_of_custom_operators(here: Path, capsys: pytest.CaptureFixture
     nodes.insert(1, helper.make_node("Transpose", ["w2"], ["w2t"], name="turn", perm=[1, 0]))
     nodes.insert(3, helper.make_node("MatMul", ["w2", "w2t"], ["square"], name="square"))
     save(here / "m.onnx", nodes, stated={"i": [8, 8], "y": [16, 8]}, **{"ai.onnx.contrib": 1})
-    done("plan m.onnx --gpus 2 --unknown-ops replicate --out p", capsys)
+    done("plan m.onnx --gpus 2 --unknown-ops replicate -o p", capsys)
     assert "ai.onnx.contrib.Inverse" in done("run p", capsys, 2)
     library = extensions.get_library_path()
     assert json.loads(done(f"run p --verify --json --custom-ops {library}", capsys))["verified"] is True
@@ -356,16 +376,15 @@ def test_a_difference_tells_the_excess_of_ops_by_the_file_that_describes_them(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     distances(here / "m.onnx")
-    done("plan m.onnx --gpus 2 --opdefs my_ops.py --out two", capsys)
-    done("plan m.onnx --gpus 4 --opdefs my_ops.py --out four", capsys)
-    done("plan m.onnx --gpus 4 --unknown-ops replicate --out whole", capsys)
-    known = json.loads(done("diff two four --opdefs my_ops.py --json", capsys))
+    done("plan m.onnx --gpus 2 --opdefs my_ops.py -o two", capsys)
+    done("plan m.onnx --gpus 4 --opdefs my_ops.py -o four", capsys)
+    done("plan m.onnx --gpus 4 --unknown-ops replicate -o whole", capsys)
+    known = json.loads(done("diff two four --json", capsys))
     assert sum(op["total_excess_bytes"]["added"] for op in known["ops"]) == (
         known["b"]["excess_bytes"] - known["a"]["excess_bytes"]
     )
-    mixed = json.loads(done("diff whole four --opdefs my_ops.py --json", capsys))
+    mixed = json.loads(done("diff whole four --json", capsys))
     assert mixed["ops"][0]["total_excess_bytes"]["added"] < 0, "what was run whole is cut"
+    (here / "my_ops.py").write_text(OPS + "\n# another file\n")
     said = done("diff two four", capsys)
-    assert "the excess of ops is not told: --opdefs names the file that describes them" in said
-    (here / "other.py").write_text(OPS + "\n# another file\n")
-    assert "is not told" in done("diff two four --opdefs other.py", capsys)
+    assert "the excess of ops is not told: `tofu ops --opdefs FILE` executes the descriptions once" in said

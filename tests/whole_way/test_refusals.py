@@ -77,7 +77,7 @@ def test_a_number_of_gpus_that_is_none(here: Path, capsys: pytest.CaptureFixture
 def test_an_output_folder_that_exists(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "plan").mkdir()
     (here / "plan" / "mine.txt").write_text("mine")
-    text = refused(["plan", str(MODELS / "resnet50.onnx"), "--gpus", "2", "--out", "plan"], here, capsys)
+    text = refused(["plan", str(MODELS / "resnet50.onnx"), "--gpus", "2", "-o", "plan"], here, capsys)
     assert "plan exists" in text
 
 
@@ -96,8 +96,8 @@ def test_fewer_than_that_and_what_cannot_be_split_is_said(here: Path, capsys: py
 
 def test_a_worker_of_another_plan(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = str(MODELS / "mlp_grads_core.onnx")
-    assert cli.main(["plan", model, "--gpus", "2", "--out", "two"]) == 0
-    assert cli.main(["plan", model, "--gpus", "4", "--out", "four"]) == 0
+    assert cli.main(["plan", model, "--gpus", "2", "-o", "two"]) == 0
+    assert cli.main(["plan", model, "--gpus", "4", "-o", "four"]) == 0
     (here / "two" / "worker0.onnx").write_bytes((here / "four" / "worker0.onnx").read_bytes())
     capsys.readouterr()
     assert "worker0.onnx" in refused(["run", "two"], here, capsys)

@@ -6,6 +6,7 @@ from planner.feature import Feature, Output
 
 FEATURE = Feature(
     __name__,
+    heading="Run",
     functions=("checkpoints", "export_checkpoint"),
     outputs=(
         Output("checkpoint-export", "tofu checkpoint export --json", "checkpoints:ExportedCheckpoint", "table:export"),

@@ -6,6 +6,7 @@ from planner.feature import Feature, Output
 
 FEATURE = Feature(
     __name__,
+    heading="Plan",
     functions=("compare",),
     outputs=(Output("compare", "tofu compare --json", "result:Comparison", "table:print_comparison"),),
 )

@@ -21,6 +21,7 @@ from planner.features.compare.options import CompareOptions
 def compare(model: Path, json_wanted: bool, **options: Any) -> int:
     """Plan MODEL by every strategy of the literature, and print what each of them moves and holds.
 
+    MODEL is an ONNX file, a name of `tofu zoo`, or the folder of a plan: then on its machine, by its profile and rates.
     Tofu's own plan is for the least cost in bytes, and on a topology for the least estimated time, as that of
     `tofu plan` is.
 
@@ -28,12 +29,11 @@ def compare(model: Path, json_wanted: bool, **options: Any) -> int:
     Examples:
       tofu compare train.onnx --gpus 8
       tofu compare train.onnx --gpus 4 --json
-      tofu compare train.onnx --gpus 8 --rates link=25GB/s,memory=860GB/s,compute=91TFLOP/s
       tofu compare train.onnx --topology p2.8xlarge
       tofu compare train.onnx --topology dgx-h100 --gpus 4
-      tofu compare train.onnx --topology dgx-h100 --profile h100.yaml
+      tofu compare plan
     """
-    check_count("compare", options["gpus"], options["topology"])
+    check_count("compare", options["gpus"], options["topology"], model)
     from planner import api
 
     show(lambda line: api.compare(model, progress=line, **given(CompareOptions, options)), json_wanted)

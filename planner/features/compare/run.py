@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from planner.api.arguments import takes
+from planner.artifacts.place import is_plan
+from planner.artifacts.plan_folder import open_folder
 from planner.cost.distance import distances, times_the_least
 from planner.cost.tables import CostTables
 from planner.features.compare.options import CompareOptions
 from planner.features.compare.result import Comparison, ComparisonRow
-from planner.machine.rates import Rates
+from planner.options import ReadOptions
 from planner.planning.limit.trial import Trial, trial_of
-from planner.planning.machines import Target, target_of, time_of
+from planner.planning.machines import Target, time_of
 from planner.planning.objective import LITERATURE, of_the_literature
-from planner.planning.request import PlanRequest, source_of
+from planner.planning.request import PlanRequest, source_of, target_for
 from planner.planning.session import Session
 from planner.search.decide import STRATEGIES
 from planner.search.decided import Decided
@@ -24,16 +26,11 @@ def compare(options: CompareOptions) -> Comparison:  # noqa: D417 - those are th
     Tofu's own plan is the one that ``plan`` makes where nothing else is asked for: on a topology for the least time.
 
     Args:
-        model: an ONNX file, or a model in memory without external data.
-        gpus: how many workers; may be left out with a topology.
+        model: an ONNX file, or a model in memory without external data; a name of the zoo; or the folder of a plan,
+            which stands for its model, machine, profile and rates.
+        gpus: how many workers; may be left out with a topology or a plan.
         topology: a topology file, or the name of one that ships, for estimates of time.
-        rates: see ``plan``.
         dim: sizes of symbolic dims.
-        value: by input, the number that it becomes, or numbers with commas between them.
-        state: a file of pairs of state and next state; None: as the model says, or inferred.
-        profile: see ``plan``.
-        opdefs: see ``plan``.
-        unknown_ops: see ``plan``.
         progress: told what is being done.
 
     Raises:
@@ -45,11 +42,11 @@ def compare(options: CompareOptions) -> Comparison:  # noqa: D417 - those are th
             for row in planner.compare("train.onnx", gpus=8).rows:
                 print(row.strategy, row.moved_bytes, row.reason)
     """
-    progress = options.progress
+    model, progress = options.model, options.progress
     request = PlanRequest(
-        source_of(options.model, options, opdefs=options.opdefs, unknown_ops=options.unknown_ops),
-        target_of(options.gpus, options.topology, options.profile),
-        rates=None if options.rates is None else Rates.parse(options.rates),
+        source_of(model, ReadOptions(dim=options.dim)),
+        target_for(model, options.gpus, options.topology),
+        rates=open_folder(model, with_models=False).plan.rates if is_plan(model) else None,
         progress=progress,
     )
     session, target, tables = Session(request), request.target, CostTables()

@@ -6,6 +6,7 @@ from planner.feature import Feature, Output
 
 FEATURE = Feature(
     __name__,
+    heading="Look at a plan",
     functions=("diff",),
     outputs=(Output("diff", "tofu diff --json", "difference:Difference", "table:print_as_text"),),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from planner.options import argument, options, own_ops
+from planner.options import argument, options
 from planner.progress import Progress, silent
 
 
@@ -14,5 +14,4 @@ class DiffOptions:
 
     a: Path = argument(kw_only=False)
     b: Path = argument(kw_only=False)
-    opdefs: Path | None = own_ops()
     progress: Progress = silent

@@ -10,7 +10,7 @@ from planner.api.arguments import takes
 from planner.artifacts.place import MANIFEST, PLAN
 from planner.artifacts.plan_folder import PlanFolder, open_folder
 from planner.artifacts.planned_form import planned_form
-from planner.descriptions import in_force
+from planner.descriptions import of_plan
 from planner.errors import UsageError
 from planner.features.diff.difference import Difference, PlannedModel, difference
 from planner.features.diff.options import DiffOptions
@@ -31,8 +31,6 @@ def diff(options: DiffOptions) -> Difference:  # noqa: D417 - those are the fiel
     Args:
         a: a plan's folder, or the plan.json in it.
         b: another one.
-        opdefs: the file of descriptions that the plans were made with; without it, the excess of single ops is not
-            told where there was one.
         progress: told what is being done.
 
     Raises:
@@ -54,15 +52,14 @@ def diff(options: DiffOptions) -> Difference:  # noqa: D417 - those are the fiel
     excess = []
     for planned in (first, second):
         tell(str(planned.path))
-        excess.append(_excess(planned, options.opdefs))
+        excess.append(_excess(planned))
     return difference(first, second, matching, (excess[0], excess[1]))
 
 
-def _excess(planned: PlannedModel, opdefs: Path | None) -> Mapping[str, int] | None:
+def _excess(planned: PlannedModel) -> Mapping[str, int] | None:
     """The excess of each op; None where the descriptions are not there that the plan was made with."""
-    described_by = planned.plan.described_by
-    descriptions, source = in_force(None if described_by is None else opdefs, "replicate")
-    return planned.excess(descriptions) if source == described_by else None
+    descriptions, source = of_plan(planned.plan.described_by)
+    return planned.excess(descriptions) if source == planned.plan.described_by else None
 
 
 def _open(path: Path) -> PlanFolder:

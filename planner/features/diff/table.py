@@ -40,7 +40,7 @@ def print_difference(diff: Difference, sheet: Sheet, *, shows_all: bool = False)
     _table(sheet, "tensor", "tiling", "moved", diff.tensors, _describe_tensor, shown)
     _table(sheet, "op", "strategy", "excess" if diff.knows_excess else "", diff.ops, _describe_op, shown)
     if not diff.knows_excess and diff.ops:
-        sheet.line("the excess of ops is not told: --opdefs names the file that describes them")
+        sheet.line("the excess of ops is not told: `tofu ops --opdefs FILE` executes the descriptions once")
 
 
 def print_as_text(difference: Difference, file: TextIO) -> None:

@@ -43,3 +43,5 @@ class ExportResult:
     """The number of tensors with placements there."""
     uneven: tuple[str, ...]
     """The tensors that DTensor divides into other parts."""
+    sharding: Path | None
+    """The file of the model with ONNX's sharding annotations; None: none was asked for."""

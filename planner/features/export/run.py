@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import numpy as np
+from onnx import ModelProto
 
 from planner.api.arguments import takes
-from planner.api.opened import opened
+from planner.api.opened import Opened, opened
 from planner.errors import ExportError, UsageError
 from planner.features.export.file_text import JaxStep, UnwrittenError, jax_step
 from planner.features.export.options import ExportOptions
 from planner.features.export.placements import placements
 from planner.features.export.result import ExportResult
 from planner.features.export.source import Source
+from planner.graph.data_folder import DataFolder, note_data_folder
+from planner.partition.sharding import with_annotations
 from planner.runtime.values.results import write_bytes
 from planner.whole import try_file
 
@@ -27,7 +31,7 @@ def export(options: ExportOptions) -> ExportResult:  # noqa: D417 - those are th
         jax: a file of Python to write: the step in JAX. Constants that are too large to stand in it go beside it, into
             a file of its name that ends in ``.npz``.
         placements: a file of Python to write: the tilings as placements of PyTorch's DTensor.
-        opdefs: the file of descriptions that the plan was made with.
+        sharding: an ONNX file to write: the planned model with the tilings as ONNX's sharding annotations.
         progress: told what is being done.
 
     Raises:
@@ -39,18 +43,20 @@ def export(options: ExportOptions) -> ExportResult:  # noqa: D417 - those are th
 
             planner.api.export("plan", jax="train_step.py")
     """
-    jax, placed_in, progress = options.jax, options.placements, options.progress
-    files = [file for file in (jax, placed_in) if file is not None]
+    jax, placed_in, annotated = options.jax, options.placements, options.sharding
+    progress = options.progress
+    kinds = ((jax, ".py"), (placed_in, ".py"), (annotated, ".onnx"))
+    files = [(file, suffix) for file, suffix in kinds if file is not None]
     if not files:
-        raise UsageError("export: what is to be written?", hint="write --jax FILE.py or --placements FILE.py")
-    if len({file.resolve() for file in files}) < len(files):
-        raise UsageError(f"--jax and --placements: both are {files[0]}")
-    for file in files:
-        if file.suffix != ".py":
-            raise UsageError(f"{file}: what is written is Python", hint=f"call it {file.with_suffix('.py').name}")
+        raise UsageError("export: what is to be written?", hint="in Python, give jax=, placements= or sharding=")
+    if len({file.resolve() for file, _ in files}) < len(files):
+        raise UsageError(f"export: two results cannot both be {files[0][0]}", hint="name another file")
+    for file, suffix in files:
+        if file.suffix != suffix:
+            raise UsageError(f"{file}: its name ends in {suffix}", hint=f"write -o {file.with_suffix(suffix)}")
         try_file(file)
     progress("reading the plan")
-    plan = opened(options.directory, options.opdefs)
+    plan = opened(options.directory)
     source = Source(plan.folder.plan, plan.graph, plan.ops, plan.form.boxes(plan.model))
     findings: list[str] = []
     step: JaxStep | None = None
@@ -80,6 +86,8 @@ def export(options: ExportOptions) -> ExportResult:  # noqa: D417 - those are th
         write_bytes(jax, step.text.encode())
     if placed_in is not None and placed is not None:
         write_bytes(placed_in, placed.text.encode())
+    if annotated is not None:
+        write_bytes(annotated, _annotated(plan, annotated.parent))
     return ExportResult(
         model=source.plan.model,
         workers=source.plan.workers,
@@ -97,4 +105,16 @@ def export(options: ExportOptions) -> ExportResult:  # noqa: D417 - those are th
         placements=placed_in,
         tensors=None if placed is None else placed.tensors,
         uneven=() if placed is None else placed.padded,
+        sharding=annotated,
     )
+
+
+def _annotated(plan: Opened, base: Path) -> bytes:
+    """The model of a plan with its tilings as ONNX's sharding annotations; ``base`` is the folder that gets it."""
+    folder, tensors = plan.folder, plan.form.graph.tensors
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    model, _ = with_annotations(ModelProto.FromString(folder.model.read_bytes()), folder.plan, shapes)
+    if folder.data_record:
+        _, absolute, *named = folder.data_record
+        note_data_folder(model, DataFolder(Path(absolute), *named), base)
+    return bytes(model.SerializeToString(deterministic=True))

@@ -36,4 +36,6 @@ def print_export(result: ExportResult, file: TextIO) -> None:
         facts += [("placements", str(result.placements)), ("tensors", str(result.tensors))]
         if result.uneven:
             facts.append(("divided otherwise", f"{some(result.uneven)}: DTensor's chunks are of one size"))
+    if result.sharding is not None:
+        facts.append(("annotated model", str(result.sharding)))
     console.print_facts(facts)

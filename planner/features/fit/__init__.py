@@ -6,6 +6,7 @@ from planner.feature import Feature, Output
 
 FEATURE = Feature(
     __name__,
+    heading="Plan",
     functions=("fit",),
     outputs=(Output("fit", "tofu fit --json", "result:FitResult", "table:print_fit"),),
 )

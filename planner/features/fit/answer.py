@@ -19,7 +19,6 @@ from planner.features.fit.result import FitAnswer, FitRow, WhyNot
 from planner.features.fit.sized import Batches
 from planner.machine.routes import part
 from planner.machine.topology_file import Machine
-from planner.planning.limit.trial import Trial
 from planner.planning.machines import Target, memory_limits
 from planner.planning.objective import Times, can_be_timed
 from planner.planning.recomputation.offers import Offers
@@ -56,16 +55,7 @@ class Query:
         return limits
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """An answer, and the plans behind it."""
-
-    answer: FitAnswer
-    plans: dict[int, tuple[Target, Trial, frozenset[str]]]
-    """By number of workers, the plan that is taken, and what is computed again in it; none where none fits."""
-
-
-def answered(batches: Batches, query: Query, progress: Progress) -> Answered:
+def answered(batches: Batches, query: Query, progress: Progress) -> FitAnswer:
     """Plans for each number of workers.
 
     Args:
@@ -82,14 +72,13 @@ def answered(batches: Batches, query: Query, progress: Progress) -> Answered:
     fitting = next((number for number, row in enumerate(rows) if row.fits and _is_within(row, query)), None)
     below = len(rows) - 1 if fitting is None else fitting - 1
     why_not = None if below < 0 else search.why_not(rows[below])
-    answer = FitAnswer(
+    return FitAnswer(
         None if query.machine is None else query.machine.name,
         max(query.limits(query.target(query.counts[-1]))),
         tuple(rows),
         None if fitting is None else rows[fitting].workers,
         why_not,
     )
-    return Answered(answer, search.plans)
 
 
 def _is_within(row: FitRow, query: Query) -> bool:
@@ -107,7 +96,6 @@ class _Counts:
         """The largest for which there is a plan that fits on fewer workers, and so on more; 0: none is known."""
         self._is_confirmed = False
         """A program said of some number of workers that a plan fits; of larger ones it need not."""
-        self.plans: dict[int, tuple[Target, Trial, frozenset[str]]] = {}
 
     def row(self, count: int) -> FitRow:
         """The memory of plans for so many workers."""
@@ -120,7 +108,6 @@ class _Counts:
             times = self._times(target)
             row, judged = self._with_plan(row, Ladder(sized, target, times, self._progress), target, limits)
             if judged is not None:
-                self.plans[count] = (target, judged.trial, judged.again)
                 row = replace(row, estimated_seconds=None if times is None else times.seconds(judged.trial))
         return replace(row, largest_batch=self._largest_batch(target, limits, row))
 

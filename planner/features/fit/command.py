@@ -9,28 +9,20 @@ import click
 
 from planner.commands.derived import derived, given
 from planner.commands.exit_codes import EXIT_DONE, EXIT_NO
-from planner.commands.grouped_help import TRAINING_GROUPS, GroupedCommand
 from planner.commands.options import JSON, MODEL
 from planner.commands.show import show
 from planner.features.fit.options import FitOptions
 
-_GROUPS = {
-    "What there is": ("--memory", "--topology", "--gpus", "--within"),
-    "The model": ("--batch", "--dim", "--value", "--gradients", "--state", "--opdefs", "--unknown-ops"),
-    **TRAINING_GROUPS,
-    "Output": ("--plan", "--out", "--force", "--page", "--json"),
-}
 
-
-@click.command(cls=GroupedCommand, groups=_GROUPS, short_help="How many GPUs hold a model, and with which batch.")
+@click.command(short_help="How many GPUs hold a model, and with which batch.")
 @MODEL
 @derived(FitOptions)
 @JSON
 def fit(model: Path, json_wanted: bool, **options: Any) -> int:
     """Say how many GPUs hold MODEL, what plans take on each number of them, and how large the batch may be.
 
-    MODEL is a training graph; a forward model, with the options of `tofu grad`; or a name of `tofu zoo`. Nothing is
-    written unless it is asked for. If no number of GPUs holds it, the exit code is 1.
+    MODEL is a training graph, the folder of a plan, or a name of `tofu zoo`. If no number of GPUs holds it, the exit
+    code is 1. The batch is changed by a symbolic dim, or as `tofu grad` wrote the graph, from its forward model.
 
     \b
     Examples:
@@ -38,10 +30,7 @@ def fit(model: Path, json_wanted: bool, **options: Any) -> int:
       tofu fit llama3-8b --topology dgx-h100 --topology h100-64x8
       tofu fit train.onnx --memory 24GiB --gpus 2,3,6
       tofu fit train.onnx --topology dgx-h100 --within 0.5s
-      tofu fit resnet50.onnx --loss softmax_cross_entropy --optimizer adam --memory 16GiB --batch 1..256
-      tofu fit mlp.onnx --loss mse --optimizer sgd --dim batch=64 --memory 2GiB
-      tofu fit train.onnx --memory 40GiB --plan 8 --out plan
-      tofu fit train.onnx --memory 40GiB --page fit.html
+      tofu fit train.onnx --memory 16GiB --batch 1..256 -o fit.html
     """
     from planner import api
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from planner.options import Model, ModelOptions, argument, option, options
-from planner.options.training import TrainingOptions
+from planner.options import DimOptions, Model, argument, option, options
 from planner.progress import Progress, silent
-from planner.records import Positive
 
 
 @options
-class FitOptions(TrainingOptions, ModelOptions):
+class FitOptions(DimOptions):
     """What ``tofu fit`` and ``planner.fit`` are asked for."""
 
     model: Model = argument(kw_only=False)
@@ -38,16 +36,10 @@ class FitOptions(TrainingOptions, ModelOptions):
         default=None,
         metavar="1..512|N",
     )
-    plan: Positive | None = option(
-        "Write the plan for N GPUs; `tofu build` adds the workers' models, as `tofu run` does.",
-        default=None,
-        metavar="N",
-    )
-    out: Path | None = option(
-        "Where to write it.  [default: MODEL.tofuN in the working directory]", default=None, metavar="DIR"
-    )
-    force: bool = option("Replace a plan that is there; a folder with anything else in it stays.", default=False)
     page: Path | None = option(
-        "Write the table and a chart, memory against GPUs, as a page.", default=None, metavar="FILE.html"
+        "Write the table and a chart, memory against GPUs, as a page.",
+        default=None,
+        metavar="FILE.html",
+        flags=("-o", "--output"),
     )
     progress: Progress = silent

@@ -75,7 +75,7 @@ class FitResult(ShortRepr):
     """The number of workers that hold a model."""
 
     schema_version: ClassVar = 1
-    told: ClassVar = "model batch batches why_fixed? within_seconds answers directory? page?"
+    told: ClassVar = "model batch batches why_fixed? within_seconds answers page?"
 
     model: str
     answers: tuple[FitAnswer, ...]
@@ -88,8 +88,6 @@ class FitResult(ShortRepr):
     """The reason why it cannot, in words."""
     within_seconds: Above0 | None = None
     """The time that an iteration may be estimated to take; None: any time."""
-    directory: Path | None = None
-    """The folder of a plan that was written; None: none was asked for."""
     page: Path | None = None
     """The page that was written; None: none was asked for."""
 

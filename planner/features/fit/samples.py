@@ -1,75 +1,71 @@
-"""A change of a model's batch: by a symbolic dim of its file, by following its samples, or by the zoo."""
+"""A change of a model's batch: by a symbolic dim of its file, by `tofu grad`, which made it, or by the zoo."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import replace
 
+from planner.api.made_of import made_of
 from planner.errors import UsageError
 from planner.features.fit.sized import Batches
 from planner.features.zoo.models import build, family_of
-from planner.graph.model import Graph
-from planner.graph.to_onnx import write_model
-from planner.options.training import TrainingOptions
 from planner.planning.request import ModelSource
 from planner.planning.samples import STATED, Samples, samples_by_dim, symbol_of_samples
 from planner.training.batch.change import samples_of_inputs
 from planner.training.doors.make import make
-from planner.training.doors.read import read_step
-
-_FIXED: Final = (
-    f"{STATED} (a training graph of a symbolic batch, or a forward model with --loss and --optimizer, "
-    "is read at others)"
-)
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A model, as it is asked for."""
+def batches_of_model(source: ModelSource, batch: int | None) -> Batches:
+    """The model at any batch: by the zoo, by a symbolic dim, or by ``tofu grad``, which made it.
 
-    source: ModelSource
-    """How its file is read."""
-    is_of_zoo: bool
-    """It is a name of the zoo."""
-    training: TrainingOptions | None
-    """Of a forward model, or of one of gradients, how it is trained; None: the file says it."""
-    batch: int | None
-    """Samples of an iteration; None: as many as it has."""
-
-
-def batches_of_model(wanted: Wanted) -> Batches:
-    """The model, and how its batch is changed.
+    Args:
+        source: how the model is read.
+        batch: samples of an iteration; None: as many as it has.
 
     Raises:
         TofuError: it cannot be read; a batch is asked for that it cannot have.
     """
-    source, training, batch = wanted.source, wanted.training, wanted.batch
-    if wanted.is_of_zoo:
+    if source.make is not None:
         return _of_zoo(source, batch)
     symbol = symbol_of_samples(source.model)
     stated = dict(source.options.dim or {})
     if symbol is not None and batch is not None and stated.setdefault(symbol, batch) != batch:
         raise UsageError(f"--batch {batch}, and --dim {symbol}={stated[symbol]}", hint="write one of them")
-    by_dim = samples_by_dim(replace(source, options=replace(source.options, dim=stated)), training)
+    by_dim = samples_by_dim(_with_dim(source, stated))
     if by_dim is not None:
         return Batches(by_dim.at(by_dim.given), by_dim, "")
-    if training is None:
+    remade, why_fixed = _by_grad(source)
+    if remade is None:
         if batch is not None:
-            raise UsageError(f"--batch {batch}: {_FIXED}", hint="write a range, or leave --batch out")
-        return Batches(source, None, _FIXED)
-    trained = make(source.model, training, batch)
-    stated_source = _as_its_file(replace(source, make=lambda: trained.graph))
-    count = 0 if trained.forward is None else samples_of_inputs(trained.forward)[0]
+            raise UsageError(f"--batch {batch}: {why_fixed}", hint="write a range, or leave --batch out")
+        return Batches(source, None, why_fixed)
+    if batch is None:
+        return Batches(source, remade, "")
+    return Batches(remade.at(batch), replace(remade, given=batch), "")
+
+
+def _by_grad(source: ModelSource) -> tuple[Samples | None, str]:
+    """The training graph as `tofu grad` makes it with another batch; or None, and why it cannot."""
+    origin, why = made_of(source.model)
+    if origin is None:
+        return None, f"{STATED}, and {why}"
+    forward, training = origin.forward, origin.options
+    by_dim = samples_by_dim(_with_dim(replace(source, model=forward), training.dim or {}), training)
+    if by_dim is not None:
+        return Samples(by_dim.given, lambda size: by_dim.at(size).as_its_file()), ""
+    whole = make(forward, training, origin.batch).forward
+    count = 0 if whole is None else samples_of_inputs(whole)[0]
     if not count:
-        return Batches(stated_source, None, "the model says itself how it is trained, and with which batch")
+        return None, f"{STATED}, and {forward} has no samples"
 
     def at(size: int) -> ModelSource:
-        return replace(source, make=lambda: make(source.model, training, size).graph)
+        return replace(source, make=lambda: make(forward, training, size).graph).as_its_file()
 
-    return Batches(stated_source, Samples(batch or count, at), "")
+    return Samples(count, at), ""
+
+
+def _with_dim(source: ModelSource, dim: Mapping[str, int]) -> ModelSource:
+    return replace(source, options=replace(source.options, dim=dim))
 
 
 def _of_zoo(source: ModelSource, batch: int | None) -> Batches:
@@ -78,18 +74,4 @@ def _of_zoo(source: ModelSource, batch: int | None) -> Batches:
         family_of(name).batch_of(name) if batch is None else batch,
         lambda size: replace(source, make=lambda: build(name, batch=size)),
     )
-    return Batches(_as_its_file(samples.at(samples.given)), samples, "")
-
-
-def _as_its_file(source: ModelSource) -> ModelSource:
-    """The graph as its file is read when its plan runs: reading makes constants of what is known."""
-    make = source.make
-    assert make is not None, "a file is read as it is"
-
-    def read() -> Graph:
-        with TemporaryDirectory() as folder:
-            written = Path(folder) / "model.onnx"
-            write_model(make(), written)
-            return read_step(written, operators=source.descriptions)
-
-    return replace(source, make=cache(read))  # a plan that is written reads it again
+    return Batches(samples.at(samples.given).as_its_file(), samples, "")

@@ -24,8 +24,6 @@ def print_fit(result: FitResult, file: TextIO) -> None:
     console.print()
     for note in notes(result):
         console.print_text(note, following=2)
-    if result.directory is not None:
-        console.print_line(f"plan written to {result.directory}")
     if result.page is not None:
         console.print_line(f"page written to {result.page}")
 

@@ -21,14 +21,14 @@ from planner.features.profile.options import ProfileOptions
 def profile(model: Path, json_wanted: bool, **options: Any) -> int:
     """Time every op of MODEL on this machine, whole and in the parts that a plan may give to a worker.
 
-    `tofu plan` and `tofu compare` take the file with --profile, for estimates of time and for --objective time. Where
-    it lacks an op they say so (docs/machines.md).
+    MODEL is an ONNX file, a name of `tofu zoo`, or the folder of a plan. `tofu plan` takes the file with --profile, for
+    estimates of time and for --objective time. Where it lacks an op, it says so (docs/machines.md).
 
     \b
     Examples:
       tofu profile train.onnx
-      tofu profile train.onnx --gpus 4 --out train.yaml
-      tofu profile train.onnx --topology dgx-h100 --device cuda --out h100.yaml
+      tofu profile train.onnx --gpus 4 -o train.yaml
+      tofu profile train.onnx --topology dgx-h100 --device cuda -o h100.yaml
       tofu plan train.onnx --topology dgx-h100 --objective time --profile h100.yaml
     """
     from planner import api

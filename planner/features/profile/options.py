@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from planner.options import Model, ModelOptions, argument, libraries, option, options
+from planner.options import DimOptions, Model, argument, libraries, option, options
 from planner.progress import Progress, silent
 from planner.records import Positive
 
 
 @options
-class ProfileOptions(ModelOptions):
+class ProfileOptions(DimOptions):
     """What ``tofu profile`` and ``planner.profile`` are asked for."""
 
     model: Model = argument(kw_only=False)
@@ -31,6 +31,7 @@ class ProfileOptions(ModelOptions):
         "Where to write the profile.  [default: MODEL.profile.yaml in the working directory]",
         default=None,
         metavar="FILE",
+        flags=("-o", "--output"),
     )
     progress: Progress = silent
     notice: Callable[[str], None] = lambda line: None

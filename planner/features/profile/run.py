@@ -25,6 +25,7 @@ from typing import Literal
 
 from planner.algebra.tiling import Tiling
 from planner.api.arguments import bytes_text, takes
+from planner.artifacts.place import is_plan
 from planner.cost.roofline import says_speed
 from planner.cost.seconds.measured import refuse_several_speeds
 from planner.cost.seconds.parts import different_parts
@@ -40,11 +41,12 @@ from planner.graph.rewriting.canonical import canonical
 from planner.installed import require_runtime, runtime_notes
 from planner.machine.device_profile import DeviceProfile
 from planner.machine.topology_file import Machine
+from planner.options import ReadOptions
 from planner.planning.bodies import decide_with_bodies, only_through_bodies
 from planner.planning.limit.trial import Trial, trial_of
-from planner.planning.machines import Target, target_of
+from planner.planning.machines import Target
 from planner.planning.objective import LITERATURE, Times, of_the_literature, timed
-from planner.planning.request import source_of
+from planner.planning.request import source_of, target_for
 from planner.progress import Progress
 from planner.runtime.engine.core.sessions import threads_of
 from planner.runtime.engine.gpu.devices import require_cuda
@@ -66,17 +68,15 @@ def profile(options: ProfileOptions) -> ProfileResult:  # noqa: D417 - those are
     """Measures what the ops of a training graph, and parts of them, take on this machine, and writes a profile.
 
     Args:
-        model: an ONNX file, or a model in memory without external data.
-        gpus: how many workers the parts are for; may be left out with a topology. With neither, ops are measured whole.
+        model: an ONNX file, or a model in memory without external data; a name of the zoo; or the folder of a plan,
+            which stands for its model and machine.
+        gpus: how many workers the parts are for; may be left out with a topology or a plan. With none of them, ops are
+            measured whole.
         topology: a topology file, or the name of one that ships, for whose levels and links plans are made.
         device: ``cpu``: this machine's processor, with as many threads for an op as a worker of a run here has;
             ``cuda``: its first GPU.
         memory: what the tensors of one op may take, such as ``4GiB``, or in bytes; None: half of what is free.
         dim: sizes of symbolic dims.
-        value: by input, the number that it becomes, or numbers with commas between them.
-        state: a file of pairs of state and next state; None: as the model says, or inferred.
-        opdefs: see ``plan``.
-        unknown_ops: see ``plan``.
         custom_ops: libraries of custom operators for ONNX Runtime; for the CPU.
         out: the file to write, ``.yaml``; MODEL.profile.yaml in the working directory if None.
         progress: told what is being done.
@@ -97,7 +97,8 @@ def profile(options: ProfileOptions) -> ProfileResult:  # noqa: D417 - those are
     require_runtime()
     for line in runtime_notes():
         options.notice(line)
-    on = Target(1) if gpus is None and topology is None else target_of(gpus, topology)
+    is_whole = gpus is None and topology is None and not is_plan(path)
+    on = Target(1) if is_whole else target_for(path, gpus, topology)
     machine, workers, cuts = on.machine, on.workers, on.cuts
     if machine is not None:
         refuse_several_speeds(machine.devices)
@@ -105,7 +106,7 @@ def profile(options: ProfileOptions) -> ProfileResult:  # noqa: D417 - those are
     stated = bytes_text(options.memory)
     limit = stopwatch.free_bytes // 2 if stated is None else parse_bytes(stated, "--memory")
     progress(f"reading {path}")
-    source = source_of(path, options, opdefs=options.opdefs, unknown_ops=options.unknown_ops)
+    source = source_of(path, ReadOptions(dim=options.dim))
     graph, descriptions = canonical(source.read()).graph, source.descriptions
     times = PartTimes(stopwatch, limit, progress)
     flags = f" --topology {topology}" if topology is not None else f" --gpus {gpus}" if gpus is not None else ""
@@ -136,7 +137,7 @@ def profile(options: ProfileOptions) -> ProfileResult:  # noqa: D417 - those are
 def _check_target(target: Path) -> None:
     """Refuses what cannot be written before anything is measured."""
     if target.suffix not in _SUFFIXES:
-        raise UsageError(f"--out {target}: a profile is written as {', '.join(_SUFFIXES)}")
+        raise UsageError(f"-o {target}: a profile is written as {', '.join(_SUFFIXES)}")
     try_file(target)
 
 

@@ -6,6 +6,7 @@ from planner.feature import Feature, Output
 
 FEATURE = Feature(
     __name__,
+    heading="Look at a plan",
     functions=("prove",),
     outputs=(Output("prove", "tofu prove --json", "result:ProveResult", "table:print_proof"),),
 )

@@ -22,14 +22,15 @@ def prove(directory: tuple[Path, ...], json_wanted: bool, **options: Any) -> int
     """Prove that what the workers of the plan in DIR compute is what its model computes, for all inputs.
 
     Nothing is executed: the worker models are held against the descriptions of the model's ops. Without DIR, the
-    newest plan in the working directory. With --whole, the worker models that are named are held against that model.
+    newest plan in the working directory. With --model and --parts, these worker models are held against that model.
     Exits with 1 if it is not proven, and says of which op and where (docs/verify.md).
 
     \b
     Examples:
       tofu prove plan
       tofu prove plan --json
-      tofu prove --whole model.onnx --parts worker*.onnx --program form.json
+      tofu prove plan --model train.onnx
+      tofu prove --model model.onnx --parts worker*.onnx --program form.json
     """
     from planner import api
     from planner.errors import UsageError
@@ -42,10 +43,8 @@ def prove(directory: tuple[Path, ...], json_wanted: bool, **options: Any) -> int
         request["parts"] = (*options["parts"], *directory)
     elif len(directory) > 1:
         raise UsageError("one plan is proven at a time", facts=tuple(map(str, directory)))
-    elif options["whole"] is None and options["program"] is None:
+    elif options["program"] is None:
         request["directory"] = chosen_plan(directory[0] if directory else None)
-    elif directory:
-        request["directory"] = directory[0]
 
     result = show(lambda line: api.prove(progress=line, **request), json_wanted)
     return EXIT_DONE if result.is_proven else EXIT_NO

@@ -28,13 +28,16 @@ from planner.features.prove.result import ProveResult
 from planner.graph.data_folder import without_data_folder
 from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import Canonical
+from planner.graph.rewriting.randomness import lower_randomness
 from planner.graph.to_onnx import to_model
-from planner.planning.request import ModelSource, source_of
+from planner.options import ReadOptions
+from planner.planning.request import source_of
 from planner.records import reader
 from planner.runtime.check_model import check_against_model
 from planner.runtime.engine.core.check import InconsistentError, check_overwriting, check_programs
 from planner.runtime.plan_files import check_stated, read_parts, read_workers
 from planner.strict_json import JsonError, read_json
+from planner.training.doors.read import read_step
 
 
 @takes(ProveOptions)
@@ -44,16 +47,12 @@ def prove(options: ProveOptions) -> ProveResult:  # noqa: D417 - those are the f
 
     Args:
         directory: the plan's folder; None: the newest in the working directory.
-        whole: a model in the place of a plan, read as a plan's model is read.
+        model: a file that is read once more, as it was to be planned: the plan's model must be what it is read as. With
+            ``parts``, a model in the place of a plan.
         parts: its worker models, one file of each worker, in any order.
         program: a file that says what was made of that model before it was divided: of the members of ``plan.json``
             those of ``planner.artifacts.form``, and ``strategies`` for the names of ops. Without it, the model is
             divided as it is.
-        model: a file that is read once more, as it was to be planned: the plan's model must be what it is read as.
-        dim: sizes of symbolic dims of that file, or of ``whole``.
-        value: by input of it, the number that it becomes.
-        state: a file of its pairs of state and next state.
-        opdefs: the file of descriptions that the plan was made with.
         progress: told what is being done.
 
     Raises:
@@ -66,28 +65,21 @@ def prove(options: ProveOptions) -> ProveResult:  # noqa: D417 - those are the f
             proof = planner.prove("plan")
             assert proof.is_proven, proof.fault
     """
-    if options.whole is None:
-        if options.parts or options.program is not None:
-            stray = "--parts" if options.parts else "--program"
-            raise UsageError(f"{stray} needs --whole", hint="give the model that was divided with --whole")
-        how_read = {"--dim": options.dim, "--value": options.value, "--state": options.state}
-        stray = next((name for name, value in how_read.items() if value), "")
-        if stray and options.model is None:
-            raise UsageError(f"{stray}: of which file?", hint="name the file that the plan was made of with --model")
-        return _of_plan(options)
-    if options.model is not None:
-        raise UsageError("--model is of a plan's folder, and --whole takes its place", hint="give one of the two")
-    if options.directory is not None:
-        raise UsageError("--whole takes the place of a plan's folder", hint="give one of the two")
     if not options.parts:
-        raise UsageError("--whole: which worker models?", hint="give them with --parts")
-    return _of_parts(options, options.whole)
+        if options.program is not None:
+            raise UsageError("--program: of which worker models?", hint="give them with --parts")
+        return _of_plan(options)
+    if options.model is None:
+        raise UsageError("--parts: of which model?", hint="give the model that was divided with --model")
+    if options.directory is not None:
+        raise UsageError("--parts takes the place of a plan's folder", hint="give one of the two")
+    return _of_parts(options, options.model)
 
 
 def _of_plan(options: ProveOptions) -> ProveResult:
     where = require_plan(options.directory)
     options.progress("reading the plan")
-    plan = opened(where, options.opdefs, as_planned=False)
+    plan = opened(where, as_planned=False)
     if not plan.folder.has_models:
         raise UsageError(f"{where} has no models of its workers", hint="write them with `tofu build`")
     models, program = read_workers(plan.folder, options.progress)
@@ -95,15 +87,14 @@ def _of_plan(options: ProveOptions) -> ProveResult:
     options.progress("following the workers' programs")
     proof = _proof(plan.model, plan.form, reference, models, program)
     if proof.is_proven:
-        proof = replace(
-            proof, fault=_refused(lambda: check_stated(plan.folder, program)) or _of_another_file(plan, options)
-        )
+        stated = _refused(lambda: check_stated(plan.folder, program))
+        proof = replace(proof, fault=stated or _of_another_file(plan, options))
     return _result(where, plan.folder.plan.model, program, proof)
 
 
 def _of_parts(options: ProveOptions, file: Path) -> ProveResult:
     options.progress("reading the model")
-    source = source_of(file, options, opdefs=options.opdefs, unknown_ops="replicate")
+    source = source_of(file, ReadOptions(), unknown_ops="replicate")
     model = without_data_folder(source.read())
     models, program = read_parts(options.parts, model, options.progress)
     form, planned = _stated_form(options.program)
@@ -172,12 +163,13 @@ def _result(where: Path, name: str, program: Program, proof: Proof) -> ProveResu
 
 
 def _of_another_file(plan: Opened, options: ProveOptions) -> Fault | None:
-    """A fault if the file, read as `tofu plan` reads it, is not the plan's model."""
+    """A fault if the file, read as the plan's was, is not the plan's model."""
     if options.model is None:
         return None
-    file = options.model
-    source = ModelSource(file, options, plan.descriptions, plan.described_by)
-    read = to_model(without_data_folder(source.read())).SerializeToString(deterministic=True)
+    file, how = options.model, plan.folder.reading
+    pairs = tuple((pair.current, pair.following) for pair in plan.folder.state) if how.states_pairs else None
+    step = read_step(file, dims=how.dims, values=how.values, state_pairs=pairs, operators=plan.descriptions)
+    read = to_model(without_data_folder(lower_randomness(step))).SerializeToString(deterministic=True)
     if digest(read) == plan.folder.plan.model_digest:
         return None
     holds = f"a model of sha256 {plan.folder.plan.model_digest}"

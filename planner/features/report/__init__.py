@@ -6,6 +6,7 @@ from planner.feature import Feature, Output
 
 FEATURE = Feature(
     __name__,
+    heading="Look at a plan",
     functions=("report",),
     outputs=(Output("report", "tofu report --json", "result:ReportResult", "table:print_report"),),
 )

@@ -3,42 +3,44 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from planner.commands.derived import derived, given
 from planner.commands.exit_codes import EXIT_DONE
-from planner.commands.options import JSON
+from planner.commands.options import JSON, by_suffix
 from planner.commands.show import chosen_plan, show
-from planner.features.report.options import ReportOptions
+
+_KEYWORDS = {".html": "output", ".svg": "svg", ".json": "trace"}
 
 
 @click.command(short_help="Write a plan as a page, a picture or a trace.")
 @click.argument("directory", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
-@derived(ReportOptions)
+@click.option(
+    "-o",
+    "--output",
+    "files",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="FILE.html: the page, one file, no network; FILE.svg: the strip of the network alone; FILE.json: the "
+    "simulated schedule, and what `tofu run --measure` measured, for ui.perfetto.dev; repeatable.  "
+    "[default: DIR/report.html]",
+)
 @JSON
-def report(directory: Path | None, json_wanted: bool, **options: Any) -> int:
+def report(directory: Path | None, files: tuple[Path, ...], json_wanted: bool) -> int:
     """Write the plan in DIR for people to look at: what it costs and why, its tiles, memory, traffic and schedule.
 
     Without DIR, the newest plan in the working directory.
 
     \b
     Examples:
-      tofu report plan -o plan.html
-      tofu report plan -o plan.html --svg strip.svg
-      tofu report plan --trace trace.json
-      tofu report plan --trace trace.json --topology cluster.yaml --profile device.json
+      tofu report plan
+      tofu report plan -o plan.html -o strip.svg
+      tofu report plan -o trace.json
     """
-    from planner.features.report.wanted import wanted_files
-
-    wanted_files(options["output"], options["svg"], options["trace"])
+    wanted = by_suffix(files, _KEYWORDS)
     directory = chosen_plan(directory)
     from planner import api
 
-    show(
-        lambda line: api.report(directory, progress=line, **given(ReportOptions, options)),
-        json_wanted,
-        "reading the plan",
-    )
+    show(lambda line: api.report(directory, progress=line, **wanted), json_wanted, "reading the plan")
     return EXIT_DONE

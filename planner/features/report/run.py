@@ -20,8 +20,9 @@ from planner.api.occupancy import begins_of
 from planner.api.opened import Opened, opened
 from planner.api.timing import Times, refuse_without_topology, times_of
 from planner.artifacts.measured import MeasuredRun, read_measured
+from planner.artifacts.place import require_plan
 from planner.artifacts.plan import Plan
-from planner.artifacts.plan_folder import open_folder
+from planner.artifacts.plan_folder import REPORT, open_folder
 from planner.artifacts.program import Program
 from planner.artifacts.waits import last_reads, levels
 from planner.collection import without_collection
@@ -29,7 +30,7 @@ from planner.cost.distance import distances
 from planner.cost.seconds.assignment import bytes_between
 from planner.cost.seconds.simulated import Schedule
 from planner.cost.tables import CostTables
-from planner.descriptions import in_force
+from planner.descriptions import how_to_give, of_plan
 from planner.errors import TofuError, UsageError
 from planner.features.report.options import ReportOptions
 from planner.features.report.page.columns import columns, products_of
@@ -38,7 +39,6 @@ from planner.features.report.page.page import page
 from planner.features.report.page.strip import Picture, Strip
 from planner.features.report.page.trace import trace as traced
 from planner.features.report.result import ReportResult
-from planner.features.report.wanted import wanted_files
 from planner.graph.model import Graph
 from planner.graph.purposes import passes_in
 from planner.machine.topology_file import Machine
@@ -46,6 +46,7 @@ from planner.partition.occupancy import needed_bytes, occupancy, spans_held
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.limit.trial import trial_of
 from planner.planning.objective import Times as Goals
+from planner.planning.objective import can_be_timed
 from planner.planning.why.causes import causes
 from planner.progress import Progress
 from planner.reasons import Cause, Why
@@ -72,19 +73,15 @@ def report(options: ReportOptions) -> ReportResult:  # noqa: D417 - those are th
 
     Args:
         directory: the plan's folder; None: the newest in the working directory.
-        output: where the page goes, one file of HTML that asks nobody for anything; None: none is written.
+        output: where the page goes, one file of HTML that asks nobody for anything; None: none is written, or where
+            nothing else is asked for ``report.html`` in the plan's folder.
         svg: where the strip of the network goes; None: it is not written by itself.
-        trace: where the simulated schedule goes, in the form that Perfetto opens, with what ``run --profile`` measured;
+        trace: where the simulated schedule goes, in the form that Perfetto opens, with what ``run --measure`` measured;
             None: it is not written.
-        topology: the topology that the plan is for, a file or a name; None: by the name that the plan states, of those
-            that ship with tofu.
-        profile: the profile that the plan's times are by.
-        opdefs: the file of descriptions that the plan was made with.
         progress: told what is being done.
 
     Raises:
-        TofuError: there is no plan, nothing is to be written, a file cannot be written, or a trace is wanted of a plan
-            whose times are not known.
+        TofuError: there is no plan, a file cannot be written, or a trace is wanted of a plan whose times are not known.
 
     Example:
         ::
@@ -92,23 +89,25 @@ def report(options: ReportOptions) -> ReportResult:  # noqa: D417 - those are th
             planner.api.report("plan", output="plan.html")
     """
     output, svg, trace = options.output, options.svg, options.trace
-    topology, profile, opdefs = options.topology, options.profile, options.opdefs
     progress = options.progress
-    for file in wanted_files(output, svg, trace):
+    directory = require_plan(options.directory)
+    if (output, svg, trace) == (None, None, None):
+        output = directory / REPORT
+    for file in filter(None, (output, svg, trace)):
         try_file(file)
     progress("reading the plan")
-    folder = open_folder(options.directory)
+    folder = open_folder(directory)
     # Looked at twice: without an estimate there is no schedule, which is known before the program is read; whether
     # the estimate can be made again, with this topology and profile, only after.
     if trace is not None:
-        refuse_without_topology(folder, "--trace")
-    plan = opened(folder.path, opdefs)
+        refuse_without_topology(folder, f"-o {trace}")
+    plan = opened(folder.path)
     program = program_of_folder(plan, progress)
     progress("analysing the plan")
     gathering = _Gathering(plan, program, progress)
-    times = times_of(plan, program, topology, profile, progress)
+    times = times_of(plan, program, progress)
     if trace is not None and times.schedule is None:
-        raise UsageError(f"--trace: {times.lacking}", hint=times.hint)
+        raise UsageError(f"-o {trace}: {times.lacking}", hint=times.hint)
     measured = read_measured(folder.path)
     events = 0
     if trace is not None and times.schedule is not None:
@@ -118,8 +117,7 @@ def report(options: ReportOptions) -> ReportResult:  # noqa: D417 - those are th
         _write(trace, json.dumps(content, separators=(",", ":"), allow_nan=False) + "\n")
     facts = None
     if output is not None or svg is not None:
-        arguments = {"-o": output or "plan.html", "--topology": topology, "--profile": profile, "--opdefs": opdefs}
-        facts = gathering.facts(times, measured, opdefs, output is not None, _provenance(folder.path, arguments))
+        facts = gathering.facts(times, measured, output is not None, _provenance(folder.path, output or svg))
     if svg is not None and facts is not None:
         _write(svg, Picture(Strip.of(facts.graph, facts.plan, facts.columns)).alone() + "\n")
     size = 0
@@ -148,10 +146,9 @@ def _schedule_fields(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def _provenance(directory: Path, arguments: Mapping[str, str | Path | None]) -> Provenance:
-    """How the page comes to be, by a command with the options that were given."""
-    options = [str(word) for option in arguments.items() if option[1] is not None for word in option]
-    words = ["tofu", "report", str(directory), *options]
+def _provenance(directory: Path, file: Path | None) -> Provenance:
+    """How a page or picture comes to be, by a command."""
+    words = ["tofu", "report", str(directory), "-o", str(file)]
     versions = f"tofu {planner.__version__} (onnx {onnx.__version__})"
     return Provenance(date.today().isoformat(), versions, shlex.join(words))
 
@@ -188,15 +185,12 @@ class _Gathering:
         """What each worker holds over its steps."""
         return memory_of_page(self._program, self._opened.graph, levels(self._program.workers))
 
-    def facts(
-        self, times: Times, measured: MeasuredRun | None, opdefs: Path | None, is_page: bool, provenance: Provenance
-    ) -> PlanFacts:
+    def facts(self, times: Times, measured: MeasuredRun | None, is_page: bool, provenance: Provenance) -> PlanFacts:
         """All that a page tells; of what a picture of the strip alone does not need, only what is quickly known.
 
         Args:
             times: the schedule.
             measured: what a run took, or None.
-            opdefs: the file of descriptions that the plan was made with.
             is_page: a page is wanted.
             provenance: how the page came to be.
         """
@@ -206,14 +200,14 @@ class _Gathering:
         drawn = columns(graph, ops, plan, products, self._tables)
         wanted = [bound for bound in ops if bound.op.name in products] if is_page else []
         # Reasons take longest of all, and the strip alone shows none.
-        largest_causes, whys, no_whys = self._why(opdefs) if is_page else ((), (), "")
+        largest_causes, whys, no_whys = self._why() if is_page else ((), (), "")
         peaks = self._program.peak_bytes
         return PlanFacts(
             directory=self._opened.folder.path,
             plan=plan,
             graph=graph,
             columns=drawn,
-            beside=tuple(self._beside(opdefs, times)) if is_page else (),
+            beside=tuple(self._beside(times)) if is_page else (),
             memory=self.memory,
             fullest=occupancy(self._program, graph, peaks.index(max(peaks))),
             limits=self._limits(times.machine),
@@ -238,11 +232,11 @@ class _Gathering:
         held = (machine.devices[device].memory_bytes for device in plan.estimate.devices)
         return tuple(limit if wanted_bytes is None else min(limit, wanted_bytes) for limit in held)
 
-    def _why(self, opdefs: Path | None) -> tuple[tuple[Cause, ...], tuple[Why, ...], str]:
+    def _why(self) -> tuple[tuple[Cause, ...], tuple[Why, ...], str]:
         """The largest causes, and the tensors that cost most; with runners-up where these take seconds."""
         plan, path = self._opened.folder.plan, self._opened.folder.path
-        if plan.described_by is not None and opdefs is None:
-            return (), (), "left out: the plan was made with descriptions of your own; give that file with --opdefs"
+        if (lacking := self._opened.lacking) is not None:
+            return (), (), f"left out: descriptions of your own are not at hand; {how_to_give(lacking)}"
         self._progress("looking for reasons")
         answers = answers_of(self._opened)
         all_causes = causes(answers.deliveries)
@@ -255,7 +249,7 @@ class _Gathering:
         no_whys = "" if is_quick else f"left out, they take long here: `tofu explain {path} TENSOR` solves for them"
         return all_causes[:_CAUSES], tuple(whys), no_whys
 
-    def _beside(self, opdefs: Path | None, times: Times) -> Iterator[Beside]:
+    def _beside(self, times: Times) -> Iterator[Beside]:
         """Data parallelism on as many workers, with its time where the plan's machine is at hand."""
         plan, graph = self._opened.folder.plan, self._opened.form.graph
         remark = "the batch is divided, everything else is on every worker"
@@ -265,12 +259,12 @@ class _Gathering:
         self._progress("planning data parallelism, to compare with")
         ask = SearchRequest(plan.workers, strategy="data", tables=self._tables)
         try:
-            decided = decide_with_bodies(graph, in_force(opdefs, "replicate")[0], ask)
+            decided = decide_with_bodies(graph, of_plan(plan.described_by)[0], ask)
         except TofuError as error:
             yield Beside("data parallelism", None, None, f"no plan: {error.what}")
             return
         seconds = None
-        if times.schedule is not None and times.machine is not None:
+        if times.schedule and times.machine and can_be_timed(times.machine, times.profile):
             seconds = Goals(times.machine, self._tables, times.profile).seconds(trial_of(decided))
         yield Beside("data parallelism", decided.moved_bytes, decided.excess_bytes, remark, seconds)
 

@@ -27,7 +27,7 @@ def print_report(result: ReportResult, file: TextIO) -> None:
         if result.simulated_seconds is not None and result.estimated_seconds is not None:
             facts.append(("simulated", simulated_text(result.estimated_seconds, result.simulated_seconds)))
     if result.differing:
-        where = f"{and_more([op.name for op in result.differing])}: `tofu explain {result.directory} --time`"
+        where = f"{and_more([op.name for op in result.differing])}: `tofu explain {result.directory} --view time`"
         facts.append(("differs in", where))
     facts += [("left out", remark) for remark in result.left_out]
     console.print_facts(facts)

@@ -6,6 +6,7 @@ from planner.feature import Feature, Output
 
 FEATURE = Feature(
     __name__,
+    heading="Make a training graph",
     functions=("zoo", "zoo_models"),
     models="models:build",
     outputs=(

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from planner.errors import ModelError, near_file
+
+
+def names_file(name: str | os.PathLike[str]) -> bool:
+    """Whether the name of a model is that of a file or folder, there or not; other names are the zoo's."""
+    path = Path(name)
+    return path.exists() or bool(path.suffix) or len(path.parts) > 1
 
 
 def require_model(file: Path) -> None:

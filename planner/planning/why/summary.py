@@ -151,5 +151,4 @@ def _memory(trial: Trial) -> tuple[bool, int]:
 def _commands(plan: Plan, directory: Path) -> tuple[str, ...]:
     """Next commands: those that work with the plan's folder alone."""
     folder = shlex.quote(str(directory))
-    by = "" if plan.described_by is None else f" --opdefs {shlex.quote(plan.described_by.name)}"
-    return f"tofu explain{by} {folder}", f"tofu run {folder} --steps 3 --verify"
+    return f"tofu explain {folder}", f"tofu run {folder} --steps 3 --verify"

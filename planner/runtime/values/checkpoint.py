@@ -231,7 +231,7 @@ class Checkpoint:
         if graph is None and not own:
             raise ModelError(
                 f"{path} does not say of what types and shapes its states are: an earlier tofu wrote it",
-                hint="go on from it by `tofu run --resume`, which knows the model; --export there needs no step",
+                hint="go on from it by `tofu run --resume`, which knows the model; -o there needs no step",
             )
         self.tensors: Mapping[str, Tensor] = own
         """The states, by name."""

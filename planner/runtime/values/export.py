@@ -18,7 +18,7 @@ from planner.runtime.values.results import write_arrays, write_bytes
 from planner.runtime.values.safetensors import write_safetensors
 from planner.whole import try_file
 
-_WHICH: Final = "--forward is the model that tofu grad was given; --export to .safetensors or .npz needs none"
+_WHICH: Final = "--forward is the model that tofu grad was given; -o to .safetensors needs none"
 _SHOWN: Final = 8
 """Names in a line."""
 

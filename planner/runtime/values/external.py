@@ -26,7 +26,7 @@ from planner.regular_file import kind_fault
 from planner.runtime.values.positions import UnfitError, fault, fill_region
 
 HINT: Final = (
-    "name their folder with --data-dir DIR, give values with --weights FILE, or have them drawn with --random-weights"
+    "name their folder with --data-dir DIR, give values with --weights FILE, or have them drawn with --weights random"
 )
 _LINK: Final = "is behind a link, and links are not followed"
 _HARD_LINK: Final = "is a file of several names (hard links), and links are not followed"

@@ -104,7 +104,7 @@ class _Reader:
         where = f"{pattern}={self.rules.pins[pattern]}" + ("" if pattern == name else f": {name}")
         fault = _fault(self.problem, name, tiling)
         if self.problem.is_charged(name) and not tiling.is_disjoint:
-            fault = "data arrives in disjoint tiles (--inputs partitioned)"
+            fault = "data arrives in disjoint tiles (--input-tiling partitioned)"
         if fault:
             self.faults.append(f"{where}: {fault}")
         number = self.problem.variable_of_tensor[name]
@@ -162,7 +162,7 @@ class _Reader:
                     self.faults.append(f"{name}: is pinned to {pin}, and {listed} is forbidden")
             elif not limit.allows(UNCUT):
                 shape = list(self.problem.graph.tensors[name].shape)
-                tiles = ", and data arrives in disjoint tiles (--inputs partitioned)" if is_charged else ""
+                tiles = ", and data arrives in disjoint tiles (--input-tiling partitioned)" if is_charged else ""
                 self.faults.append(f"{name}: without {listed}, {shape} cannot be cut {self._ways()} ways{tiles}")
             else:
                 limits[variable.number] = limit

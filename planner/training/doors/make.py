@@ -78,10 +78,11 @@ def update_of(options: TrainingOptions) -> tuple[Hyper | None, Schedule]:
     }
     # Every number that is not given stays out, so that the optimizer's own default holds.
     numbers = {name: number for name, number in hyperparameters.items() if number is not None}
-    exempt = tuple(options.no_decay)
+    vectors = options.no_decay_vectors or "vectors" in options.no_decay
+    exempt = tuple(pattern for pattern in options.no_decay if pattern != "vectors")
     is_dynamic = options.loss_scale == "dynamic"
     scale = None if options.loss_scale is None or options.loss_scale == "dynamic" else float(options.loss_scale)
-    hyper = Hyper(exempt=exempt, exempt_vectors=options.no_decay_vectors, **numbers) if numbers else None
+    hyper = Hyper(exempt=exempt, exempt_vectors=vectors, **numbers) if numbers else None
     return hyper, Schedule(options.clip_norm, options.accumulate, scale, is_dynamic)
 
 

@@ -40,7 +40,7 @@ def test_ranks_have_the_tiles_of_the_plan(name: str, workers: int, tmp_path: Pat
     plan, file = tmp_path / "plan", tmp_path / "placements.py"
     api.plan(written(name, tmp_path), gpus=workers, effort="quick", out=plan)
     api.export(plan, placements=file)
-    source = opened(plan, None)
+    source = opened(plan)
     tilings, tensors = open_folder(plan).plan.tilings, source.graph.tensors
     producers = {op.outputs[0]: op for op in source.graph.ops}
     products = {

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from command_line import ROOT
 from planner import api
 from planner.commands import main as cli
+from planner.errors import UsageError
 from planner.features.fit.batches import looked_at
 from planner.features.fit.counts import batches_of, counts_of, range_of
 from planner.features.fit.result import FitAnswer
@@ -69,8 +70,7 @@ def test_what_takes_the_room_is_said(capsys: pytest.CaptureFixture[str]) -> None
         ("--memory 1GiB --gpus some", "is no number of GPUs"),
         ("--memory 1GiB --batch x", "is no number of samples"),
         ("--topology dgx-h100 --gpus 2,16", "has 8 devices"),
-        ("--topology dgx-h100 --topology p2.8xlarge --plan 2", "on which topology?"),
-        ("--memory 1GiB --loss mse", "a training graph already"),
+        ("--memory 1GiB --loss mse", "`tofu fit` takes a training graph"),
     ],
 )
 def test_what_cannot_be_answered_is_refused(options: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,12 +82,13 @@ def test_what_cannot_be_answered_is_refused(options: str, said: str, capsys: pyt
 
 @pytest.mark.slow
 def test_the_first_that_fits_runs_within_its_memory(tmp_path: Path) -> None:
-    result = api.fit("mlp-2x40", memory="45KiB", gpus="1..4", batch=64, plan=2, out=tmp_path / "plan")
-    row = result.answers[0].rows[1]
-    assert (result.answers[0].workers, result.directory) == (2, tmp_path / "plan")
+    result = api.fit("mlp-2x40", memory="45KiB", gpus="1..4", batch=64)
+    assert result.answers[0].workers == 2
+    api.zoo("mlp-2x40", batch=64, output=tmp_path / "step.onnx")
+    api.plan(tmp_path / "step.onnx", gpus=2, memory="45KiB", out=tmp_path / "plan")
     ran = api.run(tmp_path / "plan", steps=1, verify=True)
     assert ran.verified
-    assert row.plan_bytes == max(api.explain(tmp_path / "plan").plan.peak_bytes) <= 45 * 1024
+    assert max(api.explain(tmp_path / "plan").plan.peak_bytes) <= 45 * 1024
 
 
 def test_the_page_has_a_chart_and_the_table(tmp_path: Path) -> None:
@@ -106,12 +107,14 @@ def test_a_batch_that_cannot_be_changed_is_said(tmp_path: Path, capsys: pytest.C
     assert "512" not in out
 
 
-def test_a_forward_model_is_looked_at_in_several_batches(tmp_path: Path) -> None:
+def test_what_grad_made_is_looked_at_in_several_batches(tmp_path: Path) -> None:
     weight = numpy_helper.from_array(np.ones((8, 4), np.float32), "w")
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, (16, size)) for name, size in (("x", 8), ("y", 4)))
     graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"], "fc")], "net", [x], [y], [weight])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]), tmp_path / "net.onnx")
-    result = api.fit(tmp_path / "net.onnx", loss="mse", optimizer="sgd", memory="1KiB", gpus=[1, 2], batch="1..64")
+    model = tmp_path / "train.onnx"
+    api.grad(tmp_path / "net.onnx", loss="mse", optimizer="sgd", output=model)
+    result = api.fit(model, memory="1KiB", gpus=[1, 2], batch="1..64")
     assert (result.batch, result.batches) == (16, (1, 64))
     largest_on_one, largest_on_two = (row.largest_batch for row in result.answers[0].rows)
     assert largest_on_one is not None
@@ -119,11 +122,15 @@ def test_a_forward_model_is_looked_at_in_several_batches(tmp_path: Path) -> None
     assert 1 <= largest_on_one < largest_on_two < 64
 
     def is_held(batch: int) -> bool:
-        model = tmp_path / "net.onnx"
-        return api.fit(model, loss="mse", optimizer="sgd", memory="1KiB", gpus=1, batch=batch).is_held
+        return api.fit(model, memory="1KiB", gpus=1, batch=batch).is_held
 
     assert is_held(largest_on_one)
     assert not is_held(largest_on_one + 4)
+    (tmp_path / "net.onnx").unlink()
+    fixed = api.fit(model, memory="1KiB", gpus=1)
+    assert fixed.why_fixed == f"the file states its batch, and {tmp_path / 'net.onnx'} is not there"
+    with pytest.raises(UsageError, match="--batch 8: the file states its batch"):
+        is_held(8)
 
 
 def test_counts_and_batches() -> None:

@@ -1,4 +1,4 @@
-"""A model that `tofu fit` makes is planned as its file is read when the plan runs."""
+"""A training graph that `tofu grad` made is looked at in other batches."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper, save
 
-from planner.features.fit.samples import Wanted, batches_of_model
+from planner import api
+from planner.features.fit.samples import batches_of_model
 from planner.graph.reading.from_onnx import read_model
-from planner.graph.to_onnx import write_model
 from planner.options import ReadOptions
 from planner.options.training import TrainingOptions
 from planner.planning.request import source_of
@@ -35,13 +35,17 @@ def looked_up(path: Path) -> None:
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]), path)
 
 
-def test_what_reading_makes_constants_of_is_no_op_of_the_plan(tmp_path: Path) -> None:
-    forward, wishes = tmp_path / "model.onnx", TrainingOptions(loss="softmax_cross_entropy", optimizer="sgd")
+def test_what_reading_makes_constants_of_is_no_op_at_any_batch(tmp_path: Path) -> None:
+    forward, model = tmp_path / "model.onnx", tmp_path / "training.onnx"
     looked_up(forward)
-    training = make(forward, wishes).graph
-    write_model(training, tmp_path / "training.onnx")
-    read = read_model(tmp_path / "training.onnx")
-    assert len(read.ops) < len(training.ops), "the gradient of a look-up begins with zeros, which reading makes"
-    source = source_of(forward, ReadOptions())
-    stated = batches_of_model(Wanted(source, is_of_zoo=False, training=wishes, batch=None)).stated
-    assert {op.name for op in stated.source.read().ops} == {op.name for op in read.ops}
+    api.grad(forward, loss="softmax_cross_entropy", optimizer="sgd", freeze=["w"], output=model)
+    read = read_model(model)
+    made = make(forward, TrainingOptions(loss="softmax_cross_entropy", optimizer="sgd", freeze=("w",))).graph
+    assert len(read.ops) < len(made.ops), "the gradient of a look-up begins with zeros, which reading makes"
+    batches = batches_of_model(source_of(model, ReadOptions()), None)
+    assert batches.samples is not None
+    assert batches.samples.given == 8
+    larger = batches.samples.at(16).read()
+    assert [op.name for op in larger.ops] == [op.name for op in read.ops]
+    assert larger.tensors["x"].shape == (16,)
+    batches.at(16)  # is of the same ops as the file, or it would be refused

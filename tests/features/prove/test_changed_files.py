@@ -279,15 +279,15 @@ def test_a_plan_is_proven_from_files_that_lie_anywhere(planned: Path, tmp_path: 
     form = {name: plan[name] for name in ("strategies", "in_place", "kept", "deliveries") if name in plan}
     (tmp_path / "form.json").write_text(json.dumps(form))
     parts = [shutil.copy(planned / f"worker{worker}.onnx", tmp_path / f"{worker}.onnx") for worker in (1, 0)]
-    proof = api.prove(whole=planned / "model.onnx", parts=parts, program=tmp_path / "form.json")
+    proof = api.prove(model=planned / "model.onnx", parts=parts, program=tmp_path / "form.json")
     assert replace(proof, directory=planned) == api.prove(planned)
-    assert not api.prove(whole=planned / "model.onnx", parts=parts).is_proven  # it is not the model as it is
+    assert not api.prove(model=planned / "model.onnx", parts=parts).is_proven  # it is not the model as it is
     with pytest.raises(ModelError, match="do not belong together"):
-        api.prove(whole=planned / "model.onnx", parts=parts[:1], program=tmp_path / "form.json")
+        api.prove(model=planned / "model.onnx", parts=parts[:1], program=tmp_path / "form.json")
     with pytest.raises(ModelError, match="cannot be read: Is a directory"):
-        api.prove(whole=planned / "model.onnx", parts=[planned])
+        api.prove(model=planned / "model.onnx", parts=[planned])
     with pytest.raises(ModelError, match=r"/model.onnx: model 'gpt-1x16-2h' is no worker model"):
-        api.prove(whole=planned / "model.onnx", parts=[planned / "model.onnx"])
+        api.prove(model=planned / "model.onnx", parts=[planned / "model.onnx"])
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_a_form_that_says_what_nobody_reads_is_refused(form: str, wrong: str, pl
     (tmp_path / "form.json").write_text(form)
     parts = [planned / f"worker{worker}.onnx" for worker in (0, 1)]
     with pytest.raises(UsageError, match=wrong):
-        api.prove(whole=planned / "model.onnx", parts=parts, program=tmp_path / "form.json")
+        api.prove(model=planned / "model.onnx", parts=parts, program=tmp_path / "form.json")
 
 
 def test_worker_models_that_no_plan_made_are_proven(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -315,7 +315,7 @@ def test_worker_models_that_no_plan_made_are_proven(tmp_path: Path, capsys: pyte
         for worker, file in zip(program.program.workers, files, strict=True):
             save(WorkerModels(program.bodies, opset=21).write(worker, {}), file)
         # As a shell writes worker*.onnx out.
-        assert main(["prove", "--whole", str(tmp_path / "net.onnx"), "--parts", *map(str, files), "--json"]) == code
+        assert main(["prove", "--model", str(tmp_path / "net.onnx"), "--parts", *map(str, files), "--json"]) == code
         fault = json.loads(capsys.readouterr().out)["fault"]
         assert (fault is None) is (code == 0)
     assert (fault["worker"], fault["buffer"]) == (0, "g")
@@ -324,14 +324,12 @@ def test_worker_models_that_no_plan_made_are_proven(tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("--whole net.onnx", "--whole: which worker models?"),
-        ("plan --parts worker0.onnx", "--parts needs --whole"),
-        (". --whole net.onnx --parts worker0.onnx", "--parts takes files of worker models, no folder"),
-        ("--parts worker0.onnx worker1.onnx", "--parts needs --whole"),
-        ("--program form.json", "--program needs --whole"),
-        ("--whole net.onnx --parts worker0.onnx --model net.onnx", "--model is of a plan's folder"),
+        ("plan --parts worker0.onnx", "--parts: of which model?"),
+        (". --model net.onnx --parts worker0.onnx", "--parts takes files of worker models, no folder"),
+        ("--parts worker0.onnx worker1.onnx", "--parts: of which model?"),
+        ("--program form.json", "--program: of which worker models?"),
         ("plan other", "one plan is proven at a time"),
-        ("--whole a --parts b", "no such file"),
+        ("--model a.onnx --parts b", "no such file"),
     ],
 )
 def test_a_model_elsewhere_stands_in_the_place_of_a_plan(
@@ -341,9 +339,23 @@ def test_a_model_elsewhere_stands_in_the_place_of_a_plan(
     assert told in capsys.readouterr().err
 
 
-def test_how_a_file_is_read_is_told_with_the_file() -> None:
-    with pytest.raises(UsageError, match="--dim: of which file"):
-        api.prove("plan", dim={"batch": 4})
+def test_the_file_of_a_plan_is_read_as_it_was(tmp_path: Path) -> None:
+    """The folder remembers sizes of dims, values of inputs, and that states were paired by the user."""
+    text = """
+    <ir_version: 10, opset_import: ["": 21]>
+    net (float[batch, 4] x, float[4] w, float scale) => (float[batch, 4] y, float[4] v)
+    { y = Mul(x, w)  v = Mul(w, scale) }
+    """
+    model, pairs = tmp_path / "net.onnx", tmp_path / "pairs.yaml"
+    save(onnx.parser.parse_model(text), model)
+    pairs.write_text("w: v\n")
+    api.plan(model, gpus=2, dim={"batch": 4}, value={"scale": 0.5}, state=pairs, out=tmp_path / "plan")
+    assert api.prove(tmp_path / "plan", model=model).is_proven
+    other = tmp_path / "other.onnx"
+    save(onnx.parser.parse_model(text.replace("Mul(x, w)", "Add(x, w)")), other)
+    fault = api.prove(tmp_path / "plan", model=other).fault
+    assert fault is not None
+    assert fault.buffer == "model.onnx"
 
 
 JOINED = """0: d = d[0:2, 0:2]

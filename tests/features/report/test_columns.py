@@ -18,7 +18,7 @@ from planner.graph.to_onnx import write_model
 def drawn(name: str, folder: Path, batch: int) -> tuple[Opened, tuple[Column, ...]]:
     write_model(build(name, batch=batch), folder / "m.onnx")
     api.plan(folder / "m.onnx", gpus=4, effort="quick", out=folder / "plan")
-    plan = opened(folder / "plan", None)
+    plan = opened(folder / "plan")
     return plan, columns(plan.graph, plan.ops, plan.folder.plan, products_of(plan.ops), CostTables())
 
 

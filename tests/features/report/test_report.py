@@ -56,10 +56,6 @@ def plan_of(folder: Path) -> Plan:
     return Plan.from_json((folder / "plan.json").read_bytes())
 
 
-def topology_of(folder: Path) -> str:
-    return str(folder.parent / "four.yaml")
-
-
 def data_of(page: str) -> dict[str, Any]:
     """What the script of a page reads."""
     (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
@@ -83,7 +79,7 @@ def unpacked(data: dict[str, Any]) -> dict[str, list[Any]]:
 
 @pytest.mark.slow
 def test_a_page_has_every_tensor_with_its_tiles(folder: Path, tmp_path: Path) -> None:
-    result = api.report(folder, output=tmp_path / "p.html", topology=topology_of(folder))
+    result = api.report(folder, output=tmp_path / "p.html")
     page, plan = (tmp_path / "p.html").read_text(), plan_of(folder)
     assert result.page_bytes == (tmp_path / "p.html").stat().st_size
     assert result.is_measured
@@ -103,13 +99,13 @@ def test_a_page_has_every_tensor_with_its_tiles(folder: Path, tmp_path: Path) ->
 
 
 def test_a_page_says_what_the_plan_says(folder: Path, tmp_path: Path) -> None:
-    api.report(folder, output=tmp_path / "p.html", topology=topology_of(folder))
+    api.report(folder, output=tmp_path / "p.html")
     page = (tmp_path / "p.html").read_text()
     for section in ("verdict", "beside", "network", "why", "memory", "traffic", "schedule", "bounds", "certainty"):
         assert page.count(f'<section id="{section}">') == 1, section
     assert "data parallelism" in page
     assert "lower bound" in page, "the search of a small network computes one"
-    assert "Measured by tofu run --profile" in page
+    assert "Measured by tofu run --measure" in page
     for level in ("outer", "inner"):
         assert f"<td>{level}</td>" in page
 
@@ -153,11 +149,11 @@ def test_the_strip_alone_has_a_column_for_each_product(folder: Path, tmp_path: P
 
 
 def test_a_trace_is_of_the_form_and_adds_up_to_the_simulation(folder: Path, tmp_path: Path) -> None:
-    result = api.report(folder, trace=tmp_path / "t.json", topology=topology_of(folder))
+    result = api.report(folder, trace=tmp_path / "t.json")
     content = json.loads((tmp_path / "t.json").read_text())
     complete = checked(content)
     assert result.trace_events == len(complete)
-    plan, simulated = plan_of(folder), api.simulate(folder, topology=topology_of(folder))
+    plan, simulated = plan_of(folder), api.simulate(folder)
     assert simulated.estimate == plan.estimate
     assert result.simulated_seconds == simulated.simulated_seconds
     assert result.differing[: len(simulated.differing)] == simulated.differing
@@ -187,7 +183,7 @@ def test_a_trace_is_of_the_form_and_adds_up_to_the_simulation(folder: Path, tmp_
 
 
 def test_a_simulation_is_printed_beside_its_estimate(folder: Path) -> None:
-    simulated, printed = api.simulate(folder, topology=topology_of(folder)), io.StringIO()
+    simulated, printed = api.simulate(folder), io.StringIO()
     planner.show(simulated, printed)
     lines = printed.getvalue().splitlines()
     (headline,) = [line for line in lines if line.startswith("simulated ")]
@@ -202,7 +198,7 @@ def test_a_simulation_is_printed_beside_its_estimate(folder: Path) -> None:
 
 
 def test_events_of_a_trace_say_what_they_are_of(folder: Path, tmp_path: Path) -> None:
-    api.report(folder, trace=tmp_path / "t.json", topology=topology_of(folder))
+    api.report(folder, trace=tmp_path / "t.json")
     content = json.loads((tmp_path / "t.json").read_text())
     plan, complete = plan_of(folder), checked(content)
     computed = [event for event in complete if event["name"] == "conv1" and event["tid"] == 1]
@@ -291,7 +287,7 @@ def test_a_plan_is_simulated_unless_it_is_large(tmp_path: Path, monkeypatch: pyt
     write_model(build("mlp-2x8", batch=4), tmp_path / "m.onnx")
     planned = api.plan(tmp_path / "m.onnx", topology="dgx-h100", gpus=2, strategy="data", out=tmp_path / "plan")
     assert planned.simulated_seconds == api.simulate(tmp_path / "plan").simulated_seconds
-    monkeypatch.setattr("planner.planning.machines.MOST_PARTS", 2 * len(opened(tmp_path / "plan", None).ops) - 1)
+    monkeypatch.setattr("planner.planning.machines.MOST_PARTS", 2 * len(opened(tmp_path / "plan").ops) - 1)
     again = api.plan(
         tmp_path / "m.onnx", topology="dgx-h100", gpus=2, strategy="data", out=tmp_path / "plan", force=True
     )
@@ -311,27 +307,27 @@ def test_a_page_of_a_plan_that_moves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_page_says_where_it_comes_from(folder: Path, tmp_path: Path) -> None:
-    api.report(folder, output=tmp_path / "p.html", topology=topology_of(folder))
+    api.report(folder, output=tmp_path / "p.html")
     page, plan = (tmp_path / "p.html").read_text(), plan_of(folder)
     footer = page[page.index("<footer>") :]
     assert plan.model_digest in footer
     assert f"by tofu {planner.__version__}" in footer
-    assert f"tofu report {folder} -o {tmp_path / 'p.html'} --topology {topology_of(folder)}" in footer
+    assert f"tofu report {folder} -o {tmp_path / 'p.html'}" in footer
     assert f"the plan takes {format_bytes(plan.cost)} an iteration, moved and excess" in page
 
 
 def test_layers_tell_what_they_move_and_hold(folder: Path, tmp_path: Path) -> None:
-    api.report(folder, output=tmp_path / "p.html", topology=topology_of(folder))
+    api.report(folder, output=tmp_path / "p.html")
     page, plan = (tmp_path / "p.html").read_text(), plan_of(folder)
     layers = page[page.index('<section id="layers"') : page.index('<section id="why"')]
     (row,) = [row for row in re.findall(r"<tr>.*?</tr>", layers) if "<code>conv1.weight</code>" in row]
-    graph = opened(folder, None).graph
+    graph = opened(folder).graph
     held = [max(plan.tilings[name].boxes(graph.tensors[name].shape).elements) for name in ("conv1.weight", "x")]
     assert f">{format_bytes(4 * int(sum(held)), ByteUnit.BINARY)}</td>" in row
 
 
 def test_memory_is_as_planned_on_every_worker_and_has_its_parts(folder: Path) -> None:
-    plan = opened(folder, None)
+    plan = opened(folder)
     program = load_plan(folder, silent).program
     memory = memory_of_page(program, plan.graph, levels(program.workers))
     assert tuple(usage.total_bytes for usage in memory) == plan_of(folder).peak_bytes
@@ -350,8 +346,7 @@ def test_a_plan_for_a_part_of_a_machine_has_a_trace(is_shipped: bool, tmp_path: 
     (tmp_path / "four.yaml").write_text(FOUR)
     machine = "dgx-h100" if is_shipped else str(tmp_path / "four.yaml")
     api.plan(tmp_path / "m.onnx", topology=machine, gpus=2, objective="bytes", out=tmp_path / "plan")
-    topology = None if is_shipped else machine
-    result = api.report(tmp_path / "plan", trace=tmp_path / "t.json", output=tmp_path / "p.html", topology=topology)
+    result = api.report(tmp_path / "plan", trace=tmp_path / "t.json", output=tmp_path / "p.html")
     assert result.left_out == ()
     assert checked(json.loads((tmp_path / "t.json").read_text()))
 
@@ -359,31 +354,33 @@ def test_a_plan_for_a_part_of_a_machine_has_a_trace(is_shipped: bool, tmp_path: 
 def test_without_its_topology_a_page_says_what_it_lacks_and_a_trace_is_refused(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What a plan calls its topology is no path, though a file of that name lies here.
+    plan = tmp_path / "plan"
+    shutil.copytree(folder, plan)
+    (plan / "topology.yaml").write_text(FOUR.replace("1TFLOP/s", "2TFLOP/s"))
+    with pytest.raises(ModelError, match="do not belong together"):
+        api.report(plan, output=tmp_path / "p.html")
+    # A folder as version 0.1.0 wrote it. What a plan calls its topology is no path, though a file of that name is here.
+    manifest = json.loads((plan / "manifest.json").read_text())
+    del manifest["files"]["topology.yaml"]
+    (plan / "manifest.json").write_text(json.dumps(manifest))
     (tmp_path / "four").write_text(FOUR)
     monkeypatch.chdir(tmp_path)
-    result = api.report(folder, output=tmp_path / "p.html")
+    result = api.report(plan, output=tmp_path / "p.html")
     assert len(result.left_out) == 1
-    assert "the plan is for 'four', which does not ship with tofu; give the file" in result.left_out[0]
-    with pytest.raises(UsageError, match=r"--trace: the plan is for 'four', which does not ship") as caught:
-        api.report(folder, trace=tmp_path / "t.json")
-    assert caught.value.hint == "give the file that it was planned for, with --topology"
-    altered = tmp_path / "other.yaml"
-    altered.write_text(FOUR.replace("1TFLOP/s", "2TFLOP/s"))
-    with pytest.raises(UsageError, match=r"with this topology the plan takes"):
-        api.report(folder, trace=tmp_path / "t.json", topology=str(altered))
+    assert "the plan is for 'four', which does not ship with tofu; plan the model again" in result.left_out[0]
+    with pytest.raises(UsageError, match=r"-o .*t.json: the plan is for 'four', which does not ship") as caught:
+        api.report(plan, trace=tmp_path / "t.json")
+    assert caught.value.hint == "plan the model again, with --topology"
     assert not (tmp_path / "t.json").exists()
 
 
 def test_what_is_refused(tmp_path: Path, folder: Path) -> None:
-    with pytest.raises(UsageError, match="what is to be written"):
-        api.report(folder)
     with pytest.raises(UsageError, match="holds no plan"):
         api.report(tmp_path, output=tmp_path / "p.html")
     with pytest.raises(UsageError, match="there is no folder"):
         api.report(folder, output=tmp_path / "no" / "p.html")
     api.plan(hostile_model(tmp_path), gpus=2, out=tmp_path / "plan")
-    with pytest.raises(UsageError, match=r"--trace: the plan in .* is for no topology") as caught:
+    with pytest.raises(UsageError, match=r"-o .*t.json: the plan in .* is for no topology") as caught:
         api.report(tmp_path / "plan", trace=tmp_path / "t.json")
     assert "tofu plan --topology" in caught.value.hint
     assert not (tmp_path / "p.html").exists()

@@ -38,7 +38,7 @@ def written(tmp_path, monkeypatch):
 
 
 def test_inferred_pairs_are_explained(written, capsys):
-    assert cli.main(["plan", written(CLEAR), "--gpus", "2", "--out", "plan"]) == 0
+    assert cli.main(["plan", written(CLEAR), "--gpus", "2", "-o", "plan"]) == 0
     capsys.readouterr()
     assert cli.main(["explain", "plan", "--json"]) == 0
     state = json.loads(capsys.readouterr().out)["state"]
@@ -73,7 +73,7 @@ def test_what_cannot_be_told_is_refused_until_it_is_said(written, tmp_path, caps
 
 def test_pairs_that_are_given_are_explained_as_such(written, tmp_path, capsys):
     (tmp_path / "pairs.yaml").write_text("V: A\n")
-    assert cli.main(["plan", written(UNCLEAR), "--gpus", "2", "--out", "plan", "--state", "pairs.yaml"]) == 0
+    assert cli.main(["plan", written(UNCLEAR), "--gpus", "2", "-o", "plan", "--state", "pairs.yaml"]) == 0
     (row,) = api.explain(tmp_path / "plan").state
     assert (row.current, row.following, row.evidence) == ("V", "A", ("stated",))
     capsys.readouterr()
@@ -85,7 +85,7 @@ def test_pairs_that_are_given_are_explained_as_such(written, tmp_path, capsys):
 def test_no_state_at_all(written, tmp_path):
     (tmp_path / "none.yaml").write_text("{}\n")
     for text in (CLEAR, UNCLEAR):
-        assert cli.main(["plan", written(text), "--gpus", "2", "--out", "plan", "--state", "none.yaml"]) == 0
+        assert cli.main(["plan", written(text), "--gpus", "2", "-o", "plan", "--state", "none.yaml"]) == 0
         assert api.explain(tmp_path / "plan").state == ()
         for file in (tmp_path / "plan").iterdir():
             file.unlink()
@@ -94,7 +94,7 @@ def test_no_state_at_all(written, tmp_path):
 
 def test_a_flat_step_goes_on_from_its_own_state(written, tmp_path):
     """Two steps of a plan are two steps of the update, so that the pairs are the right ones."""
-    assert cli.main(["plan", written(CLEAR), "--gpus", "2", "--out", "plan"]) == 0
+    assert cli.main(["plan", written(CLEAR), "--gpus", "2", "-o", "plan"]) == 0
     rng = np.random.default_rng(0)
     first = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in (("x", (8, 4)), ("W", (4, 4)))}
     np.savez(tmp_path / "first.npz", m=np.zeros((4, 4), np.float32), **first)

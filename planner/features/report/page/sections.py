@@ -206,7 +206,7 @@ def layers(facts: PlanFacts) -> Markup:
         rows.append((element("code", column.label), *cells))
     hidden = len(columns) - len(rows)
     remark = (
-        f" {hidden:,} more products are not shown: `tofu explain {facts.directory} --all` has every op."
+        f" {hidden:,} more products are not shown: `tofu explain {facts.directory} --view all` has every op."
         if hidden > 0
         else ""
     )
@@ -395,15 +395,15 @@ def schedule(facts: PlanFacts) -> Markup:
             element(
                 "p",
                 f"Simulated step by step it takes {format_seconds(simulated)}: each worker goes on when what it waits "
-                "for is there. That is drawn; `tofu explain PLAN --time` says where the two differ.",
+                "for is there. That is drawn; `tofu explain PLAN --view time` says where the two differ.",
             )
         )
         parts.append(_zoomed(schedule_chart(tuple(facts.schedule.spans()), facts.plan.workers)))
-        parts.append(_note("`tofu report --trace FILE` writes it op by op, for Perfetto."))
+        parts.append(_note("`tofu report -o FILE.json` writes it op by op, for Perfetto."))
     else:
         parts.append(_note(facts.no_schedule))
     if facts.measured is not None:
-        parts += [element("h3", "Measured by tofu run --profile"), _measured(facts)]
+        parts += [element("h3", "Measured by tofu run --measure"), _measured(facts)]
     return _section("schedule", "Schedule", *parts)
 
 
@@ -448,7 +448,7 @@ def distances(facts: PlanFacts) -> Markup:
         "bounds",
         "Distance from lower bounds",
         _table(heads, rows, (2, 3, 4, 5)) if rows else "",
-        _note(count + note + " `tofu explain --bounds` has all of them."),
+        _note(count + note + " `tofu explain --view bounds` has all of them."),
     )
 
 

@@ -46,10 +46,10 @@ def devices_of(workers: int, device_map: Sequence[int] | None, count: int) -> tu
     if device_map is None:
         return tuple(worker % count for worker in range(workers))
     if len(device_map) != workers:
-        raise UsageError(f"--map names {len(device_map)} GPUs, and the plan has {workers} workers")
+        raise UsageError(f"--device cuda: {len(device_map)} GPUs are named, and the plan has {workers} workers")
     absent = sorted({device for device in device_map if not 0 <= device < count})
     if absent:
-        raise UsageError(f"--map: there is no GPU {absent[0]}", facts=(f"GPUs found: {count}",))
+        raise UsageError(f"--device cuda: there is no GPU {absent[0]}", facts=(f"GPUs found: {count}",))
     return tuple(device_map)
 
 

@@ -98,7 +98,9 @@ def probe_cuda(devices: Sequence[int] | None = None) -> Probe:
         except Exception as error:  # noqa: BLE001 -- whatever CuPy or ONNX Runtime raises is why it cannot be used
             finding = f"{type(error).__name__}: {error}"
         if finding:
-            return Probe(0, f"GPU {device}: {finding}", "choose others with --map, or run with --device cpu")
+            return Probe(
+                0, f"GPU {device}: {finding}", "choose others with --device cuda:N,N,..., or run with --device cpu"
+            )
     return Probe(count, "")
 
 
