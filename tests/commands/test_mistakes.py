@@ -26,7 +26,7 @@ MISTAKES: tuple[tuple[str, str], ...] = (
     ("grad train.onnx --loss mse --optimizer sgd", "training"),
     ("run paln", "paln"),
     ("run train.onnx", "train.onnx"),
-    ("plan train.onnx --gpus 2 --out letters", "letters"),
+    ("plan train.onnx --gpus 2 -o letters", "letters"),
     ("explain plan head.wieght", "head.wieght"),
     # Options.
     ("plna train.onnx --gpus 2", "plna"),
@@ -111,7 +111,7 @@ def write_files() -> None:
     for name in ("lm", "far"):
         train = "train" if name == "lm" else "far.train"
         assert typed(f"grad {name}.onnx --loss softmax_cross_entropy --optimizer sgd -o {train}.onnx") == 0
-        assert typed(f"plan {train}.onnx --gpus 2 --effort quick --out {'plan' if name == 'lm' else 'far'}") == 0
+        assert typed(f"plan {train}.onnx --gpus 2 --effort quick -o {'plan' if name == 'lm' else 'far'}") == 0
     Path("far.data").unlink()
     Path("notes.txt").write_text("to do\n")
     Path("half.onnx").write_bytes(Path("lm.onnx").read_bytes()[:200])
