@@ -17,7 +17,7 @@ from planner.options.training import GradOptions, TrainingOptions
 from planner.training.doors.read import file_of
 
 MADE_OF: Final = "tofu-made-of"
-"""In a file's metadata ``[["model.onnx", "/home/me/model.onnx", "9f86…"], 64, {"loss": "mse", ...}]``: the forward
+"""The metadata key of ``[["model.onnx", "/home/me/model.onnx", "9f86…"], 64, {"loss": "mse", ...}]``: the forward
 model, the batch if one was asked for, and the other options. No note of the graph (``planner.graph.notes``): plans of
 one model are equal, wherever its forward model was."""
 

@@ -1,4 +1,4 @@
-"""How a plan's model was read and how its program is made: settings by which both are done again."""
+"""Settings by which a plan's model is read and its program is made once more."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Making:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How the file was read that was planned, where its name is not all."""
+    """Options of reading the file that was planned."""
 
     told: ClassVar = "dims? values? states_pairs?"
 
     dims: Mapping[str, int] = field(default_factory=dict)
     """Sizes of symbolic dims."""
     values: Mapping[str, str] = field(default_factory=dict)
-    """By input, the number that it became."""
+    """The numbers that inputs became, by input."""
     states_pairs: bool = False
     """The user paired states with next states: the pairs are those of the folder."""
 

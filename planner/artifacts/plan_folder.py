@@ -77,7 +77,7 @@ class PlanFolder:
     profile: Path | None = None
     """The device profile that the plan's times are by; None: by speeds of the topology."""
     reading: Reading = field(default_factory=Reading)
-    """How ``source`` was read."""
+    """The options with which ``source`` was read."""
 
     @property
     def model(self) -> Path:

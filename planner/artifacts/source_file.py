@@ -63,7 +63,7 @@ class SourceFile:
         return self._read()[1:]
 
     def file(self) -> tuple[Path | None, str]:
-        """Where the file is; None and why, if it is not there as it was."""
+        """The path of the file; None and the reason, if it is not there as it was."""
         file, _, why = self._read()
         return file, why
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _WHOLE = {"memory": "a worker", "time": "all workers"}
 """Views of a plan as a whole, by what they tell of."""
 _VIEWED: dict[str, dict[str, Any]] = {"all": {"every": True}, "bounds": {"bounds": True}}
-"""What ``planner.explain`` is asked for a view; the others are roles."""
+"""Keywords of ``planner.explain`` by view; the other views are roles."""
 _VIEWS = ("all", "bounds", "memory", "time", *ROLES)
 
 

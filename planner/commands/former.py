@@ -36,11 +36,11 @@ _RENAMED: Final[Mapping[str, str]] = {
     "run --map": "write --device cuda:N,N,...",
     "run --profile": "write --measure",
 }
-"""By command and former option, the hint."""
+"""The hints, by command and former option."""
 
 
 def former(command: str, option: str, of_plan: Container[str], of_grad: Container[str]) -> str:
-    """What to write for an option that a command had; "" if it never had it.
+    """The hint for an option that a command had; "" if it never had it.
 
     Args:
         command: its name.

@@ -43,7 +43,7 @@ _HEADINGS = {
     "run": "Run",
     "build": "Run",
 }
-"""Of the core's commands, in the order of the page."""
+"""The headings of the core's commands, in the order of the page."""
 _OWN = ("-q", "--quiet", "-v", "--verbose")
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 _COUNT, _SIZE = ("--gpus", "write --gpus K"), ("--dim", "sizes of the model's own dims are written --dim batch=N")

@@ -105,7 +105,7 @@ def by_name(pairs: Sequence[tuple[str, str]], option: str) -> dict[str, str]:
 
 
 def by_suffix(files: Sequence[Path], keywords: Mapping[str, str]) -> dict[str, Path]:
-    """What ``-o`` is to write, by the keyword of Python that says the same.
+    """The files of ``-o``, by the keyword of Python that says the same.
 
     Args:
         files: as they were given.

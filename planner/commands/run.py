@@ -144,7 +144,7 @@ def _saved(outcome: RunResult) -> str:
 
 
 def _device(text: str) -> dict[str, Any]:
-    """Where to compute, and the GPUs of workers, as keywords of ``planner.run``."""
+    """The device and the GPUs of workers, as keywords of ``planner.run``."""
     match = re.fullmatch("(cpu|cuda)|cuda:([0-9]+(?:,[0-9]+)*)", text)
     if match is None:
         hint = "write cpu, cuda, or cuda:0,0,1,1 for four workers on two GPUs"
