@@ -167,9 +167,13 @@ Nothing ran on these machines: times are estimates, for `dgx-h100` (4 and 8 GPUs
 Estimated ms a step, GiB of the fullest GPU, GB that all GPUs receive in a step:
 
 {summary(complete, answers)}
-"over": the plan does not fit, even if everything is recomputed; the number is the memory that it needs. "-": the scheme
-does not apply. "gap": no plan that tofu's search considers is faster by more. Plans of Llama-3 recompute activations until they fit, and no
-more: so their memory is near the limit.
+| cell | meaning |
+| --- | --- |
+| over | does not fit, even if everything is recomputed; the number is the memory that it needs |
+| - | the scheme does not apply |
+| gap | no plan that tofu's search considers is faster by more |
+
+Plans of Llama-3 recompute activations until they fit, no more: their memory is near the limit.
 
 ## All plans
 
