@@ -1,9 +1,8 @@
 """A tensor as a square of tiles, each in the colour of the worker that owns it (Tofu, Figure 11).
 
 A picture has two of the tensor's dims. Tiles that differ in another dim lie one behind the other there: they are drawn
-as upright stripes of their place, parted by black lines. Workers that own the same tile share it as lying bands, parted
-by white ones. So colour is never alone: lines say what is divided and what is held several times, and each part that
-has room for it has the number of its worker.
+as upright stripes of their place. A tile of one worker is flat and has its number; a tile of several is a stack of
+offset sheets with a pale face and the number of replicas, ``×4``, or of partial sums, ``Σ4``. So colour is never alone.
 """
 
 from __future__ import annotations
@@ -25,19 +24,14 @@ lines and numbers would not be seen. Worker 8 has worker 0's colour, and another
 _LIGHT_TEXT = frozenset({4, 5})
 """Colours on which white numbers are read better than black ones."""
 _LEAST_FOR_TEXT = 6.5
+_MOST_SHEETS = 4
+"""The sheets of a stack at most; the number on its face counts all replicas."""
+_OFFSET = 3.0
+"""The distance of a sheet from the next."""
+_INSET = 1.6
+"""The margin of a stack's face; the colour of its first worker is seen there."""
 _MOST_WORKERS = 64
 """Of more workers, squares would be of lines alone."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A rectangle of the square that belongs to one worker."""
-
-    left: float
-    top: float
-    width: float
-    height: float
-    worker: int
 
 
 class Glyphs:
@@ -72,54 +66,65 @@ def _square(tiling: Tiling, shape: Shape, drawn: Drawn) -> Markup:
             element("text", f"{tiling.workers} workers", x=SIDE / 2, y=30, font_size=9, text_anchor="middle"),
         )
     tiles = list(_tiles(tiling.boxes(shape), shape, drawn))
-    parts = [part for tile in tiles for part in tile.parts()]
+    sign = "Σ" if tiling.has_partial else "×"
     fills: dict[int, str] = {}
-    for part in parts:
-        fills[part.worker] = fills.get(part.worker, "") + _outline(part.left, part.top, part.width, part.height)
-    held = "".join(line for tile in tiles for line in tile.between_owners())
-    divided = "".join(line for tile in tiles for line in tile.between_places())
-    return joined(
-        *(element("path", d=path, fill=PALETTE[worker % len(PALETTE)]) for worker, path in fills.items()),
-        element("path", d=held, stroke="#FFF", stroke_width=0.8) if held else "",
-        element("path", d=divided, stroke="#000", stroke_width=0.8, fill="none"),
-        *_numbers(parts),
+    for tile in tiles:
+        if len(tile.owners) == 1:
+            fills[tile.owners[0]] = fills.get(tile.owners[0], "") + _outline(*tile.box)
+    shards = (
+        element("path", d=path, fill=_fill(worker), class_="shard", stroke="#000", stroke_width=0.8)
+        for worker, path in fills.items()
     )
+    return joined(*shards, *(part for tile in tiles for part in tile.stack()), *(tile.text(sign) for tile in tiles))
 
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """A rectangle of the square, and who has what of it."""
+    """A rectangle of the square, and the workers that hold it."""
 
-    left: float
-    top: float
-    width: float
-    height: float
-    places: tuple[tuple[int, ...], ...]
-    """Of each place in the dims that are not drawn, the workers that own it."""
+    box: tuple[float, float, float, float]
+    """Left, top, width, height."""
+    owners: tuple[int, ...]
 
-    def _stripe(self) -> float:
-        return self.width / len(self.places)
+    def stack(self) -> Iterator[Markup]:
+        """The sheets of a tile of several workers, the rearmost first, and its face."""
+        count = min(len(self.owners), _MOST_SHEETS)
+        if count == 1:
+            return
+        offset = self._offset()
+        x, y, width, height = self._face()
+        for behind in reversed(range(count)):
+            sheet = _outline(x + behind * offset, y - behind * offset, width, height)
+            yield element(
+                "path", d=sheet, fill=_fill(self.owners[behind]), class_="sheet", stroke="#000", stroke_width=0.5
+            )
+        inset = min(_INSET, offset)
+        face = _outline(x + inset, y + inset, width - 2 * inset, height - 2 * inset)
+        yield element("path", d=face, fill="#FFF", class_="face")
 
-    def parts(self) -> Iterator[_Part]:
-        """The rectangles of single workers."""
-        for number, owners in enumerate(self.places):
-            height = self.height / len(owners)
-            for row, worker in enumerate(owners):
-                left, top = self.left + number * self._stripe(), self.top + row * height
-                yield _Part(left, top, self._stripe(), height, worker)
+    def text(self, sign: str) -> Markup:
+        """The number of the worker, or how many hold the tile, where there is room."""
+        x, y, width, height = self._face()
+        text = str(self.owners[0]) if len(self.owners) == 1 else f"{sign}{len(self.owners)}"
+        size = min(width / (0.3 + 0.7 * len(text)), height, 11.0 if len(self.owners) == 1 else 15.0)
+        if size < _LEAST_FOR_TEXT:
+            return Markup("")
+        fill = "#FFF" if len(self.owners) == 1 and self.owners[0] % len(PALETTE) in _LIGHT_TEXT else "#000"
+        middle, base = x + width / 2, y + height / 2 + size * 0.33
+        size = round(size * 0.9, 1)
+        return element(
+            "text", text, x=round(middle, 1), y=round(base, 1), font_size=size, fill=fill, text_anchor="middle"
+        )
 
-    def between_places(self) -> Iterator[str]:
-        """The outline, and lines between places."""
-        yield _outline(self.left, self.top, self.width, self.height)
-        for number in range(1, len(self.places)):
-            yield f"M{self.left + number * self._stripe():.4g} {self.top:.4g}v{self.height:.4g}"
+    def _offset(self) -> float:
+        count = min(len(self.owners), _MOST_SHEETS)
+        return min(_OFFSET, *(side / (3 * count) for side in self.box[2:]))
 
-    def between_owners(self) -> Iterator[str]:
-        """Lines between those that own the same."""
-        for number, owners in enumerate(self.places):
-            for row in range(1, len(owners)):
-                top = self.top + row * self.height / len(owners)
-                yield f"M{self.left + number * self._stripe():.4g} {top:.4g}h{self._stripe():.4g}"
+    def _face(self) -> tuple[float, float, float, float]:
+        """The foremost sheet."""
+        x, y, width, height = self.box
+        room = self._offset() * (min(len(self.owners), _MOST_SHEETS) - 1)
+        return x, y + room, width - room, height - room
 
 
 def _tiles(boxes: Boxes, shape: Shape, drawn: Drawn) -> Iterator[_Tile]:
@@ -130,12 +135,14 @@ def _tiles(boxes: Boxes, shape: Shape, drawn: Drawn) -> Iterator[_Tile]:
     for worker, (lo, hi) in enumerate(zip(boxes.lo.tolist(), boxes.hi.tolist(), strict=True)):
         if any(start >= end for start, end in zip(lo, hi, strict=True)):
             continue  # it has nothing
-        top, height = _extent(lo, hi, shape, drawn.down)
-        left, width = _extent(lo, hi, shape, drawn.across)
+        y, height = _extent(lo, hi, shape, drawn.down)
+        x, width = _extent(lo, hi, shape, drawn.across)
         place = tuple(bound for dim in hidden for bound in (lo[dim], hi[dim]))
-        rectangles.setdefault((left, top, width, height), {}).setdefault(place, []).append(worker)
-    for rectangle, places in rectangles.items():
-        yield _Tile(*rectangle, tuple(tuple(places[place]) for place in sorted(places)))
+        rectangles.setdefault((x, y, width, height), {}).setdefault(place, []).append(worker)
+    for (x, y, width, height), places in rectangles.items():
+        stripe = width / len(places)
+        for number, place in enumerate(sorted(places)):
+            yield _Tile((x + number * stripe, y, stripe, height), tuple(places[place]))
 
 
 def _extent(lo: list[int], hi: list[int], shape: Shape, dim: int | None) -> tuple[float, float]:
@@ -149,16 +156,5 @@ def _outline(left: float, top: float, width: float, height: float) -> str:
     return f"M{left:.4g} {top:.4g}h{width:.4g}v{height:.4g}h{-width:.4g}z"
 
 
-def _numbers(parts: list[_Part]) -> Iterator[Markup]:
-    """The number of the worker in each part that has room for it."""
-    texts: dict[bool, list[Markup]] = {}
-    for part in parts:
-        size = min(part.width / (1 if part.worker < 10 else 1.4), part.height, 11.0)
-        if size >= _LEAST_FOR_TEXT:
-            middle, base = part.left + part.width / 2, part.top + part.height / 2 + size * 0.33
-            is_light = part.worker % len(PALETTE) in _LIGHT_TEXT
-            texts.setdefault(is_light, []).append(
-                element("text", part.worker, x=round(middle, 1), y=round(base, 1), font_size=round(size * 0.9, 1))
-            )
-    for is_light, numbers in texts.items():
-        yield element("g", *numbers, fill="#FFF" if is_light else "#000", text_anchor="middle")
+def _fill(worker: int) -> str:
+    return PALETTE[worker % len(PALETTE)]

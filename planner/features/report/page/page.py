@@ -121,8 +121,8 @@ def _strip(strip: Strip, picture: Picture) -> Markup:
             "p",
             "Products of the forward pass: above each its weights, below the activation that it reads. A square has a "
             "tensor's first dim from top to bottom and another from left to right (of an image, batch and channels); "
-            "its tiles are coloured and numbered by worker. Upright stripes parted by black lines are pieces along "
-            "other dims; lying bands parted by white lines are workers that hold the same. Squares grow with the "
+            "its tiles are coloured and numbered by worker. Upright stripes are shards along other dims. A stack of "
+            "sheets is a tile with replicas: ×4 on four workers (Σ4: four partial sums). Squares grow with the "
             "logarithm of a tensor's elements. Press a square to see its tiles.",
             class_="note",
         ),

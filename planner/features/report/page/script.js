@@ -79,15 +79,24 @@
       const stripe = (right - left) / places.size;
       let number = 0;
       for (const owners of places.values()) {
-        const height = (bottom - top) / owners.length;
-        owners.forEach((worker, row) => {
-          const [x, y] = [left + number * stripe, top + row * height];
-          svg.append(drawn("rect", { x, y, width: stripe, height, fill: data.palette[worker % data.palette.length], stroke: "#FFF" }));
-          if (Math.min(stripe, height) >= 11) {
-            svg.append(drawn("text", { x: x + stripe / 2, y: y + height / 2 + 4, "text-anchor": "middle", "font-size": 12, fill: "#000" }, worker));
-          }
-        });
-        svg.append(drawn("rect", { x: left + number * stripe, y: top, width: stripe, height: bottom - top, fill: "none", stroke: "#000", "stroke-width": 1.5 }));
+        // Replicas are offset sheets with a pale face, as in the strip.
+        const sheets = Math.min(owners.length, 4);
+        const offset = Math.min(6, stripe / (3 * sheets), (bottom - top) / (3 * sheets));
+        const room = offset * (sheets - 1);
+        const box = { x: left + number * stripe, y: top + room, width: stripe - room, height: bottom - top - room };
+        for (let behind = sheets - 1; behind >= 0; behind -= 1) {
+          const fill = data.palette[owners[behind] % data.palette.length];
+          svg.append(drawn("rect", { ...box, x: box.x + behind * offset, y: box.y - behind * offset, fill, stroke: "#000" }));
+        }
+        const inset = sheets > 1 ? Math.min(4, offset) : 0;
+        if (inset) {
+          svg.append(drawn("rect", { x: box.x + inset, y: box.y + inset, width: box.width - 2 * inset, height: box.height - 2 * inset, fill: "#FFF" }));
+        }
+        if (Math.min(box.width, box.height) >= 11) {
+          const several = data.tilings[record[3]].includes("P") ? "Σ" : "×";
+          const words = sheets > 1 ? `${several}${owners.length}` : owners[0];
+          svg.append(drawn("text", { x: box.x + box.width / 2, y: box.y + box.height / 2 + 4, "text-anchor": "middle", "font-size": 12, fill: "#000" }, words));
+        }
         number += 1;
       }
     }
