@@ -43,7 +43,7 @@ def test_its_step_fails_with_a_summary_and_an_annotation(
     command = workflow()["jobs"]["check"]["steps"][-1]["run"]
     monkeypatch.chdir(tmp_path)
     write_model(build("mlp-2x40", batch=40), Path("train.onnx"))
-    checked, _, _ = command.partition(" --annotations")
+    checked, _, _ = command.partition(" --markdown")
     assert cli.main([*checked.split()[1:], "--update"]) == 0
     write_model(build("mlp-2x48", batch=40), Path("train.onnx"))
     tofu = tmp_path / "bin" / "tofu"
@@ -54,6 +54,7 @@ def test_its_step_fails_with_a_summary_and_an_annotation(
         **os.environ,
         "PATH": f"{tofu.parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
+        "GITHUB_ACTIONS": "true",
         "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
     }
     done = subprocess.run(["bash", "-e", "-c", command], env=around, capture_output=True, text=True, check=False)
