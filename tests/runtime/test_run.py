@@ -216,5 +216,5 @@ def test_no_gpu_is_told_plainly(training: Any) -> None:
     assert caught.value.facts == (probe.missing,)
     with pytest.raises(UsageError, match="--device cuda"):
         run_with(training.plan, RunOptions(device="cuda"))
-    with pytest.raises(UsageError, match="--map"):
+    with pytest.raises(UsageError, match="GPUs are named"):
         run_with(training.plan, RunOptions(device_map=(0, 0)))
