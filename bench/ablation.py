@@ -44,7 +44,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import exp, log, prod
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 from unittest import mock
 
 from planner.cost.residence import Residence
@@ -56,6 +56,7 @@ from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.randomness import lower_randomness
 from planner.graph.to_onnx import write_model
 from planner.options import ReadOptions
+from planner.options.planning import PlanOptions
 from planner.partition.workspace import ELEMENTWISE
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.goal import Goal, least_cost
@@ -322,7 +323,9 @@ def met(model: str, workers: int, topology: str | None, changes: Sequence[str], 
             write_model(build(model), file)
         source = source_of(file, ReadOptions())
         target = target_of(workers, topology)
-        planned = Limited(PlanRequest(source, target, effort="quick", partitioned_inputs=partitioned))
+        inputs: Literal["free", "partitioned"] = "partitioned" if partitioned else "free"
+        options = PlanOptions(model=file, effort="quick", inputs=inputs, recompute="none")
+        planned = Limited(PlanRequest(options, source, target))
 
     def within(limit: int, off: str, used: set[str]) -> tuple[float | None, float]:
         before = time.process_time()

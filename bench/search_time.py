@@ -35,6 +35,7 @@ from planner.features.zoo.models import build
 from planner.graph.model import Graph
 from planner.graph.to_onnx import write_model
 from planner.options import ReadOptions
+from planner.options.planning import PlanOptions
 from planner.planning.folder import Destination
 from planner.planning.machines import target_of
 from planner.planning.request import PlanRequest, source_of
@@ -143,7 +144,8 @@ def stages(console: Console, model: str, workers: int, effort: EffortName) -> No
         gc.collect()
         clock, processor = time.perf_counter(), time.process_time()
         source = source_of(file, ReadOptions())
-        request = PlanRequest(source, target_of(workers, None, None), None, None, effort=effort)
+        options = PlanOptions(model=file, effort=effort, recompute="none")
+        request = PlanRequest(options, source, target_of(workers, None, None))
         session = Session(request)
         note(f"read, and the canonical form: {len(session.graph.ops):,} ops")
         planned = session.planned()

@@ -8,7 +8,7 @@ from pathlib import Path
 from time import perf_counter
 from types import MappingProxyType
 
-from planner.api.arguments import bytes_text, takes
+from planner.api.arguments import takes
 from planner.collection import without_collection
 from planner.counted import counts_told
 from planner.graph.gradient_products import gradient_products
@@ -17,14 +17,12 @@ from planner.machine.rates import Rates
 from planner.options.planning import PlanOptions
 from planner.planning.folder import Destination, files_beside
 from planner.planning.machines import memory_limits, memory_of, target_of
-from planner.planning.recomputing import Recompute
 from planner.planning.request import PlanRequest, source_of
 from planner.planning.result import result_of
 from planner.planning.session import Session
 from planner.planning.smaller_batch import saying_what_batch_fits
 from planner.results import PlanResult
 from planner.runtime.judge.foreign import check_attributes
-from planner.search.user_rules.rules import Rules
 from planner.spent import measured
 from planner.stop import Stop, StoppedBy
 from planner.units import parse_duration
@@ -100,25 +98,12 @@ def plan(options: PlanOptions) -> PlanResult:  # noqa: D417 - those are the fiel
     if options.time is not None:
         stop.end_after(parse_duration(options.time, "--time"))
     target = target_of(options.gpus, options.topology, options.profile)
-    memory_bytes = memory_of(bytes_text(options.memory))
-    recompute = (options.recompute,) if isinstance(options.recompute, str) else options.recompute
     request = PlanRequest(
+        replace(options, stop=stop),
         source_of(path, options, opdefs=options.opdefs, unknown_ops=options.unknown_ops),
         target,
-        memory_bytes,
-        memory_limits(memory_bytes, target.machine, target.workers),
-        wanted=options.objective,
-        rates=None if options.rates is None else Rates.parse(options.rates),
-        strategy=options.strategy,
-        rules=Rules(options.pin or {}, tuple(options.forbid), options.replicate),
-        partitioned_inputs=options.inputs == "partitioned",
-        shares=options.share == "auto",
-        op_schedule=options.op_schedule,
-        recompute=Recompute.parse(recompute),
-        effort=options.effort or ("normal" if options.time is None else "thorough"),
-        wants_program=options.models,
-        progress=progress,
-        stop=stop,
+        memory_limits(memory_of(options.memory), target.machine, target.workers),
+        None if options.rates is None else Rates.parse(options.rates),
     )
     stop.must_fit = request.limits is not None
     directory = options.out or Path(f"{path.stem}.tofu{target.workers}")

@@ -67,7 +67,7 @@ def other_estimates(request: PlanRequest, ops: int, search: Search) -> Iterator[
         ops: of the graph.
         search: makes a plan.
     """
-    target, strategy = request.target, request.strategy
+    target, strategy = request.target, request.options.strategy
     assert target.whole is not None, "there are other numbers of workers on a machine"
     for count in other_counts(target.workers, target.whole.device_count):
         machine, tables = part(target.whole, count), CostTables(request.rates)
@@ -76,7 +76,7 @@ def other_estimates(request: PlanRequest, ops: int, search: Search) -> Iterator[
             continue
         if request.stop.leaves_out(OTHER_COUNTS):
             return
-        request.progress(f"planning for {count} of the machine's devices, to compare with")
+        request.options.progress(f"planning for {count} of the machine's devices, to compare with")
         trials: list[Trial] = []
         for name in (strategy,) if strategy != "tofu" else ("data", "tofu"):
             is_enough = bool(trials) and (count == 1 or len(trials[0].decided.ops) > MANY_OPS)

@@ -67,7 +67,7 @@ class Destination:
         Raises:
             TofuError: it cannot be written.
         """
-        progress = session.request.progress
+        progress = session.request.options.progress
         progress("writing the plan")
         content = plan.to_json().encode()
         files: Iterable[tuple[str, bytes]] = chain(plan_files(session.content, content), self.beside.items())

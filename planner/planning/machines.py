@@ -82,16 +82,16 @@ def target_of(gpus: int | None, topology: str | None, profile: Path | None = Non
     return Target(machine.device_count, machine, full_machine, None if profile is None else load_profile(profile))
 
 
-def memory_of(text: str | None) -> int | None:
+def memory_of(amount: str | int | None) -> int | None:
     """The bytes that the tensors of a worker may take, as the user wrote them, ``12GiB``; None where nobody says it.
 
     Raises:
         UsageError: it is no number of bytes, or none at all.
     """
-    if text is None:
+    if amount is None:
         return None
-    limit = parse_bytes(text, "--memory")
-    if not limit:
+    limit = parse_bytes(amount, "--memory") if isinstance(amount, str) else amount
+    if limit <= 0:
         raise UsageError("--memory: must be more than zero")
     return limit
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,15 +23,14 @@ from planner.graph.to_onnx import write_model
 from planner.machine.rates import Rates
 from planner.machine.routes import whole_name
 from planner.options import ReadOptions
-from planner.planning.limit.in_steps import OpSchedule
-from planner.planning.machines import Target, target_of
+from planner.options.planning import PlanOptions
+from planner.planning.machines import Target, memory_of, target_of
 from planner.planning.objective import Objective, can_be_timed, is_large, objective_of
-from planner.planning.recomputing import NOTHING, Recompute
-from planner.progress import Progress, silent
+from planner.planning.recomputing import Recompute
 from planner.search.decide import STRATEGIES
 from planner.search.effort import EffortName
 from planner.search.schedule import schedule_of
-from planner.search.user_rules.rules import NO_RULES, Rules
+from planner.search.user_rules.rules import Rules
 from planner.stop import Stop
 from planner.tdl.descriptions import Descriptions
 from planner.training.doors.pairs import read_pairs
@@ -149,57 +148,68 @@ def _of_zoo(name: str) -> Graph:
     return graph
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PlanRequest:
-    """What the user asks for."""
+    """What the user asks for: the options, and what they say, parsed."""
 
+    options: PlanOptions
+    """As they were given."""
     source: ModelSource
     """The model."""
     target: Target
     """What it is planned for."""
-    memory_bytes: int | None = None
-    """What the tensors of a worker may take, as the user says; None where the user does not say it."""
     limits: tuple[int, ...] | None = None
     """The memory there is, one entry for each worker, in no order; None: enough."""
-    wanted: Objective | None = None
-    """What the plan is to have the least of, as the user says; None where the user does not say it."""
     rates: Rates | None = None
     """What repeated and uneven work is worth in moved bytes; None: as is usual (``planner.machine.rates``)."""
-    strategy: str = "tofu"
-    """How the plan is found: one of ``planner.search.decide.STRATEGIES``."""
-    rules: Rules = NO_RULES
-    """What the plan must keep to."""
-    partitioned_inputs: bool = False
-    """Data arrives in disjoint tiles only."""
-    shares: bool = True
-    """What several readers have brought to them may be brought once; of the search's own plans only."""
-    op_schedule: OpSchedule = "auto"
-    """Whether ops run at once or in steps."""
-    recompute: Recompute = NOTHING
-    """What is computed again for the backward pass."""
-    effort: EffortName = "normal"
-    """How much work a search may be (``planner.search.schedule``)."""
-    wants_program: bool = True
-    """A program is made for each worker, however long that takes; else where it does not take minutes."""
-    progress: Progress = silent
-    """Told what is being done."""
-    stop: Stop = field(default_factory=Stop)
-    """Asked whether the search is to end."""
 
     def __post_init__(self) -> None:
-        if self.strategy not in STRATEGIES:
-            raise UsageError(f"strategy {self.strategy!r} is not known", hint=did_you_mean(self.strategy, STRATEGIES))
-        objective_of(self.wanted, self.target.machine, self.target.profile, self.strategy)
+        strategy = self.options.strategy
+        if strategy not in STRATEGIES:
+            raise UsageError(f"strategy {strategy!r} is not known", hint=did_you_mean(strategy, STRATEGIES))
+        objective_of(self.options.objective, self.target.machine, self.target.profile, strategy)
+
+    @cached_property
+    def rules(self) -> Rules:
+        """The rules of the user, which the plan must keep to."""
+        options = self.options
+        return Rules(options.pin or {}, tuple(options.forbid), options.replicate)
+
+    @cached_property
+    def recompute(self) -> Recompute:
+        """The activations that are computed again for the backward pass."""
+        texts = self.options.recompute
+        return Recompute.parse((texts,) if isinstance(texts, str) else texts)
+
+    @cached_property
+    def stop(self) -> Stop:
+        """The end of the search, as its owner says."""
+        return Stop() if self.options.stop is None else self.options.stop
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """The memory for the tensors of a worker, as the user says; None where the user does not say it."""
+        return memory_of(self.options.memory)
+
+    @property
+    def effort(self) -> EffortName:
+        """The effort of a search (``planner.search.schedule``)."""
+        return self.options.effort or ("normal" if self.options.time is None else "thorough")
 
     @property
     def is_free(self) -> bool:
         """Whether the plan is the search's own; the literature's strategies are what they are."""
-        return self.strategy == "tofu"
+        return self.options.strategy == "tofu"
+
+    @property
+    def may_share(self) -> bool:
+        """What several readers have brought to them may be brought once."""
+        return self.options.share == "auto" and self.is_free
 
     @property
     def objective(self) -> Objective:
         """The objective of the plan."""
-        return objective_of(self.wanted, self.target.machine, self.target.profile, self.strategy)
+        return objective_of(self.options.objective, self.target.machine, self.target.profile, self.options.strategy)
 
     @property
     def asked(self) -> Asked:
@@ -210,7 +220,7 @@ class PlanRequest:
             pins=self.rules.pins,
             forbidden=self.rules.forbidden,
             replicate=self.rules.replicate,
-            inputs="partitioned" if self.partitioned_inputs else None,
+            inputs="partitioned" if self.options.inputs == "partitioned" else None,
             objective="time" if self.objective == "time" else None,
         )
 

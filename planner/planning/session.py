@@ -110,7 +110,7 @@ class Session:
             TofuError: it cannot be read.
         """
         model = request.source.model
-        request.progress(f"reading {model}")
+        request.options.progress(f"reading {model}")
         self.source_file = None if request.source.make is not None else SourceFile.of(model)
         read = request.source.read()
         self.request = request
@@ -118,27 +118,27 @@ class Session:
         self.form, self._kept = canonical_under(request.rules, self.whole)
         self.again: tuple[str, ...] = again_of(request.recompute, self.form.graph, request.source.descriptions)
         self.graph = recomputed(self.form.graph, self.again)
-        request.progress(f"analysing {len(self.graph.ops):,} ops")
+        request.options.progress(f"analysing {len(self.graph.ops):,} ops")
         self._tables = CostTables(request.rates)
         self._ask = SearchRequest(
             request.target.workers,
             request.target.cuts,
-            request.strategy,
+            request.options.strategy,
             replace(request.rules, names=frozenset(self.graph.tensors)),
-            partitioned_inputs=request.partitioned_inputs,
+            partitioned_inputs=request.options.inputs == "partitioned",
             effort=request.effort,
             tables=self._tables,
-            progress=request.progress,
+            progress=request.options.progress,
             stop=request.stop,
         )
-        self._may_share = request.shares and request.is_free
         self._prepared = Prepared()
 
     @cached_property
     def makes_program(self) -> bool:
         """Whether the plan that is kept gets a program; else what it takes is told by tables."""
         request = self.request
-        return request.wants_program or len(self.graph.ops) * request.target.workers <= MOST_PARTS_OF_A_PROGRAM
+        options, ops = request.options, len(self.graph.ops)
+        return options.models or ops * request.target.workers <= MOST_PARTS_OF_A_PROGRAM
 
     @cached_property
     def content(self) -> bytes:
@@ -154,7 +154,7 @@ class Session:
         """
         limits = self.request.limits
         if limits is not None:
-            self.request.progress("what every plan takes at least")
+            self.request.options.progress("what every plan takes at least")
             self._refuse_what_cannot_fit(limits)
         plain, plan = self._searched(self.request.rules)
         priced = self._priced(plan)
@@ -162,7 +162,7 @@ class Session:
         names, left_out = self._compared() if times is not None else ((), ())
         literature = tuple(self._of_the_literature(names))
         chosen = self._chosen(plain, plan, times, literature)
-        if self.request.op_schedule == "stepped":
+        if self.request.options.op_schedule == "stepped":
             chosen = replace(chosen, decided=all_in_steps(chosen.decided))
         return Planned(chosen, priced, times, literature, left_out)
 
@@ -222,7 +222,7 @@ class Session:
         Raises:
             TofuError: it has none of this model, or none that keeps to the rules.
         """
-        progress = without_costs(self.request.progress)
+        progress = without_costs(self.request.options.progress)
         ask = replace(self._ask, strategy=name, effort="normal", progress=progress, prepared=self._prepared)
         return self._search(self.graph, replace(ask, is_needed=False))
 
@@ -245,7 +245,7 @@ class Session:
         if not is_own:
             ask = replace(ask, progress=without_costs(ask.progress))
         plain = self._search(graph, ask)
-        plan = shared(plain, self.request.source.descriptions, ask) if self._may_share else plain
+        plan = shared(plain, self.request.source.descriptions, ask) if self.request.may_share else plain
         return plain, even(plan, self._tables) or plain
 
     def _graph_under(self, rules: Rules) -> Graph:
@@ -259,7 +259,7 @@ class Session:
         def cost_under(rules: Rules) -> int:
             return self._searched(rules)[1].cost
 
-        return prices(self.request.rules, plan.cost, cost_under, self.request.progress, self.request.stop)
+        return prices(self.request.rules, plan.cost, cost_under, self.request.options.progress, self.request.stop)
 
     def _times(self) -> Times:
         target = self.request.target
@@ -281,7 +281,7 @@ class Session:
     def _of_the_literature(self, names: Sequence[str]) -> list[Trial]:
         """The plans of these strategies, where they have one."""
         request = self.request
-        walked = of_the_literature(names, self.by_strategy, request.progress, request.stop)
+        walked = of_the_literature(names, self.by_strategy, request.options.progress, request.stop)
         trials = [outcome for _, outcome in walked if isinstance(outcome, Trial)]
         self._prepared = Prepared()  # hundreds of MB of a large graph
         return trials
@@ -300,7 +300,8 @@ class Session:
             fitting = times.fastest(among, request.limits, request.stop).fitting
             if fitting is not None:
                 request.stop.plan_is_there(is_fitting=True)
-        request.progress("making a program for each worker", cost=trial.decided.cost, lower=_lower(trial.decided))
+        cost, lower = trial.decided.cost, _lower(trial.decided)
+        request.options.progress("making a program for each worker", cost=cost, lower=lower)
         try:
             if self._may_recompute and not self._is_within(trial):
                 trial = self._with_recomputation(trial, plans, fitting, goal)
@@ -321,7 +322,7 @@ class Session:
         stop, task = self.request.stop, "a plan for the least time"
         if stop.leaves_out(task):
             return
-        progress = in_part(without_costs(self.request.progress), "planning again, for the least time")
+        progress = in_part(without_costs(self.request.options.progress), "planning again, for the least time")
         effort = schedule_of(self.request.effort).for_time
         ask = replace(self._ask, effort=effort, progress=progress, is_needed=False)
         try:
@@ -337,7 +338,7 @@ class Session:
             return trial
         first = trial_of(plain) if trial.decided.deliveries else trial
         try:
-            may_step = self.request.op_schedule == "auto"
+            may_step = self.request.options.op_schedule == "auto"
             fitted = within(first, self._ask, limits, goal, may_step=may_step)
             if is_even(fitted.decided):
                 return fitted
@@ -353,7 +354,7 @@ class Session:
         Raises:
             InfeasibleError: none fits; of the plan that lacks the least.
         """
-        limits, may_step = self.request.limits or (), self.request.op_schedule == "auto"
+        limits, may_step = self.request.limits or (), self.request.options.op_schedule == "auto"
         if self._may_recompute:
             self.take(())
         names = CLOSED_FORMS if has_many_ops(len(self.graph.ops)) else LITERATURE
@@ -384,8 +385,8 @@ class Session:
     @cached_property
     def _may_recompute(self) -> bool:
         """Whether activations may be computed again where memory asks for it."""
-        request = self.request
-        is_asked = request.recompute.mode == "auto" and request.limits is not None and request.op_schedule == "auto"
+        request, op_schedule = self.request, self.request.options.op_schedule
+        is_asked = request.recompute.mode == "auto" and request.limits is not None and op_schedule == "auto"
         return is_asked and has_backward_pass(self.form.graph)
 
     def take(self, again: Collection[str]) -> None:
@@ -455,7 +456,7 @@ class Session:
 
     def _with_room_used(self, trial: Trial, goal: Goal) -> Trial:
         """The plan with deliveries shared for which there is memory, if it has none yet."""
-        if not self._may_share or trial.decided.deliveries or is_in_steps(trial.decided):
+        if not self.request.may_share or trial.decided.deliveries or is_in_steps(trial.decided):
             return trial
         return shared_where_room(trial, goal, self._ask, self.request.source.descriptions, self.request.limits)
 
@@ -477,7 +478,7 @@ class Session:
             decided,
             self.graph.name,
             digest(self.content),
-            strategy=self.request.strategy,
+            strategy=self.request.options.strategy,
             gap_of=self.request.objective if decided.certified_gap is None else decided.gap_of,
             **of_program,
             described_by=source.described_by,
@@ -500,7 +501,7 @@ class Session:
         """What can be told of a plan without its program, by field of the plan."""
         machine, seconds = self.request.target.machine, None
         if machine is not None and can_be_timed(machine, self.request.target.profile):
-            self.request.progress("adding up the tables of time")
+            self.request.options.progress("adding up the tables of time")
             seconds = self._times().by_tables(trial.decided)
         return {
             "has_program": False,
@@ -521,14 +522,15 @@ class Session:
         if machine is None:
             return None, ()
         if planned.times is None or plan.estimate is None:
-            is_told = request.wanted is None and request.is_free
+            is_told = request.options.objective is None and request.is_free
             return None, (LARGE if is_large(machine) else NO_SPEED,) if is_told else ()
         by_data = next((trial for trial in planned.literature if trial.decided.strategy == "data"), None)
         comparison = Beside(
             *of_data(by_data, planned.times, request.limits),
             others=tuple(other_estimates(request, len(self.graph.ops), self._on_a_part)),
         )
-        return comparison, tuple(warnings(plan.estimate.estimated_seconds, plan.workers, comparison, request.strategy))
+        seconds, strategy = plan.estimate.estimated_seconds, request.options.strategy
+        return comparison, tuple(warnings(seconds, plan.workers, comparison, strategy))
 
     def _on_a_part(self, machine: Machine, strategy: str, tables: CostTables) -> Decided:
         """A plan for another part of the machine, quickly."""

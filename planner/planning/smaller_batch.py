@@ -48,7 +48,7 @@ def _what_batch_fits(session: Session, lacking_bytes: int) -> str:
     given, half = samples.given, samples.given // 2
     if not half:
         return "the batch is 1 already"
-    request.progress(f"what every plan takes at least at a batch of {half}")
+    request.options.progress(f"what every plan takes at least at a batch of {half}")
     try:
         plans = session.every_plan(samples.at(half).read()), session.every_plan(session.whole)
     except TofuError as error:

@@ -20,6 +20,7 @@ from planner.features.zoo.models.transformer import GptShape, gpt
 from planner.graph.model import Graph
 from planner.graph.to_onnx import write_model
 from planner.options import ReadOptions
+from planner.options.planning import PlanOptions
 from planner.planning.limit.trial import Trial
 from planner.planning.machines import memory_limits, target_of, time_of
 from planner.planning.request import ModelSource, PlanRequest
@@ -99,7 +100,8 @@ def found(graph: Graph, *kinds: Kind) -> Found:
     limits = memory_limits(None, target.machine, target.workers)
     assert limits is not None
     source = ModelSource(Path(), ReadOptions(), opdefs.standard(), None, make=lambda: graph)
-    trial = Session(PlanRequest(source, target, limits=limits, effort="quick")).planned_beside(())
+    options = PlanOptions(model=source.model, effort="quick", recompute="none")
+    trial = Session(PlanRequest(options, source, target, limits)).planned_beside(())
     return Found(trial, time_of(trial, target.machine), limits)
 
 

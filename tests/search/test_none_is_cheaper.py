@@ -21,6 +21,7 @@ from planner.errors import InfeasibleError, ModelError, UnsupportedError, UsageE
 from planner.features.zoo import models as zoo
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.options import ReadOptions
+from planner.options.planning import PlanOptions
 from planner.partition.build import partition
 from planner.planning.limit.trial import Trial
 from planner.planning.machines import target_of
@@ -36,7 +37,6 @@ from planner.search.moves import restrictions
 from planner.search.moves.megatron import tensor_parallel
 from planner.search.moves.recursion import search_recursively
 from planner.search.request import SearchRequest
-from planner.search.user_rules.rules import Rules
 from planner.tdl.bind import BoundOp
 from random_graphs import graphs, images
 
@@ -99,7 +99,9 @@ def planned(graph: Graph, workers: int, inputs: str, **wanted: Any) -> tuple[Ses
     """A session, and its plan with shared deliveries."""
     source = ModelSource(Path("model.onnx"), ReadOptions(), STANDARD, None, make=lambda: graph)
     target = target_of(workers, None, None)
-    session = Session(PlanRequest(source, target, partitioned_inputs=inputs == "partitioned", **wanted))
+    session = Session(
+        PlanRequest(PlanOptions(model=source.model, inputs=inputs, recompute="none", **wanted), source, target)
+    )
     return session, session.planned().trial.decided
 
 
@@ -120,7 +122,7 @@ def below_the_bound(graph: Graph, workers: int, inputs: str, random: Random) -> 
         dims = range(len(session.graph.tensors[name].shape))
         pin = random.choice(["R", *(f"S({dim})" for dim in dims)])
         with suppress(UsageError):  # a dim may be too small, and data that arrive in disjoint tiles are not replicated
-            others.append((f"{name}={pin}", planned(graph, workers, inputs, rules=Rules({name: pin}))[1]))
+            others.append((f"{name}={pin}", planned(graph, workers, inputs, pin={name: pin})[1]))
     assert len(others) > 8
     bound = round(found.cost / (1 + found.certified_gap))
     return [

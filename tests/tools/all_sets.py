@@ -30,9 +30,9 @@ from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.recomputation import Activations, recomputed
 from planner.options import ReadOptions
+from planner.options.planning import PlanOptions
 from planner.planning.limit.trial import Trial, trial_of
 from planner.planning.machines import Target
-from planner.planning.recomputing import Recompute
 from planner.planning.request import ModelSource, PlanRequest
 from planner.planning.session import Session
 from planner.search.decided import Decided
@@ -175,9 +175,8 @@ def _planned(form: Graph, limit: int | None) -> Trial:
     """
     source = ModelSource(Path("step"), ReadOptions(), opdefs.standard(), None, make=lambda: form)
     limits = None if limit is None else (limit,) * WORKERS
-    request = PlanRequest(
-        source, Target(WORKERS), limit, limits, shares=False, recompute=Recompute("auto"), wants_program=True
-    )
+    options = PlanOptions(model=source.model, memory=limit, share="none")
+    request = PlanRequest(options, source, Target(WORKERS), limits)
     return Session(request).planned().trial
 
 

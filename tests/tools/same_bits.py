@@ -39,6 +39,7 @@ from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.randomness import lower_randomness
 from planner.graph.rewriting.recomputation import Activations, originals, recomputable, recomputed
 from planner.options import ReadOptions
+from planner.options.planning import PlanOptions
 from planner.options.running import RunOptions
 from planner.partition.build import partition
 from planner.partition.occupancy import occupancy
@@ -125,10 +126,8 @@ class Case:
         """
         workers = self.plan.workers
         source = ModelSource(Path(), ReadOptions(), self.descriptions, None, make=lambda: self.graph)
-        auto = Recompute("auto")
-        session = Session(
-            PlanRequest(source, Target(workers), limits=(limit,) * workers, recompute=auto, effort="quick")
-        )
+        options = PlanOptions(model=source.model, effort="quick")
+        session = Session(PlanRequest(options, source, Target(workers), (limit,) * workers))
         trial = session.planned().trial
         told = session.complete(trial).recomputed
         return _with_program(self.graph, trial.partitioned), () if told is None else told.tensors

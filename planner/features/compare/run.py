@@ -10,6 +10,7 @@ from planner.cost.tables import CostTables
 from planner.features.compare.options import CompareOptions
 from planner.features.compare.result import Comparison, ComparisonRow
 from planner.options import ReadOptions
+from planner.options.planning import PlanOptions
 from planner.planning.limit.trial import Trial, trial_of
 from planner.planning.machines import Target, time_of
 from planner.planning.objective import LITERATURE, of_the_literature
@@ -44,10 +45,10 @@ def compare(options: CompareOptions) -> Comparison:  # noqa: D417 - those are th
     """
     model, progress = options.model, options.progress
     request = PlanRequest(
+        PlanOptions(model=model, progress=progress),
         source_of(model, ReadOptions(dim=options.dim)),
         target_for(model, options.gpus, options.topology),
         rates=open_folder(model, with_models=False).plan.rates if is_plan(model) else None,
-        progress=progress,
     )
     session, target, tables = Session(request), request.target, CostTables()
     rows = []

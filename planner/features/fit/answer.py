@@ -19,10 +19,10 @@ from planner.features.fit.result import FitAnswer, FitRow, WhyNot
 from planner.features.fit.sized import Batches
 from planner.machine.routes import part
 from planner.machine.topology_file import Machine
+from planner.options.planning import PlanOptions
 from planner.planning.machines import Target, memory_limits
 from planner.planning.objective import Times, can_be_timed
 from planner.planning.recomputation.offers import Offers
-from planner.planning.recomputing import Recompute
 from planner.planning.request import PlanRequest
 from planner.planning.session import Session
 from planner.progress import Progress
@@ -153,11 +153,10 @@ class _Counts:
         """What `tofu plan` finds, which looks longer; None where it finds nothing, or every set takes too much."""
         if all(offers.least(number) > sum(limits) for number in reversed(range(len(offers.sets)))):
             return None
-        auto = Recompute("auto")
-        source, memory_bytes = self._batches.stated.source, self._query.memory_bytes
-        session = Session(
-            PlanRequest(source, target, memory_bytes, limits, recompute=auto, effort="quick", progress=self._progress)
-        )
+        source = self._batches.stated.source
+        memory, tell = self._query.memory_bytes, self._progress
+        options = PlanOptions(model=source.model, memory=memory, effort="quick", progress=tell)
+        session = Session(PlanRequest(options, source, target, limits))
         try:
             return of_program(session.planned().trial, frozenset(session.again))
         except InfeasibleError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from planner.api.arguments import bytes_text, takes
+from planner.api.arguments import takes
 from planner.collection import without_collection
 from planner.errors import UsageError
 from planner.features.fit.answer import Query, answered
@@ -82,7 +82,7 @@ def _queries(options: FitOptions, ends: tuple[int, int]) -> list[Query]:
         UsageError: nothing says how much memory there is; a text cannot be read.
     """
     topology, gpus, within = options.topology, options.gpus, options.within
-    memory_bytes = memory_of(bytes_text(options.memory))
+    memory_bytes = memory_of(options.memory)
     if memory_bytes is None and not topology:
         raise UsageError("fit: into how much memory?", hint="write --memory 80GiB, or --topology with a file or a name")
     seconds = (

@@ -49,7 +49,7 @@ def summary_of(session: Session, planned: Planned, plan: Plan, beside: Beside | 
         directory: where it is written.
     """
     request = session.request
-    request.progress("comparing with data parallelism and one device")
+    request.options.progress("comparing with data parallelism and one device")
     decided, limits = planned.trial.decided, request.limits
     by_data = _data_parallel(session, planned)
     plain = by_data.decided if isinstance(by_data, Trial) and not by_data.decided.deliveries else decided

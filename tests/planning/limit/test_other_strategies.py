@@ -13,6 +13,7 @@ from planner.errors import InfeasibleError
 from planner.features.zoo import models as zoo
 from planner.graph.model import DType, Graph, Op, Tensor
 from planner.options import ReadOptions
+from planner.options.planning import PlanOptions
 from planner.planning.limit.least_memory import EveryPlan
 from planner.planning.limit.trial import Trial
 from planner.planning.machines import target_of
@@ -32,9 +33,14 @@ def session(graph: Graph, workers: int, inputs: str, limit: int | None = None, s
     source = ModelSource(Path("model.onnx"), ReadOptions(), STANDARD, None, make=lambda: graph)
     limits = None if limit is None else (limit,) * workers
     target = target_of(workers, None, None)
-    return Session(
-        PlanRequest(source, target, limit, limits, strategy=strategy, partitioned_inputs=inputs == "partitioned")
+    options = PlanOptions(
+        model=source.model,
+        memory=limit,
+        strategy=strategy,
+        inputs=inputs,
+        recompute="none",  # type: ignore[arg-type]
     )
+    return Session(PlanRequest(options, source, target, limits))
 
 
 def peak(trial: Trial) -> int:

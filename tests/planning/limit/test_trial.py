@@ -10,6 +10,7 @@ import pytest
 from planner.features.zoo.models import mlp
 from planner.graph.to_onnx import write_model
 from planner.options import ReadOptions
+from planner.options.planning import PlanOptions
 from planner.planning.limit import trial
 from planner.planning.machines import target_of
 from planner.planning.request import PlanRequest, source_of
@@ -22,9 +23,11 @@ def test_a_large_plan_is_held_to_its_program_where_little_lies_there_on_average(
     write_model(mlp(2, 64, 48), tmp_path / "m.onnx")
     source = source_of(tmp_path / "m.onnx", ReadOptions())
 
+    options = PlanOptions(model=source.model, effort="quick", recompute="none")
+
     def peak(limit: int | None) -> int:
         limits = None if limit is None else (limit, limit)
-        found = Session(PlanRequest(source, target_of(2, None), limits=limits, effort="quick")).planned().trial
+        found = Session(PlanRequest(options, source, target_of(2, None), limits)).planned().trial
         return max(found.partitioned.program.peak_bytes)
 
     limit = peak(None) - 1
