@@ -26,13 +26,13 @@ from planner.artifacts.plan_folder import REPORT, open_folder
 from planner.artifacts.program import Program
 from planner.artifacts.waits import last_reads, levels
 from planner.collection import without_collection
-from planner.cost.distance import distances
 from planner.cost.seconds.assignment import bytes_between
 from planner.cost.seconds.simulated import Schedule
 from planner.cost.tables import CostTables
 from planner.descriptions import how_to_give, of_plan
 from planner.errors import TofuError, UsageError
 from planner.features.report.options import ReportOptions
+from planner.features.report.page.axes import Axes
 from planner.features.report.page.columns import columns, products_of
 from planner.features.report.page.facts import Beside, Memory, PlanFacts, Provenance
 from planner.features.report.page.page import page
@@ -119,7 +119,7 @@ def report(options: ReportOptions) -> ReportResult:  # noqa: D417 - those are th
     if output is not None or svg is not None:
         facts = gathering.facts(times, measured, output is not None, _provenance(folder.path, output or svg))
     if svg is not None and facts is not None:
-        _write(svg, Picture(Strip.of(facts.graph, facts.plan, facts.columns)).alone() + "\n")
+        _write(svg, Picture(Strip.of(facts.graph, facts.plan, facts.columns, facts.axes)).alone() + "\n")
     size = 0
     if output is not None and facts is not None:
         progress("writing the page")
@@ -197,8 +197,7 @@ class _Gathering:
         plan, graph, ops = self._opened.folder.plan, self._opened.graph, self._opened.ops
         products = products_of(ops)
         self._progress("drawing the network")
-        drawn = columns(graph, ops, plan, products, self._tables)
-        wanted = [bound for bound in ops if bound.op.name in products] if is_page else []
+        drawn, axes = columns(graph, ops, plan, products, self._tables), Axes(graph, ops)
         # Reasons take longest of all, and the strip alone shows none.
         largest_causes, whys, no_whys = self._why() if is_page else ((), (), "")
         peaks = self._program.peak_bytes
@@ -207,6 +206,7 @@ class _Gathering:
             plan=plan,
             graph=graph,
             columns=drawn,
+            axes=axes,
             beside=tuple(self._beside(times)) if is_page else (),
             memory=self.memory,
             fullest=occupancy(self._program, graph, peaks.index(max(peaks))),
@@ -215,11 +215,10 @@ class _Gathering:
             schedule=times.schedule,
             no_schedule=f"No schedule is drawn: {times.lacking}; {times.hint}." if times.schedule is None else "",
             measured=measured,
-            distances=tuple(distances(graph, wanted, plan.strategies, plan.tilings, self._tables)),
             causes=largest_causes,
             whys=whys,
             no_whys=no_whys,
-            readers=_readers(graph, plan, Strip.of(graph, plan, drawn).tensors()),
+            readers=_readers(graph, plan, Strip.of(graph, plan, drawn, axes).tensors()),
             provenance=provenance,
         )
 

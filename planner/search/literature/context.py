@@ -46,7 +46,7 @@ def context_parallel(problem: Problem) -> Restriction:
             hint="context parallelism is for transformers, whose scores have dims for queries and for keys",
         )
     placed = {(kind, name) for kind, name, _ in places}
-    rows = {place for place in batch(problem) if place[:2] not in placed}
+    rows = {place for place in batch(problem.graph, problem.directions) if place[:2] not in placed}
 
     def keep(variable: SearchVariable, placement: Placement) -> bool:
         if not isinstance(placement, Shard):

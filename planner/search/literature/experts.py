@@ -38,7 +38,7 @@ def expert_parallel(problem: Problem) -> Restriction:
             "experts of a loop",
         )
     weights = {name for _, name, _ in experts.values()}
-    rows = batch(problem)
+    rows = batch(problem.graph, problem.directions)
 
     def keep(variable: SearchVariable, placement: Placement) -> bool:
         if not isinstance(placement, Shard):

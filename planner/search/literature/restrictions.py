@@ -71,7 +71,7 @@ def fully_sharded(problem: Problem) -> Restriction:
 
     Tensors and ops without a batch dim (gradients of weights, the optimizer's ops) are split as the state is.
     """
-    places = batch(problem)
+    places = batch(problem.graph, problem.directions)
 
     def restrict(variable: SearchVariable, candidates: Candidates) -> Candidates:
         split, along = [], []
@@ -110,7 +110,7 @@ def general_graphs(problem: Problem) -> Restriction:
     channels, not along images and windows, all others along the batch. Tensors have all tilings. What can be divided
     in none of these ways is repeated. A convolution is told by dims that two variables index together.
     """
-    places = batch(problem)
+    places = batch(problem.graph, problem.directions)
 
     def keep(variable: SearchVariable, placement: Placement) -> bool:
         if variable.op is None:

@@ -14,7 +14,7 @@ from planner.algebra.tiling import Placement, Shard
 from planner.errors import UnsupportedError
 from planner.graph.model import Graph, Role
 from planner.graph.traits import COPYING, MATRIX_PRODUCTS
-from planner.search.model.dims import Place
+from planner.search.model.dims import Directions, Place
 from planner.search.model.problem import Problem, Restriction, SearchVariable
 from planner.search.moves.restrictions import batch, keeping, place_of
 from planner.tdl.bind import BoundOp
@@ -40,10 +40,10 @@ def tensor_parallel(problem: Problem) -> Restriction:
 
 def _inner(problem: Problem) -> frozenset[Place]:
     """Dims and index variables between the two products of a half of a block."""
-    samples = batch(problem)
+    samples = batch(problem.graph, problem.directions)
     weights = list(_weights(problem))
     residual: set[int] = set()
-    for dim in _heads(problem):
+    for dim in head_places(problem.graph, problem.ops, problem.directions):
         if dim not in samples:
             between = problem.directions.reachable([dim])
             sides = [(side in between, opposite) for pair in weights for side, opposite in (pair, pair[::-1])]
@@ -81,14 +81,14 @@ def _is_weight(graph: Graph, name: str) -> bool:
     return graph.roles[name] in (Role.STATE, Role.CONSTANT)
 
 
-def _heads(problem: Problem) -> Iterator[Place]:
+def head_places(graph: Graph, ops: Iterable[BoundOp], directions: Directions) -> Iterator[Place]:
     """Dims that may be the heads of an attention: those of its scores, but for the queries and the keys."""
-    for bound in _attentions(problem.ops):
+    for bound in _attentions(ops):
         name = bound.op.inputs[0]
-        rank = len(problem.graph.tensors[name].shape)
+        rank = len(graph.tensors[name].shape)
         for dim in range(max(0, rank - 2)):
             place: Place = ("tensor", name, dim)
-            if place in problem.directions.group:
+            if place in directions.group:
                 yield place
 
 

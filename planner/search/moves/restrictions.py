@@ -9,7 +9,7 @@ from planner.algebra.tiling import Partial, Placement, Replicate, Shard, Tiling
 from planner.cost.tables import Candidates
 from planner.errors import ModelError
 from planner.graph.model import Graph, Role
-from planner.search.model.dims import Place
+from planner.search.model.dims import Directions, Place
 from planner.search.model.problem import Problem, Restriction, SearchVariable
 
 Keep: TypeAlias = Callable[[SearchVariable, Placement], bool]
@@ -81,11 +81,11 @@ def data_parallel(problem: Problem) -> Restriction:
     Raises:
         ModelError: no data input has a batch dim.
     """
-    places = batch(problem)
+    places = batch(problem.graph, problem.directions)
     return keeping(lambda variable, placement: isinstance(placement, Shard) and place_of(variable, placement) in places)
 
 
-def batch(problem: Problem) -> frozenset[Place]:
+def batch(graph: Graph, directions: Directions) -> frozenset[Place]:
     """Dim 0 of the first data input that an op reads, and all that goes with it; labels are found from there.
 
     It is dim 1 where that rather may be the samples, as in [sequence, batch, width]: samples meet neither each other,
@@ -95,7 +95,7 @@ def batch(problem: Problem) -> frozenset[Place]:
     Raises:
         ModelError: no data input has a dim.
     """
-    graph, reachable = problem.graph, problem.directions.reachable
+    reachable = directions.reachable
     read = {name for op in graph.ops for name in op.inputs}
     for name in graph.inputs:
         if name in read and graph.roles[name] is Role.DATA and (shape := graph.tensors[name].shape):
@@ -123,7 +123,7 @@ def model_parallel(problem: Problem) -> Restriction:
 
     Activations may be cut along other dims than the batch, or be replicated.
     """
-    places = batch(problem)
+    places = batch(problem.graph, problem.directions)
 
     def keep(variable: SearchVariable, placement: Placement) -> bool:
         if isinstance(placement, Shard):

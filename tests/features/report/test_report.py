@@ -101,7 +101,7 @@ def test_a_page_has_every_tensor_with_its_tiles(folder: Path, tmp_path: Path) ->
 def test_a_page_says_what_the_plan_says(folder: Path, tmp_path: Path) -> None:
     api.report(folder, output=tmp_path / "p.html")
     page = (tmp_path / "p.html").read_text()
-    for section in ("verdict", "beside", "network", "why", "memory", "traffic", "schedule", "bounds", "certainty"):
+    for section in ("verdict", "beside", "network", "why", "memory", "traffic", "schedule", "certainty"):
         assert page.count(f'<section id="{section}">') == 1, section
     assert "data parallelism" in page
     assert "lower bound" in page, "the search of a small network computes one"

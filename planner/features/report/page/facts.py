@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from planner.artifacts.measured import MeasuredRun
 from planner.artifacts.plan import Plan
-from planner.cost.distance import Distance
 from planner.cost.seconds.simulated import Schedule
+from planner.features.report.page.axes import Axes
 from planner.features.report.page.columns import Column
 from planner.graph.model import Graph
 from planner.partition.occupancy import Occupancy
@@ -67,7 +67,8 @@ class PlanFacts:
     graph: Graph
     """That the plan is of, with its shared deliveries."""
     columns: tuple[Column, ...]
-    """Of the strip."""
+    """The columns of the strip."""
+    axes: Axes
     beside: tuple[Beside, ...]
     memory: tuple[Memory, ...]
     """By worker."""
@@ -82,7 +83,6 @@ class PlanFacts:
     no_schedule: str
     """Why, and what to do about it."""
     measured: MeasuredRun | None
-    distances: tuple[Distance, ...]
     causes: tuple[Cause, ...]
     """The largest."""
     whys: tuple[Why, ...]

@@ -27,7 +27,7 @@ _FOLDER = resources.files("planner.features.report.page")
 
 def page(facts: PlanFacts) -> str:
     """The page of a plan, as HTML."""
-    strip = Strip.of(facts.graph, facts.plan, facts.columns)
+    strip = Strip.of(facts.graph, facts.plan, facts.columns, facts.axes)
     tensors = packed(facts.graph, facts.plan, strip.tensors(), facts.readers)
     picture = Picture(strip, tensors.number_of)
     script, style = _file("script.js"), _file("style.css")
@@ -55,7 +55,6 @@ def page(facts: PlanFacts) -> str:
             sections.memory(facts),
             sections.traffic(facts),
             sections.schedule(facts),
-            sections.distances(facts),
             sections.certainty(facts),
         ),
         sections.provenance(facts),
@@ -95,7 +94,6 @@ def _links() -> list[Markup]:
         "memory": "Memory",
         "traffic": "Traffic",
         "schedule": "Schedule",
-        "bounds": "Bounds",
         "certainty": "Exact or not",
     }
     return [element("a", title, href=f"#{name}") for name, title in titles.items()]

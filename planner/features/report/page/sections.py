@@ -5,9 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-
-from planner.algebra.tiling import coordinates
 from planner.artifacts.asked import Asked
 from planner.features.report.page.charts import memory_chart, schedule_chart, traffic_chart
 from planner.features.report.page.facts import Beside, PlanFacts
@@ -21,7 +18,6 @@ from planner.reasons import RunnerUp, Why
 from planner.records import plain
 from planner.units import binary, format_bytes, format_ratio, format_seconds
 
-_SHOWN_DISTANCES = 20
 _SHOWN_BUFFERS = 12
 _SHOWN_NAMES = 3
 _SHOWN_LAYERS = 60
@@ -344,20 +340,9 @@ def _other_workers(facts: PlanFacts) -> list[Markup]:
 
 
 def traffic(facts: PlanFacts) -> Markup:
-    """What moves between workers, by cut, and by level of the machine."""
-    plan, between = facts.plan, facts.between
-    groups = coordinates(plan.cuts)
-    rows = []
-    if plan.cuts:
-        parted = groups[:, None, :] != groups[None, :, :]
-        # argmax of no difference is 0, which is a cut: -1 keeps a worker's pair with itself out of it.
-        outermost = np.where(parted.any(axis=2), parted.argmax(axis=2), -1)
-        rows = [
-            (f"cut {cut + 1}, in {ways}", format_bytes(int(between[outermost == cut].sum())))
-            for cut, ways in enumerate(plan.cuts)
-        ]
-    parts: list[Child] = [traffic_chart(between), element("h3", "By the outermost cut that parts two workers")]
-    parts.append(_table(("cut", "moves"), rows, (1,)))
+    """The bytes between workers, and by level of the machine."""
+    plan = facts.plan
+    parts: list[Child] = [traffic_chart(facts.between)]
     if plan.estimate is not None:
         levels = [
             (level.name, format_bytes(level.moved_bytes), format_seconds(level.busy_seconds))
@@ -423,35 +408,6 @@ def _measured(facts: PlanFacts) -> Markup:
     )
 
 
-def distances(facts: PlanFacts) -> Markup:
-    """How far products are from the least that they can move."""
-    bounded = [distance for distance in facts.distances if distance.excess is not None]
-    ordered = sorted(bounded, key=lambda distance: (-distance.moved_bytes, -(distance.excess or 0), distance.op))
-    alike: dict[tuple[str, ...], list[str]] = {}
-    for distance in ordered:
-        least = (
-            "–" if amount is None else format_bytes(amount)
-            for amount in (distance.as_it_lies_bytes, distance.any_bytes)
-        )
-        row = (distance.op_type, format_bytes(distance.moved_bytes), *least, f"{distance.excess:.2f}")
-        alike.setdefault(row, []).append(distance.op)
-    rows = [(some(names, _SHOWN_NAMES), *row) for row, names in list(alike.items())[:_SHOWN_DISTANCES]]
-    heads = ("op", "type", "moves", "least as it lies", "least", "times")
-    note = (
-        "Least as it lies: of any schedule, where the plan has the tensors. Least: however they are spread, each "
-        "element in one place. Times: what moves, by the larger of these that holds of the plan. Bounds of ops do not "
-        "add up to one of an iteration; that one is the gap above."
-    )
-    remark = "; these move most" if rows else ""
-    count = f"{len(bounded):,} of {len(facts.distances):,} products have such a bound above 0{remark}. "
-    return _section(
-        "bounds",
-        "Distance from lower bounds",
-        _table(heads, rows, (2, 3, 4, 5)) if rows else "",
-        _note(count + note + " `tofu explain --view bounds` has all of them."),
-    )
-
-
 def certainty(facts: PlanFacts) -> Markup:
     """What is exact, and what is estimated."""
     estimate = facts.plan.estimate
@@ -460,7 +416,6 @@ def certainty(facts: PlanFacts) -> Markup:
         "Moved bytes: `tofu run` counts them, and fails if one differs from the plan's.",
         "Memory of arrays: it is laid out beforehand, and allocated as one block.",
         "The gap, where there is one: no plan of the kinds that tofu searches costs less than the bound.",
-        "Lower bounds of products: they hold of any schedule.",
     ]
     estimated = [
         "Excess: repeated and uneven work in bytes of moving, by the rates that the plan states.",

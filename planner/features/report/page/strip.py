@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from planner.artifacts.plan import Plan
+from planner.features.report.page.axes import Axes
 from planner.features.report.page.columns import Column, Drawn
 from planner.features.report.page.folding import Block, block_name, folded
 from planner.features.report.page.glyphs import PALETTE, SIDE, Glyphs
@@ -37,10 +38,11 @@ class Strip:
     graph: Graph
     plan: Plan
     columns: tuple[Column, ...]
+    axes: Axes
     blocks: tuple[Block, ...]
 
     @classmethod
-    def of(cls, graph: Graph, plan: Plan, columns: tuple[Column, ...]) -> Strip:
+    def of(cls, graph: Graph, plan: Plan, columns: tuple[Column, ...], axes: Axes) -> Strip:
         """The strip of a plan's columns."""
 
         def kind(drawn: Drawn | None) -> object:
@@ -53,7 +55,7 @@ class Strip:
             )
             for column in columns
         ]
-        return cls(graph, plan, columns, folded(kinds, [column.label for column in columns]))
+        return cls(graph, plan, columns, axes, folded(kinds, [column.label for column in columns]))
 
     def members(self, block: Block) -> list[tuple[str, tuple[Column, ...]]]:
         """The repetitions of a block: what each is called, and its columns."""
@@ -163,6 +165,7 @@ class Picture:
         upper_width, lower_width = (
             _WIDEST * amount / self._widest_bytes for amount in (column.upper_bytes, column.lower_bytes)
         )
+        axes = self._strip.axes.strategy(column.op, self._strip.plan.strategies[column.op])
         operand = "weights" if column.has_weights else "second operand"
         return joined(
             element("title", f"{column.op}: {column.op_type}, {column.strategy}"),
@@ -172,7 +175,7 @@ class Picture:
             element(
                 "rect", x=3, y=_OP_TOP, width=WIDTH - 6, height=_OP_END - _OP_TOP, rx=3, fill="#FFF", stroke="#222"
             ),
-            element("text", _strategy(column.strategy), x=middle, y=_OP_TOP + 11, font_size=8, text_anchor="middle"),
+            element("text", axes, x=middle, y=_OP_TOP + 11, font_size=_fitting(axes), text_anchor="middle"),
             _ribbon(middle, _OP_END, _LOWER_TOP, lower_width, "#AAA"),
             _amount(middle, _OP_END + 22, lower_width, column.lower_bytes, f"{moved}what moves of activations"),
             self._square(column.lower, _LOWER_TOP, False),
@@ -188,7 +191,7 @@ class Picture:
         left, top = (WIDTH - side) / 2, edge - side if is_upper else edge
         shape = "×".join(map(str, tensor.shape)) or "scalar"
         texts = (18, edge + 10) if is_upper else (edge + SIDE + 22, edge + SIDE + 11)
-        lettering = tiling_text(str(tiling))
+        lettering = self._strip.axes.tiling(drawn.name, tiling)
         content = joined(
             element("title", f"{drawn.name} {shape}: {tiling}"),
             element(
@@ -221,20 +224,6 @@ class Picture:
         return round(_LEAST_SIDE + share * (SIDE - _LEAST_SIDE), 1)
 
 
-def tiling_text(tiling: str) -> str:
-    """A tiling for a small space: without ways where all cuts have the same.
-
-    >>> tiling_text("S(0)/2 R/2"), tiling_text("S(0)/2 R/3")
-    ('S(0) R', 'S(0)/2 R/3')
-    """
-    parts = [part.rpartition("/") for part in tiling.split()]
-    return " ".join(placement for placement, _, _ in parts) if len({ways for _, _, ways in parts}) == 1 else tiling
-
-
-def _strategy(text: str) -> str:
-    return _short(tiling_text(text) if " in " not in text else text, 22)
-
-
 def _short(text: str, length: int) -> str:
     """A text cut in the middle; titles have it whole."""
     keep = max(3, length)
@@ -243,7 +232,7 @@ def _short(text: str, length: int) -> str:
 
 def _fitting(text: str) -> float:
     """The size of letters at which a text fits a column."""
-    return round(min(8.5, 1.75 * WIDTH / max(1, len(text))), 1)
+    return round(min(8.5, 1.7 * WIDTH / max(1, len(text))), 1)
 
 
 def _ribbon(middle: float, top: float, end: float, width: float, fill: str) -> Markup:
