@@ -153,7 +153,7 @@ def stages(console: Console, model: str, workers: int, effort: EffortName) -> No
         program = planned.trial.partitioned.program
         note(f"make {sum(len(worker.steps) for worker in program.workers):,} steps, and place buffers")
         plan = session.complete(planned.trial)
-        destination = Destination(directory, force=False, annotated=None)
+        destination = Destination(directory, force=False)
         destination.write(session, plan, planned.trial)
         written = [one.stat().st_size for one in directory.iterdir()]
         note(f"write {len(written)} files, {sum(written) / 1e6:.0f} MB")
