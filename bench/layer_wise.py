@@ -90,7 +90,7 @@ def one_weird_trick() -> Iterator[None]:
 
     def rows(problem: Problem) -> AbstractSet[Place]:
         if id(problem) not in found_places:
-            found_places[id(problem)] = batch(problem)
+            found_places[id(problem)] = batch(problem.graph, problem.directions)
         return found_places[id(problem)]
 
     def only(problem: Problem, variable: SearchVariable, cuts: tuple[int, ...]) -> Candidates:
