@@ -35,6 +35,7 @@ from planner.features.report.options import ReportOptions
 from planner.features.report.page.axes import Axes
 from planner.features.report.page.columns import columns, products_of
 from planner.features.report.page.facts import Beside, Memory, PlanFacts, Provenance
+from planner.features.report.page.layers import layers
 from planner.features.report.page.page import page
 from planner.features.report.page.strip import Picture, Strip
 from planner.features.report.page.trace import trace as traced
@@ -51,6 +52,7 @@ from planner.planning.why.causes import causes
 from planner.progress import Progress
 from planner.reasons import Cause, Why
 from planner.runtime.values.results import write_bytes
+from planner.search.decide import STRATEGIES
 from planner.search.request import SearchRequest
 from planner.whole import try_file
 
@@ -58,6 +60,8 @@ _MOST_PARTS = 200_000
 """With more ops, times workers, data parallelism takes minutes to plan."""
 _MOST_PARTS_ASKED = 100_000
 """With more ops, times workers, runners-up take longer than a page should."""
+_SCHEMES = {"data": "data parallelism", "fsdp": "FSDP", "megatron": "Megatron-LM"}
+"""The schemes beside a plan, by strategy."""
 _CAUSES = 8
 _WHYS = 3
 _RUNNERS_UP = 3
@@ -160,7 +164,7 @@ def _write(target: Path, text: str) -> int:
 
 
 def _left_out(facts: PlanFacts) -> Iterator[str]:
-    yield from (f"{way.name}: {way.remark}" for way in facts.beside if way.moved_bytes is None)
+    yield from (f"{way.name}: {way.remark}" for way in facts.beside if way.remark.startswith("left out"))
     if facts.schedule is None:
         yield f"the schedule: {facts.no_schedule}"
     if facts.no_whys:
@@ -207,6 +211,7 @@ class _Gathering:
             graph=graph,
             columns=drawn,
             axes=axes,
+            layers=layers(graph, ops, self._tables, plan.tensor_bytes, times.schedule) if is_page else (),
             beside=tuple(self._beside(times)) if is_page else (),
             memory=self.memory,
             fullest=occupancy(self._program, graph, peaks.index(max(peaks))),
@@ -249,23 +254,27 @@ class _Gathering:
         return all_causes[:_CAUSES], tuple(whys), no_whys
 
     def _beside(self, times: Times) -> Iterator[Beside]:
-        """Data parallelism on as many workers, with its time where the plan's machine is at hand."""
+        """Known schemes on as many workers, with their time where the plan's machine is at hand."""
         plan, graph = self._opened.folder.plan, self._opened.form.graph
-        remark = "the batch is divided, everything else is on every worker"
-        if len(graph.ops) * plan.workers > _MOST_PARTS:
-            yield Beside("data parallelism", None, None, "left out, it takes long here: `tofu compare` has it")
-            return
-        self._progress("planning data parallelism, to compare with")
-        ask = SearchRequest(plan.workers, strategy="data", tables=self._tables)
-        try:
-            decided = decide_with_bodies(graph, of_plan(plan.described_by)[0], ask)
-        except TofuError as error:
-            yield Beside("data parallelism", None, None, f"no plan: {error.what}")
-            return
-        seconds = None
-        if times.schedule and times.machine and can_be_timed(times.machine, times.profile):
-            seconds = Goals(times.machine, self._tables, times.profile).seconds(trial_of(decided))
-        yield Beside("data parallelism", decided.moved_bytes, decided.excess_bytes, remark, seconds)
+        descriptions = of_plan(plan.described_by)[0]
+        is_timed = times.schedule and times.machine and can_be_timed(times.machine, times.profile)
+        for strategy, name in _SCHEMES.items():
+            if len(graph.ops) * plan.workers > _MOST_PARTS:
+                yield Beside(name, None, None, f"left out, it takes long here: `tofu plan --strategy {strategy}`")
+                continue
+            self._progress(f"planning {name}, to compare with")
+            try:
+                decided = decide_with_bodies(
+                    graph, descriptions, SearchRequest(plan.workers, strategy=strategy, tables=self._tables)
+                )
+            except TofuError as error:
+                yield Beside(name, None, None, f"no plan: {error.what}")
+                continue
+            trial, seconds = trial_of(decided), None
+            if is_timed and times.machine:
+                seconds = Goals(times.machine, self._tables, times.profile).seconds(trial)
+            peak = max(trial.partitioned.program.peak_bytes)
+            yield Beside(name, decided.moved_bytes, decided.excess_bytes, STRATEGIES[strategy], seconds, peak)
 
 
 def _readers(graph: Graph, plan: Plan, drawn: Sequence[str]) -> Mapping[str, tuple[str, tuple[str, ...]]]:

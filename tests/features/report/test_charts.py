@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from planner.cost.seconds.simulated import Span
-from planner.features.report.page.charts import KIND_FILL, memory_chart, schedule_chart, traffic_chart
-from planner.features.report.page.facts import Memory
+from planner.features.report.page.charts import KIND_FILL, schedule_chart, traffic_chart
 from planner.printing.stretches import binned_most
 
 _BAR = re.compile(r"v-([\d.]+)h([\d.]+)v")
@@ -39,24 +38,6 @@ def test_a_schedule_has_each_kind_for_as_long_as_it_goes_on() -> None:
 def test_many_short_spans_of_one_stretch_are_not_lost() -> None:
     spans = [Span(f"op{number}", "compute", 0, number, number * 1e-3, 5e-4) for number in range(2000)]
     assert area(str(schedule_chart(spans, 1)), KIND_FILL["compute"]) == pytest.approx(0.5, rel=0.02)
-
-
-def test_workers_that_are_alike_share_a_row_of_memory_and_the_limit_is_said() -> None:
-    live = np.array([100, 300, 200])
-    alike = Memory(live, 400, {})
-    svg = str(memory_chart([alike, alike, Memory(live // 2, 200, {})], (512, 512, 512)))
-    assert "workers 0–1" in svg
-    assert "worker 2" in svg
-    assert svg.count("limit 512 B") == 2
-    assert "far above" in str(memory_chart([alike], (1 << 30,)))
-    assert "limit" not in str(memory_chart([alike], None))
-
-
-def test_memory_of_a_worker_has_where_the_parts_of_a_step_begin() -> None:
-    live = np.array([100, 300, 200])
-    svg = str(memory_chart([Memory(live, 300, {"backward": 1, "update": 2})], None))
-    assert ">backward</text>" in svg
-    assert ">update</text>" in svg
 
 
 def test_bins_keep_the_most() -> None:

@@ -19,17 +19,20 @@ import planner
 from hostile_names import COMMENT, ESCAPE, IMAGE, OP, hostile_model
 from planner import api
 from planner.api.opened import opened
+from planner.api.timing import times_of
 from planner.artifacts.measured import read_measured
 from planner.artifacts.plan import Plan, digest
 from planner.artifacts.waits import levels
+from planner.cost.tables import CostTables
 from planner.errors import ModelError, UsageError
+from planner.features.report.page.layers import PARTS, layers
 from planner.features.report.run import memory_of_page
 from planner.features.zoo.models import build
 from planner.graph.to_onnx import write_model
 from planner.partition.occupancy import occupancy
 from planner.progress import silent
 from planner.runtime.plan_files import load_plan
-from planner.units import ByteUnit, format_bytes, format_seconds
+from planner.units import format_bytes, format_seconds
 
 FOUR = """\
 name: four
@@ -103,7 +106,9 @@ def test_a_page_says_what_the_plan_says(folder: Path, tmp_path: Path) -> None:
     page = (tmp_path / "p.html").read_text()
     for section in ("verdict", "beside", "network", "why", "memory", "traffic", "schedule", "certainty"):
         assert page.count(f'<section id="{section}">') == 1, section
-    assert "data parallelism" in page
+    beside = page[page.index('<section id="beside"') : page.index('<section id="network"')]
+    assert re.findall(r"<tr><td>(.*?)</td>", beside)[:4] == ["this plan", "data parallelism", "FSDP", "Megatron-LM"]
+    assert "no plan: there is no attention" in beside
     assert "lower bound" in page, "the search of a small network computes one"
     assert "Measured by tofu run --measure" in page
     for level in ("outer", "inner"):
@@ -316,14 +321,21 @@ def test_a_page_says_where_it_comes_from(folder: Path, tmp_path: Path) -> None:
     assert f"the plan takes {format_bytes(plan.cost)} an iteration, moved and excess" in page
 
 
-def test_layers_tell_what_they_move_and_hold(folder: Path, tmp_path: Path) -> None:
-    api.report(folder, output=tmp_path / "p.html")
-    page, plan = (tmp_path / "p.html").read_text(), plan_of(folder)
-    layers = page[page.index('<section id="layers"') : page.index('<section id="why"')]
-    (row,) = [row for row in re.findall(r"<tr>.*?</tr>", layers) if "<code>conv1.weight</code>" in row]
-    graph = opened(folder).graph
-    held = [max(plan.tilings[name].boxes(graph.tensors[name].shape).elements) for name in ("conv1.weight", "x")]
-    assert f">{format_bytes(4 * int(sum(held)), ByteUnit.BINARY)}</td>" in row
+def test_layers_add_up_to_the_estimate_with_equal_ones_in_one_row(tmp_path: Path) -> None:
+    write_model(build("mlp-5x300", batch=32), tmp_path / "m.onnx")
+    api.plan(tmp_path / "m.onnx", topology="p2.8xlarge", out=tmp_path / "plan")
+    plan = opened(tmp_path / "plan")
+    program = load_plan(tmp_path / "plan", silent).program
+    schedule = times_of(plan, program).schedule
+    assert schedule is not None
+    tensor_bytes = plan.folder.plan.tensor_bytes
+    rows = layers(plan.graph, plan.ops, CostTables(), tensor_bytes, schedule)
+    assert sum(row.total for row in rows) == pytest.approx(schedule.estimate.estimated_seconds)
+    sums = [sum(len(row.names) * row.each[part] for row in rows) for part in range(len(PARTS))]
+    assert sum(sums[:3]) == pytest.approx(schedule.estimate.compute_seconds)
+    assert all(amount > 0 for amount in sums), "each pass computes"
+    in_bytes = layers(plan.graph, plan.ops, CostTables(), tensor_bytes, None)
+    assert sum(len(row.names) * row.each[-1] for row in in_bytes) == plan_of(tmp_path / "plan").moved_bytes
 
 
 def test_memory_is_as_planned_on_every_worker_and_has_its_parts(folder: Path) -> None:

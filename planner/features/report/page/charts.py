@@ -1,4 +1,4 @@
-"""Charts of a page: memory over the steps, traffic between workers, the simulated schedule. All are SVG."""
+"""Charts of a page: traffic between workers, the simulated schedule. All are SVG."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.cost.seconds.simulated import Span
-from planner.features.report.page.facts import Memory
 from planner.features.report.page.markup import Markup, chart, element, joined
-from planner.printing.stretches import binned_most
-from planner.units import binary, format_bytes, format_seconds
+from planner.units import format_bytes, format_seconds
 
 WIDTH = 720.0
 _LEFT = 150.0
@@ -26,64 +24,10 @@ _TICKS = 4
 """Parts into which an axis is divided."""
 _LONGEST_LABEL = 7
 """Characters of workers' numbers beside a row."""
+PART_FILL = {"forward": "#56B4E9", "backward": "#0072B2", "update": "#009E73", "communication": "#E69F00"}
+"""By part of a step."""
 KIND_FILL = {"compute": "#0072B2", "transfer": "#E69F00", "synchronisation": "#CC79A7"}
 """By kind of span; each has a row of its own, too, so that colour is not alone."""
-
-
-def memory_chart(memory: Sequence[Memory], limits: Sequence[int] | None) -> Markup:
-    """What is held over the steps of the program, a row for each worker; workers that are alike to a pixel share one,
-    which has the numbers of the one that needs most.
-    """
-    largest = max(usage.total_bytes for usage in memory)
-    shown = [limit for limit in (limits or ()) if limit <= 4 * largest]
-    scale = (_ROW - 14) / max([1, largest, *shown])
-    seen = [
-        np.array(
-            [
-                *binned_most(usage.held_bytes, _BINS),
-                usage.total_bytes,
-                *(() if limits is None else limits[worker : worker + 1]),
-            ]
-        )
-        for worker, usage in enumerate(memory)
-    ]
-    rows = _alike([scale * amounts for amounts in seen])
-    parts = []
-    for number, workers in enumerate(rows[:_MOST_ROWS]):
-        usage = max((memory[worker] for worker in workers), key=lambda usage: usage.total_bytes)
-        limit = None if limits is None else min(limits[worker] for worker in workers)
-        parts.append(_memory_row(usage, number * _ROW + _ROW - 4, scale, workers, limit))
-    last = len(memory[0].held_bytes) - 1
-    ticks = [f"step {round(last * part / _TICKS):,}" for part in range(_TICKS + 1)]
-    return _chart([*parts, _axis(ticks, len(rows))], _ROW, "Memory over the steps of the program, by worker", len(rows))
-
-
-def _memory_row(usage: Memory, base: float, scale: float, workers: Sequence[int], limit: int | None) -> Markup:
-    live = binned_most(usage.held_bytes, _BINS)
-    step = (WIDTH - _LEFT) / max(1, len(live))
-    path = (
-        f"M{_LEFT:g} {base:g}" + "".join(f"V{base - scale * amount:.1f}h{step:.4g}" for amount in live) + f"V{base:g}z"
-    )
-    total = base - scale * usage.total_bytes
-    marks = [
-        element("text", _workers(workers), x=0, y=base - _ROW / 2 + 2, font_size=12),
-        element(
-            "text", f"reserved {binary(usage.total_bytes)}", x=0, y=base - _ROW / 2 + 17, font_size=11, fill="#444"
-        ),
-        element("path", d=path, fill="#56B4E9"),
-        element("path", d=f"M{_LEFT:g} {total:.1f}H{WIDTH:g}", stroke="#0072B2", stroke_dasharray="4 3"),
-    ]
-    for line, (part, begin) in enumerate(usage.begins.items()):
-        at = _LEFT + (WIDTH - _LEFT) * begin / max(1, len(usage.held_bytes))
-        marks.append(element("path", d=f"M{at:.1f} {base:g}v{10 - _ROW:g}", stroke="#888", stroke_dasharray="2 2"))
-        marks.append(element("text", part, x=at + 2, y=base - 16 + 10 * line, font_size=9, fill="#444"))
-    if limit is not None:
-        at = base - scale * limit
-        if at >= base - _ROW + 8:
-            marks.append(element("path", d=f"M{_LEFT:g} {at:.1f}H{WIDTH:g}", stroke="#D55E00", stroke_width=2))
-        text = f"limit {binary(limit)}" + ("" if at >= base - _ROW + 8 else ", far above")
-        marks.append(element("text", text, x=0, y=base - _ROW / 2 + 31, font_size=11, fill="#A04000"))
-    return joined(*marks)
 
 
 def traffic_chart(between: NDArray[np.int64]) -> Markup:

@@ -53,10 +53,6 @@ class Column:
     the update."""
     lower_bytes: int
     """What moves of everything else because of them."""
-    computing_bytes: int
-    """What the work of all these ops, done once, is worth in bytes of moving, by the plan's rates."""
-    held_bytes: int
-    """What a worker holds at most of the weights and of the activation."""
 
     @property
     def label(self) -> str:
@@ -123,19 +119,9 @@ def columns(
                 weights is not None,
                 above,
                 below,
-                sum(map(tables.computing, column_ops)),
-                sum(_tile_bytes(graph, plan, tensor) for tensor in {upper, lower}),
             )
         )
     return tuple(row)
-
-
-def _tile_bytes(graph: Graph, plan: Plan, name: str) -> int:
-    """The bytes of a tensor's largest tile."""
-    tensor = graph.tensors[name]
-    if name not in plan.tilings:
-        return tensor.size_bytes
-    return int(plan.tilings[name].boxes(tensor.shape).elements.max()) * tensor.dtype.item_bytes
 
 
 def products_of(ops: Sequence[BoundOp]) -> Mapping[str, Bounds]:

@@ -14,6 +14,7 @@ from planner.artifacts.plan import Plan
 from planner.cost.seconds.simulated import Schedule
 from planner.features.report.page.axes import Axes
 from planner.features.report.page.columns import Column
+from planner.features.report.page.layers import Layers
 from planner.graph.model import Graph
 from planner.partition.occupancy import Occupancy
 from planner.reasons import Cause, Why
@@ -30,7 +31,9 @@ class Beside:
     remark: str
     """What it is, or why it was not computed."""
     seconds: float | None = None
-    """Of an iteration, estimated on the plan's machine; None where that is not known."""
+    """The time of a step, estimated on the plan's machine; None where that is not known."""
+    peak_bytes: int | None = None
+    """The memory of the fullest worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,7 @@ class PlanFacts:
     columns: tuple[Column, ...]
     """The columns of the strip."""
     axes: Axes
+    layers: tuple[Layers, ...]
     beside: tuple[Beside, ...]
     memory: tuple[Memory, ...]
     """By worker."""

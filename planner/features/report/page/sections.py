@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any
 
 from planner.artifacts.asked import Asked
-from planner.features.report.page.charts import memory_chart, schedule_chart, traffic_chart
+from planner.features.report.page.charts import PART_FILL, schedule_chart, traffic_chart
 from planner.features.report.page.facts import Beside, PlanFacts
+from planner.features.report.page.layers import PARTS
 from planner.features.report.page.markup import Child, Markup, element, joined
 from planner.features.report.page.memory_charts import occupancy_chart, swatch
 from planner.printable import some
@@ -21,8 +24,6 @@ from planner.units import binary, format_bytes, format_ratio, format_seconds
 _SHOWN_BUFFERS = 12
 _SHOWN_NAMES = 3
 _SHOWN_LAYERS = 60
-_NARROW = 90.0
-"""Pixels of a layer's longest bar."""
 
 
 def verdict(facts: PlanFacts) -> Markup:
@@ -118,104 +119,86 @@ def gap(facts: PlanFacts) -> str:
 
 
 def beside(facts: PlanFacts) -> Markup:
-    """Strategies beside the plan and its bound, as bars of what the plan is to have the least of."""
+    """Known schemes beside the plan and its bound, as bars of time, or of cost in bytes."""
     plan, estimate = facts.plan, facts.plan.estimate
-    ways = [
-        *facts.beside,
-        Beside(
-            "this plan",
-            plan.moved_bytes,
-            plan.excess_bytes,
-            gap(facts),
-            None if estimate is None else estimate.estimated_seconds,
-        ),
-    ]
-    by_time = plan.asked.for_time and estimate is not None
+    seconds = None if estimate is None else estimate.estimated_seconds
+    peak = max(usage.total_bytes for usage in facts.memory)
+    ways = [Beside("this plan", plan.moved_bytes, plan.excess_bytes, gap(facts), seconds, peak), *facts.beside]
+    by_time = plan.asked.for_time and seconds is not None
     # A bound on bytes says nothing of time: it stands only among bars of cost.
     if plan.certified_gap is not None and plan.gap_of == "bytes" and not by_time:
         ways.append(Beside("lower bound", round(plan.cost / (1 + plan.certified_gap)), 0, f"of {gap_scope(plan)}"))
-    bars = _bars_of_time(ways) if by_time else _bars_of_cost(ways)
-    heads: tuple[str, ...] = ("", "", "time", "moves", "excess", "what it is")
-    shown: list[tuple[Child, ...]] = []
-    for way, bar in zip(ways, bars, strict=True):
-        time = "–" if way.seconds is None else format_seconds(way.seconds)
-        amounts = ["–" if amount is None else format_bytes(amount) for amount in (way.moved_bytes, way.excess_bytes)]
-        shown.append((way.name, bar, time, *amounts, _code(way.remark)))
-    if estimate is None:
-        heads = (*heads[:2], *heads[3:])
-        shown = [(*row[:2], *row[3:]) for row in shown]
-    legend = (
-        "Bars: the estimated time of an iteration, which this plan is to have the least of. "
-        if by_time
-        else "Filled: what moves; hollow: excess, repeated and uneven work in bytes of moving. "
-    )
-    note = (
-        "The strategies of the literature are left out here, since some take minutes to plan: "
-        "`tofu compare` has them all."
-    )
-    numbers = range(2, len(heads) - 1)
-    return _section("beside", "Beside the plan", _table(heads, shown, numbers), _note(legend + note))
 
+    def price(way: Beside) -> float:
+        return (way.seconds if by_time else (way.moved_bytes or 0) + (way.excess_bytes or 0)) or 0.0
 
-def _bars_of_time(ways: Sequence[Beside]) -> list[Child]:
-    longest = max((way.seconds or 0.0 for way in ways), default=0.0) or 1.0
-    return [_bar(way.seconds / longest, 0.0) if way.seconds is not None else "" for way in ways]
-
-
-def _bars_of_cost(ways: Sequence[Beside]) -> list[Child]:
-    largest = max([1, *((way.moved_bytes or 0) + (way.excess_bytes or 0) for way in ways)])
-    return [
-        _bar(way.moved_bytes / largest, (way.excess_bytes or 0) / largest) if way.moved_bytes is not None else ""
+    longest = max(map(price, ways)) or 1.0
+    rows: list[tuple[Child, ...]] = [
+        (
+            way.name,
+            _stacked_bar([price(way) / longest]),
+            *("–" if amount is None else text(amount) for amount, text in _amounts(way)),
+            _code(way.remark),
+        )
         for way in ways
     ]
+    heads = ("", "", "time", "communication", "duplicated or uneven work", "memory per worker", "")
+    legend = "estimated time of a step" if by_time else "communication with duplicated or uneven work, in bytes"
+    note = f"Bars: {legend}. `tofu compare` has all schemes of the literature."
+    return _section("beside", "Beside the plan", _table(heads, rows, range(2, 6)), _note(note))
 
 
-def _bar(filled: float, hollow: float, longest: float = 300.0) -> Markup:
-    """A bar whose parts are shares of the longest one, which is so many pixels long."""
-    first, second = longest * filled, longest * hollow
-    return element(
-        "svg",
-        element("rect", width=first, height=14, class_="filled"),
-        element("rect", x=first, width=second, height=14, class_="hollow"),
-        width=longest + 4,
-        height=16,
-        aria_hidden="true",
-    )
+def _amounts(way: Beside) -> Iterator[tuple[float | None, Callable[[Any], str]]]:
+    yield from ((way.seconds, format_seconds), (way.moved_bytes, format_bytes))
+    yield from ((way.excess_bytes, format_bytes), (way.peak_bytes, binary))
 
 
 def layers(facts: PlanFacts) -> Markup:
-    """What each product of the forward pass computes, moves and holds, with its gradients and updates."""
-    columns = facts.columns
-    wholes = [
-        max([1, *(column.computing_bytes for column in columns)]),
-        max([1, *(column.upper_bytes + column.lower_bytes for column in columns)]),
-        max([1, *(column.held_bytes for column in columns)]),
+    """The cost of each layer by pass, and its communication; equal layers in one row."""
+    is_timed = facts.schedule is not None
+    total = sum(row.total for row in facts.layers)
+    longest = max((sum(row.each) for row in facts.layers), default=0.0) or 1.0
+
+    def text(amount: float) -> str:
+        return f"{1e3 * amount:,.2f}" if is_timed else format_bytes(round(amount))
+
+    rows: list[tuple[Child, ...]] = [
+        (
+            element("code", row.names[0] if len(row.names) == 1 else f"{row.names[0]} … {row.names[-1]}"),
+            f"×{len(row.names)}" if len(row.names) > 1 else "",
+            _stacked_bar([amount / longest for amount in row.each]),
+            *map(text, row.each),
+            text(sum(row.each)),
+            text(row.total),
+            format_ratio(row.total / total) if total else "",
+        )
+        for row in facts.layers[:_SHOWN_LAYERS]
     ]
-    rows: list[tuple[Child, ...]] = []
-    for column in columns[:_SHOWN_LAYERS]:
-        moved = column.upper_bytes + column.lower_bytes
-        # Each bar is a share of the longest in its own column: the three amounts are of different kinds.
-        amounts = (column.computing_bytes, moved, column.held_bytes)
-        texts = (format_bytes(amounts[0]), format_bytes(moved), binary(column.held_bytes))
-        bars = (_bar(amount / largest, 0.0, _NARROW) for amount, largest in zip(amounts, wholes, strict=True))
-        cells = (cell for pair in zip(bars, texts, strict=True) for cell in pair)
-        rows.append((element("code", column.label), *cells))
-    hidden = len(columns) - len(rows)
-    remark = (
-        f" {hidden:,} more products are not shown: `tofu explain {facts.directory} --view all` has every op."
-        if hidden > 0
-        else ""
+    hidden = len(facts.layers) - len(rows)
+    keys = (
+        joined(" ", element("svg", element("rect", width=12, height=12, fill=fill), width=12, height=12), f" {part}")
+        for part, fill in PART_FILL.items()
     )
+    unit = "Milliseconds" if is_timed else "No schedule: work and communication in bytes, by the plan's rates,"
     return _section(
         "layers",
-        "Layer by layer",
-        _table(("layer", "", "computes", "", "moves", "", "holds"), rows, (2, 4, 6)) if rows else "",
+        "Time by layer" if is_timed else "Cost by layer",
+        element("p", *keys, class_="key"),
+        _table(("layer", "", "each", *PARTS, "each", "together", "share"), rows, range(3, 10)),
         _note(
-            "Each product of the forward pass with the products that make its gradients and the ops that update its "
-            "weights. Computes: their work, done once, in bytes of moving by the plan's rates. Holds: the largest "
-            f"tiles of the weights and of the activation that the product reads, on one worker.{remark}"
+            f"{unit} of one layer, then of all in the row. An op counts on its slowest worker; the layers add up to "
+            f"the estimate.{f' {hidden:,} more rows are not shown.' if hidden > 0 else ''}"
         ),
     )
+
+
+def _stacked_bar(shares: Sequence[float]) -> Markup:
+    ends = list(accumulate((160 * share for share in shares), initial=0.0))
+    rectangles = (
+        element("rect", x=start, width=end - start, height=14, fill=fill)
+        for start, end, fill in zip(ends, ends[1:], PART_FILL.values(), strict=False)
+    )
+    return element("svg", *rectangles, width=162, height=16, aria_hidden="true")
 
 
 def why(facts: PlanFacts) -> Markup:
@@ -332,11 +315,14 @@ def _holds(facts: PlanFacts, limit: int | None) -> str:
 
 
 def _other_workers(facts: PlanFacts) -> list[Markup]:
-    """What the workers hold, side by side, where they are not all alike."""
-    is_one = len({usage.held_bytes.tobytes() for usage in facts.memory}) == 1
-    if is_one and len(set(facts.limits or ())) <= 1:
+    """The peaks of the workers, where they are not all alike."""
+    peaks = [usage.total_bytes for usage in facts.memory]
+    limits = facts.limits or ()
+    if len(set(peaks)) == 1 and len(set(limits)) <= 1:
         return []
-    return [element("h3", "All workers"), _zoomed(memory_chart(facts.memory, facts.limits))]
+    texts = [binary(limit) for limit in limits] or ["–"] * len(peaks)
+    rows = [(str(worker), binary(peak), texts[worker]) for worker, peak in enumerate(peaks)]
+    return [element("h3", "All workers"), _table(("worker", "holds", "limit"), rows, (1, 2))]
 
 
 def traffic(facts: PlanFacts) -> Markup:
@@ -412,15 +398,13 @@ def certainty(facts: PlanFacts) -> Markup:
     """What is exact, and what is estimated."""
     estimate = facts.plan.estimate
     exact = [
-        "Tiles, and which worker owns what.",
-        "Moved bytes: `tofu run` counts them, and fails if one differs from the plan's.",
+        "Tiles, and moved bytes: `tofu run` counts them, and fails if one differs from the plan's.",
         "Memory of arrays: it is laid out beforehand, and allocated as one block.",
         "The gap, where there is one: no plan of the kinds that tofu searches costs less than the bound.",
     ]
     estimated = [
-        "Excess: repeated and uneven work in bytes of moving, by the rates that the plan states.",
-        "Memory inside of ops, which the runtime takes for itself, is not in it.",
-        "Costs of runners-up are upper bounds: what the best plan with them costs may be less.",
+        "Duplicated and uneven work, in bytes of communication, by the rates that the plan states.",
+        "Memory inside of ops, which the runtime takes for itself, is not counted.",
     ]
     if estimate is not None:
         estimated.append(
