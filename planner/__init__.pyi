@@ -258,7 +258,7 @@ def run(
     steps: typing.Optional[int] = ...,
     epochs: typing.Optional[int] = ...,
     shuffle: int | None = ...,
-    lr: str | float | None = ...,
+    lr: str | float | collections.abc.Callable[[int], float] | numpy.ndarray | collections.abc.Sequence[float] | None = ...,
     verify: bool = ...,
     result: str | os.PathLike[str] | None = ...,
     checkpoint_dir: str | os.PathLike[str] | None = ...,

@@ -19,6 +19,7 @@ from planner.runtime.run import run_with
 from planner.runtime.run_report import RunResult, StepReport
 from planner.runtime.values.given_arrays import AnyInputs
 from planner.runtime.values.results import write_arrays
+from planner.runtime.values.schedule import Rates
 from planner.tdl.builder import ReferenceFunction
 from planner.whole import try_file
 
@@ -26,7 +27,7 @@ _SHOWN = 8
 """Names of inputs in a line."""
 
 
-@takes(RunOptions, AnyInputs=AnyInputs, StepReport=StepReport)
+@takes(RunOptions, AnyInputs=AnyInputs, StepReport=StepReport, Rates=Rates)
 def run(options: RunOptions) -> RunResult:  # noqa: D417 - those are the fields of the options
     """Runs a plan.
 
@@ -42,7 +43,9 @@ def run(options: RunOptions) -> RunResult:  # noqa: D417 - those are the fields 
         steps: how many iterations, those before a checkpoint included; None: 1, or as ``epochs`` says.
         epochs: how often to go through all batches of ``inputs``.
         shuffle: the seed of the order in which rows or batches are taken, another one in each epoch; None: as they lie.
-        lr: a learning rate, or a schedule as text (``planner.runtime.values.schedule``).
+        lr: a learning rate, a schedule as text (``planner.runtime.values.schedule``), a function from the number of
+            the update (from 1) to its rate, or an array of rates. Checkpoints hold no schedule: a run that is resumed
+            takes the rates that it is given, from the update that follows.
         verify: judge every step against the unpartitioned model.
         result: where to write outputs and next state (npz).
         checkpoint_dir: where checkpoints go.

@@ -14,7 +14,7 @@ from planner.commands.options import COUNTS, LOSS_SCALE, NUMBERS, POSITIVE, SHAR
 from planner.options import Option
 from planner.records import Kind
 
-_DEAR = {"StepReport": Any, "AnyInputs": Path}
+_DEAR = {"StepReport": Any, "AnyInputs": Path, "Rates": str}
 """What the command line takes for types of Python that it does not import."""
 
 

@@ -14,6 +14,7 @@ from planner.stop import Interrupt
 if TYPE_CHECKING:
     from planner.runtime.run_report import StepReport
     from planner.runtime.values.given_arrays import AnyInputs
+    from planner.runtime.values.schedule import Rates
 
 
 @options
@@ -50,8 +51,9 @@ class RunOptions:
         default=None,
         metavar="SEED",
     )
-    lr: str | float | None = option(
-        "Learning rate: 0.05, step:BASE,FACTOR,EVERY or cosine:BASE,END,STEPS[,WARMUP].",
+    lr: str | float | Rates | None = option(
+        "Learning rate: 0.05, step:BASE,FACTOR,EVERY, linear: or cosine:BASE,END,STEPS[,WARMUP], or "
+        "wsd:BASE,END,STABLE,STEPS[,WARMUP], in steps of the run.",
         default=None,
         metavar="RATE|SCHEDULE",
     )

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from planner.errors import UsageError
 from planner.options.running import RunOptions
 from planner.runtime.engine.core.interface import Engine, InProcessEngine
@@ -133,7 +135,7 @@ def _equal_on_all(options: RunOptions) -> dict[str, str]:
         "--epochs": str(options.epochs),
         "--shuffle": str(options.shuffle),
         "--seed": str(options.seed),
-        "--lr": str(options.lr),
+        "--lr": "a function" if callable(options.lr) else str(np.asarray(options.lr).tolist()),
         "--verify": str(options.verify),
         "--checkpoint-every": str(options.checkpoint_every),
         "--checkpoint-dir": str(options.checkpoint_dir is not None),

@@ -129,7 +129,7 @@ def read_start(
     _check(options)
     check_choice(options, world)
     check_libraries(options.custom_ops)
-    rates = None if options.lr is None else schedule.parse_schedule(str(options.lr))
+    rates = None if options.lr is None else schedule.schedule_of(options.lr)
     files, iterations = stack.enter_context(inputs_of(options.inputs, options.steps))
     options = replace(options, inputs=files, steps=None if options.epochs else iterations)
     loaded = _loaded(plan, options, world)
@@ -157,6 +157,8 @@ def read_start(
         stack.enter_context(feed)
     if options.epochs is not None:
         start = replace(start, last=options.epochs * (1 if feed is None else feed.per_epoch))
+    if rates is not None:
+        rates.check(start.last)
     if checkpoint is not None:
         options = replace(options, seed=checkpoint.seed)
     return replace(start, options=options, fixed=fixed, feed=feed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planner import api
 from planner.errors import UsageError
 from planner.features.zoo.models import mlp
 from planner.graph.model import Graph
+from planner.graph.to_onnx import to_model
 from planner.options.running import RunOptions
 from planner.runtime.run import run_with
 from planner.runtime.values.feed import BatchFolder, Feed, batch_files
-from planner.runtime.values.schedule import parse_schedule
+from planner.runtime.values.schedule import Rates, schedule_of
 
 Planner = Callable[..., Any]
 GRAPH = mlp(2, 12, 8, learning_rate=0.001)
@@ -55,9 +58,10 @@ def test_batches_go_on_where_a_checkpoint_was(plan_of: Planner, tmp_path: Path) 
     batches(tmp_path / "data", "npz")
     plan = plan_of(GRAPH, 2)
     straight = run_with(plan, RunOptions(steps=5, inputs=tmp_path / "data"))
-    run_with(plan, RunOptions(steps=2, inputs=tmp_path / "data", checkpoint_dir=tmp_path / "ck"))
+    run_with(plan, RunOptions(steps=2, inputs=tmp_path / "data", checkpoint_dir=tmp_path / "ck" / "ck"))
     again = run_with(
-        plan, RunOptions(steps=5, inputs=tmp_path / "data", checkpoint_dir=tmp_path / "ck", resume=True, verify=False)
+        plan,
+        RunOptions(steps=5, inputs=tmp_path / "data", checkpoint_dir=tmp_path / "ck" / "ck", resume=True, verify=False),
     )
     assert again.results["x2"].tobytes() == straight.results["x2"].tobytes()
 
@@ -96,21 +100,58 @@ def test_what_are_no_batches(tmp_path: Path) -> None:
             feed.batch(3, is_last=True)
 
 
-def test_rates() -> None:
-    assert [parse_schedule("0.05").rate(step) for step in (1, 9)] == [0.05, 0.05]
-    assert [parse_schedule("step:0.8,0.5,10").rate(step) for step in (1, 10, 11, 21)] == [0.8, 0.8, 0.4, 0.2]
-    cosine = parse_schedule("cosine:1,0.1,4")
-    np.testing.assert_allclose([cosine.rate(step) for step in (1, 3, 5, 99)], [1.0, 0.55, 0.1, 0.1])
-    warm = parse_schedule("cosine:1,0,10,5")
-    np.testing.assert_allclose([warm.rate(step) for step in (1, 5, 6, 11, 16)], [0.2, 1, 1, 0.5, 0], atol=1e-12)
+@pytest.mark.parametrize(
+    ("text", "rates"),
+    [
+        ("0.05", [0.05, 0.05, 0.05]),
+        # of torch.optim.lr_scheduler: StepLR with step_size 2 and gamma 0.5
+        ("step:0.8,0.5,2", [0.8, 0.8, 0.4, 0.4, 0.2]),
+        # LinearLR with start_factor 1, end_factor 0.2 and total_iters 4
+        ("linear:1,0.2,4", [1, 0.8, 0.6, 0.4, 0.2, 0.2]),
+        # SequentialLR, after 4 updates, of LinearLR with start_factor 1 / 4 and total_iters 3, and the line above
+        ("linear:1,0.2,4,4", [0.25, 0.5, 0.75, 1, 1, 0.8, 0.6, 0.4, 0.2, 0.2]),
+        # CosineAnnealingLR with T_max 4 and eta_min 0.1, which then stays there
+        ("cosine:1,0.1,4", [1, 0.55 + 0.45 * 0.5**0.5, 0.55, 0.55 - 0.45 * 0.5**0.5, 0.1, 0.1]),
+        ("cosine:1,0,4,2", [0.5, 1, 1, 0.5 + 0.5**1.5, 0.5, 0.5 - 0.5**1.5, 0, 0]),
+        # SequentialLR of LinearLR, ConstantLR with factor 1, and LinearLR with end_factor 0.1 and total_iters 3
+        ("wsd:2,0.2,3,3,2", [1, 2, 2, 2, 2, 2, 1.4, 0.8, 0.2, 0.2]),
+        ("wsd:2,0.2,0,3", [2, 1.4, 0.8, 0.2]),
+    ],
+)
+def test_rates(text: str, rates: list[float]) -> None:
+    schedule = schedule_of(text)
+    np.testing.assert_allclose([schedule.rate(t) for t in range(1, len(rates) + 1)], rates, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("rates", [[0.1, 0.2, 0.3], np.array([0.1, 0.2, 0.3]), lambda update: update / 10])
+def test_rates_of_python(rates: Rates) -> None:
+    np.testing.assert_allclose([schedule_of(rates).rate(update) for update in (1, 2, 3)], [0.1, 0.2, 0.3])
+
+
+@pytest.mark.parametrize("rates", [[0.1, -0.1], [float("nan")], np.ones((2, 2)), lambda _update: math.inf])
+def test_rates_that_are_none(rates: Rates) -> None:
+    with pytest.raises(UsageError, match=r"^lr: "):
+        schedule_of(rates).rate(1)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "fast", "-1", "nan", "step:1,2", "step:1,0.5,0", "cosine:1,0", "cosin:1,0,5", "cosine:1,0,2.5", "1,2"]
+    ("text", "fault"),
+    [
+        *((text, "wants finite numbers from 0") for text in ("", "fast", "-1", "nan", "wsd:")),
+        *((text, "wants [A-Z]+") for text in ("1,2", "step:1,2", "cosine:1,0", "linear:1,0,5,1,1", "wsd:1,0,5")),
+        *((text, "a whole number from 1") for text in ("step:1,0.5,0", "cosine:1,0,2.5", "wsd:1,0,3,0")),
+        *((text, "a whole number from 0") for text in ("linear:1,0,5,0.5", "wsd:1,0,0.5,3")),
+        ("cosin:1,0,5", "there is no schedule"),
+    ],
 )
-def test_what_is_no_schedule(text: str) -> None:
-    with pytest.raises(UsageError, match="--lr"):
-        parse_schedule(text)
+def test_what_is_no_schedule(text: str, fault: str) -> None:
+    with pytest.raises(UsageError, match=f"--lr .*: .*{fault}"):
+        schedule_of(text)
+
+
+def test_fewer_rates_than_updates(plan_of: Planner) -> None:
+    with pytest.raises(UsageError, match="lr: 2 rates for 3 updates"):
+        run_with(plan_of(with_rate(GRAPH), 2), RunOptions(steps=3, lr=[0.1, 0.2]))
 
 
 def test_a_schedule_feeds_the_learning_rate(plan_of: Planner) -> None:
@@ -128,6 +169,17 @@ def test_a_schedule_feeds_the_learning_rate(plan_of: Planner) -> None:
         state = {pair.current: outcome.results[pair.following] for pair in graph.state}
     assert outcome is not None
     assert fed.results["w1.next"].tobytes() == outcome.results["w1.next"].tobytes()
+
+
+def test_a_resumed_run_goes_on_with_the_rates(tmp_path: Path) -> None:
+    folder, rates = tmp_path / "plan", [0.01, 0.005, 0.002, 0.001]
+    api.plan(to_model(with_rate(GRAPH)), gpus=2, out=folder)
+    straight = api.run(folder, steps=4, lr=rates)
+    api.run(folder, steps=2, lr=np.array(rates), checkpoint_dir=tmp_path / "ck")
+    resumed = api.run(folder, steps=4, lr=lambda update: rates[update - 1], checkpoint_dir=tmp_path / "ck", resume=True)
+    assert resumed.first_step == 3
+    for name, array in straight.results.items():
+        assert resumed.results[name].tobytes() == array.tobytes()
 
 
 def with_rate(graph: Graph) -> Graph:
