@@ -39,8 +39,7 @@ def grad(options: GradOptions) -> GradResult:  # noqa: D417 - those are the fiel
         epsilon: of Adagrad, Adam and AdamW.
         decay_factor: of Adagrad.
         weight_decay: of any optimizer.
-        no_decay: patterns of names that are not decayed.
-        no_decay_vectors: whether biases and scales are not decayed.
+        group: learning rates and weight decays of some parameters, each as ``head.*:lr=0.1x,decay=0``.
         train: patterns of names of a forward model's constants that are trained, whatever is inferred.
         freeze: patterns of names of those that stay as they are.
         params: patterns of names of inputs that are weights, beside those whose names and defaults say so.

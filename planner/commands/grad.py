@@ -16,7 +16,7 @@ from planner.options.training import GradOptions
 
 _GROUPS = {
     "The loss": ("--loss", "--loss-input", "--ignore-index", "--shift"),
-    "The optimizer": ("--optimizer", "--lr", "--weight-decay", "--no-decay", "--clip-norm"),
+    "The optimizer": ("--optimizer", "--lr", "--weight-decay", "--group", "--clip-norm"),
     "What is trained, and how": ("--train", "--freeze", "--precision"),
     "The model": ("--batch", "--dim"),
     "Output": ("-o", "--json"),
@@ -39,7 +39,7 @@ def grad(model: Path, json_wanted: bool, **options: Any) -> int:
       tofu grad resnet50.onnx --loss softmax_cross_entropy --optimizer momentum --lr 0.05 --batch 8
       tofu grad mlp.onnx --loss mse --optimizer sgd --dim batch=64 -o mlp.train.onnx
       tofu grad gpt2.onnx --loss softmax_cross_entropy --shift --optimizer adamw --lr 3e-4
-      tofu grad bert.onnx --loss softmax_cross_entropy --optimizer adamw --weight-decay 0.01 --no-decay vectors
+      tofu grad bert.onnx --loss softmax_cross_entropy --optimizer adamw --weight-decay 0.01 --group 'bert.*:lr=0.1x'
       tofu grad gradients.onnx --optimizer sgd --gradients pairs.yaml
     """
     from planner import api

@@ -59,14 +59,16 @@ class TrainingOptions(LabelOptions, ReadOptions):
     epsilon: Above0 | None = option("Of adagrad, adam and adamw.  [default: 1e-10, 1e-8, 1e-8]", default=None)
     decay_factor: Above0 = 0.0
     weight_decay: Above0 | None = option(
-        "Weights are drawn to 0; in adamw beside the gradient.", default=None, metavar="X"
+        "Weights are drawn to 0; in adamw beside the gradient. Biases and scales are not, unless a --group says so.",
+        default=None,
+        metavar="X",
     )
-    no_decay: Sequence[str] = option(
-        "Parameters that are not decayed (*, ?); vectors: biases and scales of normalisations; repeatable.",
+    group: Sequence[str] = option(
+        "Learning rate and weight decay of some parameters (*, ?), as 'head.*:lr=0.1x,decay=0'; repeatable. If two "
+        "match, the longer wins.",
         default=(),
-        metavar="PATTERN|vectors",
+        metavar="PATTERN:NUMBERS",
     )
-    no_decay_vectors: bool = False
     train: Sequence[str] = option(
         "Constants that are trained, whatever is inferred (*, ?); repeatable.", default=(), metavar="PATTERN"
     )

@@ -56,7 +56,7 @@ COMMAND_LINE_ONLY = {
 SAID_OTHERWISE: dict[str, tuple[set[str], set[str]]] = {
     "explain": ({"view", "worker"}, {"every", "role", "op", "bounds", "runners_up"}),
     "export": ({"to", "output"}, {"jax", "placements", "sharding"}),
-    "grad": (set(), {"form", "decay_factor", "no_decay_vectors"}),
+    "grad": (set(), {"form", "decay_factor"}),
     "report": ({"files"}, {"output", "svg", "trace"}),
     "run": ({"files"}, {"result", "export", "log", "random_weights", "device_map"}),
 }
@@ -313,8 +313,8 @@ def test_the_models_of_the_zoo_are_shown(capsys: pytest.CaptureFixture[str]) -> 
             "--momentum: of momentum and nesterov, not of sgd",
         ),
         (
-            lambda: planner.grad("m.onnx", loss="mse", optimizer="adamw", no_decay_vectors=True),
-            "--no-decay: nothing is decayed\nhint: write --weight-decay 0.01, too",
+            lambda: planner.grad("m.onnx", loss="mse", optimizer="adamw", group=["*.bias:decay=0"]),
+            "--group: decay=0, and nothing is decayed\nhint: write --weight-decay 0.01, too",
         ),
         (lambda: planner.run("plan", engine="threads"), "run: engine is 'threads'\n  known: local, mpi, processes"),
         (lambda: planner.run(7), "run: directory is 7\nhint: give a text or a path or None"),

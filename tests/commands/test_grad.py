@@ -52,14 +52,16 @@ def test_grad_passes_a_zero(door: Door) -> None:
 
 
 def test_grad_passes_what_is_stated(door: Door) -> None:
-    line = "grad n.onnx --loss nll --optimizer adamw --betas 0.8 0.9 --epsilon 1e-6 --weight-decay 0.1 --no-decay *.b"
-    more = "--no-decay vectors --clip-norm 1 --accumulate 4 --precision float16 --loss-scale dynamic --dropout train"
+    line = (
+        "grad n.onnx --loss nll --optimizer adamw --betas 0.8 0.9 --epsilon 1e-6 --weight-decay 0.1 --group *.b:lr=2x"
+    )
+    more = "--group *:decay=0 --clip-norm 1 --accumulate 4 --precision float16 --loss-scale dynamic --dropout train"
     labels = "--class-weights 1,0.5 --ignore-index -100 --loss-input y --gradients p.yaml"
     labels += " --class-axis -1 --shift --tokens ids --params w.* --params b"
     assert cli.main([*line.split(), *more.split(), *labels.split()]) == 0
     options = door.calls[0][2]
     assert (options["betas"], options["epsilon"], options["weight_decay"]) == ((0.8, 0.9), 1e-6, 0.1)
-    assert options["no_decay"] == ("*.b", "vectors")
+    assert options["group"] == ("*.b:lr=2x", "*:decay=0")
     assert (options["clip_norm"], options["accumulate"]) == (1.0, 4)
     assert (options["precision"], options["loss_scale"], options["dropout"]) == ("float16", "dynamic", "train")
     assert (options["class_weights"], options["ignore_index"], options["loss_input"]) == ((1.0, 0.5), -100, "y")

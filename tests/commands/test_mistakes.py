@@ -37,7 +37,7 @@ MISTAKES: tuple[tuple[str, str], ...] = (
     ("plan train.onnx --gpus 2 --effort fast", "fast"),
     ("plan train.onnx --gpus 2 --memory 12XB", "12XB"),
     ("grad lm.onnx --loss softmax_cross_entropy --optimizer adamw --momentum 0.9", "--momentum"),
-    ("grad lm.onnx --loss softmax_cross_entropy --optimizer sgd --no-decay '*.bias'", "--no-decay"),
+    ("grad lm.onnx --loss softmax_cross_entropy --optimizer sgd --group '*.bias:decay=0'", "--group"),
     # Shapes.
     ("grad open.onnx --loss mse --optimizer sgd", "batch"),
     ("grad open.onnx --loss mse --optimizer sgd --dim bacth=8", "bacth"),

@@ -197,7 +197,7 @@ def test_names_of_the_older_exporter_are_made_up_too() -> None:
     model = renamed(network({"w": TRAINED, "b": TRAINED}), {"fc.weight": "onnx::MatMul_57"})
     assert warned(model) == (
         "a weight has a name of the exporter's making (onnx::MatMul_57): nothing finds it by the network's names, "
-        f"neither load_state_dict nor --freeze and --no-decay; {AGAIN}",
+        f"neither load_state_dict nor --freeze and --group; {AGAIN}",
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import onnx
 import pytest
@@ -12,7 +14,7 @@ from drawn import random
 from planner.errors import UsageError
 from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
-from planner.training.update.optimizers import Hyper
+from planner.training.update.optimizers import Group, Hyper, read_group
 from planner.training.update.updates import Schedule
 
 node = helper.make_node
@@ -45,32 +47,37 @@ def steps(step, reference, feeds, count):
         feeds.update((pair.current, found[pair.following]) for pair in step.state)
 
 
-def expected_update(optimizer, hyper, x, g, memory, t):
+def expected_update(optimizer, hyper, rate, x, g, memory, t):
     """The next parameter and memories, as the specifications of ai.onnx.preview.training and PyTorch's AdamW say."""
     decay = hyper.weight_decay
     if optimizer != "adamw":
         g = g + decay * x
     if optimizer == "sgd":
-        return x - RATE * g, {}
+        return x - rate * g, {}
     if optimizer in ("momentum", "nesterov"):
         v = hyper.momentum * memory["momentum"] + g
-        return x - RATE * (v if optimizer == "momentum" else g + hyper.momentum * v), {"momentum": v}
+        return x - rate * (v if optimizer == "momentum" else g + hyper.momentum * v), {"momentum": v}
     if optimizer == "adagrad":
         h = memory["squares"] + g * g
-        rate = RATE / (1 + (t - 1) * hyper.decay_factor)
-        return x - rate * g / (np.sqrt(h) + (hyper.epsilon or 1e-10)), {"squares": h}
+        slower = rate / (1 + (t - 1) * hyper.decay_factor)
+        return x - slower * g / (np.sqrt(h) + (hyper.epsilon or 1e-10)), {"squares": h}
     v = hyper.beta1 * memory["mean"] + (1 - hyper.beta1) * g
     h = hyper.beta2 * memory["squares"] + (1 - hyper.beta2) * g * g
     a, b = 1 - hyper.beta1**t, 1 - hyper.beta2**t
     epsilon = hyper.epsilon or 1e-8
     if optimizer == "adam":
-        return x - RATE * np.sqrt(b) / a * v / (np.sqrt(h) + epsilon), {"mean": v, "squares": h}
-    return x * (1 - RATE * decay) - RATE / a * v / (np.sqrt(h / b) + epsilon), {"mean": v, "squares": h}
+        return x - rate * np.sqrt(b) / a * v / (np.sqrt(h) + epsilon), {"mean": v, "squares": h}
+    return x * (1 - rate * decay) - rate / a * v / (np.sqrt(h / b) + epsilon), {"mean": v, "squares": h}
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "nesterov", "adagrad", "adam", "adamw"])
 @pytest.mark.parametrize(
-    "hyper", [Hyper(), Hyper(0.7, 0.8, 0.95, 1e-3, 0.1, 0.03), Hyper(weight_decay=0.1, exempt_vectors=True)]
+    "hyper",
+    [
+        Hyper(),
+        Hyper(0.7, 0.8, 0.95, 1e-3, 0.1, 0.03),
+        Hyper(weight_decay=0.1, groups=(Group("*", decay=0.2), Group("b", rate=0.5))),
+    ],
 )
 def test_optimizer(optimizer, hyper, forward_model, reference):
     forward = linear(forward_model)
@@ -85,11 +92,12 @@ def test_optimizer(optimizer, hyper, forward_model, reference):
         for name, gradient in gradients.items():
             kept = ("momentum", "beta1", "beta2", "epsilon", "decay_factor")
             own = Hyper(**{key: getattr(hyper, key) for key in kept},
-                        weight_decay=0.0 if name == "b" and hyper.exempt_vectors else hyper.weight_decay)  # fmt: skip
+                        weight_decay=0.2 if hyper.groups else hyper.weight_decay if name == "w" else 0.0)  # fmt: skip
+            rate = RATE * (0.5 if name == "b" and hyper.groups else 1.0)
             memory = {
                 key.removeprefix(f"{name}."): value for key, value in before.items() if key.startswith(f"{name}.")
             }
-            x, after = expected_update(optimizer, own, before[name], gradient, memory, t)
+            x, after = expected_update(optimizer, own, rate, before[name], gradient, memory, t)
             np.testing.assert_allclose(found[f"{name}.next"], x, rtol=1e-6, atol=1e-9)
             for key, value in after.items():
                 np.testing.assert_allclose(found[f"{name}.{key}.next"], value, rtol=1e-6, atol=1e-9)
@@ -102,9 +110,28 @@ def test_the_count_is_state(forward_model):
     assert "updates" not in built(linear(forward_model), "adagrad").inputs
 
 
-def test_exempt_by_name():
-    hyper = Hyper(weight_decay=0.1, exempt=("*.bias", "norm?"))
-    assert [hyper.decay_of(name, (4, 4)) for name in ("fc.bias", "norm1", "fc.weight")] == [0.0, 0.0, 0.1]
+def test_vectors_are_not_decayed():
+    hyper = Hyper(weight_decay=0.1)
+    assert [hyper.decay_of("w", shape) for shape in ((4, 4), (1, 4), (4,), (1, 4, 1), ())] == [0.1, 0.0, 0.0, 0.0, 0.0]
+
+
+def test_groups_by_name():
+    groups = map(read_group, ("*.bias:decay=0.3", "head.*:lr=10x", "head.weight:decay=0,lr=0.5x", "*:lr=2x", "*:lr=3x"))
+    hyper = Hyper(weight_decay=0.1, groups=tuple(groups))
+    names = ("fc.weight", "fc.bias", "head.weight", "head.bias")
+    assert [hyper.rate_of(name) for name in names] == [3.0, 3.0, 0.5, 10.0]
+    assert [hyper.decay_of(name, (4, 4)) for name in names] == [0.1, 0.3, 0.0, 0.3]
+
+
+@pytest.mark.parametrize("text", ["w", "w:", ":decay=0", "w:lr=0.1", "w:lr=x", "w:decay=0x", "w:rate=1x", "w:decay=0,"])
+def test_what_is_no_group(text):
+    with pytest.raises(UsageError, match="is not PATTERN:lr=NUMBERx,decay=NUMBER"):
+        read_group(text)
+
+
+def test_a_group_without_parameters(forward_model):
+    with pytest.raises(UsageError, match=r"--group 'head\.\*' fits no trained parameter"):
+        built(linear(forward_model), "sgd", hyper=Hyper(groups=(Group("head.*", rate=0.1),)))
 
 
 @pytest.mark.parametrize("most", [0.1, 100.0])
@@ -170,6 +197,8 @@ def test_a_dynamic_loss_scale(forward_model, reference):
     [
         ({"hyper": Hyper(beta2=1.0)}, "the beta2 is 1.0"),
         ({"hyper": Hyper(weight_decay=-1.0)}, "the weight_decay is -1.0"),
+        ({"hyper": Hyper(groups=(Group("w", rate=-1.0),))}, "the lr of group 'w' is -1.0"),
+        ({"hyper": Hyper(groups=(Group("w", decay=math.nan),))}, "the decay of group 'w' is nan"),
         ({"schedule": Schedule(clip_norm=0.0)}, "clipped to is 0.0"),
         ({"schedule": Schedule(accumulate=0)}, "0 micro-batches"),
         ({"precision": "int8"}, "unknown precision 'int8'"),

@@ -23,7 +23,7 @@ from planner.graph.to_onnx import to_model
 from planner.graph.wellformed import fresh_name
 from planner.training.doors.microsoft import DOMAIN, TABLE
 from planner.training.doors.walk import graph_of, walk
-from planner.training.update.optimizers import Hyper
+from planner.training.update.optimizers import Group, Hyper
 from planner.training.update.updates import Schedule
 
 TRAINING_MODEL: Final = "training_model.onnx"
@@ -105,7 +105,7 @@ def read_optimizer(path: Path) -> Stated:
                     beta1=_clean(number(op, "alpha", 0.9)),
                     beta2=_clean(number(op, "beta", 0.999)),
                     epsilon=_clean(number(op, "epsilon", 1e-8)),
-                    weight_decay=_clean(number(op, "weight_decay", 1e-2)),
+                    groups=(Group("*", decay=_clean(number(op, "weight_decay", 1e-2))),),  # vectors, too
                 )
                 stated = Stated("adamw" if integer(op, "adam_mode", 0) == 0 else "adamw_after", hyper, Schedule())
             case "SGDOptimizerV2":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +26,7 @@ from planner.training.parameters.infer import Parameters, Verdict, outcome
 from planner.training.parameters.per_sample import decided
 from planner.training.update.label_options import settled
 from planner.training.update.losses import LOSSES
-from planner.training.update.optimizers import OPTIMIZERS, Hyper
+from planner.training.update.optimizers import OPTIMIZERS, Hyper, read_group
 from planner.training.update.updates import Schedule
 
 _SHOWN: Final = 5
@@ -53,8 +53,12 @@ class Made:
     """What the exporter of a forward model did, so that the training is another one."""
 
 
-def update_of(options: TrainingOptions) -> tuple[Hyper | None, Schedule]:
-    """The optimizer's numbers, None where none is given, and when it steps.
+def update_of(options: TrainingOptions, stated: Hyper = Hyper()) -> tuple[Hyper, Schedule]:
+    """The optimizer's numbers, and when it steps.
+
+    Args:
+        options: as asked.
+        stated: the numbers where the options give none.
 
     Raises:
         UsageError: some options exclude each other.
@@ -65,8 +69,10 @@ def update_of(options: TrainingOptions) -> tuple[Hyper | None, Schedule]:
             f"--momentum: of momentum and nesterov, not of {options.optimizer}",
             hint=betas if str(options.optimizer).startswith("adam") else "write --optimizer momentum",
         )
-    if options.weight_decay is None and (options.no_decay or options.no_decay_vectors):
-        raise UsageError("--no-decay: nothing is decayed", hint="write --weight-decay 0.01, too")
+    groups = tuple(read_group(text) for text in options.group)
+    decays = [group.decay for group in groups if group.decay is not None]
+    if options.weight_decay is None and options.optimizer is not None and decays and not any(decays):
+        raise UsageError("--group: decay=0, and nothing is decayed", hint="write --weight-decay 0.01, too")
     beta1, beta2 = options.betas or (None, None)
     hyperparameters = {
         "decay_factor": options.decay_factor or None,
@@ -78,20 +84,19 @@ def update_of(options: TrainingOptions) -> tuple[Hyper | None, Schedule]:
     }
     # Every number that is not given stays out, so that the optimizer's own default holds.
     numbers = {name: number for name, number in hyperparameters.items() if number is not None}
-    vectors = options.no_decay_vectors or "vectors" in options.no_decay
-    exempt = tuple(pattern for pattern in options.no_decay if pattern != "vectors")
     is_dynamic = options.loss_scale == "dynamic"
     scale = None if options.loss_scale is None or options.loss_scale == "dynamic" else float(options.loss_scale)
-    hyper = Hyper(exempt=exempt, exempt_vectors=vectors, **numbers) if numbers else None
-    return hyper, Schedule(options.clip_norm, options.accumulate, scale, is_dynamic)
+    if options.weight_decay is None:
+        groups = (*stated.groups, *groups)
+    return replace(stated, groups=groups, **numbers), Schedule(options.clip_norm, options.accumulate, scale, is_dynamic)
 
 
 def settings_of(options: TrainingOptions, training: Made) -> tuple[tuple[str, str], ...]:
     """The settings of a training graph as ``tofu grad`` repeats them, by heading."""
     graph = training.graph
-    exempt = [*options.no_decay, *(["vectors"] if options.no_decay_vectors else [])]
-    apart = f" (not for {', '.join(exempt)})" if exempt else ""
-    decay = "no weight decay" if options.weight_decay is None else f"weight decay {options.weight_decay:g}{apart}"
+    decay = (
+        f"weight decay {options.weight_decay:g} (biases and scales: 0)" if options.weight_decay else "no weight decay"
+    )
     clipping = "no clipping" if options.clip_norm is None else f"gradients clipped to global norm {options.clip_norm:g}"
     scale = [] if options.loss_scale is None else [f"loss scale {options.loss_scale}"]
     trained = [graph.tensors[name] for name in training.parameters.of(Verdict.TRAINED) if name in graph.tensors]
@@ -99,6 +104,7 @@ def settings_of(options: TrainingOptions, training: Made) -> tuple[tuple[str, st
     dropouts = sum(op.op_type == "Dropout" for op in graph.ops)
     return (
         ("optimizer", f"{training.optimizer}, learning rate {options.lr:g}, {decay}"),
+        *((("groups", "; ".join(options.group)),) if options.group else ()),
         ("precision", weights if options.precision == "float32" else f"{options.precision}, {weights} weights"),
         ("micro-batches", ", ".join((str(options.accumulate), clipping, *scale))),
         ("dropout", f"on in {dropouts} ops" if dropouts else "off"),
@@ -138,7 +144,7 @@ def make_training_info(path: Path, options: TrainingOptions, batch: int | None =
     assert training.forward is not None, "it was made of one"
     model = training_info_model(
         training.forward, loss=options.loss, optimizer=options.optimizer, learning_rate=options.lr,
-        hyper=hyper or Hyper(), output=options.loss_input, labels=training.labels,
+        hyper=hyper, output=options.loss_input, labels=training.labels,
         parameters=training.parameters,
     )  # fmt: skip
     return training, model
@@ -200,7 +206,7 @@ def _built(
     hyper, schedule = update_of(options)
     step = build_training_graph(
         graph, loss=options.loss, optimizer=options.optimizer, learning_rate=options.lr,
-        hyper=hyper or Hyper(), schedule=schedule, labels=options,
+        hyper=hyper, schedule=schedule, labels=options,
         batchnorm=options.batchnorm, dropout=options.dropout, batch=batch, output=options.loss_input,
         precision=options.precision, switched=True, parameters=parameters,
     )  # fmt: skip
@@ -242,7 +248,7 @@ def _from_gradients(path: Path, opened: Opened, options: TrainingOptions, batch:
             raise _no_loss(path, opened.graph)
     optimizer, (hyper, schedule) = options.optimizer, update_of(options)
     if opened.optimizer is not None and optimizer is None:
-        optimizer, hyper = opened.optimizer.name, hyper or opened.optimizer.hyper
+        optimizer, (hyper, schedule) = opened.optimizer.name, update_of(options, opened.optimizer.hyper)
         schedule = opened.optimizer.schedule if schedule == Schedule() else schedule
     if optimizer is None:
         raise UsageError("with which optimizer?", hint=_WHICH_OPTIMIZER)
@@ -266,11 +272,11 @@ def _no_loss(path: Path, graph: Graph) -> UsageError:
 def _complete(path: Path, opened: Opened, options: TrainingOptions) -> Made:
     """A model that holds a whole step, which is written in standard operators as it is."""
     _no_patterns(path, options)
-    if options.loss is not None or options.optimizer is not None:
+    if options.loss is not None or options.optimizer is not None or options.group:
         raise UnsupportedError(
             f"{path}: the model has state, so it is a training step already",
             facts=tuple(f"{pair.current!r} becomes {pair.following!r}" for pair in opened.graph.state[:5]),
-            hint="plan it as it is, or leave --loss and --optimizer out to write it in standard operators; "
+            hint="plan it as it is, or leave --loss, --optimizer and --group out to write it in standard operators; "
             "if these are no states, write --state with a file that holds {}",
         )
     return Made(opened.graph, "the model's own", "the model's own")

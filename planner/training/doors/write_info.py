@@ -58,6 +58,8 @@ def training_info_model(
         raise UnsupportedError(
             f"{DOMAIN} has no operator for {optimizer!r}", facts=(f"it has: {', '.join(_OPERATORS)}",)
         )
+    if rates := [group.pattern for group in hyper.groups if group.rate is not None]:
+        raise UnsupportedError(f"training information has one learning rate, and group {rates[0]!r} its own")
     norms = [op.name for op in forward.ops if op.op_type == "BatchNormalization"]
     if norms:
         raise UnsupportedError(

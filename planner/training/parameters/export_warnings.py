@@ -97,7 +97,7 @@ def _nameless(trained: Sequence[str]) -> Iterator[str]:
         count = f"{len(names)} weights have names" if several else "a weight has a name"
         yield (
             f"{count} of the exporter's making ({some(names)}): nothing finds {'them' if several else 'it'} by the "
-            f"network's names, neither load_state_dict nor --freeze and --no-decay; {_AGAIN}"
+            f"network's names, neither load_state_dict nor --freeze and --group; {_AGAIN}"
         )
 
 

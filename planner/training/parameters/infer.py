@@ -9,7 +9,6 @@ decision looks at the model as the file has it, so that it is the same for every
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -28,6 +27,7 @@ from planner.training.parameters.names import is_made_up, is_parameter_name, wor
 from planner.training.parameters.readers import LEARNED, Reader, Readers, Use
 from planner.training.parameters.scalars import is_chosen_name, why_frozen
 from planner.training.parameters.value_forms import holds_lowest, is_of_waves, is_on_and_off, is_one_value
+from planner.training.patterns import letters
 
 _SHOWN: Final = 8
 """Names in a hint."""
@@ -221,7 +221,7 @@ class _Wishes:
             UsageError: patterns of equal length say both.
         """
         fit = [
-            (len(re.sub(r"[*?]", "", pattern)), f"{option} {pattern}", verdict)
+            (letters(pattern), f"{option} {pattern}", verdict)
             for option, pattern, verdict in self._patterns
             if name in self._names and fnmatchcase(name, pattern)
         ]

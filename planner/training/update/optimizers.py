@@ -16,7 +16,40 @@ from typing import Final, TypeAlias
 from planner.errors import UsageError
 from planner.graph.builder import Builder
 from planner.graph.model import DType, Shape
+from planner.training.patterns import letters
 from planner.training.update.registry import choose
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Parameters with a learning rate or a weight decay of their own."""
+
+    pattern: str
+    """Of their names, with * and ? as in file names."""
+    rate: float | None = None
+    """A multiple of the learning rate; None: as a less specific group says, or 1."""
+    decay: float | None = None
+    """The weight decay; None: as a less specific group says, or as of parameters in no group."""
+
+
+def read_group(text: str) -> Group:
+    """A group as ``--group`` writes it: ``head.*:lr=0.1x,decay=0``, or with one of the two numbers.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    pattern, _, listed = text.rpartition(":")
+    numbers = dict(part.partition("=")[::2] for part in listed.split(","))
+    rate, decay = numbers.pop("lr", None), numbers.pop("decay", None)
+    try:
+        if pattern and not numbers and (rate is None or rate.endswith("x")):
+            return Group(pattern, rate if rate is None else float(rate[:-1]), decay if decay is None else float(decay))
+    except ValueError:
+        pass
+    raise UsageError(
+        f"--group {text!r} is not PATTERN:lr=NUMBERx,decay=NUMBER",
+        hint="write 'head.*:lr=0.1x,decay=0', or one of the two; lr is a multiple of the learning rate",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +68,8 @@ class Hyper:
     """Of Adagrad: R / (1 + T decay_factor) is the rate of update T."""
     weight_decay: float = 0.0
     """norm_coefficient: G + weight_decay X takes the place of G. In AdamW X (1 - R weight_decay) that of X."""
-    exempt: tuple[str, ...] = ()
-    """Parameters that are not decayed: names, with * and ? as in file names."""
-    exempt_vectors: bool = False
-    """Whether parameters with at most one dim above 1 (biases, scales of normalisations) are not decayed."""
+    groups: tuple[Group, ...] = ()
+    """Of several that match a name, the one with most letters wins, then the last."""
 
     def check(self) -> None:
         """Check the numbers.
@@ -57,6 +88,8 @@ class Hyper:
                 ("epsilon", self.epsilon),
                 ("decay_factor", self.decay_factor),
                 ("weight_decay", self.weight_decay),
+                *((f"lr of group {group.pattern!r}", group.rate) for group in self.groups),
+                *((f"decay of group {group.pattern!r}", group.decay) for group in self.groups),
             )
             if value is not None and not (math.isfinite(value) and value >= 0)
         ]
@@ -64,10 +97,19 @@ class Hyper:
             raise UsageError(f"the {facts[0]}", facts=tuple(facts[1:]))
 
     def decay_of(self, name: str, shape: Shape) -> float:
-        """The decay of a parameter: 0 where it is exempt."""
+        """The weight decay of a parameter: of vectors (biases, scales of normalisations) 0, unless a group says it."""
         is_vector = sum(size > 1 for size in shape) <= 1
-        exempt = (self.exempt_vectors and is_vector) or any(fnmatchcase(name, pattern) for pattern in self.exempt)
-        return 0.0 if exempt else self.weight_decay
+        return self._grouped(name, "decay", 0.0 if is_vector else self.weight_decay)
+
+    def rate_of(self, name: str) -> float:
+        """The multiple of the learning rate that a parameter takes."""
+        return self._grouped(name, "rate", 1.0)
+
+    def _grouped(self, name: str, number: str, default: float) -> float:
+        for group in sorted(self.groups, key=lambda group: letters(group.pattern)):
+            if getattr(group, number) is not None and fnmatchcase(name, group.pattern):
+                default = getattr(group, number)
+        return default
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +123,7 @@ class Update:
     gradient: str
     """Of the loss with respect to the parameter, G."""
     rate: str
-    """The learning rate R, a scalar of the parameter's dtype."""
+    """The learning rate R of the parameter, a scalar of its dtype."""
     hyper: Hyper
     """Numbers of the optimizer."""
     count: Callable[[], str]
@@ -241,7 +283,7 @@ def adamw_after(update: Update) -> Updated:
     onnxruntime-training's AdamWOptimizer in mode 1, which is HuggingFace's AdamW.
     """
     emit = update.builder
-    stepped = adam(replace(update, hyper=replace(update.hyper, weight_decay=0.0)))
+    stepped = adam(replace(update, hyper=replace(update.hyper, weight_decay=0.0, groups=())))
     if not update.decay:
         return stepped
     with emit.scope("optimizer"):

@@ -9,15 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Final
 
 import numpy as np
 
-from planner.errors import UsageError
+from planner.errors import UsageError, did_you_mean
 from planner.graph.builder import Builder
 from planner.graph.model import DType, Graph, Tensor
 from planner.graph.notes import MICRO_BATCHES
 from planner.graph.protos import numpy_dtype
+from planner.printable import some
 from planner.training.update.micro_batches import repeated
 from planner.training.update.optimizers import Counter, Hyper, Optimizer, Update
 
@@ -160,7 +162,11 @@ class Updates:
         return self._emit, {**{name: tensor_of[name] for name in carried.values()}, **averaged}
 
     def finish(self) -> None:
-        """The last gradient is there."""
+        """The last gradient is there.
+
+        Raises:
+            UsageError: a group has no parameter.
+        """
         gate: str | None = None
         gradients = {name: self._unscaled(name, gradient) for name, gradient in self._waiting}
         if self._scale is not None and gradients:
@@ -169,6 +175,11 @@ class Updates:
             gradients = self._clipped(gradients, self._schedule.clip_norm)
         for parameter, gradient in gradients.items():
             self._update(parameter, gradient, gate)
+        names = [parameter for parameter, _ in self.parameters]
+        empty = [g.pattern for g in self._hyper.groups if not any(fnmatchcase(name, g.pattern) for name in names)]
+        if empty:
+            hint = did_you_mean(empty[0], names)
+            raise UsageError(f"--group {empty[0]!r} fits no trained parameter", facts=(some(names),), hint=hint)
         self.memories.reverse()
         for current, following in self._counter.state:
             self._remember(current, self._gated(gate, following, current), np.zeros((), np.int64))
@@ -176,7 +187,7 @@ class Updates:
     def _update(self, parameter: str, gradient: str, gate: str | None) -> None:
         emit = self._emit
         with emit.scope(f"{parameter}.update"):
-            rate = emit.cast(self._rate, emit.dtype(parameter))
+            rate = emit.scale(emit.cast(self._rate, emit.dtype(parameter)), self._hyper.rate_of(parameter), "rate")
             cast_gradient = emit.cast(gradient, emit.dtype(parameter))
             updated = self._step(Update(emit, parameter, cast_gradient, rate, self._hyper, self._counter))
             self.parameters.append((parameter, self._gated(gate, updated.parameter, parameter)))

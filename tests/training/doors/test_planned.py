@@ -16,7 +16,7 @@ ARTIFACTS = MODELS / "ort_training_mlp"
 FORWARD = ARTIFACTS / "forward.onnx"
 LOSS = {"loss": "softmax_cross_entropy", "lr": 0.05}
 STEPS = {
-    "adamw": (FORWARD, {**LOSS, "optimizer": "adamw", "weight_decay": 0.1, "no_decay_vectors": True}),
+    "adamw": (FORWARD, {**LOSS, "optimizer": "adamw", "weight_decay": 0.1, "group": ["w?:lr=0.1x"]}),
     "nesterov clipped": (FORWARD, {**LOSS, "optimizer": "nesterov", "clip_norm": 0.5}),
     "adagrad accumulated": (FORWARD, {**LOSS, "optimizer": "adagrad", "accumulate": 2}),
     "weights of classes": (FORWARD, {**LOSS, "optimizer": "sgd", "class_weights": [1.0] * 5 + [0.5] * 5}),

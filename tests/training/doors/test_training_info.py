@@ -19,7 +19,7 @@ from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
 from planner.training.doors.training_info import read_training_info
 from planner.training.doors.write_info import training_info_model
-from planner.training.update.optimizers import Hyper
+from planner.training.update.optimizers import Group, Hyper
 from stock_runtime import run
 
 node = helper.make_node
@@ -154,7 +154,7 @@ def test_there_and_back(optimizer):
     )  # fmt: skip
     forward = graph_from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
     options = {"loss": "softmax_cross_entropy", "optimizer": optimizer, "learning_rate": 0.05,
-               "hyper": Hyper(weight_decay=0.01, exempt_vectors=True, decay_factor=0.1)}  # fmt: skip
+               "hyper": Hyper(weight_decay=0.01, groups=(Group("v", decay=0.02),), decay_factor=0.1)}  # fmt: skip
     model = training_info_model(forward, **options)
     onnx.checker.check_model(model)
     again = read_training_info(onnx.ModelProto.FromString(model.SerializeToString()))
@@ -170,6 +170,9 @@ def test_what_the_format_does_not_have():
     graph = graph_from_proto(by_hand_forward())
     with pytest.raises(UnsupportedError, match="no operator for 'adamw'"):
         training_info_model(graph, loss="mse", optimizer="adamw", learning_rate=0.1, hyper=Hyper())
+    hyper = Hyper(groups=(Group("w", rate=0.1),))
+    with pytest.raises(UnsupportedError, match="one learning rate, and group 'w' its own"):
+        training_info_model(graph, loss="mse", optimizer="sgd", learning_rate=0.1, hyper=hyper)
 
 
 def by_hand_forward():

@@ -101,9 +101,7 @@ def _make(match: re.Match[str]) -> Callable[[Asked], Graph]:
 
         net = network(name, batch=request.batch, seq=request.seq, layers=request.layers)
         published = _NETWORKS[name]
-        hyper = Hyper(
-            beta2=published.beta2, epsilon=published.epsilon, weight_decay=published.decay, exempt_vectors=True
-        )
+        hyper = Hyper(beta2=published.beta2, epsilon=published.epsilon, weight_decay=published.decay)
         return training_step(
             net.model,
             net.output,
