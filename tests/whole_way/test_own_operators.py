@@ -120,7 +120,8 @@ def test_run_whole_with_what_that_costs(here: Path, capsys: pytest.CaptureFixtur
     assert run["moved_bytes"] == plan["moved_bytes"]
     assert run["own_precision"] == ["com.microsoft.CDist", "com.microsoft.SampleOp"]
     text = " ".join(done("explain p", capsys).split())
-    assert "2 ops, run whole by every worker: 2.3 kB to bring them their inputs, 2,400 elements touched again" in text
+    assert "not described, run in full type inputs gathered elements duplicated" in text
+    assert "copy com.microsoft.SampleOp 2.3 kB 1,152 far com.microsoft.CDist 0 B 1,248" in text
     assert "1,152" in done("explain p copy", capsys)
     assert json.loads(done("explain p --json", capsys))["undescribed"] == plan["undescribed"]
 
