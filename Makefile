@@ -76,8 +76,8 @@ world: $(STAMP) ## export networks that other people wrote, plan, run and verify
 test-pytorch: $(STAMP) ## run the two pages on PyTorch beside it, and four networks, whose table goes to bench/results/pytorch.md
 	@test -x build/pytorch/env/bin/python || $(PYTHON) -m venv build/pytorch/env
 	@build/pytorch/env/bin/python -m pip install -qq --disable-pip-version-check -r tests/tools/pytorch-requirements.txt
-	@PATH="$(CURDIR)/$(BIN):$$PATH" build/pytorch/env/bin/python tests/tools/pytorch_page.py build/pytorch/page docs/first-plan.md docs/export-from-pytorch.md
-	@PATH="$(CURDIR)/$(BIN):$$PATH" build/pytorch/env/bin/python tests/tools/pytorch_networks.py build/pytorch/networks --table bench/results/pytorch.md
+	@PYTHONPATH="$(CURDIR)" PATH="$(CURDIR)/$(BIN):$$PATH" build/pytorch/env/bin/python tests/tools/pytorch_page.py build/pytorch/page docs/first-plan.md docs/export-from-pytorch.md
+	@PYTHONPATH="$(CURDIR)" PATH="$(CURDIR)/$(BIN):$$PATH" build/pytorch/env/bin/python tests/tools/pytorch_networks.py build/pytorch/networks --table bench/results/pytorch.md
 
 schemas: $(STAMP) ## write JSON schemas, docs/reference and the types of `import planner` anew
 	@$(BIN)/python tests/tools/schemas.py

@@ -5,6 +5,7 @@ import numpy
 import onnx.onnx_ml_pb2
 import os
 import planner.features.checkpoint.checkpoints
+import planner.features.checkpoint.loading
 import planner.features.compare.result
 import planner.features.diff.difference
 import planner.features.export.result
@@ -38,6 +39,7 @@ __all__ = [
     "export_checkpoint",
     "fit",
     "grad",
+    "load_into",
     "memory",
     "plan",
     "profile",
@@ -175,6 +177,13 @@ def grad(
     verify: bool = ...,
     progress: planner.progress.Progress = ...,
 ) -> planner.results.GradResult: ...
+
+def load_into(
+    module: planner.features.checkpoint.loading.Module,
+    source: str | os.PathLike[str],
+    *,
+    forward: str | os.PathLike[str] | None = ...,
+) -> tuple[str, ...]: ...
 
 def memory(
     directory: str | os.PathLike[str] | None = ...,

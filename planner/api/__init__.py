@@ -1,8 +1,8 @@
 """The commands as Python functions.
 
 ``grad``, ``plan``, ``build``, ``prove``, ``explain``, ``why``, ``memory``, ``simulate``, ``report``, ``run``,
-``export``, ``compare``, ``fit``, ``check``, ``diff``, ``profile``, ``zoo``, ``checkpoints``, ``export_checkpoint``;
-``show`` and ``as_json`` of what they return. ``import planner`` has them, too.
+``export``, ``compare``, ``fit``, ``check``, ``diff``, ``profile``, ``zoo``, ``checkpoints``, ``export_checkpoint``,
+``load_into``; ``show`` and ``as_json`` of what they return. ``import planner`` has them, too.
 
 Every function takes paths and plain options, returns data and raises ``TofuError``.
 """

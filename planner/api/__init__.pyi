@@ -11,6 +11,7 @@ from planner import export as export
 from planner import export_checkpoint as export_checkpoint
 from planner import fit as fit
 from planner import grad as grad
+from planner import load_into as load_into
 from planner import memory as memory
 from planner import plan as plan
 from planner import profile as profile

@@ -31,6 +31,7 @@ import torch
 import transformers
 from torch import Tensor, nn
 
+import planner
 from pytorch_page import PAGE, blocks
 
 BATCH = 8
@@ -110,16 +111,6 @@ def page_export() -> Mapping[str, Any]:
             stated = {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg is not None}
             return {name: value for name, value in stated.items() if not name.endswith("_names")}
     raise LookupError("the page exports nothing")
-
-
-def page_function(name: str) -> Callable[..., None]:
-    """A function that the page has for copying, from the imports of its block on."""
-    text = next(block.text for block in blocks(PAGE) if f"def {name}(" in block.text)
-    kept = [node for node in ast.parse(text).body if isinstance(node, (ast.Import, ast.ImportFrom, ast.FunctionDef))]
-    names: dict[str, Any] = {"torch": torch, "nn": nn}
-    exec(compile(ast.Module(kept, []), str(PAGE), "exec"), names)
-    found: Callable[..., None] = names[name]
-    return found
 
 
 def tofu(*words: object) -> Any:
@@ -214,7 +205,7 @@ def tried(case: Case, optimizer: str, folder: Path) -> Outcome:
     apart = max(abs(one - other) / abs(other) for one, other in zip(ran["losses"][:STEPS], losses[:STEPS], strict=True))
     if apart > MOST_APART:
         faults.append(f"a loss is {apart:.1e} from PyTorch's")
-    page_function("load_trained")(network, folder / "trained.safetensors", steps)
+    planner.load_into(network, folder / "trained.safetensors")
     with torch.no_grad():
         after = loss_of(case, network, batch_of(case, 0)).item()
         wanted = loss_of(case, twin, batch_of(case, 0)).item()

@@ -61,10 +61,10 @@ def list_checkpoints(directory: Path) -> CheckpointList:
     Raises:
         UsageError: there is none.
     """
-    return CheckpointList(tuple(_row(number, path) for number, path in _named(directory)))
+    return CheckpointList(tuple(_row(number, path) for number, path in named(directory)))
 
 
-def _named(directory: Path) -> list[tuple[int, Path]]:
+def named(directory: Path) -> list[tuple[int, Path]]:
     """Steps and folders of the checkpoints of a folder, earliest first; or of the one that it is."""
     checkpoints = numbered(directory)
     if not checkpoints and (match := NAME.fullmatch(directory.resolve().name)) and directory.is_dir():
@@ -120,7 +120,7 @@ def export_checkpoint(
         ModelError: it is not whole.
     """
     try_export(output, forward)
-    checkpoints = _named(directory)
+    checkpoints = named(directory)
     if number is not None:
         steps = ", ".join(str(step) for step, _ in checkpoints)
         checkpoints = [(step, path) for step, path in checkpoints if step == number]

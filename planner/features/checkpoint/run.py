@@ -7,6 +7,7 @@ from pathlib import Path
 from planner.api.arguments import checked
 from planner.features.checkpoint.checkpoints import CheckpointList, ExportedCheckpoint, list_checkpoints
 from planner.features.checkpoint.checkpoints import export_checkpoint as _export
+from planner.features.checkpoint.loading import Module, load
 from planner.progress import Progress, silent
 
 
@@ -59,3 +60,31 @@ def export_checkpoint(
     """
     progress("reading checkpoints")
     return _export(directory, output, number, forward)
+
+
+@checked
+def load_into(module: Module, source: Path, *, forward: Path | None = None) -> tuple[str, ...]:
+    """Loads trained weights into the PyTorch module that was exported.
+
+    Optimizer states are left out. Buffers and frozen parameters (``requires_grad`` is False) that are not in the source
+    stay as they are. Tied parameters need one of their names.
+
+    Args:
+        module: of PyTorch.
+        source: a ``.safetensors`` or ``.npz`` file of ``tofu run -o``; or a folder of checkpoints, of which the newest
+            is taken, or one of them.
+        forward: the ONNX file of the module, for weights that the exporter transposed and called ``val_15``.
+
+    Returns:
+        The names that were loaded.
+
+    Raises:
+        TofuError: the source cannot be read, or names or shapes do not fit the module; all of them are listed, and
+            nothing is loaded.
+
+    Example:
+        ::
+
+            planner.load_into(network, "trained.safetensors")
+    """
+    return load(module, source, forward)
