@@ -1,6 +1,6 @@
 """The page of the first plan, executed: its blocks one after the other, in an empty folder.
 
-`make test-pytorch` executes all of them. Here, without PyTorch, those that import it are left out, and ``mlp.onnx`` is
+`make test-pytorch` executes all of them. Here, without PyTorch, those that need it are left out, and ``mlp.onnx`` is
 the file that the first of them wrote with PyTorch 2.13 (tests/models/first_plan.onnx, without metadata of ops).
 """
 
@@ -22,7 +22,7 @@ from typed_lines import typing_environment
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "first-plan.md"
 TEXT = PAGE.read_text()
-OF_TORCH = re.compile(r"\btorch\b")
+OF_TORCH = re.compile(r"\b(?:torch|load_into)\b")
 BLOCKS = blocks(PAGE)
 
 

@@ -68,7 +68,7 @@ def try_export(path: Path, forward: Path | None) -> None:
     """
     if path.suffix not in (".safetensors", ".npz", ".onnx"):
         is_torch = path.suffix in (".pt", ".pth")
-        hint = "PyTorch loads .safetensors: docs/export-from-pytorch.md has the lines" if is_torch else ""
+        hint = "write .safetensors, which planner.load_into loads into a PyTorch module" if is_torch else ""
         raise UsageError(f"{path} is neither .safetensors, .npz nor .onnx", hint=hint)
     if path.suffix == ".onnx" and forward is None:
         raise UsageError(f"{path}: into which model?", hint="name the forward model with --forward")
