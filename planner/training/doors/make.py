@@ -73,17 +73,10 @@ def update_of(options: TrainingOptions, stated: Hyper = Hyper()) -> tuple[Hyper,
     decays = [group.decay for group in groups if group.decay is not None]
     if options.weight_decay is None and options.optimizer is not None and decays and not any(decays):
         raise UsageError("--group: decay=0, and nothing is decayed", hint="write --weight-decay 0.01, too")
-    beta1, beta2 = options.betas or (None, None)
-    hyperparameters = {
-        "decay_factor": options.decay_factor or None,
-        "momentum": options.momentum,
-        "beta1": beta1,
-        "beta2": beta2,
-        "epsilon": options.epsilon,
-        "weight_decay": options.weight_decay,
-    }
     # Every number that is not given stays out, so that the optimizer's own default holds.
-    numbers = {name: number for name, number in hyperparameters.items() if number is not None}
+    values = {name: getattr(options, name) for name in ("decay_factor", "momentum", "epsilon", "weight_decay")}
+    numbers = {name: number for name, number in values.items() if number is not None}
+    numbers |= dict(zip(("beta1", "beta2"), options.betas or (), strict=False))
     is_dynamic = options.loss_scale == "dynamic"
     scale = None if options.loss_scale is None or options.loss_scale == "dynamic" else float(options.loss_scale)
     if options.weight_decay is None:

@@ -25,7 +25,7 @@ class Group:
     """Parameters with a learning rate or a weight decay of their own."""
 
     pattern: str
-    """Of their names, with * and ? as in file names."""
+    """Matches their names, with * and ? as in file names."""
     rate: float | None = None
     """A multiple of the learning rate; None: as a less specific group says, or 1."""
     decay: float | None = None
@@ -69,7 +69,7 @@ class Hyper:
     weight_decay: float = 0.0
     """norm_coefficient: G + weight_decay X takes the place of G. In AdamW X (1 - R weight_decay) that of X."""
     groups: tuple[Group, ...] = ()
-    """Of several that match a name, the one with most letters wins, then the last."""
+    """The groups; of several that match a name, the one with most letters wins, then the last."""
 
     def check(self) -> None:
         """Check the numbers.
@@ -117,9 +117,9 @@ class Update:
     """The parts of one optimizer step."""
 
     builder: Builder
-    """Where it is emitted."""
+    """The graph that it is emitted to."""
     parameter: str
-    """Its current value, X."""
+    """The current value, X."""
     gradient: str
     """Of the loss with respect to the parameter, G."""
     rate: str
