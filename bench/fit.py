@@ -84,8 +84,9 @@ def tofu(*words: str) -> Done:
 def ran(name: str, options: Sequence[str], workers: int) -> str:
     """What a worker's tensors took in an iteration of the plan for so many GPUs."""
     with tempfile.TemporaryDirectory() as folder:
-        plan = str(Path(folder) / "plan")
-        tofu("fit", name, "--memory", *options, "--gpus", str(workers), "--plan", str(workers), "-o", plan)
+        model, plan = str(Path(folder) / "train.onnx"), str(Path(folder) / "plan")
+        tofu("zoo", name, *options[1:], "-o", model)
+        tofu("plan", model, "--memory", options[0], "--gpus", str(workers), "-o", plan)
         done = tofu("run", plan, "--steps", "1")
     return "it failed" if done.answer is None else size(max(done.answer["arena_bytes"]))
 

@@ -1,4 +1,4 @@
-"""``tofu explain --memory``: what it draws is what the plan states, with the workers' models and without."""
+"""``tofu explain --view memory``: what it draws is what the plan states, with the workers' models and without."""
 
 from __future__ import annotations
 

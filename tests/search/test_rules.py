@@ -183,7 +183,7 @@ def test_prohibitions_that_leave_data_no_disjoint_tiles() -> None:
     """Data that may not be replicated, 36 x 24, has dim 1 left: 4 workers can share it, 7 x 5 cannot."""
     rules = Rules(forbidden=(("x0", "S(0)"),))
     found = faults(GRAPH, 35, rules, partitioned_inputs=True)
-    tiles = "data arrives in disjoint tiles (--inputs partitioned)"
+    tiles = "data arrives in disjoint tiles (--input-tiling partitioned)"
     assert found == [f"x0: without S(0), [36, 24] cannot be cut 7 x 5 ways, and {tiles}"]
     assert str(planned(GRAPH, 4, rules, partitioned_inputs=True).tilings["x0"]) == "S(1)/2 S(1)/2"
 

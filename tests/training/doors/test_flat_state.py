@@ -49,7 +49,7 @@ def test_inferred_pairs_are_explained(written, capsys):
     assert cli.main(["explain", "plan"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "2 tensors, 2 of them inferred" in next(line for line in lines if line.startswith("state "))
-    assert cli.main(["explain", "plan", "--all"]) == 0
+    assert cli.main(["explain", "plan", "--view", "all"]) == 0
     lines = capsys.readouterr().out.splitlines()
     row = next(line for line in lines if line.startswith("m ") and "moved" in line)
     assert "shape dataflow" in row
@@ -68,7 +68,9 @@ def test_what_cannot_be_told_is_refused_until_it_is_said(written, tmp_path, caps
     assert "\n  'A' [4, 4]: 'W', 'V'\n" in error
     assert "--state pairs.yaml" in error
     (tmp_path / "pairs.yaml").write_text("V: A\n")
-    assert cli.main([command, step, *arguments, "--state", "pairs.yaml"]) == 0
+    planned = ["plan", step, "--gpus", "2", "-o", "plan", "--state", "pairs.yaml"]
+    assert cli.main(planned if command == "compare" else [command, step, *arguments, "--state", "pairs.yaml"]) == 0
+    assert command != "compare" or cli.main(["compare", "plan"]) == 0
 
 
 def test_pairs_that_are_given_are_explained_as_such(written, tmp_path, capsys):

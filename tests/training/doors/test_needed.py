@@ -47,7 +47,7 @@ def test_an_operator_that_other_outputs_need(tmp_path: Path, capsys: pytest.Capt
     assert "nothing states the shapes of ai.onnx.ml.ArrayFeatureExtractor" in why
     api.show(result, Out(lines := []))
     text = "".join(lines)
-    assert "left out, for the loss does not need them\n  label: 2 tensors have no static shape" in text
+    assert "left out, because the loss does not need them\n  label: 2 tensors have no static shape" in text
     assert max(map(len, text.splitlines()[1:])) <= 80
     assert plain_record(result)["left_out"] == {"label": why}
     schema = json.loads((ROOT / "planner" / "schemas" / "grad.json").read_text())
