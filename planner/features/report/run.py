@@ -26,7 +26,6 @@ from planner.artifacts.plan_folder import REPORT, open_folder
 from planner.artifacts.program import Program
 from planner.artifacts.waits import last_reads, levels
 from planner.collection import without_collection
-from planner.cost.seconds.assignment import bytes_between
 from planner.cost.seconds.simulated import Schedule
 from planner.cost.tables import CostTables
 from planner.descriptions import how_to_give, of_plan
@@ -35,7 +34,7 @@ from planner.features.report.options import ReportOptions
 from planner.features.report.page.axes import Axes
 from planner.features.report.page.columns import columns, products_of
 from planner.features.report.page.facts import Beside, Memory, PlanFacts, Provenance
-from planner.features.report.page.layers import layers
+from planner.features.report.page.layers import layers, passes_of_ops
 from planner.features.report.page.page import page
 from planner.features.report.page.strip import Picture, Strip
 from planner.features.report.page.trace import trace as traced
@@ -43,6 +42,7 @@ from planner.features.report.result import ReportResult
 from planner.graph.model import Graph
 from planner.graph.purposes import passes_in
 from planner.machine.topology_file import Machine
+from planner.partition.collectives import collectives, counted
 from planner.partition.occupancy import needed_bytes, occupancy, spans_held
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.limit.trial import trial_of
@@ -50,7 +50,7 @@ from planner.planning.objective import Times as Goals
 from planner.planning.objective import can_be_timed
 from planner.planning.why.causes import causes
 from planner.progress import Progress
-from planner.reasons import Cause, Why
+from planner.reasons import Cause
 from planner.runtime.values.results import write_bytes
 from planner.search.decide import STRATEGIES
 from planner.search.request import SearchRequest
@@ -58,14 +58,9 @@ from planner.whole import try_file
 
 _MOST_PARTS = 200_000
 """With more ops, times workers, data parallelism takes minutes to plan."""
-_MOST_PARTS_ASKED = 100_000
-"""With more ops, times workers, runners-up take longer than a page should."""
 _SCHEMES = {"data": "data parallelism", "fsdp": "FSDP", "megatron": "Megatron-LM"}
 """The schemes beside a plan, by strategy."""
 _CAUSES = 8
-_WHYS = 3
-_RUNNERS_UP = 3
-"""Of each of these tensors."""
 _TOLD = 400
 """Tensors whose maker and readers a page tells."""
 
@@ -167,8 +162,8 @@ def _left_out(facts: PlanFacts) -> Iterator[str]:
     yield from (f"{way.name}: {way.remark}" for way in facts.beside if way.remark.startswith("left out"))
     if facts.schedule is None:
         yield f"the schedule: {facts.no_schedule}"
-    if facts.no_whys:
-        yield f"runners-up: {facts.no_whys}"
+    if facts.no_causes:
+        yield f"causes: {facts.no_causes}"
 
 
 class _Gathering:
@@ -203,7 +198,7 @@ class _Gathering:
         self._progress("drawing the network")
         drawn, axes = columns(graph, ops, plan, products, self._tables), Axes(graph, ops)
         # Reasons take longest of all, and the strip alone shows none.
-        largest_causes, whys, no_whys = self._why() if is_page else ((), (), "")
+        largest_causes, no_causes = self._causes() if is_page else ((), "")
         peaks = self._program.peak_bytes
         return PlanFacts(
             directory=self._opened.folder.path,
@@ -212,17 +207,17 @@ class _Gathering:
             columns=drawn,
             axes=axes,
             layers=layers(graph, ops, self._tables, plan.tensor_bytes, times.schedule) if is_page else (),
+            pass_of=passes_of_ops(graph, ops),
+            collectives=counted(collectives(self._program)),
             beside=tuple(self._beside(times)) if is_page else (),
             memory=self.memory,
             fullest=occupancy(self._program, graph, peaks.index(max(peaks))),
             limits=self._limits(times.machine),
-            between=bytes_between(self._program),
             schedule=times.schedule,
             no_schedule=f"No schedule is drawn: {times.lacking}; {times.hint}." if times.schedule is None else "",
             measured=measured,
             causes=largest_causes,
-            whys=whys,
-            no_whys=no_whys,
+            no_causes=no_causes,
             readers=_readers(graph, plan, Strip.of(graph, plan, drawn, axes).tensors()),
             provenance=provenance,
         )
@@ -236,22 +231,12 @@ class _Gathering:
         held = (machine.devices[device].memory_bytes for device in plan.estimate.devices)
         return tuple(limit if wanted_bytes is None else min(limit, wanted_bytes) for limit in held)
 
-    def _why(self) -> tuple[tuple[Cause, ...], tuple[Why, ...], str]:
-        """The largest causes, and the tensors that cost most; with runners-up where these take seconds."""
-        plan, path = self._opened.folder.plan, self._opened.folder.path
+    def _causes(self) -> tuple[tuple[Cause, ...], str]:
+        """The largest causes; or why there are none."""
         if (lacking := self._opened.lacking) is not None:
-            return (), (), f"left out: descriptions of your own are not at hand; {how_to_give(lacking)}"
+            return (), f"left out: descriptions of your own are not at hand; {how_to_give(lacking)}"
         self._progress("looking for reasons")
-        answers = answers_of(self._opened)
-        all_causes = causes(answers.deliveries)
-        dearest = [cause.names[0] for cause in all_causes if cause.kind == "tensor"][:_WHYS]
-        is_quick = len(self._opened.ops) * plan.workers <= _MOST_PARTS_ASKED
-        whys = []
-        for name in dearest:
-            self._progress(f"what else {name} could be")
-            whys.append(answers.why("tensor", name, _RUNNERS_UP if is_quick else 0))
-        no_whys = "" if is_quick else f"left out, they take long here: `tofu explain {path} TENSOR` solves for them"
-        return all_causes[:_CAUSES], tuple(whys), no_whys
+        return causes(answers_of(self._opened).deliveries)[:_CAUSES], ""
 
     def _beside(self, times: Times) -> Iterator[Beside]:
         """Known schemes on as many workers, with their time where the plan's machine is at hand."""

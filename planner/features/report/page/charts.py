@@ -1,16 +1,16 @@
-"""Charts of a page: traffic between workers, the simulated schedule. All are SVG."""
+"""The chart of the simulated schedule, as SVG."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.cost.seconds.simulated import Span
-from planner.features.report.page.markup import Markup, chart, element, joined
-from planner.units import format_bytes, format_seconds
+from planner.features.report.page.markup import Markup, chart, element
+from planner.simulation.schedule import Transfer
 
 WIDTH = 720.0
 _LEFT = 150.0
@@ -18,7 +18,6 @@ _BINS = 240
 _ROW = 64.0
 _BAR = 15.0
 """Height of a bar that is busy all the time."""
-_MOST_CELLS = 32
 _MOST_ROWS = 16
 _TICKS = 4
 """Parts into which an axis is divided."""
@@ -26,73 +25,73 @@ _LONGEST_LABEL = 7
 """Characters of workers' numbers beside a row."""
 PART_FILL = {"forward": "#56B4E9", "backward": "#0072B2", "update": "#009E73", "communication": "#E69F00"}
 """By part of a step."""
-KIND_FILL = {"compute": "#0072B2", "transfer": "#E69F00", "synchronisation": "#CC79A7"}
-"""By kind of span; each has a row of its own, too, so that colour is not alone."""
+_PASSES = ("forward", "backward", "update")
 
 
-def traffic_chart(between: NDArray[np.int64]) -> Markup:
-    """What each worker takes from each other one, as a square of numbers."""
-    count = len(between)
-    group = -(-count // _MOST_CELLS)
-    starts = list(range(0, count, group))
-    cells = np.add.reduceat(np.add.reduceat(between, starts, axis=0), starts, axis=1)
-    size = max(20.0, min(58.0, 640.0 / len(starts)))
-    largest, left, top = max(1, int(cells.max())), 60.0, 34.0
-    parts = [element("text", "takes (row) from (column)", x=0, y=10, font_size=11)]
-    for row, start in enumerate(starts):
-        label = str(start) if group == 1 else f"{start}–{min(count, start + group) - 1}"
-        parts.append(element("text", label, x=left - 6, y=top + size * (row + 0.6), font_size=10, text_anchor="end"))
-        parts.append(element("text", label, x=left + size * (row + 0.5), y=top - 4, font_size=10, text_anchor="middle"))
-        for column, amount in enumerate(cells[row].tolist()):
-            parts.append(_cell(left + size * column, top + size * row, size, amount, largest))
-    side = size * len(starts)
-    return chart(parts, left + side + 2, top + side + 2, "Bytes that each worker takes from each other one")
+def schedule_chart(
+    spans: Sequence[Span], workers: int, pass_of: Mapping[str, str], transfers: Sequence[Transfer] = ()
+) -> Markup:
+    """A lane of computing by pass and a lane of communication for each worker, and the links' use; as simulated.
 
-
-def _cell(left: float, top: float, size: float, amount: int, largest: int) -> Markup:
-    share = amount / largest
-    fill = f"#{255 - round(255 * share):02X}{255 - round(141 * share):02X}{255 - round(77 * share):02X}"
-    square = element("rect", x=left, y=top, width=size, height=size, fill=fill, stroke="#FFF")
-    if size < 40 or not amount:
-        return square
-    text = "#FFF" if share > 0.55 else "#000"
-    label = format_bytes(amount)
-    return joined(
-        square,
-        element("text", label, x=left + size / 2, y=top + size / 2 + 3, font_size=9, text_anchor="middle", fill=text),
-    )
-
-
-def schedule_chart(spans: Sequence[Span], workers: int) -> Markup:
-    """When each worker computes and fetches, as simulated; workers that are alike to a pixel share a row."""
+    Args:
+        spans: of the workers; those that are alike to a pixel share a row.
+        workers: how many.
+        pass_of: forward, backward or update, by op.
+        transfers: by whose level and sender links are in use.
+    """
     end = max((span.start_seconds + span.seconds for span in spans), default=0.0) or 1.0
-    busy = {kind: np.zeros((workers, _BINS)) for kind in KIND_FILL}
+    busy = {part: np.zeros((workers, _BINS)) for part in PART_FILL}
+    begins: dict[tuple[int, str], float] = {}
     for span in spans:
-        _add(busy[span.kind][span.worker], span.start_seconds / end * _BINS, span.seconds / end * _BINS)
-    rows = _alike([_BAR * np.concatenate([kind[worker] for kind in busy.values()]) for worker in range(workers)])
+        part = pass_of[span.name] if span.kind == "compute" else "communication"
+        _add(busy[part][span.worker], span.start_seconds / end * _BINS, span.seconds / end * _BINS)
+        begins[span.worker, part] = min(span.start_seconds, begins.get((span.worker, part), end))
+    links: dict[str, NDArray[np.float64]] = {}
+    for transfer in transfers:
+        start, seconds = transfer.start_seconds, transfer.left_seconds - transfer.start_seconds
+        row = links.setdefault(transfer.level, np.zeros((workers, _BINS)))[transfer.sender]
+        _add(row, start / end * _BINS, seconds / end * _BINS)
+    kinds = _alike([_BAR * np.concatenate([part[worker] for part in busy.values()]) for worker in range(workers)])
     parts = []
-    for number, alike in enumerate(rows[:_MOST_ROWS]):
-        top = number * _ROW
+    for number, alike in enumerate(kinds[:_MOST_ROWS]):
+        top, worker = number * _ROW, alike[0]
         parts.append(element("text", _workers(alike), x=0, y=top + _ROW / 2 + 2, font_size=12))
-        for line, (kind, fill) in enumerate(KIND_FILL.items()):
-            base = top + 18 * (line + 1)
-            shares = np.minimum(1, busy[kind][alike[0]])
-            parts.append(element("path", d=_bars(shares, base), fill=fill))
-            parts.append(element("text", kind, x=_LEFT - 4, y=base - 3, font_size=9, text_anchor="end", fill="#444"))
-    ticks = [format_seconds(end * part / _TICKS) if part else "0" for part in range(_TICKS + 1)]
-    return _chart([*parts, _axis(ticks, len(rows))], _ROW, "Simulated schedule, by worker", len(rows))
+        height = np.minimum(1, sum(busy[part][worker] for part in _PASSES))
+        for part in reversed(_PASSES):  # on top of each other, from the highest
+            shown = np.where(busy[part][worker] > 0, height, 0)
+            parts.append(element("path", d=_bars(shown, top + 28), fill=PART_FILL[part]))
+            height = np.maximum(0, height - busy[part][worker])
+        parts.append(_lane("computing", top + 28))
+        moving = np.minimum(1, busy["communication"][worker])
+        parts += [
+            _lane("communication", top + 50),
+            element("path", d=_bars(moving, top + 50), fill=PART_FILL["communication"]),
+        ]
+        label = 0.0
+        for part in _PASSES:
+            if (worker, part) in begins:
+                at = _LEFT + (WIDTH - _LEFT) * begins[worker, part] / end
+                label = max(at + 2, label + 48)  # labels do not overlap
+                parts.append(element("path", d=f"M{at:.1f} {top + 2:g}v52", stroke="#888", stroke_dasharray="2 2"))
+                parts.append(element("text", part, x=label, y=top + 10, font_size=9, fill="#444"))
+    bottom = min(len(kinds), _MOST_ROWS) * _ROW
+    for level, used in links.items():
+        bottom += 22
+        parts.append(_lane(f"{level} links", bottom - 4))
+        parts.append(element("path", d=_bars(np.minimum(1, used).mean(axis=0), bottom - 4), fill="#CC79A7"))
+    parts.append(element("path", d=f"M{_LEFT:g} {bottom:g}H{WIDTH:g}", stroke="#888"))
+    for tick in range(_TICKS + 1):
+        at, anchor = _LEFT + (WIDTH - _LEFT) * tick / _TICKS, "end" if tick == _TICKS else "middle" if tick else "start"
+        text = f"{1e3 * end * tick / _TICKS:.4g} ms" if tick else "0"
+        parts.append(element("path", d=f"M{at:g} {bottom:g}v4", stroke="#888"))
+        parts.append(element("text", text, x=f"{at:g}", y=bottom + 14, font_size=10, text_anchor=anchor))
+    if (hidden := len(kinds) - _MOST_ROWS) > 0:
+        parts.append(element("text", f"and {hidden} more kinds of workers", x=0, y=bottom + 28, font_size=11))
+    return chart(parts, WIDTH, bottom + 32, "Simulated schedule, by worker")
 
 
-def _axis(ticks: Sequence[str], rows: int) -> Markup:
-    """An axis below the rows, with texts at equal distances."""
-    top, step = min(rows, _MOST_ROWS) * _ROW, (WIDTH - _LEFT) / (len(ticks) - 1)
-    parts: list[Markup] = [element("path", d=f"M{_LEFT:g} {top:g}H{WIDTH:g}", stroke="#888")]
-    for number, text in enumerate(ticks):
-        at = _LEFT + number * step
-        anchor = "start" if not number else "end" if number == len(ticks) - 1 else "middle"
-        parts.append(element("path", d=f"M{at:g} {top:g}v4", stroke="#888"))
-        parts.append(element("text", text, x=f"{at:g}", y=top + 14, font_size=10, text_anchor=anchor))
-    return joined(*parts)
+def _lane(name: str, base: float) -> Markup:
+    return element("text", name, x=_LEFT - 4, y=base - 3, font_size=9, text_anchor="end", fill="#444")
 
 
 def _alike(heights: Sequence[NDArray[Any]]) -> list[list[int]]:
@@ -152,10 +151,3 @@ def _workers(workers: Sequence[int]) -> str:
     shown = [text for at, text in enumerate(ranges) if not at or len(", ".join(ranges[: at + 1])) <= _LONGEST_LABEL]
     ellipsis = f", … ({len(workers)})" if len(shown) < len(ranges) else ""
     return f"worker{'s' * (len(workers) > 1)} {', '.join(shown)}{ellipsis}"
-
-
-def _chart(parts: Sequence[Markup], row: float, label: str, rows: int) -> Markup:
-    height = row * min(rows, _MOST_ROWS) + 32
-    hidden = rows - _MOST_ROWS
-    note = element("text", f"and {hidden} more kinds of workers", x=0, y=height - 2, font_size=11) if hidden > 0 else ""
-    return chart([*parts, note], WIDTH, height, label)

@@ -16,8 +16,9 @@ from planner.features.report.page.axes import Axes
 from planner.features.report.page.columns import Column
 from planner.features.report.page.layers import Layers
 from planner.graph.model import Graph
+from planner.partition.collectives import Collected
 from planner.partition.occupancy import Occupancy
-from planner.reasons import Cause, Why
+from planner.reasons import Cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,10 @@ class PlanFacts:
     """The columns of the strip."""
     axes: Axes
     layers: tuple[Layers, ...]
+    pass_of: Mapping[str, str]
+    """The pass of each op."""
+    collectives: Mapping[str, Collected]
+    """The collectives of the program by kind."""
     beside: tuple[Beside, ...]
     memory: tuple[Memory, ...]
     """By worker."""
@@ -80,8 +85,6 @@ class PlanFacts:
     """Of the worker that needs most."""
     limits: tuple[int, ...] | None
     """The memory of each worker's device; None where nothing says it."""
-    between: NDArray[np.int64]
-    """Bytes that each worker takes from each other one, [receiver, sender]."""
     schedule: Schedule | None
     """Simulated; None where it cannot be."""
     no_schedule: str
@@ -89,10 +92,8 @@ class PlanFacts:
     measured: MeasuredRun | None
     causes: tuple[Cause, ...]
     """The largest."""
-    whys: tuple[Why, ...]
-    """Of the tensors that cost most, with their runners-up."""
-    no_whys: str
-    """Why there are none, or not more; "" where nothing is left out."""
+    no_causes: str
+    """Why none is told; "" where they are."""
     readers: Mapping[str, tuple[str, tuple[str, ...]]]
     """By tensor: the op that makes it, and those that read it."""
     provenance: Provenance

@@ -35,10 +35,10 @@ class Layers:
 
 
 def passes_of_ops(graph: Graph, ops: Sequence[BoundOp]) -> dict[str, str]:
-    """The part of a step that each op is in: forward, backward or update."""
-    forward, update = passes_in(graph).forward, synchronised(graph, ops)
+    """The part of a step that each op is in: forward (with running statistics), backward or update."""
+    backward, update = passes_in(graph).backward, synchronised(graph, ops)
     return {
-        op.name: "forward" if op.name in forward else "backward" if update.isdisjoint(op.outputs) else "update"
+        op.name: "forward" if op.name not in backward else "backward" if update.isdisjoint(op.outputs) else "update"
         for op in graph.ops
     }
 

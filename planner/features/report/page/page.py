@@ -33,14 +33,6 @@ def page(facts: PlanFacts) -> str:
     script, style = _file("script.js"), _file("style.css")
     drawn = _strip(strip, picture)  # before its squares are asked for
     title = f"{facts.plan.model} on {facts.plan.workers} workers"
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=_policy(script, style)),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("title", f"tofu: {title}"),
-        element("style", style),
-    )
     body = element(
         "body",
         element("header", element("h1", title), element("nav", *_links())),
@@ -61,7 +53,7 @@ def page(facts: PlanFacts) -> str:
         element("script", _json(_content(facts, strip, tensors)), type="application/json", id="data"),
         element("script", script),
     )
-    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+    return f"<!doctype html>\n{element('html', _head(title, script, style), body, lang='en')}\n"
 
 
 def whole_page(title: str, main: Markup) -> str:
@@ -71,17 +63,19 @@ def whole_page(title: str, main: Markup) -> str:
         title: of any origin.
         main: sections.
     """
-    style = _file("style.css")
-    head = element(
+    body = element("body", element("header", element("h1", title)), element("main", main))
+    return f"<!doctype html>\n{element('html', _head(title, '', _file('style.css')), body, lang='en')}\n"
+
+
+def _head(title: str, script: str, style: Markup) -> Markup:
+    return element(
         "head",
         element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=_policy("", style)),
+        element("meta", http_equiv="Content-Security-Policy", content=_policy(script, style)),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("title", f"tofu: {title}"),
         element("style", style),
     )
-    body = element("body", element("header", element("h1", title)), element("main", main))
-    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
 
 
 def _links() -> list[Markup]:

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 from planner.artifacts.asked import Asked
-from planner.features.report.page.charts import PART_FILL, schedule_chart, traffic_chart
+from planner.features.report.page.charts import PART_FILL, schedule_chart
 from planner.features.report.page.facts import Beside, PlanFacts
 from planner.features.report.page.layers import PARTS
 from planner.features.report.page.markup import Child, Markup, element, joined
@@ -17,7 +17,6 @@ from planner.printable import some
 from planner.printing.facts import gap_scope, recomputed
 from planner.printing.occupancy import SAID
 from planner.printing.planned import and_more
-from planner.reasons import RunnerUp, Why
 from planner.records import plain
 from planner.units import binary, format_bytes, format_ratio, format_seconds
 
@@ -175,21 +174,26 @@ def layers(facts: PlanFacts) -> Markup:
         for row in facts.layers[:_SHOWN_LAYERS]
     ]
     hidden = len(facts.layers) - len(rows)
-    keys = (
-        joined(" ", element("svg", element("rect", width=12, height=12, fill=fill), width=12, height=12), f" {part}")
-        for part, fill in PART_FILL.items()
-    )
     unit = "Milliseconds" if is_timed else "No schedule: work and communication in bytes, by the plan's rates,"
     return _section(
         "layers",
         "Time by layer" if is_timed else "Cost by layer",
-        element("p", *keys, class_="key"),
+        _key(),
         _table(("layer", "", "each", *PARTS, "each", "together", "share"), rows, range(3, 10)),
         _note(
             f"{unit} of one layer, then of all in the row. An op counts on its slowest worker; the layers add up to "
             f"the estimate.{f' {hidden:,} more rows are not shown.' if hidden > 0 else ''}"
         ),
     )
+
+
+def _key() -> Markup:
+    """The colours of the parts of a step."""
+    keys = (
+        joined(" ", element("svg", element("rect", width=12, height=12, fill=fill), width=12, height=12), f" {part}")
+        for part, fill in PART_FILL.items()
+    )
+    return element("p", *keys, class_="key")
 
 
 def _stacked_bar(shares: Sequence[float]) -> Markup:
@@ -202,7 +206,7 @@ def _stacked_bar(shares: Sequence[float]) -> Markup:
 
 
 def why(facts: PlanFacts) -> Markup:
-    """The largest causes, and runners-up of the tensors that cost most."""
+    """The largest causes of the plan's cost."""
     causes = [
         (
             some(cause.names, _SHOWN_NAMES),
@@ -214,49 +218,12 @@ def why(facts: PlanFacts) -> Markup:
         for cause in facts.causes
     ]
     parts: list[Child] = [_table(("of", "", "bytes", "of the cost", "why"), causes, (2, 3))] if causes else []
-    if not causes:
+    if facts.no_causes:
+        parts.append(_note(facts.no_causes))
+    elif not causes:
         parts.append(_note("Nothing moves, and no work is repeated."))
-    for answer in facts.whys:
-        parts.append(_why(answer, facts.plan.asked.for_time))
-    if facts.no_whys:
-        parts.append(_note(facts.no_whys))
+    parts.append(_note(f"`tofu explain {facts.directory} TENSOR` has the alternatives of a tensor."))
     return _section("why", "Why", *parts)
-
-
-def _why(answer: Why, for_time: bool) -> Markup:
-    heads: tuple[str, ...] = ("instead", "the plan would cost")
-    rows: list[tuple[Child, ...]] = [
-        (element("code", runner.choice), _cost_text(runner, for_time)) for runner in answer.runners_up
-    ]
-    if any(map(_fits, answer.runners_up)):
-        heads += ("memory",)
-        rows = [(*row, _fits(runner)) for row, runner in zip(rows, answer.runners_up, strict=True)]
-    return element(
-        "div",
-        element("h3", element("code", answer.name), " lies ", element("code", answer.choice)),
-        element("p", f"{answer.reason}. It moves {format_bytes(answer.moved_bytes)}."),
-        _table(heads, rows) if rows else "",
-        element("p", answer.remark, class_="note") if answer.remark else "",
-        class_="why",
-    )
-
-
-def _cost_text(runner: RunnerUp, for_time: bool) -> str:
-    """What the plan would cost; of a plan for the least time not by how much less, for that makes it no better."""
-    if runner.cost_bytes is None:
-        return runner.why_not
-    amount = format_bytes(runner.cost_bytes)
-    if runner.more_share is None or for_time:
-        return f"at most {amount}"
-    if runner.more_share < 0:
-        return f"{format_ratio(-runner.more_share)} less: {amount}"
-    return f"at most {format_ratio(runner.more_share)} more: {amount}"
-
-
-def _fits(runner: RunnerUp) -> str:
-    if runner.lacking_bytes is None:
-        return ""
-    return f"does not fit by {binary(runner.lacking_bytes)}" if runner.lacking_bytes else "fits"
 
 
 def memory(facts: PlanFacts) -> Markup:
@@ -326,17 +293,30 @@ def _other_workers(facts: PlanFacts) -> list[Markup]:
 
 
 def traffic(facts: PlanFacts) -> Markup:
-    """The bytes between workers, and by level of the machine."""
+    """The collectives, and the use of links by level of the machine."""
     plan = facts.plan
-    parts: list[Child] = [traffic_chart(facts.between)]
-    if plan.estimate is not None:
+    kinds = [
+        (
+            kind,
+            f"{total['count']:,}",
+            *map(format_bytes, (total["moved_bytes"] // total["count"], total["moved_bytes"])),
+        )
+        for kind, total in facts.collectives.items()
+    ]
+    parts: list[Child] = [_table(("collective", "number", "mean", "together"), kinds, (1, 2, 3)) if kinds else ""]
+    if (estimate := plan.estimate) is not None:
         levels = [
-            (level.name, format_bytes(level.moved_bytes), format_seconds(level.busy_seconds))
-            for level in plan.estimate.levels
+            (
+                level.name,
+                format_bytes(level.moved_bytes),
+                format_seconds(level.busy_seconds),
+                format_ratio(level.busy_seconds / estimate.estimated_seconds) if estimate.estimated_seconds else "0%",
+            )
+            for level in estimate.levels
         ]
         parts += [
-            element("h3", f"By level of {plan.estimate.topology}"),
-            _table(("level", "moves", "busiest link in use (estimate)"), levels, (1, 2))
+            element("h3", f"By level of {estimate.topology}"),
+            _table(("level", "moves", "busiest link in use", "of the step"), levels, (1, 2, 3))
             if levels
             else _note("Nothing moves over its links."),
         ]
@@ -361,16 +341,24 @@ def schedule(facts: PlanFacts) -> Markup:
             )
         )
     if facts.schedule is not None:
-        simulated = facts.schedule.simulation.seconds
+        simulated = facts.schedule.simulation
+        exposed = sum(part.simulated_seconds for part in facts.schedule.sums() if part.kind != "compute")
+        share = format_ratio(exposed / simulated.seconds) if simulated.seconds else "0%"
         parts.append(
             element(
                 "p",
-                f"Simulated step by step it takes {format_seconds(simulated)}: each worker goes on when what it waits "
-                "for is there. That is drawn; `tofu explain PLAN --view time` says where the two differ.",
+                f"Simulated step by step it takes {format_seconds(simulated.seconds)}. Exposed communication: "
+                f"{format_seconds(exposed)}, {share} of the step, on its longest path.",
             )
         )
-        parts.append(_zoomed(schedule_chart(tuple(facts.schedule.spans()), facts.plan.workers)))
-        parts.append(_note("`tofu report -o FILE.json` writes it op by op, for Perfetto."))
+        spans = tuple(facts.schedule.spans())
+        parts += [_key(), _zoomed(schedule_chart(spans, facts.plan.workers, facts.pass_of, simulated.transfers))]
+        parts.append(
+            _note(
+                "Links: the share of workers that send. `tofu report -o FILE.json` writes it op by op, for Perfetto; "
+                "`tofu explain --view time` compares it with the estimate."
+            )
+        )
     else:
         parts.append(_note(facts.no_schedule))
     if facts.measured is not None:
