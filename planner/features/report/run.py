@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
@@ -22,7 +23,7 @@ from planner.api.timing import Times, refuse_without_topology, times_of
 from planner.artifacts.measured import MeasuredRun, read_measured
 from planner.artifacts.place import require_plan
 from planner.artifacts.plan import Plan
-from planner.artifacts.plan_folder import REPORT, open_folder
+from planner.artifacts.plan_folder import REPORT, PlanFolder, open_folder
 from planner.artifacts.program import Program
 from planner.artifacts.waits import last_reads, levels
 from planner.collection import without_collection
@@ -37,10 +38,12 @@ from planner.features.report.page.facts import Beside, Memory, PlanFacts, Proven
 from planner.features.report.page.layers import layers, passes_of_ops
 from planner.features.report.page.page import page
 from planner.features.report.page.strip import Picture, Strip
+from planner.features.report.page.throughput import throughput
 from planner.features.report.page.trace import trace as traced
 from planner.features.report.result import ReportResult
 from planner.graph.model import Graph
 from planner.graph.purposes import passes_in
+from planner.machine.routes import whole_name
 from planner.machine.topology_file import Machine
 from planner.partition.collectives import collectives, counted
 from planner.partition.occupancy import needed_bytes, occupancy, spans_held
@@ -116,7 +119,7 @@ def report(options: ReportOptions) -> ReportResult:  # noqa: D417 - those are th
         _write(trace, json.dumps(content, separators=(",", ":"), allow_nan=False) + "\n")
     facts = None
     if output is not None or svg is not None:
-        facts = gathering.facts(times, measured, output is not None, _provenance(folder.path, output or svg))
+        facts = gathering.facts(times, measured, output is not None, _provenance(folder, output or svg, times.machine))
     if svg is not None and facts is not None:
         _write(svg, Picture(Strip.of(facts.graph, facts.plan, facts.columns, facts.axes)).alone() + "\n")
     size = 0
@@ -145,11 +148,36 @@ def _schedule_fields(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def _provenance(directory: Path, file: Path | None) -> Provenance:
-    """How a page or picture comes to be, by a command."""
-    words = ["tofu", "report", str(directory), "-o", str(file)]
+def _provenance(folder: PlanFolder, file: Path | None, machine: Machine | None) -> Provenance:
+    """The commands that make the plan and the page."""
+    words = ["tofu", "report", str(folder.path), "-o", str(file)]
     versions = f"tofu {planner.__version__} (onnx {onnx.__version__})"
-    return Provenance(date.today().isoformat(), versions, shlex.join(words))
+    return Provenance(date.today().isoformat(), versions, shlex.join(words), shlex.join(_plan_words(folder, machine)))
+
+
+def _plan_words(folder: PlanFolder, machine: Machine | None) -> Iterator[str]:
+    """``tofu plan`` with the model, the machine and the request that a plan records."""
+    plan, request = folder.plan, folder.plan.asked
+    model = plan.model if folder.source is None else os.path.normpath(folder.source.paths[0])
+    yield from ("tofu", "plan", model, "--gpus", str(plan.workers))
+    topology = None if plan.estimate is None else str(folder.topology or whole_name(plan.estimate.topology))
+    usual = set() if machine is None else {device.memory_bytes for device in machine.devices}
+    limit = f"{min(request.limit_bytes)}B" if usual.isdisjoint(request.limit_bytes) and request.limit_bytes else None
+    objective = "bytes" if topology is not None and not request.for_time and plan.strategy == "tofu" else None
+    options: list[tuple[str, str | None]] = [
+        ("--topology", topology),
+        ("--profile", None if folder.profile is None else str(folder.profile)),
+        ("--memory", limit),
+        ("--objective", objective),
+        ("--strategy", None if plan.strategy == "tofu" else plan.strategy),
+        ("--replicate", None if request.replicate == "all" else request.replicate),
+        ("--input-tiling", request.inputs),
+        *(("--pin", f"{name}={tiling}") for name, tiling in request.pins.items()),
+        *(("--forbid", f"{name}={placement}") for name, placement in request.forbidden),
+        *(("--dim", f"{name}={size}") for name, size in folder.reading.dims.items()),
+        *(("--value", f"{name}={value}") for name, value in folder.reading.values.items()),
+    ]
+    yield from (word for name, value in options if value is not None for word in (name, value))
 
 
 def _write(target: Path, text: str) -> int:
@@ -220,6 +248,7 @@ class _Gathering:
             no_causes=no_causes,
             readers=_readers(graph, plan, Strip.of(graph, plan, drawn, axes).tensors()),
             provenance=provenance,
+            throughput=throughput(graph, ops, plan.estimate, times.machine),
         )
 
     def _limits(self, machine: Machine | None) -> tuple[int, ...] | None:

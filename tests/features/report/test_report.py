@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import re
+import shlex
 import shutil
 from collections import defaultdict
 from itertools import pairwise
@@ -15,7 +17,9 @@ from xml.etree import ElementTree
 import onnx
 import pytest
 
+import opdefs
 import planner
+from cli import main
 from hostile_names import COMMENT, ESCAPE, IMAGE, OP, hostile_model
 from planner import api
 from planner.api.opened import opened
@@ -26,9 +30,12 @@ from planner.artifacts.waits import levels
 from planner.cost.tables import CostTables
 from planner.errors import ModelError, UsageError
 from planner.features.report.page.layers import PARTS, layers
+from planner.features.report.page.throughput import peak_share, rate
 from planner.features.report.run import memory_of_page
 from planner.features.zoo.models import build
+from planner.graph.model import DType
 from planner.graph.to_onnx import write_model
+from planner.machine.topology_file import Device
 from planner.partition.collectives import collectives, counted
 from planner.partition.occupancy import occupancy
 from planner.progress import silent
@@ -286,7 +293,7 @@ def test_the_page_of_a_plan_for_time_compares_times(tmp_path: Path) -> None:
     api.report(tmp_path / "plan", output=tmp_path / "p.html")
     page = (tmp_path / "p.html").read_text()
     price, data = map(format_seconds, (planned.plan.estimate.estimated_seconds, planned.beside.data_seconds))
-    assert f"the plan takes {price} an iteration on p2.8xlarge, 2 of 8 devices, estimated" in page
+    assert f"the plan takes {price} a step on p2.8xlarge, 2 of 8 devices, estimated" in page
     assert f"than data parallelism, which takes {data}." in page
     beside = page[page.index('<section id="beside"') : page.index('<section id="network"')]
     assert f">{price}</td>" in beside
@@ -314,7 +321,8 @@ def test_a_page_of_a_plan_that_moves_nothing(tmp_path: Path) -> None:
     assert "There are no ribbons, for nothing moves here." in page
     assert "other ops move the rest" not in page
     assert "Nothing moves over its links." in page
-    assert "at most 74.5 GiB for a worker, objective time" in page[page.index("<footer>") :]
+    footer = page[page.index("<footer>") :]
+    assert f"tofu plan {tmp_path / 'm.onnx'} --gpus 2 --topology dgx-h100</code>" in footer
 
 
 def test_a_page_says_where_it_comes_from(folder: Path, tmp_path: Path) -> None:
@@ -324,7 +332,7 @@ def test_a_page_says_where_it_comes_from(folder: Path, tmp_path: Path) -> None:
     assert plan.model_digest in footer
     assert f"by tofu {planner.__version__}" in footer
     assert f"tofu report {folder} -o {tmp_path / 'p.html'}" in footer
-    assert f"the plan takes {format_bytes(plan.cost)} an iteration, moved and excess" in page
+    assert f"the plan takes {format_bytes(plan.cost)} a step, moved and excess" in page
 
 
 def test_layers_add_up_to_the_estimate_with_equal_ones_in_one_row(tmp_path: Path) -> None:
@@ -342,6 +350,43 @@ def test_layers_add_up_to_the_estimate_with_equal_ones_in_one_row(tmp_path: Path
     assert all(amount > 0 for amount in sums), "each pass computes"
     in_bytes = layers(plan.graph, plan.ops, CostTables(), tensor_bytes, None)
     assert sum(len(row.names) * row.each[-1] for row in in_bytes) == plan_of(tmp_path / "plan").moved_bytes
+
+
+def test_a_plan_command_makes_the_plan_again(tmp_path: Path) -> None:
+    write_model(build("mlp-2x24", batch=36), tmp_path / "m.onnx")
+    words = f"tofu plan {tmp_path / 'm.onnx'} --gpus 2 --memory 1048576B --pin 'w1=S(0)/2'"
+    ask = {"gpus": 2, "memory": "1MiB", "pin": {"w1": "S(0)/2"}}
+    first = api.plan(tmp_path / "m.onnx", out=tmp_path / "plan", **ask)  # type: ignore[arg-type]  # of several kinds
+    api.report(tmp_path / "plan", output=tmp_path / "p.html")
+    (command,) = re.findall(r'class="command">(tofu plan .*?)</code>', (tmp_path / "p.html").read_text())
+    assert html.unescape(command) == words
+    assert main([*shlex.split(words)[1:], "-o", str(tmp_path / "again")]) == 0
+    assert plan_of(tmp_path / "again").tilings == first.plan.tilings
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("gpt-1x128-4h-lm", "16,384 tokens a second"), ("resnet-50", "16 images a second")]
+)
+def test_a_rate_is_of_tokens_or_of_images(name: str, text: str) -> None:
+    graph = build(name, batch=8)
+    sizes = [graph.tensors[tensor].elements for tensor in graph.inputs if tensor == "tokens"]
+    assert rate(graph, max(sizes, default=8) / int(text.split()[0].replace(",", ""))) == text
+
+
+def test_the_share_of_the_peak_is_of_operations_that_are_counted_once() -> None:
+    graph = build("mlp-1x64", batch=32)
+    ops = [bound for bound in opdefs.standard().bind_all(graph) if bound.op.op_type in ("Gemm", "MatMul")]
+    device = Device(1, ((DType.FLOAT32, 1e9),))
+    products = 2 * 64 * 64 * 32 * len(ops)
+    assert peak_share(ops, [device, device], 1.0) == pytest.approx(products / 2e9, rel=0.05)
+    assert peak_share(ops, [Device(1)], 1.0) is None
+
+
+def test_results_that_take_much_of_the_peak_have_a_hint(tmp_path: Path) -> None:
+    write_model(build("gpt-1x128-4h-lm", batch=2), tmp_path / "m.onnx")
+    api.plan(tmp_path / "m.onnx", gpus=2, effort="quick", out=tmp_path / "plan")
+    api.report(tmp_path / "plan", output=tmp_path / "p.html")
+    assert re.search(r"head.y is an output, so it is held .*: [\d.]+% of the peak", (tmp_path / "p.html").read_text())
 
 
 def test_memory_is_as_planned_on_every_worker_and_has_its_parts(folder: Path) -> None:

@@ -58,7 +58,9 @@ class Provenance:
     versions: str
     """Of tofu, and of what it read the plan with."""
     command: str
-    """That makes the page again."""
+    """The command that makes the page again."""
+    plan_command: str
+    """The command that makes the plan again, as far as the plan records it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +99,5 @@ class PlanFacts:
     readers: Mapping[str, tuple[str, tuple[str, ...]]]
     """By tensor: the op that makes it, and those that read it."""
     provenance: Provenance
+    throughput: str
+    """Samples a second and the share of the peak, in words; "" of a plan without an estimate."""

@@ -59,6 +59,19 @@ class Glyphs:
         )
 
 
+def worker_key(workers: int) -> Markup:
+    """Squares in the workers' colours, with their numbers, each 18 wide."""
+    return joined(
+        *(
+            joined(
+                element("rect", x=18 * worker, width=16, height=16, fill=fill),
+                element("text", worker, x=18 * worker + 8, y=12, font_size=10, text_anchor="middle", fill="#000"),
+            )
+            for worker, fill in enumerate(PALETTE[:workers])
+        )
+    )
+
+
 def _square(tiling: Tiling, shape: Shape, drawn: Drawn) -> Markup:
     if tiling.workers > _MOST_WORKERS:
         return joined(

@@ -15,7 +15,7 @@ from typing import Any
 from planner.features.report.page import sections
 from planner.features.report.page.facts import PlanFacts
 from planner.features.report.page.folding import Block
-from planner.features.report.page.glyphs import PALETTE
+from planner.features.report.page.glyphs import PALETTE, worker_key
 from planner.features.report.page.markup import Markup, element, joined
 from planner.features.report.page.strip import HEIGHT, WIDTH, Picture, Strip
 from planner.features.report.page.tensors import Packed, packed
@@ -127,18 +127,11 @@ def _strip(strip: Strip, picture: Picture) -> Markup:
 
 def _key(workers: int) -> Markup:
     """Which colour is which worker's."""
-    shown = [
-        joined(
-            element("rect", x=18 * worker, width=16, height=16, fill=fill),
-            element("text", worker, x=18 * worker + 8, y=12, font_size=10, text_anchor="middle", fill="#000"),
-        )
-        for worker, fill in enumerate(PALETTE[:workers])
-    ]
     note = "; further workers have these colours again" if workers > len(PALETTE) else ""
-    width = 18 * len(shown)
+    width = 18 * min(workers, len(PALETTE))
     return element(
         "p",
-        element("svg", *shown, width=width, height=16, viewBox=f"0 0 {width} 16", aria_hidden="true"),
+        element("svg", worker_key(workers), width=width, height=16, viewBox=f"0 0 {width} 16", aria_hidden="true"),
         f" workers 0 to {min(workers, len(PALETTE)) - 1}{note}",
         class_="key",
     )

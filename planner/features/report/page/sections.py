@@ -7,56 +7,44 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
-from planner.artifacts.asked import Asked
 from planner.features.report.page.charts import PART_FILL, schedule_chart
 from planner.features.report.page.facts import Beside, PlanFacts
 from planner.features.report.page.layers import PARTS
 from planner.features.report.page.markup import Child, Markup, element, joined
 from planner.features.report.page.memory_charts import occupancy_chart, swatch
+from planner.graph.model import Role
+from planner.graph.purposes import Purpose
 from planner.printable import some
 from planner.printing.facts import gap_scope, recomputed
 from planner.printing.occupancy import SAID
 from planner.printing.planned import and_more
-from planner.records import plain
 from planner.units import binary, format_bytes, format_ratio, format_seconds
 
 _SHOWN_BUFFERS = 12
 _SHOWN_NAMES = 3
 _SHOWN_LAYERS = 60
+_MUCH = 0.05
+"""The share of the peak from which results are worth a hint."""
 
 
 def verdict(facts: PlanFacts) -> Markup:
     """What one wants to know first."""
-    plan, estimate = facts.plan, facts.plan.estimate
-    worst = max(range(plan.workers), key=lambda worker: facts.memory[worker].total_bytes)
-    total = facts.memory[worst].total_bytes
+    plan = facts.plan
     rows: list[tuple[Child, Child]] = [
         ("Workers", f"{plan.workers}, by cuts of {' × '.join(map(str, plan.cuts)) or '1'}"),
-        ("Moves", f"{format_bytes(plan.moved_bytes)} in an iteration, over all workers"),
-        ("Memory", f"{binary(total)} of tensors at most, on worker {worst}{_fit(facts)}"),
-        ("Excess", f"repeated and uneven work, worth {format_bytes(plan.excess_bytes)} of moving"),
-        ("Slowest share", f"computing takes {format_ratio(plan.slowest_share - 1)} longer than an even share"),
+        ("Communication", f"{format_bytes(plan.moved_bytes)} a step, over all workers"),
+        ("Memory", _holds(facts)),
+        ("Load imbalance", f"slowest worker +{format_ratio(plan.slowest_share - 1)}"),
         ("Gap", _code(gap(facts))),
     ]
-    if estimate is not None:
-        amount = f"{format_seconds(estimate.estimated_seconds)} an iteration on {estimate.topology}, estimated"
-        rows.insert(
-            1, ("Time", f"{amount}; {format_seconds(estimate.overlapped_seconds)} if transfers overlap computing")
-        )
+    if facts.throughput:
+        rows.insert(1, ("Throughput", facts.throughput))
     rows += [(name.capitalize(), text) for name, text in recomputed(plan)]
     if plan.stopped_by is not None:
         rows.append(("Search", f"ended early ({plan.stopped_by}); it had more to do"))
     # Before all that speaks for the plan.
     warned = joined(*(element("p", f"Warning: {warning}", class_="warning") for warning in plan.warnings))
-    return _section(
-        "verdict", "The plan", element("p", _lead(facts), class_="lead"), warned, _list(rows), _note(_TILINGS)
-    )
-
-
-_TILINGS = (
-    "A tiling is read from its outermost cut on: `S(0)/2 R/2` is split in two along dim 0, and each half is held by "
-    "two workers; `P` stands for parts of a sum."
-)
+    return _section("verdict", "The plan", element("p", _lead(facts), class_="lead"), warned, _list(rows))
 
 
 def _lead(facts: PlanFacts) -> str:
@@ -65,11 +53,11 @@ def _lead(facts: PlanFacts) -> str:
     data = next((way for way in facts.beside if way.moved_bytes is not None), None)
     if plan.asked.for_time and estimate is not None:
         price, rival = estimate.estimated_seconds, None if data is None else data.seconds
-        amount = f"{format_seconds(price)} an iteration on {estimate.topology}, estimated"
+        amount = f"{format_seconds(price)} a step on {estimate.topology}, estimated"
         theirs = "" if rival is None else format_seconds(rival)
     else:
         price, rival = plan.cost, None if data is None else (data.moved_bytes or 0) + (data.excess_bytes or 0)
-        amount = f"{format_bytes(plan.cost)} an iteration, moved and excess"
+        amount = f"{format_bytes(plan.cost)} a step, moved and excess"
         theirs = "" if rival is None else format_bytes(rival)
     workers = f"{plan.workers} worker{'s' * (plan.workers > 1)}"
     if data is None or rival is None:
@@ -83,24 +71,15 @@ def _lead(facts: PlanFacts) -> str:
 def provenance(facts: PlanFacts) -> Markup:
     """Where the page comes from, so that it can be made again."""
     plan, stamp = facts.plan, facts.provenance
-    request = ", ".join(_request_words(plan.asked))
     rows: list[tuple[Child, Child]] = [
         ("Made", f"{stamp.date}, by {stamp.versions}"),
         ("Model", joined(plan.model, ", sha256 ", element("code", plan.model_digest))),
-        ("Asked for", request or "nothing but the number of workers"),
     ]
     return element(
-        "footer", _list(rows), commands([stamp.command, f"tofu explain {shlex.quote(str(facts.directory))}"])
+        "footer",
+        _list(rows),
+        commands([stamp.plan_command, stamp.command, f"tofu explain {shlex.quote(str(facts.directory))}"]),
     )
-
-
-def _request_words(request: Asked) -> list[str]:
-    """What a plan was asked for, in words."""
-    words = [f"{name} {value}" for name, value in plain(request).items() if name != "limit_bytes"]
-    if request.limit_bytes:
-        sizes = dict.fromkeys(binary(size) for size in (min(request.limit_bytes), max(request.limit_bytes)))
-        words.insert(0, f"at most {' to '.join(sizes)} for a worker")
-    return words
 
 
 def commands(lines: Sequence[str]) -> Markup:
@@ -230,7 +209,6 @@ def memory(facts: PlanFacts) -> Markup:
     """Memory over the steps, and what it is of where it is fullest."""
     occupancy = facts.fullest
     limit = None if facts.limits is None else facts.limits[occupancy.worker]
-    no_limit = " No limit is drawn: the plan is for no topology that could be read, and with no --memory."
     last, total = len(occupancy.held_bytes) - 1, occupancy.total_bytes
     rows: list[tuple[Child, ...]] = [
         (swatch(purpose), purpose.value, binary(size), f"{100 * size / total:.1f}%", SAID.get(purpose, ""))
@@ -252,32 +230,43 @@ def memory(facts: PlanFacts) -> Markup:
     return _section(
         "memory",
         "Memory over the step",
-        element("p", _holds(facts, limit), class_="lead"),
+        element("p", _holds(facts), class_="lead"),
         _zoomed(occupancy_chart(occupancy, facts.memory[occupancy.worker].begins, limit)),
         _note(
             "What is held, step by step of the worker's program, by what it is for; where steps are many, the fullest "
             "of each stretch. Dotted lines: where the backward pass and the first update begin. Under the pointer: "
-            f"the amounts, and the largest buffers.{no_limit if limit is None else ''}"
+            "the amounts, and the largest buffers."
         ),
         element("h3", f"What it is in step {occupancy.fullest:,}, where worker {occupancy.worker} is fullest"),
         _table(("", "for", "takes", "", ""), rows, (2, 3)),
+        *_results_hint(facts),
         element("h3", "What takes most then"),
         _table(heads, largest, (2, 3)),
         *_other_workers(facts),
     )
 
 
-def _holds(facts: PlanFacts, limit: int | None) -> str:
-    """What the worker that needs most holds, beside the others and the memory there is."""
+def _results_hint(facts: PlanFacts) -> Iterator[Markup]:
+    """A note on results that take much of the peak."""
+    peak, graph = facts.fullest, facts.graph
+    share = peak.amounts(peak.fullest).get(Purpose.RESULTS, 0) / max(1, peak.total_bytes)
+    if share >= _MUCH:
+        results = [name for name in graph.outputs if graph.roles[name] is Role.RESULT]
+        largest = max(results, key=lambda name: graph.tensors[name].size_bytes)
+        text = f"{largest} is an output, so it is held to the end of the step: {format_ratio(share)} of the peak. "
+        yield element("p", text, "A model that returns the loss alone needs less.", class_="warning")
+
+
+def _holds(facts: PlanFacts) -> str:
+    """The memory of the fullest worker, beside the others and the memory of its device."""
     totals = [usage.total_bytes for usage in facts.memory]
     peak = facts.fullest
-    spread = "" if len(totals) == 1 else ", as much as all others"
-    if min(totals) < max(totals):
-        spread = f"; worker {totals.index(min(totals))} holds least, {binary(min(totals))}"
+    spread = f"; worker {totals.index(min(totals))} holds {binary(min(totals))}" if min(totals) < max(totals) else ""
     stated = "" if facts.plan.has_program else " The plan states less, for no program was made with it."
-    room = "" if limit is None else f", of {binary(limit)} that there are"
-    if limit is not None and peak.total_bytes > limit:
-        room = f", {binary(peak.total_bytes - limit)} more than there are"
+    limit = peak.total_bytes if facts.limits is None else facts.limits[peak.worker]
+    room = "" if facts.limits is None else f", and fits in {binary(limit)}"
+    if peak.total_bytes > limit:
+        room = f", {binary(peak.total_bytes - limit)} more than its memory of {binary(limit)}"
     return f"Worker {peak.worker} holds {binary(peak.total_bytes)} of tensors at most{room}{spread}.{stated}"
 
 
@@ -296,12 +285,9 @@ def traffic(facts: PlanFacts) -> Markup:
     """The collectives, and the use of links by level of the machine."""
     plan = facts.plan
     kinds = [
-        (
-            kind,
-            f"{total['count']:,}",
-            *map(format_bytes, (total["moved_bytes"] // total["count"], total["moved_bytes"])),
-        )
+        (kind, f"{count:,}", format_bytes(moved // count), format_bytes(moved))
         for kind, total in facts.collectives.items()
+        for count, moved in [(total["count"], total["moved_bytes"])]
     ]
     parts: list[Child] = [_table(("collective", "number", "mean", "together"), kinds, (1, 2, 3)) if kinds else ""]
     if (estimate := plan.estimate) is not None:
@@ -335,9 +321,9 @@ def schedule(facts: PlanFacts) -> Markup:
         parts.append(
             element(
                 "p",
-                f"An iteration is estimated to take {format_seconds(estimate.estimated_seconds)} on "
-                f"{estimate.topology}: {compute} computing, {transfer} transfers, {synchronisation} synchronisation, "
-                "one after the other.",
+                f"A step is estimated to take {format_seconds(estimate.estimated_seconds)} on "
+                f"{estimate.topology}: {compute} computing, {transfer} transfers, {synchronisation} synchronization; "
+                f"{format_seconds(estimate.overlapped_seconds)} if transfers overlap computing.",
             )
         )
     if facts.schedule is not None:
@@ -377,7 +363,7 @@ def _measured(facts: PlanFacts) -> Markup:
         rows.append((str(worker), *map(format_seconds, (compute, fetch, wait))))
     mean = format_seconds(measured.iteration_seconds)
     return joined(
-        element("p", f"{mean} an iteration, mean of {measured.iterations} ({measured.engine}, {measured.device})."),
+        element("p", f"{mean} a step, mean of {measured.iterations} ({measured.engine}, {measured.device})."),
         _table(("worker", "computes", "fetches", "waits"), rows, (1, 2, 3)),
     )
 
@@ -385,41 +371,22 @@ def _measured(facts: PlanFacts) -> Markup:
 def certainty(facts: PlanFacts) -> Markup:
     """What is exact, and what is estimated."""
     estimate = facts.plan.estimate
-    exact = [
-        "Tiles, and moved bytes: `tofu run` counts them, and fails if one differs from the plan's.",
-        "Memory of arrays: it is laid out beforehand, and allocated as one block.",
-        "The gap, where there is one: no plan of the kinds that tofu searches costs less than the bound.",
-    ]
-    estimated = [
-        "Duplicated and uneven work, in bytes of communication, by the rates that the plan states.",
-        "Memory inside of ops, which the runtime takes for itself, is not counted.",
-    ]
-    if estimate is not None:
-        estimated.append(
-            "Times: by rooflines or by what `tofu profile` measured, and by the bandwidths of the topology; "
-            "nothing of them is measured on the machine but what a profile says."
-        )
-        estimated += [f"Assumed: {assumption}." for assumption in estimate.assumptions]
-    else:
-        estimated.append("No time is estimated: the plan is for no topology.")
+    exact = (
+        "Tiles and moved bytes are exact: `tofu run` counts them, and fails if one differs from the plan's. So is the "
+        "memory of arrays, allocated as one block; memory inside of ops is not counted. "
+    )
+    times = (
+        "No time is estimated: the plan is for no topology."
+        if estimate is None
+        else "Times are estimates, by rooflines or by `tofu profile`, and by the bandwidths of the topology."
+    )
+    assumed = [f"Assumed: {assumption}." for assumption in (() if estimate is None else estimate.assumptions)]
     return _section(
         "certainty",
-        "What is exact, and what is estimated",
-        element("h3", "Exact"),
-        element("ul", *(element("li", _code(text)) for text in exact)),
-        element("h3", "Estimated"),
-        element("ul", *(element("li", _code(text)) for text in estimated)),
+        "Exact and estimated",
+        _note(exact + times),
+        element("ul", *(element("li", text) for text in assumed)),
     )
-
-
-def _fit(facts: PlanFacts) -> str:
-    if facts.limits is None:
-        return ""
-    lacking = [usage.total_bytes - limit for usage, limit in zip(facts.memory, facts.limits, strict=True)]
-    worst = max(lacking)
-    if worst > 0:
-        return f": does not fit by {binary(worst)}"
-    return f": fits into the {binary(min(facts.limits))} that there are"
 
 
 def _section(name: str, title: str, *parts: Child) -> Markup:

@@ -15,7 +15,7 @@ from planner.artifacts.plan import Plan
 from planner.features.report.page.axes import Axes
 from planner.features.report.page.columns import Column, Drawn
 from planner.features.report.page.folding import Block, block_name, folded
-from planner.features.report.page.glyphs import PALETTE, SIDE, Glyphs
+from planner.features.report.page.glyphs import PALETTE, SIDE, Glyphs, worker_key
 from planner.features.report.page.markup import Markup, element, joined
 from planner.graph.model import Graph, Tensor
 from planner.units import format_bytes
@@ -146,17 +146,10 @@ class Picture:
 
     def _key(self, left: float, base: float) -> Markup:
         shown = min(self._strip.plan.workers, len(PALETTE))
-        squares = [
-            joined(
-                element("rect", x=left + 62 + 20 * worker, y=base - 11, width=14, height=14, fill=PALETTE[worker]),
-                element("text", worker, x=left + 69 + 20 * worker, y=base, font_size=10, text_anchor="middle"),
-            )
-            for worker in range(shown)
-        ]
         return joined(
             element("text", "workers", x=left, y=base, font_size=11),
-            *squares,
-            element("text", self.scale(), x=left + 80 + 20 * shown, y=base, font_size=11),
+            element("g", worker_key(shown), transform=f"translate({left + 62:g} {base - 12:g})"),
+            element("text", self.scale(), x=left + 80 + 18 * shown, y=base, font_size=11),
         )
 
     def _column(self, column: Column, block: Block) -> Markup:
