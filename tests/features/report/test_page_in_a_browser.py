@@ -114,7 +114,7 @@ def test_a_link_leads_to_a_tensor_whose_command_can_be_copied(page: Page) -> Non
     page.value("location.hash = '#tensor=w3.next'; new Promise((done) => setTimeout(done, 100))")
     assert text(page, "#tensor h3") == "w3.next"
     assert count(page, "#tensor .copy") == count(page, "#tensor code.command") == 1
-    assert count(page, "footer .copy") == 2
+    assert count(page, "footer .copy") == 3
     page.click("#tensor .copy")
     page.value("new Promise((done) => setTimeout(done, 100))")
     assert text(page, "#tensor .copy") in ("Copied", "Selected")
@@ -136,6 +136,11 @@ def test_a_page_is_dark_where_the_reader_has_it_dark(page: Page) -> None:
     assert page.value(background) != light == "rgb(255, 255, 255)"
     assert page.value("getComputedStyle(document.body).color") == "rgb(230, 230, 230)"
     page.call("Emulation.setEmulatedMedia", features=[])
+
+
+def test_a_page_is_no_wider_than_a_phone(page: Page) -> None:
+    page.call("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=True)
+    assert page.value("document.documentElement.scrollWidth") == 390
 
 
 def test_a_square_of_the_strip_opens_by_the_keyboard_alone(page: Page) -> None:
