@@ -150,9 +150,9 @@ def _schedule_fields(schedule: Schedule) -> dict[str, Any]:
 
 def _provenance(folder: PlanFolder, file: Path | None, machine: Machine | None) -> Provenance:
     """The commands that make the plan and the page."""
-    words = ["tofu", "report", str(folder.path), "-o", str(file)]
+    command = shlex.join(["tofu", "report", str(folder.path), "-o", str(file)])
     versions = f"tofu {planner.__version__} (onnx {onnx.__version__})"
-    return Provenance(date.today().isoformat(), versions, shlex.join(words), shlex.join(_plan_words(folder, machine)))
+    return Provenance(date.today().isoformat(), versions, command, shlex.join(_plan_words(folder, machine)))
 
 
 def _plan_words(folder: PlanFolder, machine: Machine | None) -> Iterator[str]:

@@ -32,13 +32,12 @@ def verdict(facts: PlanFacts) -> Markup:
     plan = facts.plan
     rows: list[tuple[Child, Child]] = [
         ("Workers", f"{plan.workers}, by cuts of {' × '.join(map(str, plan.cuts)) or '1'}"),
+        *([("Throughput", facts.throughput)] if facts.throughput else []),
         ("Communication", f"{format_bytes(plan.moved_bytes)} a step, over all workers"),
         ("Memory", _holds(facts)),
         ("Load imbalance", f"slowest worker +{format_ratio(plan.slowest_share - 1)}"),
         ("Gap", _code(gap(facts))),
     ]
-    if facts.throughput:
-        rows.insert(1, ("Throughput", facts.throughput))
     rows += [(name.capitalize(), text) for name, text in recomputed(plan)]
     if plan.stopped_by is not None:
         rows.append(("Search", f"ended early ({plan.stopped_by}); it had more to do"))
@@ -75,16 +74,8 @@ def provenance(facts: PlanFacts) -> Markup:
         ("Made", f"{stamp.date}, by {stamp.versions}"),
         ("Model", joined(plan.model, ", sha256 ", element("code", plan.model_digest))),
     ]
-    return element(
-        "footer",
-        _list(rows),
-        commands([stamp.plan_command, stamp.command, f"tofu explain {shlex.quote(str(facts.directory))}"]),
-    )
-
-
-def commands(lines: Sequence[str]) -> Markup:
-    """Commands to copy."""
-    return joined(*(element("p", element("code", line, class_="command")) for line in lines))
+    lines = (stamp.plan_command, stamp.command, f"tofu explain {shlex.quote(str(facts.directory))}")
+    return element("footer", _list(rows), *(element("p", element("code", line, class_="command")) for line in lines))
 
 
 def gap(facts: PlanFacts) -> str:
@@ -259,15 +250,13 @@ def _results_hint(facts: PlanFacts) -> Iterator[Markup]:
 
 def _holds(facts: PlanFacts) -> str:
     """The memory of the fullest worker, beside the others and the memory of its device."""
-    totals = [usage.total_bytes for usage in facts.memory]
     peak = facts.fullest
-    spread = f"; worker {totals.index(min(totals))} holds {binary(min(totals))}" if min(totals) < max(totals) else ""
     stated = "" if facts.plan.has_program else " The plan states less, for no program was made with it."
     limit = peak.total_bytes if facts.limits is None else facts.limits[peak.worker]
     room = "" if facts.limits is None else f", and fits in {binary(limit)}"
     if peak.total_bytes > limit:
         room = f", {binary(peak.total_bytes - limit)} more than its memory of {binary(limit)}"
-    return f"Worker {peak.worker} holds {binary(peak.total_bytes)} of tensors at most{room}{spread}.{stated}"
+    return f"Worker {peak.worker} holds {binary(peak.total_bytes)} of tensors at most{room}.{stated}"
 
 
 def _other_workers(facts: PlanFacts) -> list[Markup]:
