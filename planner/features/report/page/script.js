@@ -135,7 +135,7 @@
       ["Shape", `[${data.shapes[shape].join(", ")}] of ${dtype}`],
       ["Role", role],
       ["Tiling", data.tilings[tiling]],
-      ["Moves", `${bytes(moved)} (${moved.toLocaleString("en")} bytes) in an iteration, over all workers`],
+      ["Moves", `${bytes(moved)} (${moved.toLocaleString("en")} bytes) a step, over all workers`],
     ];
     if (told) {
       rows.push(["Made by", told[0] || "nothing: it is an input"]);

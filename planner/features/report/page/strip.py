@@ -132,7 +132,7 @@ class Picture:
 
     def scale(self) -> str:
         """What the width of a ribbon means, in words."""
-        return f"{_WIDEST:g} pixels of a ribbon: {format_bytes(self._widest_bytes)} in an iteration"
+        return f"{_WIDEST:g} pixels of a ribbon: {format_bytes(self._widest_bytes)} a step"
 
     def _head(self, block: Block, width: float) -> Markup:
         name, times = self._strip.name(block), block.times
