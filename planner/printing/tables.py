@@ -61,7 +61,7 @@ def _parameter_groups(parameters: Sequence[ParameterRow]) -> list[tuple[str, str
     """Constants with one verdict for one reason, and their modules; the trained ones first, and most first."""
     groups: dict[tuple[str, str], list[ParameterRow]] = {}
     for row in parameters:
-        is_plain = row.verdict == "trained" and row.evidence != ("stated",)
+        is_plain = row.verdict == "trained" and row.evidence != ("stated",) and "samples" not in row.evidence
         groups.setdefault((row.verdict, "" if is_plain else f": {row.why}"), []).append(row)
     order = {"trained": 0, "statistic": 1, "frozen": 2}
     ordered = sorted(groups.items(), key=lambda item: (order[item[0][0]], -len(item[1])))

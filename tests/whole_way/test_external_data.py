@@ -170,8 +170,8 @@ def test_weights_that_are_not_there(tree: Path, capsys: pytest.CaptureFixture[st
     out, err = answer(capsys, "run", plan, "--inputs", batch, "--verify", code=2)
     assert out == ""
     assert f"error: weights cannot be read from {tree}/model: 5 of 5 tensors" in err
-    for name in ("w0", "b0", "w1", "frozen", "scale"):
-        assert f"  {name}: weights.bin is not there" in err
+    assert err.count("weights.bin is not there") == 1
+    assert "  w0, b0, w1" in err
     assert all(way in err for way in ("hint: ", "--data-dir DIR", "--weights FILE", "--weights random"))
     out, err = answer(
         capsys, "run", plan, "--inputs", batch, "--verify", "--weights", "random", "--json", "--seed", "5"

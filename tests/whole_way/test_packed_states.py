@@ -102,7 +102,7 @@ def test_a_plan_that_states_other_parts_does_not_fit(plan_of: Callable[..., Any]
     (tmp_path / "program.json").write_text(json.dumps(program))
     with pytest.raises(Exception, match="does not fit"):
         api.prove(
-            whole=directory / "model.onnx",
+            model=directory / "model.onnx",
             parts=[directory / "worker0.onnx", directory / "worker1.onnx"],
             program=tmp_path / "program.json",
         )

@@ -90,7 +90,8 @@ def test_more_gpus_than_the_largest_tensor_has_elements_is_infeasible(
 
 def test_fewer_than_that_and_what_cannot_be_split_is_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model_file(here / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], [3, 2])
-    assert cli.main(["plan", "m.onnx", "--gpus", "5"]) == 0
+    assert cli.main(["plan", "m.onnx", "--gpus", "5", "-o", "plan"]) == 0
+    assert cli.main(["explain", "plan"]) == 0
     assert "not split" in capsys.readouterr().out
 
 

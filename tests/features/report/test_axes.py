@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import opdefs
+from planner import opdefs
 from planner.algebra.tiling import Tiling
 from planner.artifacts.plan import OpStrategy
 from planner.features.report.page.axes import Axes

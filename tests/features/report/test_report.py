@@ -17,16 +17,15 @@ from xml.etree import ElementTree
 import onnx
 import pytest
 
-import opdefs
 import planner
-from cli import main
 from hostile_names import COMMENT, ESCAPE, IMAGE, OP, hostile_model
-from planner import api
+from planner import api, opdefs
 from planner.api.opened import opened
 from planner.api.timing import times_of
 from planner.artifacts.measured import read_measured
 from planner.artifacts.plan import Plan, digest
 from planner.artifacts.waits import levels
+from planner.commands.main import main
 from planner.cost.tables import CostTables
 from planner.errors import ModelError, UsageError
 from planner.features.report.page.layers import PARTS, layers
