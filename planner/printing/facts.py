@@ -63,12 +63,22 @@ def gap_scope(plan: Plan) -> str:
     return f"tilings offered for these cuts, without idle workers or {qualifier}shared transfers"
 
 
+def stopped(plan: Plan) -> list[tuple[str, str]]:
+    """The stop of the search by its time limit or by the user, if any."""
+    if plan.stopped_by is None:
+        return []
+    why = {"time": "by the time limit", "interrupt": "by an interrupt"}[plan.stopped_by]
+    return [("search stopped", f"{why}; a longer search may find better")]
+
+
 def restrictions(plan: Plan, *, is_brief: bool = False) -> list[tuple[str, str]]:
-    """The parts of the search that were left out, and the ops that the plan leaves whole; the latter only in full."""
-    facts = []
-    if plan.stopped_by is not None:
-        why = {"time": "by the time limit", "interrupt": "by an interrupt"}[plan.stopped_by]
-        facts.append(("search stopped", f"{why}; a longer search may find better"))
+    """The parts of the search that were left out, and the ops that the plan leaves whole.
+
+    Args:
+        plan: the plan.
+        is_brief: neither the stop of the search, which a summary has first, nor the whole ops.
+    """
+    facts = [] if is_brief else stopped(plan)
     if plan.decided_apart and plan.certified_gap is None:  # a gap says better what may be lost by that
         apart = f"{plan.decided_apart:,} tensors and ops decided apart from the rest"
         facts.append(("search restricted", f"the graph is too entangled for one search: {apart}"))

@@ -8,7 +8,7 @@ from typing import TextIO
 from planner.cost.seconds.simulated import differs
 from planner.printing.console import ReportConsole
 from planner.printing.estimate import beside_facts, source_facts, time_parts
-from planner.printing.facts import counted, gap, imbalance, restrictions, table_facts, undescribed
+from planner.printing.facts import counted, gap, imbalance, restrictions, stopped, table_facts, undescribed
 from planner.printing.simulated import simulated_text
 from planner.reasons import Cause, Outlook, Summary
 from planner.results import AnotherEffort, MicroBatches, PlanResult
@@ -21,6 +21,7 @@ _SHOWN_CAUSES = 2
 def print_plan(result: PlanResult, file: TextIO) -> None:
     """Prints a plan, the answer first: time or bytes against data parallelism, memory, gap, and the largest costs."""
     console, best_plan, summary = ReportConsole(file), result.plan, result.summary
+    console.print_paragraphs(stopped(best_plan))
     console.print_text(_headline(result))
     if summary is not None:
         outlooks(console, summary)
