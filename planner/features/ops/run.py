@@ -8,6 +8,7 @@ from pathlib import Path
 
 from planner import opdefs
 from planner.errors import UsageError, did_you_mean
+from planner.features.ops.cases.case import by_type, qualified
 from planner.features.ops.cases.examples import all_cases
 from planner.features.ops.coverage import Coverage, coverage
 from planner.features.ops.gradients import GradientTable, gradient_table
@@ -33,7 +34,7 @@ class Operators:
         """
         mine = opdefs.load_file(file) if file is not None else None
         self.descriptions = opdefs.standard(*(mine.descriptions if mine else ()))
-        self._mine = mine.cases if mine else None
+        self._mine = mine
         self._cases = (*all_cases(), *(mine.cases if mine else ()))
 
     def coverage(self) -> Coverage:
@@ -62,10 +63,16 @@ class Operators:
         """Runs every strategy split and whole: of one operator, of the user's, or of all.
 
         Raises:
-            UsageError: no such operator, no case for it, or no ONNX Runtime.
+            UsageError: no such operator, no case for it or for one of the user's, or no ONNX Runtime.
         """
         _tell_of_runtime(notice)
-        cases = self._mine if self._mine is not None and op_type is None else self._cases
+        cases = self._cases
+        if self._mine is not None and op_type is None:
+            cases = self._mine.cases
+            names = {qualified(one.domain, name) for one in self._mine.descriptions for name in one.op_types}
+            if untested := sorted(names - by_type(cases).keys()):
+                hint = f"add CASES to {self._mine.path}: docs/operators.md shows some"
+                raise UsageError(f"no test case for {', '.join(untested)}", hint=hint)
         wanted = (op_type,) if op_type else ()
         return verify_operators(self.descriptions, wanted, ways=THOROUGH, cases=cases, progress=_counted(progress))
 

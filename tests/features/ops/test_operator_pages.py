@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.errors import TofuError
+from planner.errors import TofuError, UsageError
 from planner.features.ops import verification
 from planner.features.ops.run import Operators
 from planner.features.ops.table import print_page
@@ -30,6 +30,14 @@ def test_an_operator_without_a_case_is_named(tmp_path: Path) -> None:
     with pytest.raises(TofuError, match=r"microsoft\.Mine is described in .*mine\.py, and no case") as error:
         operators(tmp_path, "Mine", "at").page("Mine")
     assert 'make("Mine"' in str(error.value.hint)
+
+
+@pytest.mark.parametrize("read", ["at", "at[0] * at[1], at[1]"])
+def test_descriptions_without_cases_are_not_verified(tmp_path: Path, read: str) -> None:
+    mine = operators(tmp_path, "Mine", read)
+    with pytest.raises(UsageError, match=r"^no test case for com\.microsoft\.Mine\n") as error:
+        mine.verify(None)
+    assert "add CASES" in error.value.hint
 
 
 def test_a_description_that_cannot_be_read_is_no_empty_page(tmp_path: Path) -> None:
