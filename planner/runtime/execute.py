@@ -226,7 +226,7 @@ class Iterations:
             evaluation=self._evaluations[-1] if self._next_state is not None else None,
             epoch=None if self._feed is None else self._feed.epoch(number),
             epochs=None if self._feed is None else self._feed.epoch(self._last),
-            learning_rate=None if self._rates is None else self._rates.rate(number),
+            learning_rate=self._rate(number),
         )
         if self._log is not None:
             self._log.write(report)
@@ -239,6 +239,13 @@ class Iterations:
                 lambda name, place: "" if self._feed is None else self._feed.origin(number, name, place),
             )
             raise self._diverged(f"the loss is {report.loss} in step {number}", (f"output {self._loss!r}", *facts))
+
+    def _rate(self, number: int) -> float | None:
+        """The learning rate of a step; None: the model has no such input."""
+        if self._rates is not None:
+            return self._rates.rate(number)
+        rate = self._data_of(schedule.INPUT) if schedule.INPUT in self._plan.graph.inputs else np.empty(0)
+        return float(str(rate.reshape(()))) if rate.size == 1 else None  # float32 0.01 is 0.01
 
     def _data_of(self, name: str) -> np.ndarray:
         """A data input as the step has read it."""
@@ -296,6 +303,7 @@ class Iterations:
             tile_of,
             None if options.verify else self._engine,
             None if self._feed is None else Passed.of(self._feed),
+            None if self._rates is None else self._rates.text,
         )
         if options.keep is not None and self._engine.reports:
             remove_older(directory, number, options.keep, self._plan.model_digest)

@@ -147,6 +147,8 @@ def read_start(
             refuse_filled(options.checkpoint_dir, loaded.model_digest)
     options.progress("reading the inputs")
     checkpoint = _resumed(loaded, options) if options.resume else None
+    if rates is None and checkpoint is not None and checkpoint.lr is not None:
+        rates = _rates_before(checkpoint.lr, options)
     weights = None if options.weights is None else WeightFile(options.weights, graph)
     start = Start(
         loaded, options, world, references, rates, options.steps or 1, loss_of(graph), {}, None, checkpoint, weights
@@ -172,12 +174,8 @@ def _check(options: RunOptions) -> None:
     """
     if options.steps is not None and options.epochs is not None:
         raise UsageError("--steps and --epochs exclude each other: both say how long to train")
-    if options.steps is not None and options.steps < 1:
-        raise UsageError(f"--steps is {options.steps}, and must be at least 1")
     if options.metric not in (None, "accuracy"):
         raise UsageError(f"--metric {options.metric}: there is no such metric", hint="the only one is accuracy")
-    if options.epochs is not None and options.epochs < 1:
-        raise UsageError(f"--epochs is {options.epochs}, and must be at least 1")
     for name, wish in (("--epochs", options.epochs), ("--shuffle", options.shuffle)):
         if wish is not None and options.inputs is None:
             raise UsageError(f"{name}: of which data?", hint="name them with --inputs")
@@ -189,14 +187,13 @@ def _check(options: RunOptions) -> None:
     option = next((name for name, wish in wishes.items() if wish is not None), None)
     if options.checkpoint_dir is None and option is not None:
         raise UsageError(f"{option}: of which checkpoints?", hint="name their folder with --checkpoint-dir")
-    if options.checkpoint_every is not None and options.checkpoint_every < 1:
-        raise UsageError(f"--checkpoint-every is {options.checkpoint_every}, and must be at least 1")
+    for name, count in ({"--steps": options.steps, "--epochs": options.epochs} | wishes).items():
+        if count is not None and count < 1:
+            raise UsageError(f"{name} is {count}, and must be at least 1")
     if options.data_dir is not None and options.random_weights:
         raise UsageError("--data-dir and --weights random: are weights to be read, or drawn?")
     if options.data_dir is not None and not options.data_dir.is_dir():
         raise UsageError(f"--data-dir {options.data_dir}: there is no such folder")
-    if options.keep is not None and options.keep < 1:
-        raise UsageError(f"--keep is {options.keep}, and must be at least 1")
     # What is to be written is tried last, after all that the options alone can say.
     if options.checkpoint_dir is not None:
         try_folder(options.checkpoint_dir)
@@ -283,6 +280,18 @@ def _resumed(plan: LoadedPlan, options: RunOptions) -> Checkpoint:
     if passed_over:
         options.notice(f"going on from step {checkpoint.step}")
     return checkpoint
+
+
+def _rates_before(lr: str, options: RunOptions) -> Schedule:
+    """The learning rates of the run that a checkpoint is of.
+
+    Raises:
+        UsageError: no text says them.
+    """
+    if not lr:
+        raise UsageError("--resume: its rates came from a function or a list", hint="give lr again, or --lr RATE")
+    options.notice(f"--lr {lr}, as the checkpoint's run had it")
+    return schedule.schedule_of(lr)
 
 
 def _data(

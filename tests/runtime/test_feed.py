@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -180,6 +182,39 @@ def test_a_resumed_run_goes_on_with_the_rates(tmp_path: Path) -> None:
     assert resumed.first_step == 3
     for name, array in straight.results.items():
         assert resumed.results[name].tobytes() == array.tobytes()
+
+
+def test_a_resumed_run_keeps_its_schedule(plan_of: Planner, tmp_path: Path) -> None:
+    plan, lr, told, rates = plan_of(with_rate(GRAPH), 2), "step:0.01,0.5,1", list[str](), list[float | None]()
+    straight = run_with(plan, RunOptions(steps=3, lr=lr))
+    for steps in (1, 2):
+        again = {"lr": lr} if steps == 1 else {"resume": True}
+        run_with(plan, RunOptions(steps=steps, checkpoint_dir=tmp_path, **again))
+    options = RunOptions(steps=3, checkpoint_dir=tmp_path, resume=True, notice=told.append)
+    resumed = run_with(plan, replace(options, on_step=lambda report: rates.append(report.learning_rate)))
+    assert f"--lr {lr}, as the checkpoint's run had it" in told
+    assert rates == [0.0025]
+    assert resumed.results["w1.next"].tobytes() == straight.results["w1.next"].tobytes()
+
+
+def test_a_function_of_rates_is_asked_for_again(plan_of: Planner, tmp_path: Path) -> None:
+    plan = plan_of(with_rate(GRAPH), 2)
+    run_with(plan, RunOptions(steps=1, lr=[0.1, 0.2], checkpoint_dir=tmp_path))
+    more = RunOptions(steps=2, checkpoint_dir=tmp_path, resume=True)
+    with pytest.raises(UsageError, match="came from a function or a list") as caught:
+        run_with(plan, more)
+    assert caught.value.hint == "give lr again, or --lr RATE"
+    run_with(plan, replace(more, lr=[0.1, 0.2]))
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_the_log_has_the_models_own_learning_rate(plan_of: Planner, tmp_path: Path, suffix: str) -> None:
+    log = tmp_path / f"log.{suffix}"
+    given = {"x0": np.ones((8, 12), np.float32), "learning_rate": np.array(0.01, np.float32)}
+    run_with(plan_of(with_rate(GRAPH), 2), RunOptions(inputs=given, log=log))
+    (step,) = csv.DictReader(log.open()) if suffix == "csv" else map(json.loads, log.open())
+    assert float(step["learning_rate"]) == 0.01
+    assert str(step["learning_rate"]) == "0.01"
 
 
 def with_rate(graph: Graph) -> Graph:

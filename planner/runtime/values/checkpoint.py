@@ -4,8 +4,8 @@
         worker0.npz       the tiles that worker 0 owns, by number; a tile that several own is the first one's
         ...
         manifest.json     written last: step, seed, digests of the model and of every file, which region of which state
-                          each tile is, their types and shapes; and how many rows or files were gone through, in
-                          which order; and a digest of all that
+                          each tile is, their types and shapes; how many rows or files were gone through, in which
+                          order; the learning rates; and a digest of all that
 
 A checkpoint is written beside its name, synced and then renamed, so it is there as a whole or not at all. It belongs to
 a model and not to a plan: a run on another number of workers, or by another plan, takes each of its tiles from the
@@ -89,7 +89,7 @@ class CheckpointManifest:
     """The contents of a checkpoint's manifest, beside its own digest."""
 
     schema_version: ClassVar = SCHEMA_VERSION
-    told: ClassVar = "step seed model_digest data? files tensors tiles"
+    told: ClassVar = "step seed model_digest data? lr? files tensors tiles"
 
     step: int
     """The number of steps so far."""
@@ -104,6 +104,8 @@ class CheckpointManifest:
     """The tiles of each state."""
     tensors: Mapping[str, StateForm] = field(default_factory=dict)
     """The type and shape of each state; manifests of earlier versions have none."""
+    lr: str | None = None
+    """The learning rates as ``--lr`` writes them; "": a function's or a list's; None: the model's own."""
 
 
 def write_checkpoint(
@@ -117,6 +119,7 @@ def write_checkpoint(
     tile_of: Callable[[int, str], np.ndarray],
     engine: Engine | None = None,
     data: Passed | None = None,
+    lr: str | None = None,
 ) -> Path:
     """Writes the state after a step; returns where.
 
@@ -133,6 +136,7 @@ def write_checkpoint(
         tile_of: the memory of a worker's collected buffer, by worker and name.
         engine: of each process that has the tiles of some workers alone; None: all are here.
         data: what is gone through in batches; None: nothing is.
+        lr: see ``CheckpointManifest``.
 
     Raises:
         UsageError: it cannot be written.
@@ -158,7 +162,7 @@ def write_checkpoint(
                 tiles[current] += (StoredTile(_file_of(worker), str(key), region),)
         digests = {name: files[name] for name in map(_file_of, shares) if name in files}
         forms = {name: StateForm(tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
-        manifest = plain_record(CheckpointManifest(step, seed, model_digest, data, digests, tiles, forms))
+        manifest = plain_record(CheckpointManifest(step, seed, model_digest, data, digests, tiles, forms, lr))
         manifest["digest"] = _digest(manifest)
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     return target
@@ -222,7 +226,7 @@ class Checkpoint:
             is_changed = digest_stated is not None and digest_stated.text() != _digest(content.value)
         except JsonError as error:
             raise ModelError(f"{path} is no checkpoint that can be read: {error}") from None
-        self.step, self.seed, self.data = manifest.step, manifest.seed, manifest.data
+        self.step, self.seed, self.data, self.lr = manifest.step, manifest.seed, manifest.data, manifest.lr
         self.model_digest, self._tiles = manifest.model_digest, manifest.tiles
         own = {name: Tensor(name, form.shape, form.dtype) for name, form in manifest.tensors.items()}
         if graph is not None and self.model_digest != model_digest:

@@ -68,6 +68,8 @@ class Schedule:
     formula: Callable[[int], float]
     updates: float = math.inf
     """The number of updates that it has a rate for."""
+    text: str = ""
+    """As ``--lr`` writes it; "" for a function or a list of rates."""
 
     def rate(self, update: int) -> float:
         """The learning rate of an update, counted from 1.
@@ -128,5 +130,5 @@ def _parsed(text: str) -> Schedule:
     elif wrong := [name for name, value in counts if value < _LEAST[name] or not value.is_integer()]:
         fault = f"{wrong[0]} is a number of updates, a whole number from {_LEAST[wrong[0]]}"
     else:
-        return Schedule(lambda update: formula(update, *values))
+        return Schedule(lambda update: formula(update, *values), text=text)
     raise UsageError(f"--lr {text!r}: {fault}", hint=_HINT)
