@@ -168,7 +168,7 @@ class Deliveries:
             return f"{movement}: {who} needs partial sums{text.of('', f' ({held})')} joined"
         if movement == "halo exchange":
             return f"{movement}: {who} reads{text.of('', f' {_halo(need, tiles)}')} beyond each worker's shard"
-        if movement == "all-to-all":
+        if movement in ("all-to-all", "exchange"):
             return f"{movement}: {who} needs other parts than each worker has{text.of('', f' as {held}')}"
         needed, had = _part(need.elements, tensor.elements), _part(tiles.elements, tensor.elements)
         if _is_whole(strategy.tiling):
@@ -208,7 +208,13 @@ def collective(need: Boxes, have: Boxes, *, is_partial: bool) -> str:
         return "broadcast"
     if _halo(need, have):
         return "halo exchange"
-    return "all-gather" if (need.overlap(have) == have.elements).all() else "all-to-all"
+    if (need.overlap(have) == have.elements).all():
+        return "all-gather"
+    # In an all-to-all each worker of a group takes a region of its own from all of the group.
+    takes = (need.cross_overlap(have) > 0) | np.eye(need.workers, dtype=bool)
+    is_apart = (takes & (need.cross_overlap(need) > 0)).sum() == need.workers
+    is_complete = (takes == takes.T).all() and (takes @ takes == takes).all()
+    return "all-to-all" if is_apart and is_complete else "exchange"
 
 
 def _type_of(op: Op) -> str:
