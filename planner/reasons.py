@@ -167,4 +167,4 @@ class Summary:
     commands: tuple[str, ...]
     """Command lines to go on with, quoted for a shell."""
     scheme: str = ""
-    """The closest known scheme and the modules that differ from it, in words; "" where none applies."""
+    """The known scheme with the most equal tilings, and the modules that differ, in words; "" where none applies."""

@@ -26,7 +26,7 @@ def print_plan(result: PlanResult, file: TextIO) -> None:
     if summary is not None:
         outlooks(console, summary)
         if summary.scheme:
-            console.print_text(f"closest known scheme: {summary.scheme}")
+            console.print_text(f"tilings closest to: {summary.scheme}")
     console.print_paragraphs(
         [
             gap(best_plan, "" if result.another_effort is None else _another_effort(result.another_effort)),

@@ -37,7 +37,7 @@ class _Distance:
 
 
 def closest_scheme(decided: Decided, tables: CostTables) -> str:
-    """The closest known scheme in words, with the modules that differ from it; "" of one worker.
+    """The scheme of the most equal tilings, which says nothing of costs, and the modules that differ; "" of one worker.
 
     Args:
         decided: the plan.
@@ -58,7 +58,7 @@ def closest_scheme(decided: Decided, tables: CostTables) -> str:
     count = sum(tensor.elements > 1 for tensor in decided.graph.tensors.values())
     share = 1 - len(closest.differing) / max(1, count)
     if share < _CLOSE:
-        return f"none; {closest.scheme} shares {format_ratio(share)} of the tilings"
+        return f"no known scheme; {closest.scheme} shares {format_ratio(share)} of the tilings"
     if not closest.differing:
         return closest.scheme
     return f"{closest.scheme}; differs in {format_ratio(1 - share)} of tensors: {_named(decided, closest.differing)}"

@@ -62,5 +62,5 @@ def test_a_plan_unlike_all_is_none() -> None:
     plan = planned("data")
     strange = {name: Tiling.parse("R", plan.cuts) for name in plan.tilings}
     text = closest_scheme(replace(plan, tilings=strange), CostTables())
-    assert text.startswith("none; ")
+    assert text.startswith("no known scheme; ")
     assert closest_scheme(planned("tofu", 1), CostTables()) == ""
