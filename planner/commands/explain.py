@@ -71,6 +71,8 @@ def explain(
         stray = "tensor or op" if subject else "--sort" if options["sort"] else ""
         if stray:
             raise UsageError(f"--view {view} tells of {_WHOLE[view]}, and takes no {stray}", hint="leave it out")
+    if options["sort"] and (view == "bounds" or not (view or subject or json_wanted)):
+        raise UsageError("--sort: this view is not a list of tensors or ops", hint="write --view all, or leave it out")
     if worker is not None and view != "memory":
         raise UsageError("--worker: of one worker, memory is told", hint="add --view memory")
     folder = chosen_plan(None if directory is None else Path(directory))

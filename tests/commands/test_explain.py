@@ -52,8 +52,16 @@ def test_time_is_of_all_workers(door: Door, capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize(
     ("view", "asked"),
-    [("all", {"every": True}), ("bounds", {"bounds": True}), ("next-state", {"role": "next-state"})],
+    [("all", {"every": True}), ("next-state", {"role": "next-state"})],
 )
 def test_other_views_are_of_tensors_and_ops(view: str, asked: dict[str, object], door: Door) -> None:
     assert cli.main(["explain", "./p", "fc.*", "--view", view, "--sort", "size"]) == 0
     assert door.calls.pop() == ("explain", (Path("p"),), {"subject": "fc.*", "sort": "size", **asked})
+
+
+@pytest.mark.parametrize("view", [[], ["fc.*", "--view", "bounds"]])
+def test_lists_alone_are_sorted(view: list[str], door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    line = " ".join(("explain ./p", *view))
+    assert_refused(f"{line} --sort moved", "hint: write --view all", door, capsys)
+    assert cli.main(["explain", "./p", "--sort", "moved", "--json"]) == 0
+    assert door.calls.pop()[2]["sort"] == "moved"
