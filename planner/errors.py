@@ -148,9 +148,10 @@ def repeated(names: Iterable[str]) -> list[str]:
 
 
 def near_file(path: Path) -> str:
-    """The advice on a path that is not there: the nearest name in its folder, or a look into the folder."""
-    names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-    return did_you_mean(path.name, names) or f"see which files are there: ls {path.parent}"
+    """The advice on a path that is not there: the nearest name of its kind in its folder, or a look into the folder."""
+    paths, kind = tuple(path.parent.iterdir()) if path.parent.is_dir() else (), path.suffix[1:]
+    alike = (near for near in paths if not kind or near.stem == path.stem or did_you_mean(kind, [near.suffix[1:]]))
+    return did_you_mean(path.name, (near.name for near in alike)) or f"see which files are there: ls {path.parent}"
 
 
 def did_you_mean(name: str, names: Iterable[str], before: int = 0) -> str:
