@@ -41,7 +41,7 @@ class Selection:
         if subject not in names:  # an op that is there no more is told by what it made
             subject = next((row.name for row in self.in_place if row.made_by == subject), subject)
         if subject not in names:
-            hint = did_you_mean(subject, names) or f"a pattern finds names: '*{subject}*'"
+            hint = did_you_mean(subject, names) or f"write a pattern, '*{subject}*', or the plan's folder first"
             raise UsageError(f"no tensor or op of the plan is called {subject!r}", hint=hint)
         in_place = tuple(row for row in self.in_place if subject in (row.name, row.held_by))
         held_by = {row.held_by for row in in_place if subject == row.name}

@@ -95,10 +95,10 @@ def explain(
 def _is_a_path(text: str) -> bool:
     """Whether the only argument of ``explain`` is DIR, or is meant as one that does not exist.
 
-    A tensor's name may hold slashes, so that only ./ and ../ (which a Path forgets), a slash at the front or an
-    existing parent speak for a path.
+    A tensor's name may hold slashes, so that only ./ and ../ (which a Path forgets), a slash at the front, a model's
+    suffix or an existing parent speak for a path.
     """
     path = Path(text)
-    if text.startswith(("./", "../")) or path.is_absolute() or path.exists():
+    if text.startswith(("./", "../")) or path.is_absolute() or path.suffix == ".onnx" or path.exists():
         return True
     return len(path.parts) > 1 and path.parent.is_dir()

@@ -23,6 +23,8 @@ def test_explain_takes_a_directory_or_a_subject(door: Door, tmp_path: Path, monk
         (["/missing"], Path("/missing"), None),
         (["./nosuch"], Path("nosuch"), None),
         (["../nosuch"], Path("../nosuch"), None),
+        (["model.onnx"], Path("model.onnx"), None),
+        (["p", "model.onnx"], Path("p"), "model.onnx"),
     ]:
         assert cli.main(["explain", *arguments]) == 0
         assert door.calls.pop() == ("explain", (directory,), {"subject": subject})

@@ -48,3 +48,16 @@ def test_the_newest_plan_is_named(
     command, *options = line.split()
     assert cli.main([command, "./older", *options]) == 0
     assert "no plan is named" not in capsys.readouterr().err
+
+
+def test_a_model_is_no_tensor(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    for line in ("explain m.onnx", "explain nosuch.onnx"):
+        assert cli.main(line.split()) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"error: {line.split()[1]} holds no plan\n")
+        assert "tofu plan" in said
+    assert cli.main(["explain", "mlp-1x8"]) == 2
+    assert "or the plan's folder first" in capsys.readouterr().err
