@@ -101,7 +101,12 @@ def _of_parts(options: ProveOptions, file: Path) -> ProveResult:
     division = divided(form, planned, len(models), model, file)
     options.progress("following the workers' programs")
     reference = Whole(division.graph, source.descriptions.bind_all(division.graph), source.descriptions)
-    return _result(file, model.name, program, _proof(model, division.form, reference, models, program))
+    proof = _proof(model, division.form, reference, models, program)
+    # Right workers of another form differ from the model as it is, too.
+    if options.program is None and (fault := proof.fault):
+        should = f"{fault.should}; is --program missing?"
+        proof = replace(proof, fault=replace(fault, should=should, is_counterexample=False))
+    return _result(file, model.name, program, proof)
 
 
 def _stated_form(file: Path | None) -> tuple[Form, Collection[str] | None]:

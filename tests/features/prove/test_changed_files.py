@@ -281,7 +281,10 @@ def test_a_plan_is_proven_from_files_that_lie_anywhere(planned: Path, tmp_path: 
     parts = [shutil.copy(planned / f"worker{worker}.onnx", tmp_path / f"{worker}.onnx") for worker in (1, 0)]
     proof = api.prove(model=planned / "model.onnx", parts=parts, program=tmp_path / "form.json")
     assert replace(proof, directory=planned) == api.prove(planned)
-    assert not api.prove(model=planned / "model.onnx", parts=parts).is_proven  # it is not the model as it is
+    fault = api.prove(model=planned / "model.onnx", parts=parts).fault  # it is not the model as it is
+    assert fault is not None
+    assert not fault.is_counterexample
+    assert fault.should.endswith("; is --program missing?")
     with pytest.raises(ModelError, match="do not belong together"):
         api.prove(model=planned / "model.onnx", parts=parts[:1], program=tmp_path / "form.json")
     with pytest.raises(ModelError, match="cannot be read: Is a directory"):
