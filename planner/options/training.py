@@ -31,10 +31,11 @@ class LabelOptions:
         "The input of tokens, for --shift, where there are several.", default=None, metavar="NAME"
     )
 
-    def named(self) -> tuple[str, ...]:
-        """What is given, as options of the command line."""
-        stated = (field for field in fields(LabelOptions) if getattr(self, field.name) != field.default)
-        return tuple(f"--{field.name.replace('_', '-')}" for field in stated)
+    def named(self, kind: type[LabelOptions] | None = None) -> tuple[str, ...]:
+        """What is given of these, or of a kind's but for how a model is read, as options of the command line."""
+        wanted = (field for field in fields(kind or LabelOptions) if field not in fields(ReadOptions))
+        stated = (field.name for field in wanted if getattr(self, field.name) not in (field.default, []))
+        return tuple(f"--{name.replace('_', '-')}" for name in stated)
 
 
 @options

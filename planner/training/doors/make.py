@@ -31,6 +31,7 @@ from planner.training.update.updates import Schedule
 
 _SHOWN: Final = 5
 _OWN: Final = "each micro-batch has its own"
+_MODELS_OWN: Final = "the model's own"
 _WHICH_OPTIMIZER: Final = f"write --optimizer NAME: {', '.join(OPTIMIZERS)}"
 
 
@@ -96,7 +97,10 @@ def settings_of(options: TrainingOptions, training: Made) -> tuple[tuple[str, st
     weights = ", ".join(sorted({tensor.dtype.value for tensor in trained})) or "float32"
     dropouts = sum(op.op_type == "Dropout" for op in graph.ops)
     return (
-        ("optimizer", f"{training.optimizer}, learning rate {options.lr:g}, {decay}"),
+        (
+            "optimizer",
+            training.optimizer + f", learning rate {options.lr:g}, {decay}" * (training.optimizer != _MODELS_OWN),
+        ),
         *((("groups", "; ".join(options.group)),) if options.group else ()),
         ("precision", weights if options.precision == "float32" else f"{options.precision}, {weights} weights"),
         ("micro-batches", ", ".join((str(options.accumulate), clipping, *scale))),
@@ -113,7 +117,7 @@ def make(path: Path, options: TrainingOptions, batch: int | None = None) -> Made
     opened = _opened(path, options, batch)
     graph = opened.graph
     if graph.state:
-        return _complete(path, opened, options)
+        return _complete(path, opened, options, batch)
     if options.loss is not None and opened.gradients is None and options.gradients is None:
         return _from_forward(path, opened, options, batch)
     return _from_gradients(path, opened, options, batch)
@@ -216,14 +220,10 @@ def _fixed_data(opened: Opened) -> Iterator[str]:
         )
 
 
-def _no_patterns(path: Path, options: TrainingOptions) -> None:
+def _from_gradients(path: Path, opened: Opened, options: TrainingOptions, batch: int | None) -> Made:
     if options.train or options.freeze or options.params:
         option = "--train" if options.train else "--freeze" if options.freeze else "--params"
         raise UsageError(f"{path}: says itself what is trained: {option} is for forward models and a loss")
-
-
-def _from_gradients(path: Path, opened: Opened, options: TrainingOptions, batch: int | None) -> Made:
-    _no_patterns(path, options)
     if options.loss is not None or options.loss_input is not None:
         raise UsageError(f"{path}: has its loss already, so that --loss cannot be given")
     if batch is not None or options.precision != "float32" or options.dropout is not None:
@@ -249,7 +249,7 @@ def _from_gradients(path: Path, opened: Opened, options: TrainingOptions, batch:
         opened.graph, pairs, optimizer=optimizer, learning_rate=options.lr, hyper=hyper, schedule=schedule,
         running=opened.running,
     )  # fmt: skip
-    return Made(step, "the model's own", optimizer)
+    return Made(step, _MODELS_OWN, optimizer)
 
 
 def _no_loss(path: Path, graph: Graph) -> UsageError:
@@ -262,14 +262,13 @@ def _no_loss(path: Path, graph: Graph) -> UsageError:
     )
 
 
-def _complete(path: Path, opened: Opened, options: TrainingOptions) -> Made:
+def _complete(path: Path, opened: Opened, options: TrainingOptions, batch: int | None) -> Made:
     """A model that holds a whole step, which is written in standard operators as it is."""
-    _no_patterns(path, options)
-    if options.loss is not None or options.optimizer is not None or options.group:
+    if surplus := (*options.named(TrainingOptions), *(["--batch"] if batch is not None else [])):
         raise UnsupportedError(
             f"{path}: the model has state, so it is a training step already",
             facts=tuple(f"{pair.current!r} becomes {pair.following!r}" for pair in opened.graph.state[:5]),
-            hint="plan it as it is, or leave --loss, --optimizer and --group out to write it in standard operators; "
+            hint=f"plan it as it is, or leave {', '.join(surplus)} out to write it in standard operators; "
             "if these are no states, write --state with a file that holds {}",
         )
-    return Made(opened.graph, "the model's own", "the model's own")
+    return Made(opened.graph, _MODELS_OWN, _MODELS_OWN)

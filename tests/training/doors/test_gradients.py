@@ -17,7 +17,7 @@ from planner.graph.to_onnx import to_model, write_model
 from planner.options.training import TrainingOptions
 from planner.training.doors.artifacts import read_gradients, read_optimizer
 from planner.training.doors.gradients import infer_pairs, with_optimizer
-from planner.training.doors.make import make
+from planner.training.doors.make import make, settings_of
 from planner.training.doors.pairs import read_pairs
 from planner.training.doors.read import open_training
 from planner.training.update.updates import Schedule
@@ -181,4 +181,12 @@ def test_options_that_do_not_fit_the_door(tmp_path):
     assert "sgd, momentum" in raised.value.hint
     with pytest.raises(UnsupportedError, match="training step already"):
         make(MODELS / "bert_step.onnx", TrainingOptions(loss="mse", optimizer="sgd"))
+    for name, value in {"lr": 0.1, "momentum": 0.8, "weight_decay": 0.2, "clip_norm": 1.0, "dropout": "off"}.items():
+        with pytest.raises(UnsupportedError, match="training step already") as raised:
+            make(MODELS / "bert_step.onnx", TrainingOptions(**{name: value}))
+        assert f"leave --{name.replace('_', '-')} out" in raised.value.hint
+    with pytest.raises(UnsupportedError, match="training step already"):
+        make(MODELS / "bert_step.onnx", TrainingOptions(), batch=3)
+    options = TrainingOptions(group=[])
+    assert settings_of(options, make(MODELS / "bert_step.onnx", options))[0] == ("optimizer", "the model's own")
     assert open_training(ARTIFACTS).optimizer is not None
