@@ -8,6 +8,9 @@ from typing import Final
 _IN_PYTHON = "it is an option of Python alone: planner.{}"
 _PLAN_IT = "write tofu plan MODEL --gpus N -o DIR"
 
+_OF_THE_MODEL = ("--opdefs", "--profile", "--rates", "--state", "--unknown-ops", "--value")
+"""The options that a plan's folder stands for in the place of a model."""
+
 _RENAMED: Final[Mapping[str, str]] = {
     "check --annotations": "leave it out: on GitHub Actions it is done by itself",
     **{f"explain --{view}": f"write --view {view}" for view in ("all", "bounds", "memory", "time")},
@@ -52,6 +55,8 @@ def former(command: str, option: str, of_plan: Container[str], of_grad: Containe
     if hint := _RENAMED.get(f"{command} {option}"):
         return hint
     if command in ("check", "compare", "fit", "profile") and option in of_plan:
+        if option not in _OF_THE_MODEL:
+            return f"leave it out: {option} is for `tofu plan` alone"
         return f"write {option} to `tofu plan`, and name the plan's folder in the place of the model"
     if command == "fit" and option in of_grad:
         return f"`tofu fit` takes a training graph: write {option} to `tofu grad MODEL -o train.onnx`, then fit that"

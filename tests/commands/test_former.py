@@ -26,6 +26,8 @@ def test_a_former_option_is_refused_with_what_to_write(line: str, capsys: pytest
         ("fit --value", "write --value to `tofu plan`, and name the plan's folder in the place of the model"),
         ("compare --rates", "write --rates to `tofu plan`"),
         ("check --opdefs", "write --opdefs to `tofu plan`"),
+        ("compare --memory", "leave it out: --memory is for `tofu plan` alone"),
+        ("check --pin", "leave it out: --pin is for `tofu plan` alone"),
         *(
             (f"{command} --opdefs", "leave it out: a plan remembers it")
             for command in ("build", "run", "prove", "diff")

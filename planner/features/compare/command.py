@@ -7,10 +7,13 @@ from typing import Any
 
 import click
 
+from planner.artifacts.place import is_plan
 from planner.commands.derived import derived, given
 from planner.commands.exit_codes import EXIT_DONE
 from planner.commands.options import JSON, check_count, takes_model
+from planner.commands.progress_line import how_much
 from planner.commands.show import show
+from planner.commands.streams import say
 from planner.features.compare.options import CompareOptions
 
 
@@ -36,5 +39,7 @@ def compare(model: Path, json_wanted: bool, **options: Any) -> int:
     check_count("compare", options["gpus"], options["topology"], model)
     from planner import api
 
+    if is_plan(model) and how_much() != "quiet":
+        say(f"note: every strategy is planned anew, without the pins, forbidden tilings and limit of {model}")
     show(lambda line: api.compare(model, progress=line, **given(CompareOptions, options)), json_wanted)
     return EXIT_DONE
