@@ -128,9 +128,9 @@ def summary(rows: Sequence[tuple[str, int]], answers: Mapping[str, Answer]) -> s
         for scheme in SCHEMES:
             answer = answers[f"{name}:{devices} {scheme}"]
             if answer.milliseconds is not None:
-                cells.append(f"{answer.milliseconds:,.0f}; {answer.peak_gib:.1f}; {answer.moved_gb:,.1f}")
+                cells.append(f"**{answer.milliseconds:,.0f}**; {answer.peak_gib:.1f}; {answer.moved_gb:,.1f}")
             else:
-                cells.append("-" if answer.peak_gib is None else f"over; {answer.peak_gib:.1f}")
+                cells.append("-" if answer.peak_gib is None else f"needs {answer.peak_gib:.1f} GiB")
         gap = answers[f"{name}:{devices} tofu"].gap
         cells.append("unknown" if gap is None else f"{gap:.1%}")
         lines.append(f"|{NETWORKS[name][0]}|{devices}|{'|'.join(cells)}|")
@@ -164,12 +164,12 @@ def main() -> None:
 Nothing ran on these machines: times are estimates, for `dgx-h100` (4 and 8 GPUs) and `h100-64x8` (64). Batch a GPU:
 {batches}. A GPU has 74.5 GiB.
 
-Estimated ms a step, GiB of the fullest GPU, GB that all GPUs receive in a step:
+**Estimated ms per step**; GiB of the fullest GPU; GB that all GPUs receive in a step:
 
 {summary(complete, answers)}
 | cell | meaning |
 | --- | --- |
-| over | does not fit, even if everything is recomputed; the number is the memory that it needs |
+| needs 105.0 GiB | does not fit, even if everything is recomputed |
 | - | the scheme does not apply |
 | gap | no plan that tofu's search considers is faster by more |
 

@@ -38,7 +38,7 @@ class PlanOptions(ReadOptions):
         metavar="BYTES",
     )
     objective: Literal["bytes", "time"] | None = option(
-        "The least cost in bytes, moved and excess, or the least estimated time on the topology.  [default: time with "
+        "The least cost in bytes, moved and penalty, or the least estimated time on the topology.  [default: time with "
         "--topology, else bytes]",
         default=None,
     )

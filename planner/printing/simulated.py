@@ -20,7 +20,7 @@ def print_simulation(result: SimulationResult, file: TextIO) -> None:
         [
             ("model", result.plan.model),
             ("topology", estimate.topology),
-            ("estimated", f"{format_seconds(estimate.estimated_seconds)} per iteration, one thing after the other"),
+            ("estimated", f"{format_seconds(estimate.estimated_seconds)} per step, one thing after the other"),
             ("simulated", simulated_text(estimate.estimated_seconds, result.simulated_seconds)),
             ("  if overlapped", format_seconds(estimate.overlapped_seconds)),
         ]
@@ -38,11 +38,11 @@ def print_simulation(result: SimulationResult, file: TextIO) -> None:
     console.print()
     # An estimate that agrees everywhere is news of its own: an empty table would leave open whether it was compared.
     if not result.differing:
-        console.print_text("no op and no exchange differs by more than 10% and a thousandth of the iteration.")
+        console.print_text("no op and no transfer differs by more than 10% and a thousandth of the step.")
         return
     shown, count = len(result.differing), result.differing_count
     count_text = f"{shown} of {count:,}" if shown < count else str(count)
-    console.print_text(f"ops and exchanges that differ by more than 10%, {count_text}:")
+    console.print_text(f"ops and transfers that differ by more than 10%, {count_text}:")
     _table(console, [(f"{_KINDS[row.kind]}: {row.name}", row) for row in result.differing])
 
 
@@ -50,9 +50,9 @@ def simulated_text(estimated_seconds: float, simulated_seconds: float) -> str:
     """A simulated time, and by how much an estimate differs from it where that is more than a tenth.
 
     >>> simulated_text(2.0, 1.5), simulated_text(2.0, 2.1)
-    ('1.5 s per iteration, 25% less than estimated', '2.1 s per iteration')
+    ('1.5 s per step, 25% less than estimated', '2.1 s per step')
     """
-    text = f"{format_seconds(simulated_seconds)} per iteration"
+    text = f"{format_seconds(simulated_seconds)} per step"
     if not differs(estimated_seconds, simulated_seconds):
         return text
     if not estimated_seconds:

@@ -74,7 +74,10 @@ def test_the_table_is_the_measured_one() -> None:
 
 def test_data_parallelism_is_as_near_as_it_says() -> None:
     (percent,) = re.findall(r"Where data parallelism fits, it is within (\d)% of tofu's plan", README)
-    rows = [[cell.partition(";")[0].replace(",", "") for cell in row.split("|")[3:5]] for row in table_of(README)[2:]]
-    pairs = [(float(ours), float(data)) for ours, data in rows if data != "over"]
+    rows = [
+        [cell.partition(";")[0].replace(",", "").strip("*") for cell in row.split("|")[3:5]]
+        for row in table_of(README)[2:]
+    ]
+    pairs = [(float(ours), float(data)) for ours, data in rows if not data.startswith("needs")]
     assert len(pairs) >= 4
     assert all(data <= ours * (1 + int(percent) / 100) for ours, data in pairs)

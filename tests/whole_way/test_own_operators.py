@@ -388,4 +388,4 @@ def test_a_difference_tells_the_excess_of_ops_by_the_file_that_describes_them(
     assert mixed["ops"][0]["total_excess_bytes"]["added"] < 0, "what was run whole is cut"
     (here / "my_ops.py").write_text(OPS + "\n# another file\n")
     said = done("diff two four", capsys)
-    assert "the excess of ops is not told: `tofu ops --opdefs FILE` executes the descriptions once" in said
+    assert "the penalty of ops is not told: `tofu ops --opdefs FILE` executes the descriptions once" in said

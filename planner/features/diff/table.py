@@ -38,9 +38,9 @@ def print_difference(diff: Difference, sheet: Sheet, *, shows_all: bool = False)
         sheet.line(line)
     shown = None if shows_all else SHOWN_DIFFERENCES
     _table(sheet, "tensor", "tiling", "moved", diff.tensors, _describe_tensor, shown)
-    _table(sheet, "op", "strategy", "excess" if diff.knows_excess else "", diff.ops, _describe_op, shown)
+    _table(sheet, "op", "strategy", "penalty" if diff.knows_excess else "", diff.ops, _describe_op, shown)
     if not diff.knows_excess and diff.ops:
-        sheet.line("the excess of ops is not told: `tofu ops --opdefs FILE` executes the descriptions once")
+        sheet.line("the penalty of ops is not told: `tofu ops --opdefs FILE` executes the descriptions once")
 
 
 def print_as_text(difference: Difference, file: TextIO) -> None:
@@ -57,8 +57,8 @@ def _totals(a: Plan, b: Plan) -> Iterator[tuple[str, ...]]:
         if name == "workers" or facts[0] != facts[1]:
             yield name, *facts, "" if facts[0] != facts[1] else "="
     yield _total("moved", a.moved_bytes, b.moved_bytes, format_bytes)
-    yield _total("excess", a.excess_bytes, b.excess_bytes, format_bytes)
-    yield _total("cost (moved and excess)", a.cost, b.cost, format_bytes)
+    yield _total("penalty", a.excess_bytes, b.excess_bytes, format_bytes)
+    yield _total("cost (moved and penalty)", a.cost, b.cost, format_bytes)
     yield _total("memory per worker", max(a.peak_bytes), max(b.peak_bytes), binary)
     times = [None if plan.estimate is None else plan.estimate.estimated_seconds for plan in (a, b)]
     if times != [None, None]:

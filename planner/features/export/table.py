@@ -16,7 +16,7 @@ def print_export(result: ExportResult, file: TextIO) -> None:
     facts = [
         ("model", result.model),
         ("workers", f"{result.workers} (cuts: {' x '.join(map(str, result.cuts)) or '1'})"),
-        ("plan moves", f"{format_bytes(result.predicted_bytes)} per iteration over all workers"),
+        ("plan moves", f"{format_bytes(result.predicted_bytes)} per step, all workers together"),
     ]
     if result.jax is not None and result.moved_bytes is not None:
         extra_bytes = result.moved_bytes - result.predicted_bytes

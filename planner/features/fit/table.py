@@ -50,8 +50,8 @@ def columns_and_rows(answer: FitAnswer, result: FitResult) -> tuple[list[str], l
         "at least": [binary(row.at_least_bytes) for row in answer.rows],
         "least found": [_least(row) for row in answer.rows],
         "plan takes": ["-" if row.plan_bytes is None else binary(row.plan_bytes) for row in answer.rows],
-        **_again("least again", [row.least_recompute for row in answer.rows]),
-        **_again("plan again", [row.recompute for row in answer.rows]),
+        **_again("least recomputes", [row.least_recompute for row in answer.rows]),
+        **_again("plan recomputes", [row.recompute for row in answer.rows]),
         "moved": ["-" if row.moved_bytes is None else format_bytes(row.moved_bytes) for row in answer.rows],
     }
     if answer.topology is not None:
@@ -70,7 +70,7 @@ def columns_and_rows(answer: FitAnswer, result: FitResult) -> tuple[list[str], l
 
 
 def _again(head: str, recomputes: list[str | None]) -> dict[str, list[str]]:
-    """A column of what is computed again, where any plan does."""
+    """Whether plans recompute; no column where none does."""
     return {head: [recompute or "-" for recompute in recomputes]} if "auto" in recomputes else {}
 
 
@@ -95,14 +95,14 @@ def why_not(why: WhyNot, answer: FitAnswer, result: FitResult) -> str:
         seconds = "unknown" if row.estimated_seconds is None else format_seconds(row.estimated_seconds)
         return f"why not {why.workers}: the fastest plan that fits is estimated to take {seconds}"
     if row.least_bytes is not None and row.at_least_bytes <= answer.memory_bytes:
-        reason = f"the leanest plan that was found takes {binary(row.least_bytes)}; {reason}"
+        reason = f"the smallest plan that was found takes {binary(row.least_bytes)}; {reason}"
     return f"why not {why.workers}: {reason}"
 
 
 def notes(result: FitResult) -> list[str]:
     """The notes on reading the table."""
     lines = [
-        "at least: no plan takes less, whatever it computes again. least found: of the leanest plan. plan "
+        "at least: no plan takes less, with any recomputation. least found: of the smallest plan. plan "
         "takes: the fastest of those that fit, or the one that costs least. A plan for fewer GPUs is one for more, so "
         "no row takes more than one above it."
     ]
@@ -110,7 +110,7 @@ def notes(result: FitResult) -> list[str]:
         lines.append("about: as tables add it up op by op; programs are seen to take a few percent more.")
     if any("auto" in (row.least_recompute, row.recompute) for answer in result.answers for row in answer.rows):
         lines.append(
-            "again: whether the leanest and the taken plan compute activations again for the backward pass, as those "
+            "recomputes: whether the smallest and the taken plan recompute activations for the backward pass, as those "
             "of `tofu plan --recompute auto` do."
         )
     if result.why_fixed:

@@ -86,11 +86,11 @@ def print_page(page: OperatorPage, file: TextIO) -> None:
             console.print_line(f"  {line}")
         rows = [(line.name, str(line.extent), line.kind, line.how, "; ".join(line.reads)) for line in example.variables]
         if rows:
-            console.print_table(("variable", "extent", "kind", "cut along it", "read by 2 workers"), rows)
+            console.print_table(("variable", "extent", "kind", "split along it", "read by 2 workers"), rows)
     if page.parts:
         console.print()
         console.print_line(f"{page.parts_of} through simpler ops")
-        columns = ("op", "operator", "reads", "makes", "joined by 2 workers where it is cut along that")
+        columns = ("op", "operator", "reads", "makes", "joined by 2 workers where it is split along that")
         console.print_table(
             columns,
             [
@@ -127,7 +127,7 @@ def print_verification(result: Verification, file: TextIO) -> None:
         for operator in result.operators
     ]
     numbers = ("ops", "executed", "bit-equal", "error", "vetoed", "wrong", "missing")
-    console.print_table(("operator", "cut along", *numbers), rows, numbers)
+    console.print_table(("operator", "split along", *numbers), rows, numbers)
     console.print()
     console.print_facts(
         [

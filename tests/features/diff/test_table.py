@@ -113,7 +113,7 @@ def test_the_json() -> None:
 
 def test_the_numbers_are_those_of_the_json() -> None:
     text, record = as_text(report), plain_record(FOUND)
-    for key, name in (("moved_bytes", "moved"), ("excess_bytes", "excess"), ("cost", "cost (moved and excess)")):
+    for key, name in (("moved_bytes", "moved"), ("excess_bytes", "penalty"), ("cost", "cost (moved and penalty)")):
         match = re.search(rf"^{re.escape(name)} +(\S+ \S+) +(\S+ \S+) ", text, re.MULTILINE)
         assert match is not None
         assert match.groups() == tuple(format_bytes(record[side][key]) for side in ("a", "b"))
