@@ -123,7 +123,7 @@ def test_the_page_of_an_attention_shows_what_is_joined_along_its_keys() -> None:
     }
     text = io.StringIO()
     report.print_page(page, text)
-    assert "joined by 2 workers where it is cut along that" in text.getvalue()
+    assert "joined by 2 workers where it is split along that" in text.getvalue()
     assert operator_page("MatMul", opdefs.standard(), all_cases()).parts == ()
 
 
