@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "glossary.md").read_text()
 MEANINGS = Path(__file__).parent / "second_meanings.toml"
-MOST_WORDS = 50
+MOST_WORDS = 55
 
 
 class Banned(NamedTuple):
@@ -88,7 +88,7 @@ def offending(one: Banned) -> dict[str, list[str]]:
     return {file: names for file, names in found.items() if names}
 
 
-def test_one_meaning_for_each_of_at_most_fifty_words() -> None:
+def test_one_meaning_for_each_of_few_words() -> None:
     names = explained()
     assert len(names) == len(set(names))
     assert 40 <= len(names) <= MOST_WORDS
