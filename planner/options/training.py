@@ -60,12 +60,12 @@ class TrainingOptions(LabelOptions, ReadOptions):
     epsilon: Above0 | None = option("Of adagrad, adam and adamw.  [default: 1e-10, 1e-8, 1e-8]", default=None)
     decay_factor: Above0 = 0.0
     weight_decay: Above0 | None = option(
-        "Weights are drawn to 0; in adamw beside the gradient. Biases and scales are not, unless a --group says so.",
+        "Decay of weights; in adamw beside the gradient. Biases and scales only by --group.",
         default=None,
         metavar="X",
     )
     group: Sequence[str] = option(
-        "Learning rate and weight decay of some parameters (*, ?), as 'head.*:lr=0.1x,decay=0'; repeatable. If two "
+        "Rate and decay of some parameters (*, ?), as 'head.*:lr=0.1x,decay=0'; repeatable. If two "
         "match, the longer wins.",
         default=(),
         metavar="PATTERN:NUMBERS",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import webbrowser
 from pathlib import Path
 
 import click
@@ -49,6 +48,6 @@ def report(directory: Path | None, files: tuple[Path, ...], is_opened: bool, jso
     if is_opened:
         wanted.setdefault("output", directory / REPORT)
     show(lambda line: api.report(directory, progress=line, **wanted), json_wanted, "reading the plan")
-    if is_opened and not webbrowser.open(wanted["output"].resolve().as_uri()):
+    if is_opened and click.launch(wanted["output"].resolve().as_uri()):
         say(f"--open: no browser was found; open {wanted['output']}")
     return EXIT_DONE
