@@ -131,7 +131,7 @@ def started(
 def _equal_on_all(options: RunOptions) -> dict[str, str]:
     """What all ranks must have been asked alike, since they go through the steps together."""
     return {
-        "--steps": str(options.steps),
+        "--steps": str(options.steps or 1),
         "--epochs": str(options.epochs),
         "--shuffle": str(options.shuffle),
         "--seed": str(options.seed),

@@ -292,7 +292,7 @@ def test_a_gpu_that_is_too_small_is_named(training: Any, monkeypatch: pytest.Mon
 def test_maps() -> None:
     assert devices_of(4, None, 2) == (0, 1, 0, 1)
     assert devices_of(4, (0, 0, 1, 1), 2) == (0, 0, 1, 1)
-    with pytest.raises(UsageError, match="names 2 GPUs, and the plan has 4 workers"):
+    with pytest.raises(UsageError, match="2 GPUs are named, and the plan has 4 workers"):
         devices_of(4, (0, 1), 2)
     with pytest.raises(UsageError, match="there is no GPU 2"):
         devices_of(2, (0, 2), 2)

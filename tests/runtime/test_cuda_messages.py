@@ -317,7 +317,7 @@ def test_ranks_of_a_machine_take_its_gpus_in_turn(monkeypatch: pytest.MonkeyPatc
     assert [of(rank) for rank in range(5)] == [0, 1, 0, 0, 1]
     assert [wanted for wanted in tried if wanted] == [[0], [1], [0], [0], [1]]
     assert [of(rank, (1, 1, 0, 1, 0)) for rank in range(5)] == [1, 1, 0, 1, 0]
-    with pytest.raises(UsageError, match="names 2 GPUs, and the plan has 5 workers"):
+    with pytest.raises(UsageError, match="2 GPUs are named, and the plan has 5 workers"):
         of(4, (0, 1))
     with pytest.raises(UsageError, match="there is no GPU 2"):
         of(0, (2, 0, 0, 0, 0))

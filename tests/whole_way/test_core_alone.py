@@ -122,8 +122,9 @@ def test_a_folder_that_declares_no_feature_is_named(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_help_lists_the_core(core: Path) -> None:
     done = answer(core, "-m", "planner", "--help")
-    listed = done.stdout[done.stdout.index("Commands:") :].splitlines()[1:]
-    assert tuple(line.split()[0] for line in listed if line.startswith("  ") and line[2] != " ") == CORE
+    listed = done.stdout[done.stdout.index("Make a training graph:") :].splitlines()
+    names = [line.split()[0] for line in listed if line.startswith("  ") and line[2] != " "]
+    assert sorted(names) == sorted(CORE)
     assert answer(core, "-m", "planner", "prove", "plan").stderr.startswith("error: no such command 'prove'")
 
 
@@ -160,7 +161,7 @@ def test_a_command_is_added_by_one_folder(core: Path, tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     for name, text in TOY.items():
         (folder / name).write_text(text)
-    assert "toy      Twice a number." in answer(copy, "-m", "planner", "--help").stdout
+    assert "toy  Twice a number." in answer(copy, "-m", "planner", "--help").stdout
     assert answer(copy, "-m", "planner", "toy", "3").stdout == "doubled  6\n"
     assert json.loads(answer(copy, "-m", "planner", "toy", "3", "--json").stdout) == {"schema_version": 1, "doubled": 6}
     assert answer(copy, "-c", "import planner; print(planner.toy(4).doubled)").stdout == "8\n"

@@ -82,7 +82,7 @@ def test_plans_for_a_topology_are_measured_to_the_last_op(capsys: pytest.Capture
         # Nothing is said of seconds: so small an op may be measured as none beside what a call takes.
         assert plan.estimate.sources.ops > 0
         assert api.explain(Path(objective)).plan.estimate == plan.estimate
-    rows = api.compare(Path("m.onnx"), topology="four.yaml", profile=Path("t.yml")).rows
+    rows = api.compare(Path("time")).rows
     sources_of = [row.sources for row in rows if row.moved_bytes is not None]
     assert all(sources is not None and sources.roofline_ops == 0 for sources in sources_of)
 
