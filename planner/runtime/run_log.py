@@ -48,7 +48,8 @@ def try_log(path: Path, *, is_resumed: bool) -> None:
     if path.suffix not in SUFFIXES:
         raise UsageError(f"-o {path}: a log is JSON or CSV", hint=f"call it {path.stem}.jsonl or {path.stem}.csv")
     try_file(path)
-    if path.exists() and (descriptor := _locked(path)) is not None:
+    if path.exists() and (descriptor := _locked(path, fcntl.LOCK_SH)) is not None:
+        # Ranks try the file side by side: only a run that writes it excludes them.
         os.close(descriptor)
     if not is_resumed and _holds_lines(path):
         raise UsageError(
@@ -156,14 +157,14 @@ class RunLog:
             return None
 
 
-def _locked(path: Path) -> int | None:
+def _locked(path: Path, lock: int = fcntl.LOCK_EX) -> int | None:
     """A descriptor that holds a lock on a file; None where the file system has no locks."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError as error:
         raise UsageError(f"-o {path} cannot be read: {error.strerror}") from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
         raise UsageError(

@@ -45,6 +45,7 @@ NO_DOOR = {
     "checkpoint": "two commands: planner.api.checkpoints and planner.api.export_checkpoint",
     "ops": "a table of operators and their verification: planner.features.ops.run",
     "schema": "prints a file that is data of the package",
+    "doctor": "prints what the command line finds on a machine",
 }
 """Commands without a function, and why."""
 COMMAND_LINE_ONLY = {
@@ -52,6 +53,7 @@ COMMAND_LINE_ONLY = {
     "markdown_wanted": "a form in which the command prints",
     "shows_all": "the result has all of them",
     "log_every": "on_step is told of every one",
+    "is_opened": "the page is written, and Python has webbrowser",
 }
 SAID_OTHERWISE: dict[str, tuple[set[str], set[str]]] = {
     "explain": ({"view", "worker"}, {"every", "role", "op", "bounds", "runners_up"}),

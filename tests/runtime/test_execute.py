@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import io
 import json
 from dataclasses import replace
@@ -16,7 +17,7 @@ from planner.errors import DivergedError, UsageError
 from planner.options.running import RunOptions
 from planner.printing import tables
 from planner.runtime.run import run_with
-from planner.runtime.run_log import COLUMNS
+from planner.runtime.run_log import COLUMNS, try_log
 from planner.runtime.run_report import StepReport
 from planner.stop import Interrupt
 from planner.units import format_loss
@@ -231,3 +232,15 @@ def test_a_state_that_is_not_finite_is_not_kept(training: Any, tmp_path: Path) -
     found = run_with(training.plan, replace(options, allow_nan=True))
     assert np.isfinite(found.losses).all()
     assert kept(tmp_path / "ck") == ["step-00000001"]
+
+
+def test_ranks_try_a_log_side_by_side(tmp_path: Path) -> None:
+    """A rank that looks at the log while another one does is not told of another run."""
+    log = tmp_path / "log.jsonl"
+    log.touch()
+    with log.open() as stream:
+        fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        try_log(log, is_resumed=True)
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with pytest.raises(UsageError, match="is in use by another run"):
+            try_log(log, is_resumed=True)
