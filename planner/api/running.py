@@ -44,8 +44,8 @@ def run(options: RunOptions) -> RunResult:  # noqa: D417 - those are the fields 
         epochs: how often to go through all batches of ``inputs``.
         shuffle: the seed of the order in which rows or batches are taken, another one in each epoch; None: as they lie.
         lr: a learning rate, a schedule as text (``planner.runtime.values.schedule``), a function from the number of
-            the update (from 1) to its rate, or an array of rates. Checkpoints hold no schedule: a run that is resumed
-            takes the rates that it is given, from the update that follows.
+            the update (from 1) to its rate, or an array of rates. A run that is resumed
+            without it goes on with those of its checkpoint; a function or an array has to be given again.
         verify: judge every step against the unpartitioned model.
         result: where to write outputs and next state (npz).
         checkpoint_dir: where checkpoints go.

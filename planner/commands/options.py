@@ -104,6 +104,17 @@ def by_name(pairs: Sequence[tuple[str, str]], option: str) -> dict[str, str]:
     return named
 
 
+def output_files(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The option ``-o`` of a command that writes several kinds of files, which ``by_suffix`` tells apart.
+
+    Args:
+        what: its help: each suffix, and the content of such a file.
+    """
+    return click.option(
+        "-o", "--output", "files", type=click.Path(path_type=Path), multiple=True, metavar="FILE", help=what
+    )
+
+
 def by_suffix(files: Sequence[Path], keywords: Mapping[str, str]) -> dict[str, Path]:
     """The files of ``-o``, by the keyword of Python that says the same.
 

@@ -13,7 +13,7 @@ import click
 from planner.commands.derived import derived, given
 from planner.commands.exit_codes import EXIT_DONE, EXIT_INTERRUPTED, EXIT_NO
 from planner.commands.grouped_help import GroupedCommand
-from planner.commands.options import JSON, by_suffix
+from planner.commands.options import JSON, by_suffix, output_files
 from planner.commands.progress_line import ProgressLine, can_erase
 from planner.commands.show import show
 from planner.commands.streams import are_one, say
@@ -48,14 +48,8 @@ _GROUPS = {
     show_default=True,
     help="Where to compute. cuda:0,0,1,1 says the GPU of each worker; several may share one.",
 )
-@click.option(
-    "-o",
-    "--output",
-    "files",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    metavar="FILE",
-    help="FILE.npz: outputs and next state; FILE.safetensors: whole weights; FILE.onnx: the model of --forward with "
+@output_files(
+    "FILE.npz: outputs and next state; FILE.safetensors: whole weights; FILE.onnx: the model of --forward with "
     "them; FILE.csv or FILE.jsonl: a line for each step; repeatable.",
 )
 @click.option(

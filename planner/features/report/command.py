@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from planner.commands.exit_codes import EXIT_DONE
-from planner.commands.options import JSON, by_suffix
+from planner.commands.options import JSON, by_suffix, output_files
 from planner.commands.show import chosen_plan, show
 from planner.commands.streams import say
 
@@ -16,14 +16,8 @@ _KEYWORDS = {".html": "output", ".svg": "svg", ".json": "trace"}
 
 @click.command(short_help="Write a plan as a page, a picture or a trace.")
 @click.argument("directory", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
-@click.option(
-    "-o",
-    "--output",
-    "files",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    metavar="FILE",
-    help="FILE.html: the page, one file, no network; FILE.svg: the strip of the network alone; FILE.json: the "
+@output_files(
+    "FILE.html: the page, one file, no network; FILE.svg: the strip of the network alone; FILE.json: the "
     "simulated schedule, and what `tofu run --measure` measured, for ui.perfetto.dev; repeatable.  "
     "[default: DIR/report.html]",
 )
