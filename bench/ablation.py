@@ -51,10 +51,10 @@ from planner.cost.residence import Residence
 from planner.descriptions import in_force
 from planner.errors import InfeasibleError, TofuError
 from planner.features.zoo.models import build
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
+from planner.graph.decompositions.randomness import lower_randomness
+from planner.graph.files.to_onnx import write_model
 from planner.graph.rewriting.canonical import canonical
-from planner.graph.rewriting.randomness import lower_randomness
-from planner.graph.to_onnx import write_model
 from planner.options import ReadOptions
 from planner.options.planning import PlanOptions
 from planner.partition.workspace import ELEMENTWISE

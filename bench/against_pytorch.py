@@ -37,7 +37,7 @@ from rich.console import Console
 from rich.table import Table
 
 from planner import api
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.reading.from_onnx import read_model
 from planner.runtime.chosen_engine import GPU_COMMAND
 from planner.runtime.engine.core.sessions import onnxruntime

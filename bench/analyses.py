@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from planner import opdefs
-from planner.graph.model import Attribute, DType, Graph, Op, Shape, Tensor
+from planner.graph.core.model import Attribute, DType, Graph, Op, Shape, Tensor
 
 BATCH, LENGTH, HEAD = 8, 32, 16
 

@@ -20,8 +20,8 @@ from planner.features.zoo.models import mlp
 from planner.features.zoo.models.convolutional import cnn, lenet_5
 from planner.features.zoo.models.recurrent import rnn
 from planner.features.zoo.models.transformer import GptShape, gpt
-from planner.graph.to_onnx import to_model
-from planner.graph.traits import ACTIVATIONS, ANGLES
+from planner.graph.core.traits import ACTIVATIONS, ANGLES
+from planner.graph.files.to_onnx import to_model
 
 _MODELS = Path(__file__).parent.parent / "tests" / "models"
 _OPSETS: Final = range(13, 25)

@@ -26,10 +26,10 @@ from strategies import line
 from planner.descriptions import in_force
 from planner.features.zoo.models import PAPERS, build
 from planner.features.zoo.models.catalogue import names
+from planner.graph.core.model import Graph, Op
+from planner.graph.decompositions.randomness import lower_randomness
 from planner.graph.decompositions.registry import Decomposition, Purpose, decomposition
-from planner.graph.model import Graph, Op
 from planner.graph.rewriting.canonical import canonical
-from planner.graph.rewriting.randomness import lower_randomness
 from planner.partition.build import unplaced
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.limit.in_steps import choices, with_steps

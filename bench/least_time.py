@@ -20,7 +20,7 @@ from pathlib import Path
 from planner import api, configs
 from planner.errors import TofuError
 from planner.features.zoo.models import build
-from planner.graph.to_onnx import write_model
+from planner.graph.files.to_onnx import write_model
 from planner.machine.topology_file import load_topology
 from planner.planning.objective import LITERATURE
 from planner.search.effort import EffortName

@@ -18,7 +18,7 @@ from planner.features.zoo.models import mlp
 from planner.features.zoo.models.convolutional import cnn
 from planner.features.zoo.models.recurrent import rnn
 from planner.features.zoo.models.transformer import GptShape, gpt
-from planner.graph.to_onnx import write_model
+from planner.graph.files.to_onnx import write_model
 from planner.search.effort import EffortName
 
 _T = TypeVar("_T")

@@ -22,7 +22,7 @@ from rich.table import Table
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Buffer, Fetch, Piece, Source, WorkerProgram
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 from planner.runtime.engine.core.transport import NumpyTransport, Tile
 from planner.runtime.engine.gpu.cuda import plain, stored
 from planner.runtime.engine.gpu.devices import probe_cuda

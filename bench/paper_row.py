@@ -16,7 +16,7 @@ from planner import opdefs
 from planner.algebra.tiling import UNCUT
 from planner.cost.roofline import Roofline
 from planner.features.zoo.models import build
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.machine.topology_file import Device, DeviceGraph, Level, Machine, Topology, load_topology
 
 

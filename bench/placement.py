@@ -30,9 +30,9 @@ from planner.cost.by_op import op_bytes
 from planner.cost.roofline import Roofline
 from planner.cost.tables import CostTables
 from planner.descriptions import in_force
-from planner.graph.model import Graph, Op, Role
-from planner.graph.rewriting.randomness import lower_randomness
-from planner.graph.to_onnx import to_model
+from planner.graph.core.model import Graph, Op, Role
+from planner.graph.decompositions.randomness import lower_randomness
+from planner.graph.files.to_onnx import to_model
 from planner.machine.routes import Interconnect
 from planner.machine.topology_file import Machine
 from planner.partition.build import complete_plan, partition, plan_files, told_by_program, worker_files

@@ -27,7 +27,7 @@ from strategies import Cost, Model, costs, line
 
 from planner import opdefs
 from planner.features.zoo.models import PAPERS, build, names
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.partition.build import partition
 from planner.planning.bodies import decide_with_bodies

@@ -35,7 +35,7 @@ from rich.table import Table
 from swapping import SwappingModel, largest_op_bytes
 
 from planner.errors import InfeasibleError, UsageError
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.reading.from_onnx import read_model
 from planner.runtime.chosen_engine import GPU_COMMAND
 from planner.runtime.engine.gpu.devices import require_cuda

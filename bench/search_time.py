@@ -32,8 +32,8 @@ from rich.table import Table
 from planner import opdefs
 from planner.collection import without_collection
 from planner.features.zoo.models import build
-from planner.graph.model import Graph
-from planner.graph.to_onnx import write_model
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import write_model
 from planner.options import ReadOptions
 from planner.options.planning import PlanOptions
 from planner.planning.folder import Destination

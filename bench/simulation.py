@@ -38,7 +38,7 @@ from planner.artifacts.waits import joined_waits
 from planner.cost.seconds.estimate import timed
 from planner.features.profile.measuring import PartTimes
 from planner.features.zoo.models import build, mlp
-from planner.graph.to_onnx import write_model
+from planner.graph.files.to_onnx import write_model
 from planner.machine.topology_file import Device, Level, Topology
 from planner.progress import silent
 from planner.runtime.engine.core.executor import Iteration

@@ -25,7 +25,7 @@ from strategies import line
 from planner import api
 from planner.artifacts.program import Fetch
 from planner.features.zoo.models import PAPERS, build, names
-from planner.graph.to_onnx import write_model
+from planner.graph.files.to_onnx import write_model
 from planner.runtime.engine.process.supervisor import SupervisedEngine
 from planner.runtime.plan_files import load_plan
 from planner.runtime.values.state import starting_values

@@ -19,7 +19,7 @@ from planner.cost.seconds.estimate import estimate
 from planner.cost.tables import CostTables
 from planner.errors import TofuError
 from planner.features.zoo.models import build
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.machine.topology_file import Machine
 from planner.partition.build import partition
 from planner.search.decide import STRATEGIES, decide

@@ -24,9 +24,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from planner.errors import InfeasibleError
-from planner.graph.model import Graph, Op, Tensor
-from planner.graph.protos import numpy_dtype
-from planner.graph.to_onnx import to_model
+from planner.graph.core.model import Graph, Op, Tensor
+from planner.graph.files.to_onnx import to_model
 from planner.runtime.engine.core.sessions import SessionMaker, bind, carried, cores
 from planner.runtime.judge.whole import require_constants
 
@@ -278,12 +277,12 @@ def counted(graph: Graph, limit_bytes: int) -> SwapStep:
 
 
 def _allocated(tensor: Tensor) -> np.ndarray:
-    return np.empty(tensor.shape, numpy_dtype(tensor.dtype))
+    return np.empty(tensor.shape, tensor.dtype.array_dtype)
 
 
 def _imagined(tensor: Tensor) -> np.ndarray:
     """An array with the shape and the bytes of a tensor, all of whose elements are the same one."""
-    return np.broadcast_to(np.zeros((), numpy_dtype(tensor.dtype)), tensor.shape)
+    return np.broadcast_to(np.zeros((), tensor.dtype.array_dtype), tensor.shape)
 
 
 def largest_op_bytes(graph: Graph) -> int:

@@ -29,7 +29,7 @@ from planner.cost.seconds.estimate import estimate
 from planner.cost.tables import CostTables
 from planner.features.ops.run import Operators
 from planner.features.zoo.models import build, trained
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.partition.build import Unplaced, unplaced
 from planner.planning.deliveries import with_savings
 from planner.planning.paid_again import paid_for_twice, savings

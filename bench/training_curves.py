@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import read_model
-from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
 
 MODELS = Path(__file__).parent.parent / "tests" / "models"

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.graph.model import Attribute, DType
+from planner.graph.core.model import Attribute, DType
 from planner.opdefs.parts import EVERYTHING, filled, int64, output_region
 from planner.opdefs.weighted import weighted_sum
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op, over

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from planner.errors import DescriptionError
-from planner.graph.model import Attribute
+from planner.graph.core.model import Attribute
 from planner.opdefs.convolution import is_one_group, local_groups, only_bias
 from planner.opdefs.parts import input_region, int64, output_region
 from planner.opdefs.windows import Scattering, Window, listed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from planner.graph.model import Attribute
+from planner.graph.core.model import Attribute
 from planner.opdefs.parts import constant_result, input_region, int64, output_region, output_shape
 from planner.opdefs.windows import local_geometry, windows
 from planner.tdl.builder import Ix, NodeView, Sum, TensorArg, Val, op

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.graph.model import Attribute
+from planner.graph.core.model import Attribute
 from planner.opdefs.broadcast import normal_axes, normal_axis
 from planner.opdefs.parts import input_region, int64, output_region
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, call, op

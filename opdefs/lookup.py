@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 from planner.opdefs.parts import int64
 from planner.tdl.builder import Ix, NodeView
 from planner.tdl.local import LocalNode, NotLocalError

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from planner.errors import DescriptionError, UnsupportedError
-from planner.graph.model import Implied
+from planner.graph.core.model import Implied
 from planner.opdefs.broadcast import aligned, normal_axis
 from planner.tdl.builder import Ix, NodeView, Opaque, TensorArg, Val, call, op, over
 

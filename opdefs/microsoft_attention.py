@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from planner.errors import DescriptionError, UnsupportedError
-from planner.graph.model import Implied
+from planner.graph.core.model import Implied
 from planner.opdefs.attention import rotary_local
 from planner.opdefs.microsoft import DOMAIN, like_first
 from planner.opdefs.parts import EVERYTHING, output_region

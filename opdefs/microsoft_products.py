@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from planner.errors import DescriptionError, UnsupportedError
-from planner.graph.model import DType, Implied
+from planner.graph.core.model import DType, Implied
 from planner.opdefs.broadcast import aligned, broadcast
 from planner.opdefs.convolution import conv_local, conv_value
 from planner.opdefs.microsoft import DOMAIN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.graph.model import DType, Implied
+from planner.graph.core.model import DType, Implied
 from planner.opdefs.broadcast import aligned, normal_axis
 from planner.tdl.builder import Ix, NodeView, Opaque, TensorArg, Val, call, op, over
 

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from planner.algebra.region import Region
-from planner.graph.model import DType, Shape
+from planner.graph.core.model import DType, Shape
 from planner.tdl.builder import NodeView
 from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part
 

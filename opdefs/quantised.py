@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from planner.graph.model import Attribute
+from planner.graph.core.model import Attribute
 from planner.opdefs.broadcast import aligned, normal_axis
 from planner.opdefs.convolution import local_groups
 from planner.opdefs.parts import output_region

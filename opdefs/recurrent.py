@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from planner.graph.attributes import refuse
-from planner.graph.model import Attribute
+from planner.graph.core.attributes import refuse
+from planner.graph.core.model import Attribute
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op, over
 from planner.tdl.local import LocalOp, Part, same_op
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.algebra.region import Region
 from planner.errors import DescriptionError
-from planner.graph.model import Shape
+from planner.graph.core.model import Shape
 from planner.opdefs.broadcast import normal_axes
 from planner.opdefs.parts import input_region, int64, output_region
 from planner.tdl.builder import Ix, NodeView, TensorArg, op

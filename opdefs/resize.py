@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from planner.graph.bands import Band
+from planner.graph.core.bands import Band
+from planner.graph.core.interpolation import resizing
 from planner.graph.folding.evaluate import MAX_FOLDED_ELEMENTS
-from planner.graph.interpolation import resizing
 from planner.opdefs.lookup import Strip, strip_of
 from planner.opdefs.parts import input_region, int64, output_dtype, output_region
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from planner.errors import DescriptionError
-from planner.graph.model import Attribute
+from planner.graph.core.model import Attribute
 from planner.tdl.builder import Ix, NodeView
 from planner.tdl.local import Part
 

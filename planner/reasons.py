@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from planner.algebra.region import Region
-from planner.graph.model import Role, Shape
+from planner.graph.core.model import Role, Shape
 from planner.records import Positive, Signed, SignedFloat
 
 Subject: TypeAlias = Literal["tensor", "op"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 from planner.artifacts.estimate import TimeEstimate
 from planner.artifacts.plan import Plan, SteppedOp
 from planner.cost.distance import Distance
-from planner.graph.model import Role, Shape
+from planner.graph.core.model import Role, Shape
 from planner.reasons import Cause, Kept, Summary, Why
 from planner.records import Positive, Several
 from planner.search.effort import EffortName

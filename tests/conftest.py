@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 import dearest
-from planner.graph.model import Graph, StatePair
+from planner.graph.core.model import Graph, StatePair
 
 # No deadline: on a shared machine a slow example says nothing about the code. A failure prints its blob, so that
 # `@reproduce_failure` brings it back. Few examples, and others in every run: somebody waits for them.

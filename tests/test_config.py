@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from planner import configs
 from planner.errors import UsageError, did_you_mean
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 from planner.machine.topology_file import (
     Device,
     DeviceGraph,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import UsageError
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 from planner.machine.device_profile import (
     DeviceProfile,
     MeasuredDevice,

@@ -9,7 +9,7 @@ import pytest
 
 from planner import api, opdefs
 from planner.features.zoo import models as zoo
-from planner.graph.to_onnx import write_model
+from planner.graph.files.to_onnx import write_model
 from planner.progress import in_part, silent, with_best, without_costs
 from planner.search.decide import decide
 from planner.search.repeats.shortened import shortened

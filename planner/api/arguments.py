@@ -22,7 +22,7 @@ import numpy as np
 from onnx import ModelProto
 
 from planner.errors import UsageError, did_you_mean
-from planner.graph.subgraph import is_external
+from planner.graph.core.subgraph import is_external
 
 Parameters = ParamSpec("Parameters")
 Record = TypeVar("Record")

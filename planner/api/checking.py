@@ -14,8 +14,8 @@ from planner.cost.tables import CostTables
 from planner.errors import UsageError
 from planner.gate.baseline import Baseline, ModelCosts, PlanCost, model_costs, op_type_at
 from planner.gate.verdict import CheckResult, judge
+from planner.graph.core.model import Graph, Op
 from planner.graph.decompositions import expand
-from planner.graph.model import Graph, Op
 from planner.graph.reading.named_file import names_file
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.parts import whole_name

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from planner.artifacts.source_file import SourceFile
 from planner.errors import TofuError
-from planner.graph.data_folder import Followed, data_folder_of
+from planner.graph.files.data_folder import Followed, data_folder_of
 from planner.graph.reading.from_onnx import read_model
 from planner.runtime.judge.door import DoorVerdict, ReadGraph, check_door
 from planner.runtime.values.state import Values

@@ -13,14 +13,13 @@ from planner.cost.distance import distances
 from planner.cost.seconds.estimate import synchronised
 from planner.cost.tables import CostTables
 from planner.errors import UsageError
+from planner.graph.compare.modules import modules
+from planner.graph.core.model import Graph, qualified
+from planner.graph.core.notes import evidence_of
 from planner.graph.decompositions import expand
-from planner.graph.model import Graph
-from planner.graph.modules import modules
-from planner.graph.notes import evidence_of
-from planner.graph.purposes import Purpose, purposes
-from planner.graph.reading.undescribed import qualified
 from planner.graph.rewriting.canonical import Canonical
 from planner.graph.rewriting.recomputation import recomputable
+from planner.graph.step.purposes import Purpose, purposes
 from planner.options.plans import HELD, ExplainOptions
 from planner.planning.limit.op_memory import op_memory
 from planner.planning.owners import planned_apart

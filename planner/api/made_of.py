@@ -18,8 +18,8 @@ from planner.training.doors.read import file_of
 
 MADE_OF: Final = "tofu-made-of"
 """The metadata key of ``[["model.onnx", "/home/me/model.onnx", "9f86…"], 64, {"loss": "mse", ...}]``: the forward
-model, the batch if one was asked for, and the other options. No note of the graph (``planner.graph.notes``): plans of
-one model are equal, wherever its forward model was."""
+model, the batch if one was asked for, and the other options. No note of the graph
+(``planner.graph.core.notes``): plans of one model are equal, wherever its forward model was."""
 
 
 @dataclass(frozen=True, slots=True)

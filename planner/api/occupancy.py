@@ -10,8 +10,8 @@ from planner.api.opened import opened
 from planner.artifacts.program import Fetch, WorkerProgram
 from planner.collection import without_collection
 from planner.errors import UsageError
-from planner.graph.model import Graph
-from planner.graph.purposes import passes_in
+from planner.graph.core.model import Graph
+from planner.graph.step.purposes import passes_in
 from planner.partition.occupancy import limits_by_worker, occupancy
 from planner.progress import Progress, silent
 from planner.results import MemoryResult

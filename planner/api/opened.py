@@ -10,8 +10,8 @@ from planner.artifacts.plan_folder import PlanFolder, open_folder
 from planner.artifacts.planned_form import planned_form
 from planner.descriptions import how_to_give, of_plan
 from planner.errors import UsageError
-from planner.graph.model import Graph
-from planner.graph.reading.foreign import EVERY_OPERATOR
+from planner.graph.core.model import Graph
+from planner.graph.folding.foreign import EVERY_OPERATOR
 from planner.graph.reading.from_onnx import read_model
 from planner.graph.rewriting.canonical import Canonical
 from planner.search.decided import Decided

@@ -11,8 +11,8 @@ from types import MappingProxyType
 from planner.api.arguments import takes
 from planner.collection import without_collection
 from planner.counted import counts_told
-from planner.graph.gradient_products import gradient_products
-from planner.graph.state_warnings import state_warnings
+from planner.graph.step.gradient_products import gradient_products
+from planner.graph.step.state_warnings import state_warnings
 from planner.machine.rates import Rates
 from planner.options.planning import PlanOptions
 from planner.planning.folder import Destination, files_beside

@@ -10,10 +10,10 @@ from planner.api.arguments import takes
 from planner.api.door import held_against_file
 from planner.api.made_of import note_made_of
 from planner.errors import UsageError
-from planner.graph.data_folder import data_folder_of, note_data_folder, without_data_folder
-from planner.graph.model import Role
+from planner.graph.core.model import Role
+from planner.graph.files.data_folder import data_folder_of, note_data_folder, without_data_folder
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.values import values_of
-from planner.graph.to_onnx import to_model
 from planner.options.training import GradOptions
 from planner.results import GradResult, InputRow, ParameterRow
 from planner.runtime.judge.door import DoorVerdict

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from planner.artifacts.recomputed import Recomputed
-from planner.graph.deliveries import SharedDelivery
 from planner.graph.rewriting.packing import InParts
+from planner.graph.step.deliveries import SharedDelivery
 from planner.records import Readers, Several, reader
 from planner.strict_json import Value
 

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from onnx import FunctionProto
 
-from planner.graph.subgraph import graphs_of, read_names
-from planner.graph.traits import ELEMENT_WISE, named
+from planner.graph.core.subgraph import graphs_of, read_names
+from planner.graph.core.traits import ELEMENT_WISE, named
 
 UPDATING: Final = named("Abs Add Cast Div Identity Mul Neg Reciprocal Sqrt Sub")
 """Element-wise operators of which the runtime makes no kernel that reads an element after it has written it: neither

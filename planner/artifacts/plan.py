@@ -28,7 +28,7 @@ from planner.artifacts.asked import Asked
 from planner.artifacts.estimate import TimeEstimate
 from planner.artifacts.form import FORM_READERS, Form
 from planner.errors import ModelError, UsageError
-from planner.graph.deliveries import SharedDelivery
+from planner.graph.step.deliveries import SharedDelivery
 from planner.machine.rates import Rates
 from planner.records import Kind, Positive, Readers, Several, Sha256, plain_record, reader
 from planner.short_repr import ShortRepr

@@ -29,8 +29,8 @@ from planner.artifacts.place import MANIFEST, PLAN, require_plan
 from planner.artifacts.plan import Plan, digest
 from planner.artifacts.source_file import SourceFile
 from planner.errors import ModelError, TofuError, UsageError
-from planner.graph.data_folder import DataFolder
-from planner.graph.model import StatePair
+from planner.graph.core.model import StatePair
+from planner.graph.files.data_folder import DataFolder
 from planner.records import Kind, Sha256, plain_record, reader
 from planner.regular_file import digest_of, read_regular
 from planner.strict_json import JsonError, Value, read_json

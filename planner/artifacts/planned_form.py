@@ -9,12 +9,12 @@ from pathlib import Path
 from planner.artifacts.form import Form
 from planner.artifacts.plan_folder import PlanFolder
 from planner.errors import ModelError, UsageError
+from planner.graph.core.model import Graph
 from planner.graph.decompositions import planned_graph
-from planner.graph.deliveries import SharedDelivery, with_deliveries
-from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import Canonical, canonical
 from planner.graph.rewriting.lanes import lanes_of, marked
 from planner.graph.rewriting.recomputation import Activations, recomputed
+from planner.graph.step.deliveries import SharedDelivery, with_deliveries
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from typing import ClassVar, TypeAlias
 
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
-from planner.graph.model import DType, Shape, StatePair
+from planner.graph.core.model import DType, Shape, StatePair
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from planner.algebra.region import Region
 from planner.artifacts.program import Fetch, Program, Step, WorkerProgram
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.rewriting.packing import Placed
 
 

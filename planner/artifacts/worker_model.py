@@ -39,11 +39,11 @@ from planner.algebra.region import Region
 from planner.artifacts import fetch_node
 from planner.artifacts.program import Arena, Buffer, Fetch, Segment, Step, WorkerProgram
 from planner.errors import ModelError
-from planner.graph.fills import fill_nodes, fills_of, is_fill_node, is_large_fill
-from planner.graph.model import DType, Shape
-from planner.graph.protos import dtype_of, elem_type_of, stored_array
-from planner.graph.subgraph import external_holders
-from planner.graph.wellformed import fresh_name
+from planner.graph.core.model import DType, Shape
+from planner.graph.core.subgraph import external_holders
+from planner.graph.core.wellformed import fresh_name
+from planner.graph.files.fills import fill_nodes, fills_of, is_fill_node, is_large_fill
+from planner.graph.files.protos import dtype_of, elem_type_of, stored_array
 from planner.records import plain, reader
 from planner.strict_json import JsonError, Value, parse_json
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from planner.algebra.tiling import Tiling
 from planner.artifacts.plan import Decision, OpStrategy
 from planner.cost.tables import CostTables, Request
-from planner.graph.model import Graph, is_used
+from planner.graph.core.model import Graph, is_used
 from planner.tdl.bind import BoundOp
 
 D = TypeVar("D", bound=Decision)

@@ -16,7 +16,7 @@ from planner.cost.by_op import op_bytes
 from planner.cost.contraction import RESULT
 from planner.cost.grids import Grid, best_grid
 from planner.cost.tables import CostTables
-from planner.graph.model import Graph, is_used
+from planner.graph.core.model import Graph, is_used
 from planner.records import Positive
 from planner.tdl.bind import BoundOp
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from planner.cost.tables import CostTables, Request, Table
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 from planner.tdl.bind import BoundOp
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import Shard, Tiling
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 from planner.tdl.bind import BoundOp
 
 

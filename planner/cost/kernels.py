@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from planner.graph.core.emitter import Emitter, free_prefix
+from planner.graph.core.model import Op, Tensor
+from planner.graph.core.traits import RESHAPES, carried
 from planner.graph.decompositions.registry import Purpose, decomposition
-from planner.graph.emitter import Emitter, free_prefix
-from planner.graph.model import Op, Tensor
-from planner.graph.traits import RESHAPES, carried
 from planner.tdl.bind import BoundOp
 
 

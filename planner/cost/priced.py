@@ -16,7 +16,7 @@ from planner.algebra.partial import IMPOSSIBLE
 from planner.algebra.tiling import Tiling
 from planner.cost.residence import Residence, Weights
 from planner.cost.tables import Candidates, CostTables, Request, Table
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 from planner.tdl.bind import BoundOp
 
 _MOST_CHARGED = 1 << 61

@@ -35,7 +35,7 @@ from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import UNCUT, Tiling
 from planner.artifacts.plan import Decision
 from planner.cost.tables import Candidates, Request, Table
-from planner.graph.model import Graph, is_used
+from planner.graph.core.model import Graph, is_used
 from planner.tdl.bind import BoundOp
 
 Ints: TypeAlias = NDArray[np.int64]

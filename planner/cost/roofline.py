@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import UNCUT, Tiling
 from planner.cost.kernels import ONE_KERNEL, Kernels, kernels_of
-from planner.graph.deliveries import is_delivery
-from planner.graph.model import DType
+from planner.graph.core.model import DType
+from planner.graph.step.deliveries import is_delivery
 from planner.machine.topology_file import Device
 from planner.tdl.bind import BoundOp, Content, InputBoxes
 

@@ -22,7 +22,7 @@ from planner.algebra.ways import Ways
 from planner.cost.accesses import Access, Regions, Tiled
 from planner.cost.excess import computing, excess, repeated
 from planner.cost.kernels import is_alias
-from planner.graph.model import DType, Tensor
+from planner.graph.core.model import DType, Tensor
 from planner.machine.rates import Rates
 from planner.tdl.bind import BoundOp
 

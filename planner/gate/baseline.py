@@ -3,7 +3,7 @@
     {"schema_version": 2,
      "models": {
        "mlp-5x300": {                                          the name that it was checked by, or its file
-         "structure": "a4d9...",                               see planner.graph.structure
+         "structure": "a4d9...",                               see planner.graph.compare.structure
          "ops": {"00001.Gemm.649b9dc68f27": "[400, 300] [300, 300] -> [400, 300]", ...},
          "plans": {
            "4": {"cost": 6970000, "moved_bytes": 6960000, "peak_bytes": 3000224, "certified_gap": null,
@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from planner.errors import UsageError
-from planner.graph.model import Graph
-from planner.graph.structure import structure_of
+from planner.graph.compare.structure import structure_of
+from planner.graph.core.model import Graph
 from planner.records import plain, reader
 from planner.strict_json import JsonError, Value, parse_json
 

@@ -25,7 +25,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 import yaml
 
 from planner.errors import UsageError, did_you_mean
-from planner.graph.model import DType, Shape
+from planner.graph.core.model import DType, Shape
 from planner.machine.figures import read_fields, read_record, written
 from planner.records import Kind, Positive
 from planner.strict_yaml import Reader, read_text, shown

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from planner.algebra.tiling import MOST_SHARES, coordinates, least_shares
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 from planner.machine.routes import Interconnect
 from planner.machine.topology_file import Device, DeviceGraph, Machine
 

@@ -31,7 +31,7 @@ from typing import Annotated, TypeAlias
 import yaml
 
 from planner.errors import UsageError, did_you_mean
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 from planner.machine.figures import read_fields
 from planner.records import Above0, Kind, Positive
 from planner.strict_yaml import Reader, read_text, shown

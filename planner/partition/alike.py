@@ -12,8 +12,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from planner.counted import counted
-from planner.graph.model import Graph
-from planner.graph.repeats import numbered
+from planner.graph.compare.repeats import numbered
+from planner.graph.core.model import Graph
 from planner.partition.local_work import LocalWork
 from planner.partition.lowered import Lowered, sources_read
 

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from planner.algebra.partial import partial_cuts
 from planner.artifacts.program import Fetch
-from planner.graph.model import Op
+from planner.graph.core.model import Op
 from planner.partition.draft import Draft
 from planner.partition.fetches import BROUGHT, NOTHING, Need
 from planner.partition.local_work import LocalWork, cut_out

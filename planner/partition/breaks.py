@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from planner.artifacts.in_place import Flow, FlowNode
 from planner.counted import counted
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.rewriting.recomputation import computed_before
 from planner.partition.alike import Kinds
 from planner.partition.local_work import LocalWork

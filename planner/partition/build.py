@@ -44,7 +44,7 @@ from planner.artifacts.plan import Decision, Plan
 from planner.artifacts.plan_folder import MODEL, worker_file
 from planner.artifacts.program import Fetch, Program, Segment
 from planner.artifacts.worker_model import WorkerModels
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.partition.alike import kinds_of
 from planner.partition.alive import without_dead_work
 from planner.partition.breaks import broken

@@ -9,7 +9,7 @@ import numpy as np
 from planner.algebra.region import Region
 from planner.algebra.tiling import Tiling
 from planner.artifacts.plan import Steps
-from planner.graph.fills import is_fill
+from planner.graph.files.fills import is_fill
 from planner.partition.division import Division
 from planner.partition.draft import Draft
 from planner.partition.local_work import LocalWork, added, cut_out, named, told_apart

@@ -10,7 +10,7 @@ from planner.algebra.region import Region
 from planner.algebra.tiling import Tiling
 from planner.artifacts.plan import Decision
 from planner.artifacts.program import Fetch
-from planner.graph.model import DType, Graph, Shape, Tensor
+from planner.graph.core.model import DType, Graph, Shape, Tensor
 from planner.partition.fetches import NOTHING, Layout, Layouts
 from planner.partition.local_work import LocalWork
 from planner.partition.lowered import Buffers, Epoch, Lowered

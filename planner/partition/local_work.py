@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.algebra.region import Region
-from planner.graph.model import Attribute, GraphAttribute, TensorAttribute
+from planner.graph.core.model import Attribute, GraphAttribute, TensorAttribute
 from planner.tdl.local import LocalNode, LocalOp
 
 

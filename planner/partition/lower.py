@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from planner.algebra.tiling import Tiling
 from planner.artifacts.plan import Decision, Steps
 from planner.counted import counted
-from planner.graph.deliveries import is_delivery
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
+from planner.graph.step.deliveries import is_delivery
 from planner.partition.arriving import Arrivals
 from planner.partition.computing import Computation
 from planner.partition.draft import Draft

@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.algebra.region import Region
 from planner.artifacts.program import Buffer, Fetch
-from planner.graph.model import Shape, Tensor
+from planner.graph.core.model import Shape, Tensor
 from planner.partition.local_work import LocalWork
 
 

@@ -21,7 +21,7 @@ from planner.artifacts.in_place import overwriting
 from planner.artifacts.program import Arena, Program, Segment, WorkerProgram
 from planner.artifacts.waits import LastReads, last_reads, levels, writers
 from planner.counted import counted
-from planner.graph.model import StatePair
+from planner.graph.core.model import StatePair
 from planner.partition.packing import Packed, Span, best_fit, least_bytes
 
 

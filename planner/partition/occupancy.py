@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from planner.artifacts.asked import ByWorker
 from planner.artifacts.program import Program, WorkerProgram
 from planner.artifacts.waits import LastReads, last_reads, levels
-from planner.graph.model import Graph
-from planner.graph.purposes import Purpose, purposes
+from planner.graph.core.model import Graph
+from planner.graph.step.purposes import Purpose, purposes
 from planner.partition.memory import live_spans
 from planner.partition.packing import Span
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from planner.algebra.region import Region
 from planner.algebra.tiling import Tiling
 from planner.artifacts.program import Fetch
-from planner.graph.model import is_used
+from planner.graph.core.model import is_used
 from planner.partition.draft import Draft
 from planner.partition.fetches import NOTHING, Pattern
 from planner.partition.ways import Regions, Round, Way, Ways

@@ -16,9 +16,9 @@ from onnx import helper, numpy_helper
 from planner.artifacts.program import Buffer, Fetch, Program, Segment, Step, WorkerProgram
 from planner.artifacts.worker_model import make_body
 from planner.counted import counted
-from planner.graph.model import Graph, Op
-from planner.graph.protos import elem_type_of, op_to_node
-from planner.graph.to_onnx import domain_version
+from planner.graph.core.model import Graph, Op
+from planner.graph.files.protos import elem_type_of, op_to_node
+from planner.graph.files.to_onnx import domain_version
 from planner.partition.alike import Kinds
 from planner.partition.local_work import LocalWork, told_apart
 from planner.partition.lowered import Lowered

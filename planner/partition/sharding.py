@@ -14,7 +14,7 @@ from onnx import ModelProto, ShardingSpecProto
 from planner.algebra.region import Region
 from planner.algebra.tiling import Tiling
 from planner.artifacts.plan import Plan
-from planner.graph.model import Shape
+from planner.graph.core.model import Shape
 
 _IR_VERSION = 11
 """The first that has the annotations."""

@@ -43,7 +43,7 @@ from planner.algebra.partial import holders, partial_cuts, settled
 from planner.algebra.region import Region, index_space
 from planner.algebra.tiling import Reducer, Tiling
 from planner.counted import counted
-from planner.graph.model import Shape
+from planner.graph.core.model import Shape
 
 _MANY_BOXES: Final = 64
 """From so many on it is worth the while to look for those that have something in common with another."""

@@ -13,10 +13,10 @@ from typing import Final
 from onnx import FunctionProto, TypeProto, helper
 
 from planner.artifacts.worker_model import body_graph
+from planner.graph.core.model import DType, Shape
+from planner.graph.core.traits import COPYING, SLICING, VIEWS
+from planner.graph.files.protos import dtype_of
 from planner.graph.folding.propagation import inferred
-from planner.graph.model import DType, Shape
-from planner.graph.protos import dtype_of
-from planner.graph.traits import COPYING, SLICING, VIEWS
 
 ELEMENTWISE: Final = frozenset(
     {"Add", "Sub", "Mul", "Div", "Neg", "Sqrt", "Identity", "Abs", "Exp", "Tanh", "Relu", "Sigmoid", "Reciprocal"}

@@ -16,11 +16,10 @@ from planner.algebra.tiling import Replicate, Shard, Tiling
 from planner.artifacts.plan import OpStrategy
 from planner.cost.by_op import costed, op_bytes, op_cost
 from planner.cost.tables import CostTables
+from planner.graph.core.model import Graph, qualified
 from planner.graph.decompositions import Body, Expanded, expand, has_body
 from planner.graph.decompositions.expand import fused, without_copies
 from planner.graph.decompositions.registry import Purpose, decomposition
-from planner.graph.model import Graph
-from planner.graph.reading.undescribed import qualified
 from planner.search.bound.certify import BOUND
 from planner.search.decide import decide
 from planner.search.decided import Decided

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.rewriting.canonical import Canonical, canonical
 from planner.search.user_rules.rules import Rules, matching
 

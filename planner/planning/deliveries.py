@@ -40,8 +40,8 @@ from planner.algebra.tiling import Tiling
 from planner.artifacts.plan import OpStrategy
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
-from planner.graph.deliveries import SharedDelivery, with_deliveries
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
+from planner.graph.step.deliveries import SharedDelivery, with_deliveries
 from planner.planning.bodies import counted_again
 from planner.planning.paid_again import Brought, Names, Payer, Saving, paid_for_twice, savings, slots_of
 from planner.search.bound.certify import BOUND

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.rewriting.recomputation import Activations
 from planner.search.repeats.runs import Run, Wiring
 from planner.search.repeats.shortened import runs_of

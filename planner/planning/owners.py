@@ -33,7 +33,7 @@ from planner.algebra.lane import Lane, has_owners
 from planner.artifacts.plan import Plan
 from planner.cost.by_op import costed, op_cost
 from planner.cost.tables import CostTables
-from planner.graph.model import Graph, Op, Role
+from planner.graph.core.model import Graph, Op, Role
 from planner.graph.rewriting.canonical import Canonical
 from planner.graph.rewriting.lanes import Lanes, lanes_of, marked
 from planner.planning.bodies import decide_with_bodies, with_gap_of

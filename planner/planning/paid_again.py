@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from planner.algebra.delivery import made_tiling
 from planner.algebra.tiling import Tiling
 from planner.cost.tables import CostTables
-from planner.graph.deliveries import SharedDelivery
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
+from planner.graph.step.deliveries import SharedDelivery
 from planner.search.decided import Decided
 from planner.tdl.bind import BoundOp
 

@@ -10,10 +10,10 @@ from planner.artifacts.recomputed import Recomputed
 from planner.cost.excess import computing
 from planner.cost.residence import Residence
 from planner.errors import UsageError, did_you_mean
+from planner.graph.core.model import Graph, Role
 from planner.graph.decompositions import expand, planned_graph
-from planner.graph.deliveries import SharedDelivery, with_deliveries
-from planner.graph.model import Graph, Role
 from planner.graph.rewriting.recomputation import Activations, originals
+from planner.graph.step.deliveries import SharedDelivery, with_deliveries
 from planner.planning.bodies import only_through_bodies
 from planner.planning.forward_blocks import inside_blocks
 from planner.search.decided import Decided

@@ -16,10 +16,10 @@ from planner.artifacts.plan_folder import open_folder
 from planner.descriptions import UnknownOps, in_force, of_plan
 from planner.errors import UsageError, did_you_mean
 from planner.feature import features
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
+from planner.graph.decompositions.randomness import lower_randomness
+from planner.graph.files.to_onnx import write_model
 from planner.graph.reading.named_file import names_file
-from planner.graph.rewriting.randomness import lower_randomness
-from planner.graph.to_onnx import write_model
 from planner.machine.rates import Rates
 from planner.machine.routes import whole_name
 from planner.options import ReadOptions

@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.artifacts.plan import Plan
 from planner.artifacts.program import Fetch, Segment
-from planner.graph.notes import MICRO_BATCHES, without_micro_batch
+from planner.graph.core.notes import MICRO_BATCHES, without_micro_batch
 from planner.graph.reading.values import values_of
 from planner.partition.collectives import collectives, counted
 from planner.partition.segments import Partitioned

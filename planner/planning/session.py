@@ -18,10 +18,10 @@ from planner.artifacts.plan import Plan, digest
 from planner.artifacts.source_file import SourceFile
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
-from planner.graph.data_folder import data_folder_of, without_data_folder
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
+from planner.graph.files.data_folder import data_folder_of, without_data_folder
+from planner.graph.files.to_onnx import to_model
 from planner.graph.rewriting.recomputation import Activations, recomputed
-from planner.graph.to_onnx import to_model
 from planner.machine.topology_file import Machine
 from planner.partition.build import complete_plan, told_by_program
 from planner.planning.beside import LARGE, NO_SPEED, of_data, other_estimates, warnings

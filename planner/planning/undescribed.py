@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from planner.artifacts.plan import UndescribedOp
 from planner.cost.tables import CostTables
-from planner.graph.model import Graph
-from planner.graph.reading.undescribed import qualified
+from planner.graph.core.model import Graph, qualified
 from planner.search.decided import Decided
 from planner.tdl.bind import BoundOp
 

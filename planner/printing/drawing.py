@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from planner.algebra.region import Region
-from planner.graph.patterns import ranges
+from planner.graph.core.patterns import ranges
 
 _MOST_CELLS = 16
 """Boxes along one direction that are drawn; of more the tiles are listed."""

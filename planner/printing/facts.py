@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from planner.artifacts.plan import Plan, UndescribedOp
-from planner.graph import patterns
+from planner.graph.core import patterns
 from planner.machine.rates import Rates
 from planner.printing.console import ReportConsole
 from planner.printing.estimate import estimate_facts

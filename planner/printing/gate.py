@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from planner.gate.verdict import CheckResult, OpGrowth, Verdict
-from planner.graph.patterns import counted, without_numbers
+from planner.graph.core.patterns import counted, without_numbers
 from planner.printable import some
 from planner.printing.annotation import Annotation
 from planner.printing.sheet import Sheet

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TextIO
 
-from planner.graph.purposes import Purpose
+from planner.graph.step.purposes import Purpose
 from planner.partition.occupancy import Held, Occupancy
 from planner.printing.console import ReportConsole
 from planner.printing.facts import counted, memory_needed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from planner.graph.modules import parameter_module
+from planner.graph.compare.modules import parameter_module
 from planner.printing.console import ReportConsole
 from planner.printing.door import door_fact
 from planner.printing.estimate import beside_measurement

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import TypeAlias, get_args
 
-from planner.graph.patterns import numbers, pattern, ranges, replaced, varying, without_numbers
+from planner.graph.core.patterns import numbers, pattern, ranges, replaced, varying, without_numbers
 from planner.printing.console import ReportConsole
 from planner.printing.facts import counted
 from planner.results import StateRow, TensorKind, TensorRow

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.errors import UsageError
-from planner.graph.model import Graph, Op
-from planner.graph.notes import MICRO_BATCHES
+from planner.graph.core.model import Graph, Op
+from planner.graph.core.notes import MICRO_BATCHES
 from planner.runtime.values.samples import Labels, stated_labels
 
 

@@ -18,7 +18,7 @@ from typing import Final
 from planner.algebra.region import Region, index_space
 from planner.artifacts.program import Buffer, Program, WorkerProgram
 from planner.errors import ModelError
-from planner.graph.model import Graph, StatePair
+from planner.graph.core.model import Graph, StatePair
 
 _SHOWN: Final = 4
 """Names in a finding."""

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from planner.algebra.region import Region
-from planner.graph.model import Graph, StatePair
+from planner.graph.core.model import Graph, StatePair
 from planner.progress import Progress
 from planner.runtime.accuracy import Accuracy, share_of
 from planner.runtime.engine.core.interface import Engine

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from planner.errors import DivergedError
-from planner.graph.model import Graph
-from planner.graph.protos import numpy_dtype
+from planner.graph.core.model import Graph
 from planner.runtime.accuracy import share_of
 from planner.runtime.engine.core.executor import Iteration
 from planner.runtime.evaluation import Evaluator, NextState, begin_from, keep_next_state
@@ -136,7 +135,7 @@ class Iterations:
         fresh = {} if self._feed is None else dict(self._feed.batch(number, is_last=number == self._last))
         if self._rates is not None:
             tensor = self._plan.graph.tensors[schedule.INPUT]
-            fresh[schedule.INPUT] = np.full(tensor.shape, self._rates.rate(number), numpy_dtype(tensor.dtype))
+            fresh[schedule.INPUT] = np.full(tensor.shape, self._rates.rate(number), tensor.dtype.array_dtype)
         self._fresh = fresh
         if fresh:
             load_tiles(self._engine, fresh, fresh.keys())
@@ -356,4 +355,4 @@ class Iterations:
 
 def _nothing(graph: Graph, name: str) -> np.ndarray:
     """A result without elements: no worker makes it."""
-    return np.empty(graph.tensors[name].shape, numpy_dtype(graph.tensors[name].dtype))
+    return np.empty(graph.tensors[name].shape, graph.tensors[name].dtype.array_dtype)

@@ -19,10 +19,10 @@ from planner.artifacts.source_file import SourceFile
 from planner.artifacts.worker_model import WorkerModel, read_worker_model
 from planner.collection import without_collection
 from planner.errors import ModelError
-from planner.graph.data_folder import Followed, followed
-from planner.graph.external import external_values
-from planner.graph.model import Graph, Tensor
-from planner.graph.reading.foreign import EVERY_OPERATOR
+from planner.graph.core.model import Graph, Tensor
+from planner.graph.files.data_folder import Followed, followed
+from planner.graph.files.external import external_values
+from planner.graph.folding.foreign import EVERY_OPERATOR
 from planner.graph.reading.from_onnx import read_model
 from planner.progress import Progress, silent
 from planner.regular_file import digest_of, read_regular

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from planner.errors import UsageError
-from planner.graph.data_folder import Followed
-from planner.graph.model import Graph
-from planner.graph.notes import TRAINING
+from planner.graph.core.model import Graph
+from planner.graph.core.notes import TRAINING
+from planner.graph.files.data_folder import Followed
 from planner.options.running import RunOptions
 from planner.printable import some
 from planner.runtime.accuracy import Accuracy, accuracy_of

@@ -37,7 +37,7 @@ from planner.cost.by_op import recomputing
 from planner.cost.priced import PricedTables
 from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError, ModelError, UsageError
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.progress import Progress, with_best, without_costs
 from planner.search.decided import Decided
 from planner.search.effort import MANY_OPS, WHOLE_OPS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from planner.artifacts.plan import Decision
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.tdl.bind import BoundOp
 
 

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from planner.algebra.lane import Lane
 from planner.algebra.region import Boxes, Region, index_space
 from planner.algebra.tiling import UNCUT, Partial, Placement, Reducer, Shard, Tiling, distinct_pieces, parts, pieces
-from planner.graph.model import Op
+from planner.graph.core.model import Op
 from planner.tdl.analyse import Analysis, Read, Variable
 from planner.tdl.builder import Description, NodeView
 from planner.tdl.expr import VarKind

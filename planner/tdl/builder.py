@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from planner.errors import DescriptionError
-from planner.graph.attributes import label
-from planner.graph.model import Implied
+from planner.graph.core.attributes import label
+from planner.graph.core.model import Implied
 from planner.tdl.expr import Number, Output, Var
 from planner.tdl.local import LocalRule
 from planner.tdl.node_view import Derivation, NodeView

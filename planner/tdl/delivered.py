@@ -1,8 +1,8 @@
-"""The description of a shared delivery (``planner.graph.deliveries``): every element is the tensor's at its place."""
+"""The description of a shared delivery (``planner.graph.step.deliveries``): each element is the tensor's there."""
 
 from __future__ import annotations
 
-from planner.graph.deliveries import DOMAIN, OP_TYPE
+from planner.graph.step.deliveries import DOMAIN, OP_TYPE
 from planner.tdl.builder import NodeView, TensorArg, op
 from planner.tdl.local import LocalNode, LocalOp, Part
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.errors import DescriptionError, UnsupportedError
-from planner.graph.deliveries import is_delivery
-from planner.graph.model import Graph, Implied, Op, Shape, Tensor
-from planner.graph.reading.undescribed import undescribed_error
+from planner.graph.core.model import Graph, Implied, Op, Shape, Tensor
+from planner.graph.folding.undescribed import undescribed_error
+from planner.graph.step.deliveries import is_delivery
 from planner.tdl.analyse import Analysis, analyse
 from planner.tdl.bind import BoundOp, Content
 from planner.tdl.builder import MISFITS, Derivation, Description, NodeView

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.graph.model import Shape
+from planner.graph.core.model import Shape
 from planner.tdl.builder import Description, NodeView
 from planner.tdl.expr import Access, Output, subvalues
 

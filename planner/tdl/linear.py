@@ -12,7 +12,7 @@ import enum
 from collections.abc import Iterable
 
 from planner.algebra.tiling import Reducer
-from planner.graph.traits import SUMS
+from planner.graph.core.traits import SUMS
 from planner.tdl.expr import (
     Access,
     Apply,

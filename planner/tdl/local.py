@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from planner.algebra.region import Region
-from planner.graph.model import Attribute
+from planner.graph.core.model import Attribute
 from planner.tdl.node_view import NodeView
 
 

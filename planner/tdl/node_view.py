@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from planner.errors import DescriptionError
-from planner.graph.model import Attribute, DType, Op, Shape
+from planner.graph.core.model import Attribute, DType, Op, Shape
 
 Constants: TypeAlias = tuple[np.ndarray | None, ...]
 Derivation: TypeAlias = "Callable[[NodeView], Hashable]"

@@ -11,12 +11,12 @@ from typing import Final, Literal
 import numpy as np
 
 from planner.errors import UnsupportedError, UsageError, did_you_mean
-from planner.graph.attributes import axis_of
-from planner.graph.builder import Builder
-from planner.graph.check import check_graph
-from planner.graph.model import DType, Graph, StatePair
-from planner.graph.notes import TRAINING
-from planner.graph.traits import COPYING, RESHAPES
+from planner.graph.core.attributes import axis_of
+from planner.graph.core.builder import Builder
+from planner.graph.core.check import check_graph
+from planner.graph.core.model import DType, Graph, StatePair
+from planner.graph.core.notes import TRAINING
+from planner.graph.core.traits import COPYING, RESHAPES
 from planner.options.training import LabelOptions
 from planner.printable import some
 from planner.training import rules

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from planner.graph.model import DType, Graph
+from planner.graph.core.model import DType, Graph
 from planner.training.build import INPUTS
 
 

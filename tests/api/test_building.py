@@ -17,7 +17,7 @@ from planner.artifacts.plan_folder import open_folder
 from planner.commands.main import tofu
 from planner.errors import ModelError, UsageError
 from planner.features.zoo.models import mlp
-from planner.graph.to_onnx import write_model
+from planner.graph.files.to_onnx import write_model
 from planner.options.running import RunOptions
 from planner.planning import session
 from planner.planning.limit.trial import Trial

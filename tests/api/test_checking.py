@@ -10,8 +10,8 @@ import pytest
 from planner.commands import main as cli
 from planner.features.zoo.models import build
 from planner.gate.baseline import Baseline
-from planner.graph.model import Graph
-from planner.graph.to_onnx import write_model
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import write_model
 
 Renamed = Callable[[Graph, int], tuple[Graph, dict[str, str]]]
 Reordered = Callable[[Graph, int], Graph]

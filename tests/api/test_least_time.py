@@ -13,7 +13,7 @@ from planner.commands import main as cli
 from planner.cost.tables import CostTables
 from planner.errors import ModelError, UsageError
 from planner.features.zoo.models import build
-from planner.graph.to_onnx import write_model
+from planner.graph.files.to_onnx import write_model
 from planner.machine.routes import level_ways
 from planner.machine.topology_file import load_topology
 from planner.planning.beside import other_counts, warnings

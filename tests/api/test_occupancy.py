@@ -12,8 +12,8 @@ import planner
 from planner import api
 from planner.errors import UsageError
 from planner.features.zoo.models import build
-from planner.graph.purposes import Purpose
-from planner.graph.to_onnx import write_model
+from planner.graph.files.to_onnx import write_model
+from planner.graph.step.purposes import Purpose
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from planner.artifacts.worker_model import read_worker_model
 from planner.commands import main as cli
 from planner.errors import UsageError
 from planner.features.zoo.models import build
-from planner.graph.to_onnx import write_model
+from planner.graph.files.to_onnx import write_model
 from planner.spent import PARTS
 
 TWO = """\

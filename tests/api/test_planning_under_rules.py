@@ -10,7 +10,7 @@ from planner.algebra.tiling import Replicate, Tiling
 from planner.artifacts.plan import Plan
 from planner.commands import main as cli
 from planner.features.zoo.models import build
-from planner.graph.to_onnx import write_model
+from planner.graph.files.to_onnx import write_model
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import pytest
 from planner.artifacts.plan import Plan
 from planner.commands import main as cli
 from planner.features.zoo.models import build
-from planner.graph.to_onnx import write_model
+from planner.graph.files.to_onnx import write_model
 from planner.machine.rates import Rates
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from planner import api, opdefs
 from planner.features.zoo.models import build
-from planner.graph.to_onnx import write_model
+from planner.graph.files.to_onnx import write_model
 from planner.planning.goal import least_cost
 from planner.planning.limit.room import shared_where_room
 from planner.planning.limit.trial import Trial, trial_of

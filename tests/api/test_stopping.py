@@ -15,7 +15,7 @@ from planner.artifacts.plan import Plan
 from planner.commands import main as cli
 from planner.errors import ModelError, UsageError
 from planner.features.zoo.models import build
-from planner.graph.to_onnx import write_model
+from planner.graph.files.to_onnx import write_model
 from planner.results import PlanResult
 from planner.stop import Stop
 from stopping import StopAt

@@ -17,8 +17,8 @@ from planner.artifacts.plan import Plan
 from planner.cost.residence import Residence
 from planner.features.zoo.models import build
 from planner.features.zoo.models.transformer import GptShape, gpt
-from planner.graph.model import Graph
-from planner.graph.to_onnx import write_model
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import write_model
 from planner.options import ReadOptions
 from planner.options.planning import PlanOptions
 from planner.planning.limit.trial import Trial

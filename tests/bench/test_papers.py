@@ -16,7 +16,7 @@ from paper_row import Row, Verdict, close, slower
 from planner import opdefs
 from planner.features.zoo.models import mlp
 from planner.features.zoo.models.recurrent import rnn
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 from planner.machine.topology_file import Device, Level, Topology, load_topology
 from planner.runtime.values.state import starting_values
 from planner.search.literature import layers

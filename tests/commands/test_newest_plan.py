@@ -9,7 +9,7 @@ import pytest
 from planner import api
 from planner.commands import main as cli
 from planner.features.zoo.models import build
-from planner.graph.to_onnx import write_model
+from planner.graph.files.to_onnx import write_model
 
 NOTE = "note: no plan is named; newer is the newest here\n"
 

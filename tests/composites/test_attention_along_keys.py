@@ -15,11 +15,11 @@ from fast_suite import chosen
 from planner import api, opdefs
 from planner.artifacts.worker_model import WorkerModel
 from planner.features.zoo import models as zoo
-from planner.graph.check import check_graph
+from planner.graph.core.check import check_graph
+from planner.graph.core.model import DType, Graph, Op, Tensor
 from planner.graph.decompositions import expand
-from planner.graph.model import DType, Graph, Op, Tensor
+from planner.graph.files.to_onnx import write_model
 from planner.graph.rewriting.canonical import canonical
-from planner.graph.to_onnx import write_model
 from planner.partition.build import partition
 from planner.planning.bodies import decide_with_bodies
 from planner.runtime.judge.whole import WholeModel

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from fast_suite import examples
 from planner import opdefs
-from planner.graph.check import check_graph
+from planner.graph.core.check import check_graph
+from planner.graph.core.model import Attribute, DType, Graph, Op, Tensor
 from planner.graph.decompositions import Purpose, decompositions, expand, planned_graph
-from planner.graph.model import Attribute, DType, Graph, Op, Tensor
 from planner.planning.bodies import decide_with_bodies
 from planner.runtime.judge.whole import WholeModel
 from planner.search.decide import decide

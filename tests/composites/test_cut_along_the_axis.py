@@ -12,8 +12,8 @@ import pytest
 from fast_suite import spread
 from planner import api, opdefs
 from planner.artifacts.worker_model import WorkerModel
+from planner.graph.core.model import Attribute, DType, Graph, Op, Tensor
 from planner.graph.decompositions import expand
-from planner.graph.model import Attribute, DType, Graph, Op, Tensor
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.partition.build import partition
 from planner.planning.bodies import decide_with_bodies

@@ -9,9 +9,9 @@ import pytest
 from fast_suite import spread
 from planner import api, opdefs
 from planner.features.zoo.models import mlp
-from planner.graph.model import Attribute, DType, Graph, Op, Tensor
+from planner.graph.core.model import Attribute, DType, Graph, Op, Tensor
+from planner.graph.files.to_onnx import write_model
 from planner.graph.reading.from_onnx import read_model
-from planner.graph.to_onnx import write_model
 from planner.partition.build import partition
 from planner.planning.bodies import decide_with_bodies
 from planner.results import PlanResult

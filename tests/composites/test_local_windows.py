@@ -12,8 +12,8 @@ from onnx import helper, numpy_helper
 from attentions import Arrays, graph_of
 from fast_suite import chosen
 from planner import api
+from planner.graph.core.model import Graph
 from planner.graph.decompositions import expand
-from planner.graph.model import Graph
 from planner.runtime.judge.whole import WholeModel
 
 SIZE = 8

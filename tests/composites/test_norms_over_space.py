@@ -11,10 +11,10 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from planner import api, opdefs
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import write_model
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.rewriting.canonical import canonical
-from planner.graph.to_onnx import write_model
 from planner.planning.bodies import decide_with_bodies
 from planner.search.request import SearchRequest
 from planner.training.build import build_training_graph

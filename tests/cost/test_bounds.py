@@ -19,7 +19,7 @@ from planner.algebra.tiling import Placement, Shard, Tiling
 from planner.cost.bounds import Bounds, Holding
 from planner.cost.contraction import Contraction, contraction_of
 from planner.cost.grids import best_grid, grids
-from planner.graph.model import Attribute, DType, Graph, Op, Tensor
+from planner.graph.core.model import Attribute, DType, Graph, Op, Tensor
 from planner.tdl.bind import BoundOp
 
 DESCRIPTIONS = opdefs.standard()

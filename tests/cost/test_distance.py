@@ -11,7 +11,7 @@ from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, UnsupportedError
 from planner.features.zoo import models as zoo
 from planner.features.zoo.models import mlp
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.search.decide import STRATEGIES, decide
 from planner.search.decided import Decided
 from planner.search.effort import EffortName

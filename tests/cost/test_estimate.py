@@ -14,7 +14,7 @@ from planner.cost.roofline import Roofline
 from planner.cost.seconds.estimate import estimate, synchronised
 from planner.cost.seconds.exchange import ExchangeTimes
 from planner.features.zoo.models import mlp
-from planner.graph.model import DType, Graph
+from planner.graph.core.model import DType, Graph
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.machine.routes import Interconnect
 from planner.machine.topology_file import Device, Level, Topology, load_topology

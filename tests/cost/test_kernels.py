@@ -16,9 +16,9 @@ from planner.cost.kernels import ONE_KERNEL, Kernels, kernels_of
 from planner.cost.roofline import Roofline
 from planner.cost.seconds.tables import TimeTables
 from planner.features.zoo.models import build
-from planner.graph.model import DType, Shape
+from planner.graph.core.model import DType, Shape
+from planner.graph.files.to_onnx import write_model
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.to_onnx import write_model
 from planner.machine.topology_file import Device, Efficiency, Level, Topology
 from planner.tdl.bind import BoundOp
 

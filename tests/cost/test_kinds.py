@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 from planner.machine.kinds import is_laid_by_kinds, laid_on_kinds, shares_by_cut
 from planner.machine.topology_file import Device, DeviceGraph, DeviceLink
 

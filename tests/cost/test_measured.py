@@ -19,7 +19,7 @@ from planner.cost.seconds.tables import PICOSECONDS, TimeTables
 from planner.cost.seconds.timed import TimedTables
 from planner.cost.tables import CostTables
 from planner.errors import UsageError
-from planner.graph.model import DType, Graph
+from planner.graph.core.model import DType, Graph
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.machine.device_profile import DeviceProfile, MeasuredDevice, MeasuredOp
 from planner.machine.topology_file import Device, DeviceGraph, DeviceLink, Level, Topology

@@ -12,8 +12,8 @@ from planner.artifacts.estimate import TimeEstimate
 from planner.artifacts.plan import OpStrategy, Steps
 from planner.cost.seconds.exchange import ExchangeTime
 from planner.cost.seconds.pipelined import Pipeline
-from planner.graph.model import DType, Graph, Op, Tensor
-from planner.graph.to_onnx import write_model
+from planner.graph.core.model import DType, Graph, Op, Tensor
+from planner.graph.files.to_onnx import write_model
 from planner.planning.limit.in_steps import OpSchedule
 
 LATENCY = 0.5

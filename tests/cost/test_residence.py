@@ -14,7 +14,7 @@ from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
 from planner.features.zoo.models import build, mlp
 from planner.features.zoo.models.recurrent import rnn
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.planning.limit.trial import trial_of
 from planner.search.decide import decide

@@ -10,7 +10,7 @@ from planner.algebra.partial import IMPOSSIBLE
 from planner.algebra.tiling import Partial, Replicate, Shard, Tiling
 from planner.cost.tables import CostTables, Request
 from planner.features.zoo import models as zoo
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 from planner.tdl.bind import BoundOp
 
 WAYS = (2, 3)

@@ -15,7 +15,7 @@ from planner.cost.seconds.tables import PICOSECONDS, TimeTables
 from planner.cost.seconds.timed import TimedTables
 from planner.cost.tables import CostTables, Request
 from planner.errors import UsageError
-from planner.graph.model import DType, Graph
+from planner.graph.core.model import DType, Graph
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.machine.topology_file import Device, DeviceGraph, DeviceLink, Level, Topology, load_topology
 from planner.search.model.problem import Problem

@@ -14,7 +14,7 @@ import yaml
 
 from planner.commands import main as cli
 from planner.features.zoo.models import build
-from planner.graph.to_onnx import write_model
+from planner.graph.files.to_onnx import write_model
 
 ROOT = Path(__file__).parents[2]
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```", (ROOT / "docs" / "ci.md").read_text(), re.MULTILINE | re.DOTALL)

@@ -12,7 +12,7 @@ from page_example import BATCH, WIDTH, WORKERS, Example, example, executed
 from planner import opdefs
 from planner.algebra.tiling import Shard, Tiling
 from planner.artifacts.program import Fetch, Segment
-from planner.graph.model import DType, Graph, Op, Tensor
+from planner.graph.core.model import DType, Graph, Op, Tensor
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
 

@@ -15,7 +15,7 @@ import pytest
 from planner.algebra import tiling
 from planner.algebra.tiling import Partial, Placement, Reducer, Tiling, parse_placement
 from planner.artifacts import program
-from planner.graph import model
+from planner.graph.core import model
 
 ARCHITECTURE = Path(__file__).parents[2] / "docs" / "architecture.md"
 PROGRAM = [

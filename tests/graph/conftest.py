@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.reading.from_onnx import graph_from_proto
 
 _MODELS = Path(__file__).parent.parent / "models"

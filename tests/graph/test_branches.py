@@ -11,10 +11,11 @@ from onnx import helper
 
 import stock_runtime
 from planner.errors import ModelError, UnsupportedError
-from planner.graph.model import Graph
-from planner.graph.reading.foreign import EVERY_OPERATOR
+from planner.graph.core.model import Graph
+from planner.graph.files.protos import MAX_OPSET
+from planner.graph.folding.foreign import EVERY_OPERATOR
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.reading.load import _READ_AGAIN, MAX_OPSET
+from planner.graph.reading.load import _READ_AGAIN
 
 Read = Callable[..., Graph]
 Parse = Callable[..., onnx.ModelProto]

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from fast_suite import examples
 from planner.features.zoo.models import build
-from planner.graph.check import check_graph
-from planner.graph.model import Graph
+from planner.graph.core.check import check_graph
+from planner.graph.core.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.products import product_of
 from planner.runtime.judge.compare import errors

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from planner.errors import ModelError
-from planner.graph.check import check_graph
-from planner.graph.model import DType, Graph, Op, StatePair, Tensor
+from planner.graph.core.check import check_graph
+from planner.graph.core.model import DType, Graph, Op, StatePair, Tensor
 
 
 def small() -> Graph:

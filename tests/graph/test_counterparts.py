@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from planner.features.zoo.models import build
-from planner.graph.counterparts import counterparts, in_common
-from planner.graph.model import Graph, Op
-from planner.graph.reading.foreign import EVERY_OPERATOR
+from planner.graph.compare.counterparts import counterparts, in_common
+from planner.graph.core.model import Graph, Op
+from planner.graph.folding.foreign import EVERY_OPERATOR
 from planner.graph.reading.from_onnx import read_model
 
 Renamed = Callable[[Graph, int], tuple[Graph, dict[str, str]]]

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from planner.graph.core.model import Op
 from planner.graph.decompositions import registry
 from planner.graph.decompositions.registry import Purpose, decompositions, stands_for
-from planner.graph.model import Op
 
 
 def test_every_purpose_has_its_operators_and_says_what_they_become() -> None:

@@ -4,8 +4,8 @@ import pytest
 
 from planner.errors import ModelError
 from planner.features.zoo.models import mlp
-from planner.graph.check import check_graph
-from planner.graph.deliveries import SharedDelivery, is_delivery, with_deliveries
+from planner.graph.core.check import check_graph
+from planner.graph.step.deliveries import SharedDelivery, is_delivery, with_deliveries
 
 GRAPH = mlp(3, 8, 8)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx
 
-from planner.graph.dependence import computed_from, leading_to
+from planner.graph.core.dependence import computed_from, leading_to
 from planner.graph.reading.from_onnx import graph_from_proto
 
 TEXT = """<ir_version: 10, opset_import: ["" : 21]>

@@ -11,7 +11,7 @@ import pytest
 import stock_runtime
 from planner import opdefs
 from planner.errors import ModelError, UnsupportedError
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.reading.from_onnx import graph_from_proto
 
 Parse = Callable[..., onnx.ModelProto]

@@ -9,9 +9,9 @@ from onnx import ModelProto, helper
 
 from planner import opdefs
 from planner.errors import ModelError
+from planner.graph.core.wellformed import every_node
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.to_onnx import to_model
-from planner.graph.wellformed import every_node
 from stock_runtime import run
 
 BY_FUNCTION = """<ir_version: 10, opset_import: ["" : 21, "local" : 1]>

@@ -9,7 +9,7 @@ import pytest
 from drawn_steps import drawn
 from planner.errors import UsageError
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.state_warnings import state_warnings
+from planner.graph.step.state_warnings import state_warnings
 
 
 def unsaid(seed: int) -> list[str]:

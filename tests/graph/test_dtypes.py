@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from planner.graph.model import DType
-from planner.graph.protos import elem_type_of
-from planner.graph.writer import ELEM_TYPES
+from planner.graph.core.model import DType
+from planner.graph.core.writer import ELEM_TYPES
+from planner.graph.files.protos import elem_type_of
 
 
 @pytest.mark.parametrize("dtype", DType)

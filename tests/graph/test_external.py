@@ -12,7 +12,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from planner.errors import ModelError
-from planner.graph.data_folder import (
+from planner.graph.core.model import DType
+from planner.graph.files.data_folder import (
     DataFolder,
     chosen_folder,
     data_folder_of,
@@ -20,10 +21,9 @@ from planner.graph.data_folder import (
     note_data_folder,
     without_data_folder,
 )
-from planner.graph.external import ExternalValue, external_values, stored_bytes
-from planner.graph.model import DType
+from planner.graph.files.external import ExternalValue, external_values, stored_bytes
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.to_onnx import to_model
 
 GOOD = {"location": "w.bin", "offset": "4096", "length": "48"}
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper, parser
 
-from planner.graph.fills import fill_nodes, fills_of, is_fill, is_fill_node, is_large_fill
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
+from planner.graph.files.fills import fill_nodes, fills_of, is_fill, is_fill_node, is_large_fill
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.to_onnx import to_model
 from stock_runtime import run
 
 Read = Callable[..., Graph]

@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from planner.errors import ModelError, UnsupportedError, UsageError
-from planner.graph.model import DType, Graph, Tensor
+from planner.graph.core.model import DType, Graph, Tensor
 from planner.graph.reading.from_onnx import graph_from_proto
 
 Read = Callable[..., Graph]

@@ -10,11 +10,11 @@ import pytest
 from onnx import AttributeProto, FunctionProto, ModelProto, TensorProto, helper, numpy_helper, parser
 
 from planner.errors import ModelError
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading import defaults
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.reading.inline import inline_functions
-from planner.graph.to_onnx import to_model
 from planner.options.training import TrainingOptions
 from planner.training.doors.make import make
 

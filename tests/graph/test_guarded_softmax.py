@@ -9,8 +9,8 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import stock_runtime
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.to_onnx import to_model
 
 TRIANGLE = np.tri(4, dtype=bool)
 node, value = helper.make_node, helper.make_tensor_value_info

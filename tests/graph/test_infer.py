@@ -8,8 +8,8 @@ from onnx import ModelProto, TensorProto, helper
 
 import stock_runtime
 from planner.errors import ModelError
+from planner.graph.core.model import DType, Op, Tensor
 from planner.graph.folding.known_forms import sizes_for
-from planner.graph.model import DType, Op, Tensor
 from planner.graph.reading.from_onnx import graph_from_proto
 
 

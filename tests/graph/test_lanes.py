@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fast_suite import examples
 from planner.algebra.lane import Lane
 from planner.features.zoo.models import build
-from planner.graph.model import Graph, Op, lanes_of_tensors
+from planner.graph.core.model import Graph, Op, lanes_of_tensors
 from planner.graph.rewriting import lanes
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.lanes import lanes_of, marked

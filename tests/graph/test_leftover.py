@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from planner.errors import UsageError
-from planner.graph.gradient_products import gradient_products
-from planner.graph.model import Graph
-from planner.graph.state_warnings import left_over, state_warnings
+from planner.graph.core.model import Graph
+from planner.graph.step.gradient_products import gradient_products
+from planner.graph.step.state_warnings import left_over, state_warnings
 
 Read = Callable[..., Graph]
 

@@ -12,8 +12,8 @@ import pytest
 import stock_runtime
 from planner import opdefs
 from planner.errors import UnsupportedError
+from planner.graph.core.model import Graph
 from planner.graph.folding import loops
-from planner.graph.model import Graph
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.training.build import build_training_graph
 

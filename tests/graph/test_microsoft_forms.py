@@ -13,8 +13,8 @@ from onnx import helper, numpy_helper
 from planner import opdefs
 from planner.errors import ModelError, TofuError, UnsupportedError
 from planner.graph.decompositions.registry import Purpose, decompositions
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.to_onnx import to_model
 
 MICROSOFT = "com.microsoft"
 SAMPLES, POSITIONS, PAST, WIDTH, HEADS, SIZE = 2, 5, 3, 24, 4, 8

@@ -9,10 +9,9 @@ import numpy as np
 import onnx
 import pytest
 
-from planner.graph.model import Graph
-from planner.graph.protos import numpy_dtype
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import graph_from_proto, read_model
-from planner.graph.to_onnx import to_model
 from stock_runtime import run
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
@@ -32,7 +31,7 @@ def feeds_of(graph: Graph) -> dict[str, np.ndarray]:
     feeds = {}
     for tensor in (graph.tensors[name] for name in graph.inputs):
         drawn = rng.standard_normal(tensor.shape) if tensor.dtype.is_float else rng.integers(0, 2, tensor.shape)
-        feeds[tensor.name] = np.asarray(drawn, numpy_dtype(tensor.dtype))
+        feeds[tensor.name] = np.asarray(drawn, tensor.dtype.array_dtype)
     return feeds
 
 

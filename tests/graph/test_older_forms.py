@@ -10,8 +10,8 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from planner import opdefs
 from planner.errors import UnsupportedError
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.to_onnx import to_model
 from stock_runtime import NO_ERRORS, run
 
 Constants = dict[str, np.ndarray]

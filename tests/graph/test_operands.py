@@ -11,8 +11,8 @@ from onnx import defs
 
 from planner import opdefs
 from planner.errors import ModelError
+from planner.graph.core.model import Graph
 from planner.graph.folding.operands import WORDS
-from planner.graph.model import Graph
 from stock_runtime import NO_ERRORS, run
 
 Read = Callable[..., Graph]

@@ -10,8 +10,8 @@ import pytest
 from fast_suite import spread
 from packed import CONVOLVED, FORMS, step, with_wholes
 from planner.algebra.region import Region, tile
-from planner.graph.check import check_graph
-from planner.graph.model import Graph, Op, Tensor
+from planner.graph.core.check import check_graph
+from planner.graph.core.model import Graph, Op, Tensor
 from planner.graph.rewriting.packing import Packing, WholeError
 from planner.graph.rewriting.parts import by_parts, whole_name
 from planner.runtime.judge.compare import errors

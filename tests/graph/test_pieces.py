@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from planner.algebra.region import Region
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.rewriting.canonical import canonical
 
 Read = Callable[..., Graph]

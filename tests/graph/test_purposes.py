@@ -5,10 +5,10 @@ from __future__ import annotations
 import onnx
 
 from planner.features.zoo.models import mlp
-from planner.graph.deliveries import SharedDelivery, with_deliveries
-from planner.graph.purposes import Purpose, purposes
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.rewriting.recomputation import recomputable, recomputed
+from planner.graph.step.deliveries import SharedDelivery, with_deliveries
+from planner.graph.step.purposes import Purpose, purposes
 
 STEP = """<ir_version: 10, opset_import: ["" : 21]>
 g (float[4, 4] x, float[4, 4] w, float[4, 4] m, float[4, 4] cache)

@@ -12,13 +12,13 @@ from drawn_inputs import sample
 from planner.descriptions import in_force
 from planner.errors import UsageError
 from planner.features.zoo import models as zoo
-from planner.graph.check import check_graph
-from planner.graph.model import Graph
-from planner.graph.passes import passes_of
+from planner.graph.core.check import check_graph
+from planner.graph.core.model import Graph
+from planner.graph.decompositions.randomness import STEP, lower_randomness
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.rewriting.randomness import STEP, lower_randomness
 from planner.graph.rewriting.recomputation import Activations, originals, recomputable, recomputed
-from planner.graph.to_onnx import to_model
+from planner.graph.step.passes import passes_of
 from planner.runtime.engine.core.sessions import SessionMaker
 
 BY_HAND = """<ir_version: 10, opset_import: ["" : 21]>

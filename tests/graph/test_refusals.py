@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 from fast_suite import examples
 from planner import opdefs
 from planner.errors import ModelError, TofuError, UnsupportedError
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.reading.from_onnx import graph_from_proto, read_model
 from planner.graph.reading.inline import MAX_OPS
 

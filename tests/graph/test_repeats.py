@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.graph.repeats import most_saving, numbered
+from planner.graph.compare.repeats import most_saving, numbered
 
 ROWS = st.lists(st.integers(0, 3), max_size=24).map(numbered)
 

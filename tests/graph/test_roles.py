@@ -8,10 +8,10 @@ import onnx
 import pytest
 
 from planner.errors import ModelError, UsageError
-from planner.graph.model import Graph, Role
-from planner.graph.notes import EVIDENCE, evidence_of
+from planner.graph.core.model import Graph, Role
+from planner.graph.core.notes import EVIDENCE, evidence_of
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.to_onnx import to_model
 
 Read = Callable[..., Graph]
 Parse = Callable[..., onnx.ModelProto]

@@ -10,7 +10,7 @@ import pytest
 
 import stock_runtime
 from planner.errors import UnsupportedError
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 
 Parse = Callable[..., onnx.ModelProto]
 Read = Callable[..., Graph]

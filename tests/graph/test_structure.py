@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from fast_suite import examples
 from planner.features.zoo.models import build
-from planner.graph.check import check_graph
-from planner.graph.model import DType, Graph, Op, StatePair, Tensor
+from planner.graph.compare.structure import in_order_of_places, structure_of
+from planner.graph.core.check import check_graph
+from planner.graph.core.model import DType, Graph, Op, StatePair, Tensor
 from planner.graph.reading.from_onnx import read_model
-from planner.graph.structure import in_order_of_places, structure_of
 
 Renamed = Callable[[Graph, int], tuple[Graph, dict[str, str]]]
 Reordered = Callable[[Graph, int], Graph]

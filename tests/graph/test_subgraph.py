@@ -8,8 +8,8 @@ import onnx
 import pytest
 from onnx import parser
 
-from planner.graph.protos import op_of, op_to_node
-from planner.graph.subgraph import captured_names, obstacle
+from planner.graph.core.subgraph import captured_names, obstacle
+from planner.graph.files.protos import op_of, op_to_node
 
 TEXT = """
 <ir_version: 10, opset_import: ["" : 21]>

@@ -16,11 +16,11 @@ from hypothesis.extra import numpy as hnp
 from onnx import TensorProto
 
 from planner.errors import ModelError, UsageError
-from planner.graph.check import check_graph
-from planner.graph.model import Attribute, DType, Graph, Op, StatePair, Tensor, TensorAttribute
-from planner.graph.protos import numpy_dtype, op_of
+from planner.graph.core.check import check_graph
+from planner.graph.core.model import Attribute, DType, Graph, Op, StatePair, Tensor, TensorAttribute
+from planner.graph.files.protos import op_of
+from planner.graph.files.to_onnx import op_to_node, to_model, write_model
 from planner.graph.reading.from_onnx import graph_from_proto, read_model
-from planner.graph.to_onnx import op_to_node, to_model, write_model
 
 Read = Callable[..., Graph]
 
@@ -30,7 +30,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 arrays = st.sampled_from(sorted(DType, key=lambda dtype: dtype.value)).flatmap(
     lambda dtype: hnp.arrays(
         np.int8 if dtype is not DType.BOOL else np.bool_, hnp.array_shapes(min_dims=0, min_side=0, max_side=3)
-    ).map(lambda array: TensorAttribute(array.astype(numpy_dtype(dtype))))
+    ).map(lambda array: TensorAttribute(array.astype(dtype.array_dtype)))
 )
 values: st.SearchStrategy[Attribute] = st.one_of(
     integers,

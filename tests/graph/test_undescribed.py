@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from planner import opdefs
-from planner.graph.model import Op
-from planner.graph.reading.undescribed import skeleton, undescribed_error
+from planner.graph.core.model import Op
+from planner.graph.folding.undescribed import skeleton, undescribed_error
 
 
 def ops(count: int, op_type: str = "MyConv", domain: str = "my.domain") -> list[Op]:

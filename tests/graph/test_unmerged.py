@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fast_suite import examples
-from planner.graph.check import check_graph
-from planner.graph.model import Graph
+from planner.graph.core.check import check_graph
+from planner.graph.core.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.runtime.judge.reference import Reference
 from respelled import Writing

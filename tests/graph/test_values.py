@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from planner.errors import ModelError, UnsupportedError, UsageError
-from planner.graph.model import DType, Graph, Tensor
+from planner.graph.core.model import DType, Graph, Tensor
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.reading.values import fixed_inputs, values_of
-from planner.graph.to_onnx import to_model
 from planner.tdl.descriptions import Descriptions
 
 Read = Callable[..., Graph]

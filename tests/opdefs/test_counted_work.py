@@ -12,9 +12,9 @@ from counted_arrays import Counter
 from planner import opdefs
 from planner.features.ops.cases.case import Case, by_type, execute_case
 from planner.features.ops.cases.examples import all_cases
+from planner.graph.core.model import qualified
 from planner.graph.decompositions.expand import expand
-from planner.graph.reading.undescribed import qualified
-from planner.graph.to_onnx import to_model
+from planner.graph.files.to_onnx import to_model
 from planner.runtime.judge.reference import BY_BODY, kernel_of
 
 DESCRIPTIONS = opdefs.standard()

@@ -6,7 +6,7 @@ import pytest
 
 from planner import opdefs
 from planner.errors import UnsupportedError
-from planner.graph.model import Attribute, DType, Graph, Op, Tensor
+from planner.graph.core.model import Attribute, DType, Graph, Op, Tensor
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
 

@@ -12,7 +12,7 @@ from planner.features.ops.cases.case import bind_case, by_type
 from planner.features.ops.cases.examples import all_cases
 from planner.features.ops.execute import ExecutionError
 from planner.features.ops.strategies import enumerate_strategies, verify_strategy
-from planner.graph.reading.load import MAX_OPSET
+from planner.graph.files.protos import MAX_OPSET
 
 CASES = by_type(all_cases())
 DESCRIPTIONS = opdefs.standard()

@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 
 from fast_suite import chosen, examples
 from planner import api, opdefs
-from planner.graph.model import DType, Graph, Op, Tensor
+from planner.graph.core.model import DType, Graph, Op, Tensor
 from planner.opdefs.lookup import strip_of
 
 CHANNELS, COLUMNS = 4, 24

@@ -15,7 +15,7 @@ from planner import opdefs
 from planner.features.ops.cases.case import Case, Given, Known, Operand, bind_case, ints, make
 from planner.features.ops.execute import ExecutionError
 from planner.features.ops.strategies import enumerate_strategies, verify_strategy
-from planner.graph.model import Attribute, Shape
+from planner.graph.core.model import Attribute, Shape
 
 DESCRIPTIONS = opdefs.standard()
 FEW = settings(examples(100), suppress_health_check=list(HealthCheck))

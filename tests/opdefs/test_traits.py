@@ -7,8 +7,8 @@ from pathlib import Path
 from planner import opdefs
 from planner.features.ops.cases.case import bind_case, by_type
 from planner.features.ops.cases.examples import all_cases
-from planner.graph import traits
-from planner.graph.model import DType, Graph, Op, Tensor
+from planner.graph.core import traits
+from planner.graph.core.model import DType, Graph, Op, Tensor
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
@@ -83,6 +83,6 @@ def test_a_new_operator_is_known_by_its_description_alone(tmp_path: Path) -> Non
 def test_an_operator_of_onnx_is_named_where_it_is_described_differentiated_and_tried() -> None:
     assert mentions(ROOT, "Mish") == [
         "planner/features/ops/cases/compute.py",
-        "planner/graph/traits.py",
+        "planner/graph/core/traits.py",
         "planner/training/rules/activations.py",
     ]

@@ -7,7 +7,7 @@ import pytest
 from planner import opdefs
 from planner.features.zoo.models import mlp
 from planner.features.zoo.models.transformer import GptShape, gpt
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.partition import build
 from planner.partition.alike import Kinds, kinds_of
 from planner.partition.build import partition

@@ -14,7 +14,7 @@ from planner.features.zoo.models import mlp
 from planner.features.zoo.models.convolutional import cnn
 from planner.features.zoo.models.recurrent import rnn
 from planner.features.zoo.models.transformer import GptShape, gpt
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.partition import breaks
 from planner.partition.build import partition
 from planner.partition.memory import in_place, live_spans

@@ -8,7 +8,7 @@ from planner import opdefs
 from planner.algebra.tiling import Tiling
 from planner.artifacts.program import Program
 from planner.features.zoo.models import mlp
-from planner.graph.to_onnx import to_model
+from planner.graph.files.to_onnx import to_model
 from planner.partition.build import partition
 from planner.partition.collectives import collectives, counted
 from planner.partition.sharding import sharding_of, with_annotations

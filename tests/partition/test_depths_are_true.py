@@ -14,7 +14,7 @@ from planner.algebra.delivery import made_tiling
 from planner.algebra.region import index_space
 from planner.cost.seconds.depth import arriving, depths, redistributed
 from planner.features.zoo.models import mlp
-from planner.graph.model import Graph, is_used
+from planner.graph.core.model import Graph, is_used
 from planner.graph.reading.from_onnx import read_model
 from planner.partition.build import partition
 from planner.search.decided import Decided

@@ -16,7 +16,7 @@ from planner.algebra.tiling import Partial, Replicate, Shard, Tiling
 from planner.artifacts.program import Fetch, Piece, Program
 from planner.artifacts.waits import joined_waits, stuck
 from planner.features.zoo.models import mlp
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 from planner.machine.topology_file import Device, DeviceGraph, DeviceLink
 from planner.partition import ways
 from planner.partition.build import partition, unplaced

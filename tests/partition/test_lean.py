@@ -15,7 +15,7 @@ from planner.features.zoo.models import build, mlp
 from planner.features.zoo.models.convolutional import cnn
 from planner.features.zoo.models.recurrent import rnn
 from planner.features.zoo.models.transformer import GptShape, gpt
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.partition.build import partition, unplaced
 from planner.search.decide import decide
 from planner.search.decided import Decided

@@ -18,7 +18,7 @@ from planner.artifacts.worker_model import make_body
 from planner.errors import ModelError
 from planner.features.zoo.models import mlp
 from planner.features.zoo.models.recurrent import rnn
-from planner.graph.model import DType, Graph, Op, StatePair, Tensor
+from planner.graph.core.model import DType, Graph, Op, StatePair, Tensor
 from planner.partition.build import partition, unplaced
 from planner.partition.memory import live_spans
 from planner.partition.packing import ALIGNMENT, Span, best_fit, least_bytes

@@ -12,8 +12,8 @@ import pytest
 from planner import opdefs
 from planner.artifacts.program import Fetch, Program
 from planner.features.zoo.models import mlp
-from planner.graph.model import Graph
-from planner.graph.purposes import Purpose
+from planner.graph.core.model import Graph
+from planner.graph.step.purposes import Purpose
 from planner.partition.build import partition
 from planner.partition.occupancy import limits_by_worker, occupancy, tightest
 from planner.search.decided import Decided

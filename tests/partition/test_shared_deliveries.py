@@ -9,7 +9,7 @@ from planner.artifacts.program import Fetch, Program, Segment
 from planner.artifacts.waits import last_reads, levels
 from planner.cost.tables import CostTables
 from planner.features.zoo.models import build
-from planner.graph.deliveries import SharedDelivery
+from planner.graph.step.deliveries import SharedDelivery
 from planner.partition.build import partition
 from planner.partition.memory import live_spans
 from planner.planning.deliveries import with_savings

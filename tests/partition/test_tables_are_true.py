@@ -12,9 +12,9 @@ from planner import opdefs
 from planner.artifacts.program import Fetch, Program, Segment
 from planner.features.zoo import models as zoo
 from planner.features.zoo.models import mlp
-from planner.graph.deliveries import with_deliveries
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.reading.from_onnx import read_model
+from planner.graph.step.deliveries import with_deliveries
 from planner.partition.build import partition
 from planner.search.decided import Decided
 from planner.search.model.problem import Problem

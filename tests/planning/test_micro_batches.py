@@ -9,7 +9,7 @@ import pytest
 
 import accumulated
 from planner import api, opdefs
-from planner.graph.notes import without_micro_batch
+from planner.graph.core.notes import without_micro_batch
 from planner.graph.reading.from_onnx import read_model
 from planner.graph.rewriting.lanes import lanes_of, marked
 from planner.records import plain

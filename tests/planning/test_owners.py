@@ -18,11 +18,11 @@ from planner.algebra.tiling import Only, Replicate, Tiling
 from planner.commands import main as cli
 from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
-from planner.graph.model import DType, Graph, lanes_of_tensors
+from planner.graph.core.model import DType, Graph, lanes_of_tensors
+from planner.graph.files.to_onnx import write_model
 from planner.graph.rewriting import lanes as lanes_of_a_graph
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.lanes import lanes_of, marked
-from planner.graph.to_onnx import write_model
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.owners import decide_with_owners, even, is_even, owned_in
 from planner.search.request import SearchRequest

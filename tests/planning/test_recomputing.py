@@ -17,11 +17,11 @@ from planner.artifacts.planned_form import planned_form
 from planner.errors import ModelError, UsageError
 from planner.features.zoo.models import build, mlp
 from planner.features.zoo.models.transformer import GptShape, gpt
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import write_model
 from planner.graph.reading.from_onnx import read_model
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.recomputation import recomputable
-from planner.graph.to_onnx import write_model
 from planner.planning.recomputing import Recompute, again_of
 from planner.records import plain_record
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner.features.report.page.memory_charts import PURPOSE_FILL, occupancy_chart
-from planner.graph.purposes import Purpose
+from planner.graph.step.purposes import Purpose
 from planner.partition.occupancy import Held, Occupancy
 from planner.printing.occupancy import LETTERS, drawn
 

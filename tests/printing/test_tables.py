@@ -15,8 +15,8 @@ from planner import api
 from planner.features.compare.result import Comparison
 from planner.features.compare.table import print_comparison
 from planner.features.zoo.models import build
-from planner.graph.model import Graph, StatePair
-from planner.graph.to_onnx import write_model
+from planner.graph.core.model import Graph, StatePair
+from planner.graph.files.to_onnx import write_model
 from planner.records import plain_record
 from planner.results import Explanation, PlanResult
 from planner.units import ByteUnit, format_bytes

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from planner import api
 from planner.api.explanation import explain
-from planner.graph.model import Role
+from planner.graph.core.model import Role
 from planner.printing.console import ReportConsole
 from planner.printing.tilings import tilings
 from planner.results import Explanation, StateRow, TensorRow

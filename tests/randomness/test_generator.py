@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from planner.errors import UnsupportedError
-from planner.graph.check import check_graph
-from planner.graph.model import Attribute, DType, Graph, Op, Tensor
+from planner.graph.core.check import check_graph
+from planner.graph.core.model import Attribute, DType, Graph, Op, Tensor
+from planner.graph.decompositions.randomness import STEP, lower_randomness
 from planner.graph.rewriting import random_numbers
-from planner.graph.rewriting.randomness import STEP, lower_randomness
 from planner.runtime.judge.reference import Reference
 from planner.runtime.judge.whole import WholeModel
 

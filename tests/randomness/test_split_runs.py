@@ -8,8 +8,8 @@ import pytest
 
 from fast_suite import chosen, spread
 from planner import api
-from planner.graph.model import DType, Graph, Op, StatePair, Tensor
-from planner.graph.to_onnx import write_model
+from planner.graph.core.model import DType, Graph, Op, StatePair, Tensor
+from planner.graph.files.to_onnx import write_model
 
 F = DType.FLOAT32
 

@@ -18,8 +18,8 @@ from planner.artifacts.plan import Plan, digest
 from planner.artifacts.plan_folder import MODEL, worker_file, write_folder
 from planner.artifacts.program import Buffer, Fetch, Piece, Program, Segment, Source, Step, WorkerProgram
 from planner.artifacts.worker_model import WorkerModel, WorkerModels, make_body
-from planner.graph.model import DType, Graph, Op, StatePair, Tensor
-from planner.graph.to_onnx import to_model
+from planner.graph.core.model import DType, Graph, Op, StatePair, Tensor
+from planner.graph.files.to_onnx import to_model
 from planner.machine.rates import Rates
 from planner.partition.build import partition
 from planner.runtime.plan_files import LoadedPlan

@@ -10,7 +10,7 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from planner.errors import UsageError
-from planner.graph.model import DType, Graph, Op, Tensor
+from planner.graph.core.model import DType, Graph, Op, Tensor
 from planner.runtime.engine.core.sessions import SessionMaker
 from planner.runtime.engine.gpu.cuda_form import CudaForm, cuda_form, with_copies
 from planner.runtime.engine.gpu.cuda_kernels import has_cuda_kernel

@@ -19,7 +19,7 @@ from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Fetch
 from planner.errors import UsageError
 from planner.features.zoo.models import build, mlp
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.runtime.engine.gpu import cuda_form, cuda_messages, cuda_sessions
 from planner.runtime.engine.gpu.cuda import CudaBackend
 from planner.runtime.engine.gpu.cuda_messages import StagedBackend, gpu_of_rank

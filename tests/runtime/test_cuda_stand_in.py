@@ -17,7 +17,7 @@ import five_models
 from fast_suite import by_night
 from planner import api
 from planner.features.zoo.models import build, mlp
-from planner.graph.to_onnx import write_model
+from planner.graph.files.to_onnx import write_model
 from planner.runtime.engine.gpu.devices import LIBRARIES
 
 pytestmark = [

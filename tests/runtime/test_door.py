@@ -14,7 +14,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 from planner import api
 from planner.api.door import held_against_file
 from planner.errors import DifferenceError, TofuError
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.reading import inline
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.rewriting.canonical import Canonical

@@ -12,7 +12,7 @@ import pytest
 
 from planner import api
 from planner.errors import UsageError
-from planner.graph.model import DType, Graph, Op, Tensor
+from planner.graph.core.model import DType, Graph, Op, Tensor
 from planner.options.running import RunOptions
 from planner.runtime.accuracy import accuracy_of
 from planner.runtime.plan_files import LoadedPlan, load_plan

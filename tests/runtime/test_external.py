@@ -18,9 +18,9 @@ from onnx import numpy_helper
 
 from planner.algebra.region import Region
 from planner.errors import ModelError
-from planner.graph.data_folder import Followed
-from planner.graph.external import stored_bytes
-from planner.graph.model import DType, Graph, Tensor
+from planner.graph.core.model import DType, Graph, Tensor
+from planner.graph.files.data_folder import Followed
+from planner.graph.files.external import stored_bytes
 from planner.runtime.values import positions
 from planner.runtime.values.external import ExternalData
 from planner.runtime.values.state import Values

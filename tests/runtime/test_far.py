@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from planner.graph.model import DType, Graph, Op, StatePair, Tensor
+from planner.graph.core.model import DType, Graph, Op, StatePair, Tensor
 from planner.runtime.judge.casts import cast_to_eight_bits
 from planner.runtime.judge.far import far_tensors, limits, spread_error
 from planner.runtime.judge.precision import fed_strange

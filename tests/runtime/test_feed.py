@@ -16,8 +16,8 @@ import pytest
 from planner import api
 from planner.errors import UsageError
 from planner.features.zoo.models import mlp
-from planner.graph.model import Graph
-from planner.graph.to_onnx import to_model
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import to_model
 from planner.options.running import RunOptions
 from planner.runtime.run import run_with
 from planner.runtime.values.feed import BatchFolder, Feed, batch_files

@@ -14,7 +14,7 @@ from planner.algebra.tiling import Reducer
 from planner.artifacts.fetch_node import decode_fetch, encode_fetch, is_fetch
 from planner.artifacts.program import Buffer, Fetch, Piece, Source
 from planner.errors import ModelError
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 
 names = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=8)
 sizes = st.integers(0, 2**40)

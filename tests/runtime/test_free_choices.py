@@ -13,10 +13,10 @@ import pytest
 from attentions import graph_of
 from planner import api
 from planner.errors import ModelError
+from planner.graph.core.model import Graph
 from planner.graph.decompositions import expand
-from planner.graph.model import Graph
+from planner.graph.files.to_onnx import write_model
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.to_onnx import write_model
 from planner.runtime.judge import recurrent_ops, reference_ops
 from planner.runtime.judge.reference import Reference
 from planner.runtime.judge.references import Judge

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from fast_suite import examples
-from planner.graph.protos import dtype_of, numpy_dtype
+from planner.graph.files.protos import dtype_of
 from planner.runtime.engine.core.halves import in_float32
 from planner.runtime.engine.core.sessions import SessionMaker
 
@@ -54,7 +54,7 @@ def test_every_op_rounds(kind, ops):
     names = ["x", *(f"t{index}" for index in range(len(ops)))]
     nodes = [node(op, [before, "y"], [after]) for op, before, after in zip(ops, names, names[1:], strict=False)]
     model = model_of(nodes, [("x", KINDS[kind], [50]), ("y", KINDS[kind], [50])], [(names[-1], KINDS[kind], [50])])
-    low = numpy_dtype(dtype_of(KINDS[kind]))
+    low = dtype_of(KINDS[kind]).array_dtype
     rng = np.random.default_rng(0)
     x, y = (rng.standard_normal(50).astype(low).astype(np.float32) for _ in range(2))
     expected, by_name = x, {"Add": np.add, "Mul": np.multiply, "Sub": np.subtract}
@@ -66,7 +66,7 @@ def test_every_op_rounds(kind, ops):
 @pytest.mark.parametrize("kind", [*KINDS])
 def test_operators_without_a_kernel_run(kind):
     code = KINDS[kind]
-    low = numpy_dtype(dtype_of(code))
+    low = dtype_of(code).array_dtype
     table = numpy_helper.from_array(np.arange(12).reshape(4, 3).astype(low), "table")
     fill = numpy_helper.from_array(np.array([0.5]).astype(low), "fill")
     nodes = [

@@ -12,7 +12,7 @@ import pytest
 from onnx import FunctionProto, ModelProto
 
 from planner.artifacts.in_place import UPDATING, overwriting
-from planner.graph.traits import ELEMENT_WISE
+from planner.graph.core.traits import ELEMENT_WISE
 from stock_runtime import onnxruntime
 
 HEAD = '<ir_version: 10, opset_import: ["": 21]>\n'

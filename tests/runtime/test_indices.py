@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 from planner.errors import UsageError, WorkerError
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.options.running import RunOptions
 from planner.runtime.plan_files import LoadedPlan

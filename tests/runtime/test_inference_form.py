@@ -11,9 +11,9 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper, save_model
 
 import stock_runtime
 from planner import api
-from planner.graph.notes import TRAINING
+from planner.graph.core.notes import TRAINING
+from planner.graph.decompositions.randomness import lower_randomness
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.rewriting.randomness import lower_randomness
 from planner.options.running import RunOptions
 from planner.runtime.plan_files import load_plan
 from planner.runtime.run import run_with

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper
 
-from planner.graph.model import DType
-from planner.graph.protos import numpy_dtype
+from planner.graph.core.model import DType
 from planner.runtime.engine.core.sessions import SessionMaker, bind
 from planner.runtime.engine.gpu.cuda_form import CudaForm
 from planner.runtime.engine.gpu.devices import probe_cuda, require_cuda
@@ -25,7 +24,7 @@ def model_of(op: str, elem_type: int = TensorProto.FLOAT, domain: str = "") -> M
 
 
 def timed(watch: Stopwatch, op: str = "Exp", dtype: DType = DType.FLOAT32, **options: Any) -> Timing:
-    elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(numpy_dtype(dtype)))
+    elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype.array_dtype))
     model = model_of(op, elem_type, **options)
     return watch.time(model, {"x": made_up((64, 64), dtype, None)}, {"y": ((64, 64), dtype)})
 
@@ -89,7 +88,7 @@ def test_what_has_no_kernel_is_told() -> None:
 def test_made_up_numbers_are_of_their_type(dtype: DType) -> None:
     array = made_up((3, 5), dtype, None)
     assert array.shape == (3, 5)
-    assert array.dtype == numpy_dtype(dtype)
+    assert array.dtype == dtype.array_dtype
     assert made_up((), dtype, None).shape == ()
 
 

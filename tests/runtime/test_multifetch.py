@@ -20,7 +20,7 @@ from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Fetch, Piece, Source
 from planner.errors import UnsupportedError
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 from planner.runtime.engine.core.transport import Tile
 from planner.runtime.engine.gpu.devices import probe_cuda
 from planner.runtime.engine.gpu.fetches import fetch_kernel as kernel

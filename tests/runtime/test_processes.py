@@ -17,8 +17,8 @@ from planner import api
 from planner.errors import UsageError, WorkerError
 from planner.features.zoo.models import mlp
 from planner.features.zoo.models.recurrent import rnn
-from planner.graph.model import Graph
-from planner.graph.to_onnx import write_model
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import write_model
 from planner.options.running import RunOptions
 from planner.runtime.engine.core.exchange import Exchange, as_seen_by
 from planner.runtime.engine.gpu.devices import probe_cuda

@@ -15,8 +15,8 @@ import reference_sweep
 from planner.errors import ModelError
 from planner.features.ops.cases.case import Case, Known, execute_case, ints, make
 from planner.features.ops.cases.examples import all_cases
-from planner.graph.model import DType, Graph, Op, Tensor, TensorAttribute
-from planner.graph.protos import dtype_of_array, op_of
+from planner.graph.core.model import DType, Graph, Op, Tensor, TensorAttribute, dtype_of_array
+from planner.graph.files.protos import op_of
 from planner.graph.reading.from_onnx import graph_from_proto, read_model
 from planner.runtime.judge.compare import errors
 from planner.runtime.judge.kernel_arguments import OtherFormError

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.graph.model import DType, Graph, Op, Tensor
+from planner.graph.core.model import DType, Graph, Op, Tensor
 from planner.runtime.judge import references as judge_module
 from planner.runtime.judge.reference import NoReferenceError
 from planner.runtime.judge.references import Judge

@@ -12,7 +12,7 @@ import pytest
 
 from planner.errors import UsageError
 from planner.features.zoo.models import mlp
-from planner.graph.model import DType, Graph, Tensor
+from planner.graph.core.model import DType, Graph, Tensor
 from planner.options.running import RunOptions
 from planner.runtime.run import run_with
 from planner.runtime.run_report import StepReport

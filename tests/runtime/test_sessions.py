@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 from planner import api
 from planner.artifacts.program import Segment
 from planner.features.zoo.models import mlp
-from planner.graph.to_onnx import write_model
+from planner.graph.files.to_onnx import write_model
 from planner.runtime.engine.core import backend as backends
 from planner.runtime.engine.core import sessions
 from planner.runtime.engine.core.exchange import Exchange

@@ -8,7 +8,7 @@ import pytest
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Buffer, Fetch, Piece, Source, WorkerProgram
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 from planner.runtime.engine.gpu.fetches.staging import span_bytes, staging_of
 
 FRAME = Region((2, 1, 0), (7, 5, 6))

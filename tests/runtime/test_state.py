@@ -13,7 +13,7 @@ from drawn_inputs import sample
 from planner.algebra.region import Region
 from planner.artifacts.program import Buffer
 from planner.errors import ModelError, UsageError
-from planner.graph.model import DType, Graph, Op, StatePair, Tensor
+from planner.graph.core.model import DType, Graph, Op, StatePair, Tensor
 from planner.runtime.values.npz import read_npz
 from planner.runtime.values.results import write_arrays
 from planner.runtime.values.samples import index_bound

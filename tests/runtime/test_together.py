@@ -8,7 +8,7 @@ import pytest
 
 from planner.algebra.region import Region
 from planner.artifacts.program import Arena, Buffer, Fetch, Piece, Segment, Source, Step, WorkerProgram
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 from planner.runtime.engine.core.together import launches
 
 ROW = Region((0,), (4,))

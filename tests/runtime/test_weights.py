@@ -18,7 +18,7 @@ from onnx import helper, load, numpy_helper, save_model
 from planner.algebra.region import Region, index_space
 from planner.errors import ModelError, UsageError
 from planner.features.zoo.models import mlp
-from planner.graph.model import DType, Graph, Op, StatePair, Tensor
+from planner.graph.core.model import DType, Graph, Op, StatePair, Tensor
 from planner.options.running import RunOptions
 from planner.runtime.run import run_with
 from planner.runtime.values.safetensors import read_header, read_tile, write_safetensors

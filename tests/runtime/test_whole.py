@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from planner.graph.model import DType, Graph, Op, Tensor
+from planner.graph.core.model import DType, Graph, Op, Tensor
 from planner.runtime.judge import whole
 from planner.runtime.judge.whole import WholeModel
 

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from planner.graph.protos import op_of
+from planner.graph.files.protos import op_of
 from planner.runtime.judge.reference_ops import KERNELS
 
 SHAPES_CONV: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [

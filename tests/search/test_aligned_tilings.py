@@ -9,7 +9,7 @@ import numpy as np
 from planner import opdefs
 from planner.algebra.tiling import Shard, Tiling
 from planner.features.zoo import models as zoo
-from planner.graph.model import DType, Graph, Op, Tensor
+from planner.graph.core.model import DType, Graph, Op, Tensor
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules

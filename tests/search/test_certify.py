@@ -18,7 +18,7 @@ from planner.cost.seconds.timed import TimedTables
 from planner.cost.tables import CostTables
 from planner.features.zoo import models as zoo
 from planner.features.zoo.models import mlp
-from planner.graph.model import DType, Graph
+from planner.graph.core.model import DType, Graph
 from planner.machine.topology_file import Device, DeviceGraph, DeviceLink, Level, Topology
 from planner.search.decide import decide
 from planner.search.effort import BoundLimits

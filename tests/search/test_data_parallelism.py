@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper, parser, save_model
 from fast_suite import chosen
 from planner import api, opdefs
 from planner.features.zoo.models import build
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.reading.from_onnx import read_model
 from planner.graph.rewriting.canonical import canonical
 from planner.planning.bodies import decide_with_bodies

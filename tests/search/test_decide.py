@@ -14,7 +14,7 @@ from planner.algebra.tiling import Tiling
 from planner.artifacts.plan import Plan
 from planner.errors import InfeasibleError, ModelError, UsageError
 from planner.features.zoo.models import build, mlp
-from planner.graph.model import DType, Graph, Op, Tensor
+from planner.graph.core.model import DType, Graph, Op, Tensor
 from planner.graph.reading.from_onnx import read_model
 from planner.partition.build import complete_plan, partition, told_by_program
 from planner.search import decide as decide_module

@@ -12,9 +12,9 @@ from fast_suite import chosen, examples
 from planner import api, opdefs
 from planner.algebra.tiling import UNCUT
 from planner.errors import InfeasibleError
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import write_model
 from planner.graph.reading.from_onnx import read_model
-from planner.graph.to_onnx import write_model
 from planner.partition.build import partition
 from planner.records import plain_record
 from planner.search.bound.certify import every_tiling

@@ -16,8 +16,8 @@ from planner.algebra.delivery import contributors, made_tiling, reduced_boxes
 from planner.algebra.region import Boxes, Region, index_space
 from planner.algebra.tiling import UNCUT, Tiling
 from planner.features.zoo.models import mlp
-from planner.graph.deliveries import SharedDelivery, is_delivery, with_deliveries
-from planner.graph.model import DType, Graph, Op, StatePair, Tensor
+from planner.graph.core.model import DType, Graph, Op, StatePair, Tensor
+from planner.graph.step.deliveries import SharedDelivery, is_delivery, with_deliveries
 from planner.search.model.problem import Link, Problem, no_restriction
 from planner.search.moves.recursion import search_recursively
 from planner.tdl.bind import BoundOp

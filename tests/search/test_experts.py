@@ -8,7 +8,7 @@ from mixtures import SMALL, mixture
 from planner import opdefs
 from planner.errors import UnsupportedError
 from planner.features.zoo import models as zoo
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.planning.bodies import decide_with_bodies
 from planner.search.decided import Decided

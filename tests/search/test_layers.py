@@ -10,7 +10,7 @@ from planner.algebra.tiling import Only, Tiling
 from planner.cost.seconds.tables import PICOSECONDS, TimeTables
 from planner.features.zoo import models as zoo
 from planner.features.zoo.models import mlp
-from planner.graph.to_onnx import write_model
+from planner.graph.files.to_onnx import write_model
 from planner.search.decide import decide
 from planner.search.literature.layers import Forward, configurations, machine_of_the_paper
 from planner.search.model.problem import Problem

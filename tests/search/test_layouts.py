@@ -9,7 +9,7 @@ import pytest
 from onnx import numpy_helper, parser, save_model
 
 from planner import api, opdefs
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.reading.from_onnx import read_model
 from planner.graph.rewriting.canonical import canonical
 from planner.planning.bodies import decide_with_bodies

@@ -9,7 +9,7 @@ from planner import api, opdefs
 from planner.algebra.tiling import Replicate, Shard
 from planner.errors import UnsupportedError
 from planner.features.zoo import models as zoo
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.reading.from_onnx import read_model
 from planner.graph.rewriting.canonical import canonical
 from planner.search.decide import decide

@@ -9,7 +9,7 @@ from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, UnsupportedError
 from planner.features.zoo import models as zoo
 from planner.features.zoo.models import mlp
-from planner.graph.model import DType, Graph, Op, Role, Tensor
+from planner.graph.core.model import DType, Graph, Op, Role, Tensor
 from planner.partition.build import partition
 from planner.search.decide import STRATEGIES, decide
 from planner.search.prepared import Prepared

@@ -15,8 +15,8 @@ from planner.algebra.tiling import Placement, Replicate, Shard, Tiling
 from planner.cost.tables import CostTables, Request
 from planner.errors import UsageError
 from planner.features.zoo.models import mlp
-from planner.graph.model import DType, Graph, Op, Tensor
-from planner.graph.to_onnx import write_model
+from planner.graph.core.model import DType, Graph, Op, Tensor
+from planner.graph.files.to_onnx import write_model
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.model.nests import all_nests, find_nests, nests_near

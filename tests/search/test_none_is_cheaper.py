@@ -19,7 +19,7 @@ from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, ModelError, UnsupportedError, UsageError
 from planner.features.zoo import models as zoo
-from planner.graph.model import DType, Graph, Op, Tensor
+from planner.graph.core.model import DType, Graph, Op, Tensor
 from planner.options import ReadOptions
 from planner.options.planning import PlanOptions
 from planner.partition.build import partition

@@ -22,7 +22,7 @@ from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError, UsageError
 from planner.features.zoo import models as zoo
 from planner.features.zoo.models.recurrent import rnn
-from planner.graph.model import DType, Graph, Op
+from planner.graph.core.model import DType, Graph, Op
 from planner.machine.topology_file import Device, Level, Topology
 from planner.partition.build import partition
 from planner.partition.lower import Lowering

@@ -13,8 +13,8 @@ from planner.cost.grids import best_grid
 from planner.errors import InfeasibleError
 from planner.features.zoo import models as zoo
 from planner.features.zoo.models import mlp
-from planner.graph.model import DType, Graph, Op, Tensor
-from planner.graph.to_onnx import write_model
+from planner.graph.core.model import DType, Graph, Op, Tensor
+from planner.graph.files.to_onnx import write_model
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest

@@ -12,7 +12,7 @@ from planner import opdefs
 from planner.algebra.tiling import Replicate, Shard, Tiling, parse_placement
 from planner.errors import InfeasibleError, UsageError
 from planner.features.zoo.models import build, mlp
-from planner.graph.model import Graph, Role
+from planner.graph.core.model import Graph, Role
 from planner.planning.bodies import decide_with_bodies
 from planner.search.decide import decide
 from planner.search.decided import Decided

@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from fast_suite import examples
 from planner import opdefs
 from planner.features.zoo.models import build
-from planner.graph.model import DType, Graph, Op, Tensor
-from planner.graph.structure import in_order_of_places, structure_of
-from planner.graph.to_onnx import write_model
+from planner.graph.compare.structure import in_order_of_places, structure_of
+from planner.graph.core.model import DType, Graph, Op, Tensor
+from planner.graph.files.to_onnx import write_model
 from planner.search.decide import decide
 from planner.search.decided import Decided
 from planner.search.request import SearchRequest

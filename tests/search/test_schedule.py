@@ -14,7 +14,7 @@ from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError
 from planner.features.zoo import models as zoo
 from planner.features.zoo.models import mlp
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.search import decide as deciding
 from planner.search.decide import decide
 from planner.search.decided import Decided

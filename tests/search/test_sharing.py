@@ -15,8 +15,8 @@ from planner.algebra.tiling import UNCUT, Replicate, Tiling
 from planner.artifacts.program import Fetch
 from planner.cost.tables import CostTables, Request
 from planner.features.zoo.models import build
-from planner.graph.deliveries import is_delivery
-from planner.graph.model import DType, Graph, Op, Tensor
+from planner.graph.core.model import DType, Graph, Op, Tensor
+from planner.graph.step.deliveries import is_delivery
 from planner.partition.build import partition
 from planner.planning import deliveries
 from planner.planning.deliveries import shared

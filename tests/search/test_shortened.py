@@ -12,9 +12,9 @@ from fast_suite import chosen, examples
 from planner import opdefs
 from planner.algebra.tiling import Replicate, Shard, Tiling
 from planner.features.zoo import models as zoo
-from planner.graph.check import check_graph
-from planner.graph.model import DType, Graph, Op, Tensor
-from planner.graph.structure import in_order_of_places
+from planner.graph.compare.structure import in_order_of_places
+from planner.graph.core.check import check_graph
+from planner.graph.core.model import DType, Graph, Op, Tensor
 from planner.search import decide as deciding
 from planner.search.decide import decide
 from planner.search.decided import Decided

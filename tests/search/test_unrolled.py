@@ -9,7 +9,7 @@ from fast_suite import chosen
 from planner import opdefs
 from planner.features.zoo import models as zoo
 from planner.features.zoo.models.recurrent import rnn
-from planner.graph.model import DType, Graph, Op, Tensor
+from planner.graph.core.model import DType, Graph, Op, Tensor
 from planner.partition.build import partition
 from planner.search.decide import decide
 from planner.search.model.problem import Problem

@@ -4,7 +4,7 @@ import pytest
 
 from planner import opdefs
 from planner.algebra.tiling import Tiling
-from planner.graph.model import DType, Graph, Op, Tensor
+from planner.graph.core.model import DType, Graph, Op, Tensor
 from planner.search.model.problem import Problem
 from planner.search.model.unsplit import unsplit
 

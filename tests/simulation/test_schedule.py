@@ -14,7 +14,7 @@ from planner.artifacts.waits import data_waits, reuse_waits
 from planner.cost.seconds.estimate import Timed, summed, timed
 from planner.cost.seconds.simulated import Schedule, scheduled
 from planner.features.zoo.models import mlp
-from planner.graph.model import DType, Graph
+from planner.graph.core.model import DType, Graph
 from planner.machine.routes import Interconnect
 from planner.machine.topology_file import Device, Level, Topology
 from planner.partition.build import partition

@@ -12,7 +12,7 @@ from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer, Shard, Tiling
 from planner.errors import DescriptionError, UnsupportedError
 from planner.features.ops.cases.case import bind_case, ints, make
-from planner.graph.model import DType, Graph, Op, Shape, Tensor
+from planner.graph.core.model import DType, Graph, Op, Shape, Tensor
 from planner.tdl.analyse import Variable
 from planner.tdl.bind import BoundOp
 from planner.tdl.builder import Description, Ix, Max, NodeView, Sum, TensorArg, Val, call, op, over

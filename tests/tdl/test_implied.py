@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.graph.model import Op, Shape
+from planner.graph.core.model import Op, Shape
 from planner.tdl.builder import Description, NodeView, Opaque, Sum, at, call, op
 from planner.tdl.implied import implied_shapes
 

@@ -9,7 +9,7 @@ from planner import opdefs
 from planner.features.ops.cases.case import Case, bind_case
 from planner.features.ops.cases.examples import all_cases
 from planner.features.ops.strategies import normwise_error, run_whole, tolerance
-from planner.graph.model import DType, Graph, Op, Tensor
+from planner.graph.core.model import DType, Graph, Op, Tensor
 from planner.tdl.linear import Linearity
 
 DESCRIPTIONS = opdefs.standard()

@@ -11,7 +11,7 @@ from planner import opdefs
 from planner.algebra.tiling import Reducer
 from planner.errors import DescriptionError
 from planner.features.ops.cases.case import Case, Known, bind_case, ints, make
-from planner.graph.model import Shape
+from planner.graph.core.model import Shape
 from planner.tdl.bind import BoundOp
 from planner.tdl.builder import NodeView, Opaque, Sum, TensorArg, match, op
 from planner.tdl.descriptions import Descriptions

@@ -14,7 +14,7 @@ from planner.algebra.region import index_space
 from planner.algebra.tiling import Shard, Tiling
 from planner.errors import DescriptionError
 from planner.features.ops.strategies import enumerate_strategies
-from planner.graph.model import DType, Graph, Op, Tensor
+from planner.graph.core.model import DType, Graph, Op, Tensor
 from planner.search.model.dims import find_directions
 from planner.tdl.bind import BoundOp
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, op, over

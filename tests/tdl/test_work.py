@@ -13,7 +13,7 @@ from planner.algebra.tiling import Tiling
 from planner.cost.tables import CostTables
 from planner.errors import DescriptionError
 from planner.features.ops.cases.case import Case, Known, bind_case, make
-from planner.graph.model import Attribute, DType, Graph, Op, Tensor
+from planner.graph.core.model import Attribute, DType, Graph, Op, Tensor
 from planner.tdl.bind import BoundOp
 from planner.tdl.builder import NodeView, Opaque, Sum, TensorArg, op
 from planner.tdl.descriptions import Descriptions

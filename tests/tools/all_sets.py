@@ -26,7 +26,7 @@ from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.features.zoo.models.forward import Forward
 from planner.features.zoo.models.step import training_step
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.recomputation import Activations, recomputed
 from planner.options import ReadOptions

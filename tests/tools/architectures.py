@@ -19,7 +19,7 @@ import onnx
 
 import stock_runtime
 from planner.errors import TofuError
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.reading.from_onnx import read_model
 from planner.training.build import build_training_graph
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.graph.model import DType, Graph, Op, Tensor
+from planner.graph.core.model import DType, Graph, Op, Tensor
 
 Arrays = Mapping[str, np.ndarray]
 Drawn = tuple[Graph, dict[str, np.ndarray]]

@@ -48,12 +48,11 @@ from planner import api, opdefs
 from planner.errors import TofuError
 from planner.features.ops.cases.case import Case, Given, by_type, qualified
 from planner.features.ops.cases.examples import all_cases
+from planner.graph.core.model import Op
+from planner.graph.files.protos import MAX_OPSET, op_to_node
+from planner.graph.files.to_onnx import to_model
 from planner.graph.folding.operands import WORDS
-from planner.graph.model import Op
-from planner.graph.protos import op_to_node
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.reading.load import MAX_OPSET
-from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
 from planner.training.parameters.infer import Decision, Parameters, Verdict
 from stock_runtime import NO_ERRORS, run, session

@@ -40,9 +40,9 @@ from planner.artifacts.worker_model import WorkerModel
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, TofuError
 from planner.features.ops.strategies import enumerate_strategies
-from planner.graph.model import Graph, Op
+from planner.graph.core.model import Graph, Op
+from planner.graph.decompositions.randomness import lower_randomness
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.rewriting.randomness import lower_randomness
 from planner.machine.rates import Rates
 from planner.opdefs.exclusions import DATA_DEPENDENT
 from planner.options.running import RunOptions

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 import cuda_stand_in
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 
 TABLE: Final = cuda_stand_in.ROOT / "planner" / "runtime" / "engine" / "gpu" / "cuda_kernels.txt"
 _ASK: Final = """

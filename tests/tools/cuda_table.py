@@ -25,7 +25,7 @@ import five_models
 from planner import api
 from planner.errors import TofuError
 from planner.features.zoo.models import build, names
-from planner.graph.to_onnx import write_model
+from planner.graph.files.to_onnx import write_model
 
 MODELS: Final = Path(__file__).parents[1] / "models"
 PAGE: Final = cuda_stand_in.ROOT / "bench" / "results" / "cuda-kernels.md"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from planner.graph.deliveries import SharedDelivery
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
+from planner.graph.step.deliveries import SharedDelivery
 
 
 def all_deliveries(graph: Graph) -> list[SharedDelivery]:

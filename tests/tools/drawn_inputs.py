@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from planner.algebra.region import Region
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.runtime.values.samples import Sampler
 
 

@@ -20,8 +20,8 @@ from fake_cupy import FakeCupy, fake_session
 from planner import opdefs
 from planner.algebra.region import Region
 from planner.artifacts.worker_model import WorkerModel
-from planner.graph.model import Attribute, DType, Graph, Op, StatePair, Tensor
-from planner.graph.to_onnx import to_model
+from planner.graph.core.model import Attribute, DType, Graph, Op, StatePair, Tensor
+from planner.graph.files.to_onnx import to_model
 from planner.partition.build import partition
 from planner.runtime.engine.core.exchange import Exchange
 from planner.runtime.engine.core.interface import InProcessEngine

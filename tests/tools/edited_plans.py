@@ -35,8 +35,8 @@ from planner import api
 from planner.artifacts.place import MANIFEST, PLAN
 from planner.artifacts.plan import digest
 from planner.errors import DifferenceError, TofuError
-from planner.graph.model import DType, Graph, Op, Tensor
-from planner.graph.to_onnx import write_model
+from planner.graph.core.model import DType, Graph, Op, Tensor
+from planner.graph.files.to_onnx import write_model
 from planner.runtime.judge.compare import errors
 from planner.runtime.plan_files import load_plan
 from planner.runtime.run_report import RunResult

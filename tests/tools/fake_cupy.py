@@ -20,7 +20,7 @@ import numpy as np
 
 from multifetch_emulation import all_kinds
 from planner.algebra.tiling import Reducer
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 from planner.runtime.engine.core.sessions import SessionMaker
 from planner.runtime.engine.gpu.cuda_form import CudaForm
 from planner.runtime.engine.gpu.fetches.fetch_kernel import ARRAY_WORDS, Kind, Word

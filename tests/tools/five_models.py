@@ -12,8 +12,8 @@ from pathlib import Path
 from planner import api
 from planner.features.zoo.models.forward import Forward
 from planner.features.zoo.models.transformer import GptShape, gpt
-from planner.graph.model import Graph
-from planner.graph.to_onnx import write_model
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import write_model
 from planner.training.build import build_training_graph
 
 MODELS = Path(__file__).parent.parent / "models"

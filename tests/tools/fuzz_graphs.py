@@ -31,8 +31,8 @@ from onnx import TensorProto, helper, numpy_helper
 import stock_runtime
 from planner.features.ops.cases.case import Case, Given, Known
 from planner.features.ops.cases.examples import all_cases
-from planner.graph.model import Op
-from planner.graph.protos import dtype_of_array, elem_type_of, op_to_node
+from planner.graph.core.model import Op, dtype_of_array
+from planner.graph.files.protos import elem_type_of, op_to_node
 from planner.runtime.judge.compare import errors
 
 BATCH: Final = 20

@@ -30,10 +30,10 @@ from cuda_checks import node_cases
 from planner.features.ops.cases.case import execute_case
 from planner.features.ops.cases.examples import all_cases
 from planner.features.ops.execute import ExecutionError
+from planner.graph.core.model import DType
 from planner.graph.decompositions.registry import Purpose, decompositions
-from planner.graph.model import DType
-from planner.graph.protos import dtype_of, elem_type_of
-from planner.graph.to_onnx import to_model
+from planner.graph.files.protos import dtype_of, elem_type_of
+from planner.graph.files.to_onnx import to_model
 from planner.runtime.engine.core.sessions import carried, carried_name, onnxruntime
 from planner.runtime.engine.gpu.cuda import plain
 from planner.runtime.engine.gpu.cuda_form import cuda_form

@@ -33,7 +33,7 @@ from planner.errors import TofuError
 from planner.features.export.file_text import UnwrittenError, jax_step
 from planner.features.export.source import Source
 from planner.features.ops.strategies import enumerate_strategies
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.machine.rates import Rates
 from planner.planning.bodies import decide_with_bodies

@@ -27,8 +27,8 @@ def main(directory: Path, file: Path, iterations: int, scale: float) -> None:
 
     from drawn_inputs import sample
     from hlo_bytes import collectives
-    from planner.graph.model import Role
-    from planner.graph.reading.foreign import EVERY_OPERATOR
+    from planner.graph.core.model import Role
+    from planner.graph.folding.foreign import EVERY_OPERATOR
     from planner.graph.reading.from_onnx import read_model
     from planner.runtime.judge.whole import WholeModel
     from planner.runtime.values.samples import Sampler

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import stock_runtime
-from planner.graph.model import Graph, Op
+from planner.graph.core.model import Graph, Op
 from planner.graph.reading.from_onnx import read_model
 from planner.runtime.judge.reference import Reference
 from planner.training.build import build_training_graph

@@ -9,7 +9,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 import stock_runtime
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 
 MS, PREVIEW = "com.microsoft", "ai.onnx.preview.training"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from planner.features.zoo.models.forward import Forward
 from planner.features.zoo.models.mixture import Experts, routed
 from planner.features.zoo.models.step import training_step
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 
 SPELLINGS = ("loop", "stacked", "loop with capacities", "capacity form")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.graph.model import Attribute, DType, Graph, Op, Tensor
+from planner.graph.core.model import Attribute, DType, Graph, Op, Tensor
 
 NUMBERS = {"mu": 0.95, "lr": 0.02, "a": 3.4445, "b": -4.775, "c": 2.0315}
 ROUNDS = 5

@@ -32,7 +32,7 @@ import numpy as np
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Fetch, Piece, Source
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 from planner.runtime.engine.core.transport import NumpyTransport, Tile
 from planner.runtime.engine.gpu.fetches import fetch_kernel as kernel
 from planner.runtime.engine.gpu.fetches.fetch_kernel import Kind, joinable, kernel_source

@@ -17,8 +17,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from onnx import ModelProto, TensorProto, numpy_helper
 
-from planner.graph.protos import dtype_of
-from planner.graph.reading.load import MAX_IR_VERSION, MAX_OPSET
+from planner.graph.files.protos import MAX_IR_VERSION, MAX_OPSET, dtype_of
 from planner.runtime.engine.core.sessions import onnxruntime
 
 _RELATIVE: Final = {"bfloat16": 2.0**-6, "float16": 2.0**-9}

@@ -10,8 +10,8 @@ import numpy as np
 from planner.algebra.region import Region
 from planner.features.zoo.models.forward import Forward
 from planner.features.zoo.models.step import training_step
-from planner.graph.builder import Builder
-from planner.graph.model import Graph
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import Graph
 from planner.graph.rewriting.packing import InParts
 
 FORMS = ("Split", "Slice", "parts outermost", "experts", "nested", "turned")

@@ -12,7 +12,7 @@ from planner import api, opdefs
 from planner.artifacts.plan import Decision, Plan
 from planner.artifacts.program import Program
 from planner.features.zoo.models import mlp
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.partition.build import complete_plan, partition, told_by_program
 from planner.runtime.run_report import RunResult

@@ -9,7 +9,7 @@ from planner.algebra.tiling import Partial, Reducer, Shard, Tiling
 from planner.artifacts.plan import OpStrategy
 from planner.features.zoo.models.forward import Forward
 from planner.features.zoo.models.step import training_step
-from planner.graph.model import DType, Graph, Op, Tensor
+from planner.graph.core.model import DType, Graph, Op, Tensor
 from planner.search.decided import Decided
 from planner.search.model.cuts import prime_factors
 from planner.search.model.problem import Problem

@@ -22,7 +22,7 @@ from pathlib import Path
 from planner import api
 from planner.artifacts.place import MANIFEST
 from planner.features.zoo import models as zoo
-from planner.graph.to_onnx import write_model
+from planner.graph.files.to_onnx import write_model
 
 MODELS = Path(__file__).parents[1] / "models"
 SMALL = (

@@ -30,8 +30,8 @@ from planner.features.prove.proof.programs import WorkerFile
 from planner.features.prove.proof.programs import prove as follow
 from planner.features.prove.proof.result import Proof
 from planner.features.prove.proof.whole import Whole
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.to_onnx import to_model
 
 _LINE = re.compile(r"(\d+): (\w+) = (\w+)\[([^]]*)\](?: (by|of) (.*))?")
 _CALL = re.compile(r"([\w.+]+) \(([^)]*)\) (\{.*\})")

@@ -34,8 +34,8 @@ from planner.features.prove.proof.programs import WorkerFile
 from planner.features.prove.proof.programs import prove as follow
 from planner.features.prove.proof.result import Proof
 from planner.features.prove.proof.whole import Whole
-from planner.graph.model import DType
-from planner.graph.to_onnx import write_model
+from planner.graph.core.model import DType
+from planner.graph.files.to_onnx import write_model
 from planner.runtime.engine.core.check import check_overwriting, check_programs
 from planner.runtime.plan_files import LoadedPlan, load_plan
 

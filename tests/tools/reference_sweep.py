@@ -22,9 +22,9 @@ from onnx.reference import ReferenceEvaluator
 from planner.features.ops.cases.case import Case, Given, Known, execute_case, ints, make
 from planner.features.ops.cases.examples import all_cases
 from planner.features.ops.execute import ExecutionError
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.load import MIN_OPSET
-from planner.graph.to_onnx import to_model
 from planner.runtime.judge.compare import errors
 from planner.runtime.judge.reference import NoReferenceError, Reference
 

@@ -10,7 +10,7 @@ from string import ascii_letters
 import numpy as np
 from hypothesis import strategies as st
 
-from planner.graph.model import Attribute, DType, Graph, Op, Shape, Tensor
+from planner.graph.core.model import Attribute, DType, Graph, Op, Shape, Tensor
 
 _SIZES = [2, 3, 4, 6]
 

@@ -33,11 +33,11 @@ from planner.artifacts.worker_model import WorkerModel
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, TofuError, UsageError
 from planner.features.zoo import models as zoo
-from planner.graph.model import Graph, Role
-from planner.graph.purposes import Purpose
+from planner.graph.core.model import Graph, Role
+from planner.graph.decompositions.randomness import lower_randomness
 from planner.graph.rewriting.canonical import canonical
-from planner.graph.rewriting.randomness import lower_randomness
 from planner.graph.rewriting.recomputation import Activations, originals, recomputable, recomputed
+from planner.graph.step.purposes import Purpose
 from planner.options import ReadOptions
 from planner.options.planning import PlanOptions
 from planner.options.running import RunOptions

@@ -25,11 +25,11 @@ from onnx import ModelProto, TensorProto, checker, helper, numpy_helper, save_mo
 
 from planner import opdefs
 from planner.features.zoo.models.forward import Forward
-from planner.graph.model import DType, Graph
+from planner.graph.core.model import DType, Graph
+from planner.graph.decompositions.randomness import lower_randomness
+from planner.graph.files.to_onnx import write_model
 from planner.graph.reading.from_onnx import read_model
 from planner.graph.rewriting.canonical import canonical
-from planner.graph.rewriting.randomness import lower_randomness
-from planner.graph.to_onnx import write_model
 from planner.planning.bodies import decide_with_bodies
 from planner.search.request import SearchRequest
 from planner.training.build import build_training_graph

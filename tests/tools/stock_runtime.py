@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 from onnx import ModelProto
 
-from planner.graph.model import Graph
-from planner.graph.to_onnx import to_model
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import to_model
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime

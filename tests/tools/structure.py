@@ -24,7 +24,7 @@ class OpTypeTable:
     """One table of op types."""
 
     place: str
-    """Such as ``planner/graph/roles.py:127``."""
+    """Such as ``planner/graph/step/roles.py:127``."""
     name: str
     is_registry: bool
     op_types: tuple[str, ...]

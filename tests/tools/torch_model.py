@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 -- as everybody calls it
 
 from judged_steps import BATCH, EPS, MODELS, NO_DIGIT, RATES, RUNS, Errors, data
-from planner.graph.model import Graph, Op
+from planner.graph.core.model import Graph, Op
 from planner.graph.reading.from_onnx import read_model
 from planner.training.batch.change import with_batch
 

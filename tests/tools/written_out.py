@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.graph.bands import Band
+from planner.graph.core.bands import Band
 
 
 def written_out(band: Band) -> np.ndarray:

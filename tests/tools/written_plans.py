@@ -7,7 +7,7 @@ from pathlib import Path
 
 from planner.artifacts.plan import Plan, digest
 from planner.artifacts.plan_folder import write_folder
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.partition.build import plan_files, worker_files
 from planner.partition.segments import Partitioned
 from planner.progress import silent

@@ -7,7 +7,7 @@ import pytest
 from onnx import helper
 
 from drawn import random
-from planner.graph.to_onnx import to_model
+from planner.graph.files.to_onnx import to_model
 from planner.options.training import LabelOptions
 from planner.training.build import build_training_graph
 from planner.training.update.updates import Schedule

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from planner.graph.to_onnx import to_model
+from planner.graph.files.to_onnx import to_model
 from planner.training.build import build_training_graph
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: these rules are held to differences only")

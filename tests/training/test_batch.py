@@ -8,8 +8,8 @@ from onnx import TensorProto, helper
 
 from drawn import random
 from planner.errors import UnsupportedError
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.to_onnx import to_model
 from planner.training.batch.change import with_batch
 
 node = helper.make_node

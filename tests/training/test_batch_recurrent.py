@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from drawn import random32
 from planner.errors import UnsupportedError
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.training.batch.change import samples_of_inputs, with_batch
 from planner.training.build import build_training_graph

@@ -13,9 +13,9 @@ from onnx import helper
 
 from drawn import random32 as random
 from planner.errors import UnsupportedError, UsageError
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.to_onnx import to_model
 from planner.options.training import LabelOptions
 from planner.training.build import INPUTS, build_training_graph
 from planner.training.gradients.autodiff import GradientRule, collect

@@ -10,7 +10,7 @@ from onnx import helper
 
 from drawn import random
 from planner.errors import UsageError
-from planner.graph.to_onnx import to_model
+from planner.graph.files.to_onnx import to_model
 from planner.options.training import LabelOptions
 from planner.training.build import INPUTS, build_training_graph
 from planner.training.update.class_axis import class_axis

@@ -9,7 +9,7 @@ import pytest
 from onnx import helper
 
 from drawn import random
-from planner.graph.to_onnx import to_model
+from planner.graph.files.to_onnx import to_model
 from planner.training.build import build_training_graph
 
 SLOPE = math.sqrt(2 / math.pi)

@@ -14,7 +14,7 @@ from onnx import helper
 import stock_runtime
 from drawn import random
 from fast_suite import examples
-from planner.graph.to_onnx import to_model
+from planner.graph.files.to_onnx import to_model
 from planner.training.build import build_training_graph
 
 node = helper.make_node

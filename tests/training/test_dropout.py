@@ -15,8 +15,8 @@ from drawn import random32 as random
 from fast_suite import chosen, examples
 from planner import api
 from planner.errors import UnsupportedError, UsageError
-from planner.graph.rewriting.randomness import STEP, lower_randomness
-from planner.graph.to_onnx import to_model
+from planner.graph.decompositions.randomness import STEP, lower_randomness
+from planner.graph.files.to_onnx import to_model
 from planner.runtime.judge.whole import WholeModel
 from planner.training.build import build_training_graph
 

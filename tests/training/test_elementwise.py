@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from fast_suite import examples
 from planner.errors import UnsupportedError
-from planner.graph.to_onnx import to_model
+from planner.graph.files.to_onnx import to_model
 from planner.training.build import build_training_graph
 
 node = helper.make_node

@@ -17,9 +17,9 @@ from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKern
 from planner.errors import TofuError
 from planner.features.ops.cases.case import Case, Given, Known, execute_case, ints, make
 from planner.features.ops.cases.examples import all_cases
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
 from planner.training.gradients.older_opsets import _FORMS, OPSET
 from planner.training.parameters.infer import Decision, Parameters, Verdict

@@ -11,7 +11,7 @@ from onnx import helper
 
 from fast_suite import examples
 from planner.errors import ModelError
-from planner.graph.to_onnx import to_model
+from planner.graph.files.to_onnx import to_model
 from planner.training import rules
 from planner.training.build import build_training_graph
 from planner.training.gradients.expand import expanded

@@ -12,9 +12,9 @@ from onnx import helper
 import stock_runtime
 from drawn import random
 from fast_suite import examples
-from planner.graph.bands import Band
+from planner.graph.core.bands import Band
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
 from written_out import written_out
 

@@ -8,7 +8,7 @@ from onnx import helper
 
 from drawn import random
 from planner.errors import UnsupportedError, UsageError
-from planner.graph.to_onnx import to_model
+from planner.graph.files.to_onnx import to_model
 from planner.options.training import LabelOptions
 from planner.runtime.values.state import check_inputs
 from planner.training.build import build_training_graph

@@ -8,8 +8,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from drawn import random
 from planner.errors import UnsupportedError
-from planner.graph.model import StatePair
-from planner.graph.notes import without_micro_batch
+from planner.graph.core.model import StatePair
+from planner.graph.core.notes import without_micro_batch
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.training.build import build_training_graph
 from planner.training.doors.gradients import with_optimizer

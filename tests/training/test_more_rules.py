@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 import stock_runtime
 from drawn import random
 from fast_suite import examples
-from planner.graph.interpolation import interpolation
+from planner.graph.core.interpolation import interpolation
 from planner.training.build import build_training_graph
 from written_out import written_out
 

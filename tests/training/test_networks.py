@@ -9,8 +9,8 @@ import onnx
 import pytest
 from onnx import helper
 
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import read_model
-from planner.graph.to_onnx import to_model
 from planner.training.batch.change import with_batch
 from planner.training.build import build_training_graph
 from stock_runtime import run, session

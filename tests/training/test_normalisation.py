@@ -8,7 +8,7 @@ from onnx import helper, numpy_helper
 
 from drawn import random
 from planner.errors import UnsupportedError
-from planner.graph.to_onnx import to_model
+from planner.graph.files.to_onnx import to_model
 from planner.training.build import build_training_graph
 
 node = helper.make_node

@@ -12,7 +12,7 @@ from onnx import helper
 import stock_runtime
 from drawn import random
 from planner.errors import UsageError
-from planner.graph.to_onnx import to_model
+from planner.graph.files.to_onnx import to_model
 from planner.training.build import build_training_graph
 from planner.training.update.optimizers import Group, Hyper, read_group
 from planner.training.update.updates import Schedule

@@ -14,10 +14,10 @@ from onnx import helper
 from command_line import ROOT
 from drawn import random32 as random
 from planner.errors import UnsupportedError, UsageError
-from planner.graph.model import Graph
-from planner.graph.notes import EXTERNAL
+from planner.graph.core.model import Graph
+from planner.graph.core.notes import EXTERNAL
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import read_model
-from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
 from planner.training.parameters.infer import Parameters, Verdict, infer_parameters
 from planner.training.parameters.merged import unmerged

@@ -18,9 +18,9 @@ from drawn import random
 from planner import api
 from planner.commands import main as cli
 from planner.errors import UnsupportedError
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import read_model
-from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
 from planner.training.parameters.infer import infer_parameters
 from planner.training.parameters.per_sample import decided

@@ -8,7 +8,7 @@ import pytest
 from onnx import helper
 
 from planner import api
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 from planner.graph.reading.from_onnx import read_model
 
 node = helper.make_node

@@ -11,8 +11,8 @@ from onnx import helper
 from drawn import random
 from fast_suite import examples
 from planner.errors import UnsupportedError
-from planner.graph.interpolation import interpolation
-from planner.graph.to_onnx import to_model
+from planner.graph.core.interpolation import interpolation
+from planner.graph.files.to_onnx import to_model
 from planner.training.build import build_training_graph
 from stock_runtime import run
 from written_out import written_out

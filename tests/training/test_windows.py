@@ -12,8 +12,8 @@ import stock_runtime
 from drawn import random
 from fast_suite import examples
 from planner.errors import UnsupportedError
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
 
 node = helper.make_node

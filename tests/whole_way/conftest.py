@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from planner import api
-from planner.graph.model import DType, Graph, Op, Tensor
-from planner.graph.to_onnx import write_model
+from planner.graph.core.model import DType, Graph, Op, Tensor
+from planner.graph.files.to_onnx import write_model
 from planner.results import PlanResult
 from planner.runtime.plan_files import LoadedPlan, load_plan
 from planner.training.build import build_training_graph

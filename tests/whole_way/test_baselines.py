@@ -14,8 +14,8 @@ from fast_suite import chosen
 from planner import api
 from planner.artifacts.program import Fetch
 from planner.errors import InfeasibleError
-from planner.graph.model import Graph
-from planner.graph.to_onnx import write_model
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import write_model
 from planner.runtime.judge.references import Judge
 from planner.runtime.plan_files import load_plan
 from planner.runtime.values.state import starting_values

@@ -15,7 +15,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 
 ROOT = Path(__file__).parents[2]
 MOST_BYTES = 200 * 2**20

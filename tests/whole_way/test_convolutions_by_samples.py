@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from fast_suite import by_night
 from planner import api
-from planner.graph.gradient_products import gradient_products
 from planner.graph.reading.from_onnx import read_model
+from planner.graph.step.gradient_products import gradient_products
 
 _SAMPLES = 12
 _CASES: dict[str, tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {

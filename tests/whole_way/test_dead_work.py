@@ -12,9 +12,9 @@ from fast_suite import chosen
 from planner import api, opdefs
 from planner.artifacts.program import Segment
 from planner.errors import InfeasibleError, UsageError
-from planner.graph.model import DType, Graph, Op, StatePair, Tensor
+from planner.graph.core.model import DType, Graph, Op, StatePair, Tensor
 from planner.graph.reading.from_onnx import read_model
-from planner.graph.roles import with_state
+from planner.graph.step.roles import with_state
 from planner.partition.build import partition
 from planner.search.decide import decide
 from planner.search.moves import fusion as improve

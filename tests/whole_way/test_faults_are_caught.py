@@ -16,8 +16,8 @@ from planner import api
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Fetch, Segment
 from planner.errors import DifferenceError
-from planner.graph.model import Graph
-from planner.graph.to_onnx import write_model
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import write_model
 from planner.runtime.engine.core.transport import BoundFetch, Locate, NumpyTransport, Part
 from planner.runtime.judge import references as judge
 from planner.runtime.judge.reference import NoReferenceError

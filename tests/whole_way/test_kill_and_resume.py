@@ -17,8 +17,8 @@ from fast_suite import chosen, draws
 from kill_runs import heed_interrupts, kill_runs
 from planner import api
 from planner.errors import ModelError
-from planner.graph.model import Graph
-from planner.graph.to_onnx import write_model
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import write_model
 from planner.options.running import RunOptions
 from planner.runtime.run import run_with
 from ranks import launcher

@@ -14,7 +14,7 @@ import pytest
 import architectures
 from fast_suite import by_night
 from planner import api
-from planner.graph.to_onnx import write_model
+from planner.graph.files.to_onnx import write_model
 
 MODELS = Path(__file__).parents[1] / "models"
 

@@ -14,8 +14,8 @@ from fast_suite import chosen
 from packed import FORMS, step
 from planner import api
 from planner.errors import ExportError
-from planner.graph.model import Graph
-from planner.graph.to_onnx import write_model
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import write_model
 from planner.runtime.values.safetensors import read_header
 from planner.runtime.values.state import starting_values
 

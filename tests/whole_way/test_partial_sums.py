@@ -11,8 +11,8 @@ from partial_plans import all_kinds, partial_plan, partial_tensors, separate_gpt
 from planner import api, opdefs
 from planner.artifacts.plan import Plan, digest
 from planner.features.zoo.models.recurrent import rnn
-from planner.graph.model import Graph
-from planner.graph.to_onnx import to_model, write_model
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import to_model, write_model
 from planner.partition.build import complete_plan, partition, told_by_program
 from planner.runtime.run_report import RunResult
 from planner.search.decided import Decided

@@ -10,7 +10,7 @@ import pytest
 
 from fast_suite import chosen, spread
 from planner import api
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.runtime.run_report import RunResult
 
 MODELS = Path(__file__).parent.parent / "models"

@@ -13,9 +13,9 @@ from planner.artifacts.program import Segment
 from planner.features.zoo import models as zoo
 from planner.features.zoo.models import mlp
 from planner.features.zoo.models.transformer import GptShape, gpt
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import write_model
 from planner.graph.rewriting.canonical import canonical
-from planner.graph.to_onnx import write_model
 from planner.planning.limit.in_steps import all_in_steps
 from planner.planning.limit.least_memory import EveryPlan
 from same_bits import Case, Compared, compared, each_op_as_it_stands, loaded, read

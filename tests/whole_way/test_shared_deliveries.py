@@ -12,9 +12,9 @@ from fast_suite import chosen, spread
 from planner import api, opdefs
 from planner.algebra.tiling import UNCUT, Tiling
 from planner.artifacts.plan import Plan, digest
-from planner.graph.deliveries import with_deliveries
-from planner.graph.model import Graph
-from planner.graph.to_onnx import to_model
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import to_model
+from planner.graph.step.deliveries import with_deliveries
 from planner.partition.build import complete_plan, partition, told_by_program
 from planner.search.decide import decide
 from planner.search.decided import Decided

@@ -17,8 +17,8 @@ from planner.artifacts.place import MANIFEST, PLAN
 from planner.artifacts.plan import Plan, digest
 from planner.commands import main as cli
 from planner.errors import ModelError
-from planner.graph.model import Graph
-from planner.graph.to_onnx import write_model
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import write_model
 from spellings import Cnn, Gpt, Mlp
 
 SMALL = (Mlp(3, 24, 16), Cnn(2, 6, 5, 4), Gpt(1, 12, 3, 6, 4))

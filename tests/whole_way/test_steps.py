@@ -23,8 +23,8 @@ from planner.features.zoo.models.recurrent import rnn
 from planner.features.zoo.models.residual import _bottleneck
 from planner.features.zoo.models.step import training_step
 from planner.features.zoo.models.transformer import GptShape, gpt
-from planner.graph.model import Attribute, DType, Graph, Op, Tensor
-from planner.graph.to_onnx import to_model, write_model
+from planner.graph.core.model import Attribute, DType, Graph, Op, Tensor
+from planner.graph.files.to_onnx import to_model, write_model
 from planner.partition import stepping
 from planner.partition.build import complete_plan, partition, told_by_program
 from planner.planning.limit.in_steps import choices

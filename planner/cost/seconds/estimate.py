@@ -22,8 +22,8 @@ from planner.cost.seconds.assignment import assign, bytes_between
 from planner.cost.seconds.exchange import Exchange, ExchangeTime, ExchangeTimes, exchanges
 from planner.cost.seconds.measured import From, Measured, compute_times
 from planner.cost.seconds.pipelined import Pipeline
-from planner.graph.deliveries import is_delivery
-from planner.graph.model import Graph, lanes_of_tensors
+from planner.graph.core.model import Graph, lanes_of_tensors
+from planner.graph.step.deliveries import is_delivery
 from planner.machine.device_profile import DeviceProfile
 from planner.machine.routes import Interconnect
 from planner.machine.topology_file import Machine

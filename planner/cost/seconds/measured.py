@@ -26,7 +26,7 @@ from planner.algebra.tiling import Tiling
 from planner.cost.roofline import Roofline, computes_in, says_speed
 from planner.cost.seconds.parts import DifferentPart, constants_text, different_parts
 from planner.errors import UsageError
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 from planner.machine.device_profile import DeviceProfile, LocalShapes, MeasuredOp, Signature
 from planner.machine.topology_file import Device
 from planner.tdl.bind import BoundOp, Content

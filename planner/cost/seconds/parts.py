@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from planner.algebra.region import Boxes
 from planner.algebra.tiling import Tiling
 from planner.cost.roofline import amounts
-from planner.graph.deliveries import is_delivery
-from planner.graph.model import Attribute, DType, GraphAttribute, Op, Shape, TensorAttribute
+from planner.graph.core.model import Attribute, DType, GraphAttribute, Op, Shape, TensorAttribute
+from planner.graph.step.deliveries import is_delivery
 from planner.machine.device_profile import LocalShapes, Places, Signature, named
 from planner.tdl.bind import BoundOp
 

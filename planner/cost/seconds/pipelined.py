@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from planner.artifacts.plan import OpStrategy
 from planner.cost.seconds.exchange import ExchangeTime
-from planner.graph.model import Op
+from planner.graph.core.model import Op
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from planner.cost.seconds.depth import depths, group_boxes, nearby_nested, redis
 from planner.cost.seconds.measured import compute_times
 from planner.cost.tables import Candidates, Table, TableMemo
 from planner.errors import UsageError
-from planner.graph.model import Tensor
+from planner.graph.core.model import Tensor
 from planner.machine.device_profile import DeviceProfile
 from planner.machine.kinds import shares_by_cut
 from planner.machine.routes import Interconnect

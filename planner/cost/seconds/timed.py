@@ -8,7 +8,7 @@ from planner.algebra.partial import IMPOSSIBLE
 from planner.algebra.tiling import Tiling
 from planner.cost.seconds.tables import TimeTables
 from planner.cost.tables import Candidates, CostTables, Request, Table
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 from planner.tdl.bind import BoundOp
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from planner.errors import ModelError, UsageError
-from planner.graph.model import Tensor
+from planner.graph.core.model import Tensor
 from planner.runtime.values.checkpoint import Checkpoint
 from planner.runtime.values.checkpoints import NAME, numbered
 from planner.runtime.values.export import export_weights, try_export

@@ -1,8 +1,9 @@
 """Differences of two plans: of one model, or of two versions of a model.
 
-Every tensor and op of the one plan is held against its counterpart in the other (``planner.graph.counterparts``). What
-is in bodies of composite ops, and shared deliveries, follows the op or tensor of the model that it belongs to. Equal
-differences of tensors and ops whose names differ in numbers alone are folded into one.
+Every tensor and op of the one plan is held against its counterpart in the other
+(``planner.graph.compare.counterparts``). What is in bodies of composite ops, and shared deliveries, follows the op or
+tensor of the model that it belongs to. Equal differences of tensors and ops whose names differ in numbers alone are
+folded into one.
 """
 
 from __future__ import annotations
@@ -16,12 +17,11 @@ from typing import ClassVar, Generic, Literal, TypeAlias, TypeVar
 from planner.artifacts.plan import Plan
 from planner.cost.by_op import op_charge
 from planner.cost.tables import CostTables
-from planner.graph.counterparts import Counterparts
+from planner.graph.compare.counterparts import Counterparts
+from planner.graph.core.model import Graph, Shape, qualified
+from planner.graph.core.patterns import without_numbers
 from planner.graph.decompositions import expand, planned_graph
-from planner.graph.deliveries import with_deliveries
-from planner.graph.model import Graph, Shape
-from planner.graph.patterns import without_numbers
-from planner.graph.reading.undescribed import qualified
+from planner.graph.step.deliveries import with_deliveries
 from planner.records import Positive, Signed
 from planner.short_repr import ShortRepr
 from planner.tdl.descriptions import Descriptions

@@ -14,9 +14,9 @@ from planner.descriptions import of_plan
 from planner.errors import UsageError
 from planner.features.diff.difference import Difference, PlannedModel, difference
 from planner.features.diff.options import DiffOptions
-from planner.graph.counterparts import Counterparts, counterparts, in_common
-from planner.graph.model import Graph
-from planner.graph.reading.foreign import EVERY_OPERATOR
+from planner.graph.compare.counterparts import Counterparts, counterparts, in_common
+from planner.graph.core.model import Graph
+from planner.graph.folding.foreign import EVERY_OPERATOR
 from planner.graph.reading.from_onnx import read_model
 from planner.progress import in_part
 

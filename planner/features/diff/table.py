@@ -7,7 +7,7 @@ from typing import Final, TextIO
 
 from planner.artifacts.plan import Plan
 from planner.features.diff.difference import Change, Difference, OpSide, Side, TensorSide
-from planner.graph.patterns import counted
+from planner.graph.core.patterns import counted
 from planner.printing.sheet import Sheet, TextSheet
 from planner.units import Number, binary, format_bytes, format_ratio, format_seconds
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from planner.graph.repeats import most_saving, numbered
+from planner.graph.compare.repeats import most_saving, numbered
 
 _SHORTEST: Final = 5
 """Calls of a run that is worth a function."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from planner.features.export.blocks import Block, Call, folded
 from planner.features.export.names import Names, some
 from planner.features.export.op_text import OpText
-from planner.graph.model import Graph, Role
+from planner.graph.core.model import Graph, Role
 
 _LONG = 100
 """Characters of a line that is broken."""

@@ -16,8 +16,8 @@ from planner.features.export.helpers import HELPERS
 from planner.features.export.names import safe_text, some
 from planner.features.export.op_text import OpText, OpWriter
 from planner.features.export.source import Source
-from planner.graph.dependence import leading_to
-from planner.graph.model import DType, Role, Shape
+from planner.graph.core.dependence import leading_to
+from planner.graph.core.model import DType, Role, Shape
 
 _BY_HELPER = MappingProxyType({"only": ("mine",), "join": ("mine",)})
 """What helpers call."""

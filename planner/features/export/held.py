@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.algebra.region import Region
 from planner.algebra.tiling import coordinates
-from planner.graph.model import Shape
+from planner.graph.core.model import Shape
 
 Grid: TypeAlias = tuple[tuple[int, ...], ...]
 """By dim the cuts that divide it into equal parts, the one that divides it first before the others."""

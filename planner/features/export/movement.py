@@ -13,7 +13,7 @@ from math import prod
 from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
 from planner.features.export.held import Grid, Held, grid_of
-from planner.graph.model import Shape
+from planner.graph.core.model import Shape
 from planner.partition.ways import Round
 
 

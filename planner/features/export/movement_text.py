@@ -12,7 +12,7 @@ from planner.algebra.tiling import Reducer
 from planner.features.export.emitters import InexpressibleError
 from planner.features.export.held import Held
 from planner.features.export.movement import Collective, Exchange, Sent, exchanged, moved_elements
-from planner.graph.model import DType, Shape, Tensor
+from planner.graph.core.model import DType, Shape, Tensor
 from planner.partition.ways import Round
 
 _JOINS: Final = MappingProxyType(

@@ -17,7 +17,7 @@ from planner.features.export.held import Held
 from planner.features.export.movement import collectives_between
 from planner.features.export.movement_text import Text, array_dtype, written_movement
 from planner.features.export.names import inner_name
-from planner.graph.model import DType, Graph
+from planner.graph.core.model import DType, Graph
 from planner.graph.rewriting.recomputation import computed_before
 from planner.partition.division import Division
 from planner.partition.fetches import NOTHING

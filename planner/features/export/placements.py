@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from planner.algebra.tiling import Only, Partial, Reducer, Replicate, Shard, Tiling, cuts_along, pieces
 from planner.features.export.names import safe_text
 from planner.features.export.source import Source
-from planner.graph.model import Shape
+from planner.graph.core.model import Shape
 
 _REDUCE_OPS = {Reducer.SUM: "sum", Reducer.MAX: "max", Reducer.MIN: "min", Reducer.PROD: "product"}
 

@@ -16,7 +16,7 @@ from planner.features.export.options import ExportOptions
 from planner.features.export.placements import placements
 from planner.features.export.result import ExportResult
 from planner.features.export.source import Source
-from planner.graph.data_folder import DataFolder, note_data_folder
+from planner.graph.files.data_folder import DataFolder, note_data_folder
 from planner.partition.sharding import with_annotations
 from planner.runtime.values.results import write_bytes
 from planner.whole import try_file

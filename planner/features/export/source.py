@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from planner.artifacts.plan import Plan
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.rewriting.packing import Placed
 from planner.tdl.bind import BoundOp
 

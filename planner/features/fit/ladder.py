@@ -24,7 +24,7 @@ from planner.cost.residence import Ints, Residence
 from planner.cost.tables import CostTables
 from planner.errors import TofuError
 from planner.features.fit.sized import Sized
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.goal import least_cost
 from planner.planning.limit.trial import Trial, has_many_ops, trial_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from planner.errors import TofuError, UnsupportedError
-from planner.graph.data_folder import without_data_folder
+from planner.graph.files.data_folder import without_data_folder
 from planner.graph.rewriting.recomputation import Activations
 from planner.planning.canonical_form import canonical_under
 from planner.planning.limit.least_memory import EveryPlan

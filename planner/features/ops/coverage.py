@@ -11,7 +11,7 @@ from typing import ClassVar
 from planner.errors import TofuError
 from planner.features.ops.cases.case import Case, bind_case, by_type, qualified
 from planner.graph.decompositions import body_text
-from planner.graph.reading.load import MAX_OPSET
+from planner.graph.files.protos import MAX_OPSET
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
 from planner.tdl.expr import VarKind

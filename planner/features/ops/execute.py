@@ -9,9 +9,8 @@ import onnx
 from onnx import helper, numpy_helper, shape_inference
 
 from planner.errors import TofuError
-from planner.graph.model import DType, Op
-from planner.graph.protos import dtype_of, dtype_of_array, elem_type_of, op_to_node
-from planner.graph.reading.load import MAX_IR_VERSION, MAX_OPSET
+from planner.graph.core.model import DType, Op, dtype_of_array
+from planner.graph.files.protos import MAX_IR_VERSION, MAX_OPSET, dtype_of, elem_type_of, op_to_node
 from planner.runtime.engine.core.sessions import onnxruntime
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import LocalNode, LocalOp

@@ -10,8 +10,8 @@ from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import Shard, Tiling
 from planner.errors import TofuError, UsageError, did_you_mean
 from planner.features.ops.cases.case import Case, bind_case, by_type, execute_case, find_operator, qualified
+from planner.graph.core.model import Shape
 from planner.graph.decompositions import body_text, expand
-from planner.graph.model import Shape
 from planner.tdl.analyse import Variable
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions

@@ -13,7 +13,7 @@ from planner.algebra.tiling import Tiling
 from planner.cost.seconds.parts import DifferentPart, different_parts
 from planner.errors import TofuError
 from planner.features.ops.execute import to_model
-from planner.graph.model import DType, Graph, Shape
+from planner.graph.core.model import DType, Graph, Shape
 from planner.machine.device_profile import (
     DeviceProfile,
     LocalShapes,

@@ -35,8 +35,8 @@ from planner.features.ops.strategies import enumerate_strategies
 from planner.features.profile.measuring import PartTimes
 from planner.features.profile.options import ProfileOptions
 from planner.features.profile.result import ProfileResult
+from planner.graph.core.model import Graph
 from planner.graph.decompositions import expand
-from planner.graph.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.installed import require_runtime, runtime_notes
 from planner.machine.device_profile import DeviceProfile

@@ -25,11 +25,11 @@ from planner.features.prove.proof.programs import prove as follow
 from planner.features.prove.proof.result import Fault, Proof
 from planner.features.prove.proof.whole import Whole
 from planner.features.prove.result import ProveResult
-from planner.graph.data_folder import without_data_folder
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
+from planner.graph.decompositions.randomness import lower_randomness
+from planner.graph.files.data_folder import without_data_folder
+from planner.graph.files.to_onnx import to_model
 from planner.graph.rewriting.canonical import Canonical
-from planner.graph.rewriting.randomness import lower_randomness
-from planner.graph.to_onnx import to_model
 from planner.options import ReadOptions
 from planner.planning.request import source_of
 from planner.records import reader

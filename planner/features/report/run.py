@@ -41,8 +41,8 @@ from planner.features.report.page.strip import Picture, Strip
 from planner.features.report.page.throughput import throughput
 from planner.features.report.page.trace import trace as traced
 from planner.features.report.result import ReportResult
-from planner.graph.model import Graph
-from planner.graph.purposes import passes_in
+from planner.graph.core.model import Graph
+from planner.graph.step.purposes import passes_in
 from planner.machine.routes import whole_name
 from planner.machine.topology_file import Machine
 from planner.partition.collectives import collectives, counted

@@ -9,8 +9,8 @@ from planner.api.arguments import takes
 from planner.features.zoo.models import FAMILIES, build, trained
 from planner.features.zoo.options import ZooOptions
 from planner.features.zoo.result import ZooModels, ZooResult, ZooRow
-from planner.graph.model import Role
-from planner.graph.to_onnx import write_model
+from planner.graph.core.model import Role
+from planner.graph.files.to_onnx import write_model
 from planner.whole import try_file
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.graph.model import DType
-from planner.graph.writer import Writer
+from planner.graph.core.model import DType
+from planner.graph.core.writer import Writer
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from planner.graph.core.emitter import Emitter
+from planner.graph.core.model import Attribute, DType, Shape
 from planner.graph.decompositions.image_kernels import ImageKernel
-from planner.graph.emitter import Emitter
-from planner.graph.model import Attribute, DType, Shape
 
 DOMAIN: Final = "com.microsoft.nchwc"
 _LEAST_WINDOWS: Final = 1024

@@ -8,14 +8,14 @@ from dataclasses import replace
 from itertools import product
 from typing import Final
 
-from planner.graph.attributes import integer, integers
+from planner.graph.core.attributes import integer, integers
+from planner.graph.core.emitter import Emitter
+from planner.graph.core.model import Attribute, DType, Op, Shape
+from planner.graph.core.traits import BROADCASTING
 from planner.graph.decompositions.channel_blocks import in_blocks
 from planner.graph.decompositions.image_kernels import LEAST_OPSET, ImageKernel
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.emitter import Emitter
-from planner.graph.model import Attribute, DType, Op, Shape
 from planner.graph.rewriting.products import Labels, product_of
-from planner.graph.traits import BROADCASTING
 
 _LEAST_CHANNELS: Final = 16
 """Below, the rows that a window takes of an image in which channels lie together are too short."""

@@ -11,13 +11,13 @@ from typing import Final
 
 import numpy as np
 
-from planner.graph.attributes import integer
+from planner.graph.core.attributes import integer
+from planner.graph.core.emitter import Emitter
+from planner.graph.core.model import DType, Op
 from planner.graph.decompositions.image_kernels import LEAST_OPSET, OF_PRODUCTS, ImageKernel
 from planner.graph.decompositions.parts.normalization import batch_normalization
 from planner.graph.decompositions.parts.softmax import axis_of
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.emitter import Emitter
-from planner.graph.model import DType, Op
 
 _LEAST_ELEMENTS: Final = 1 << 14
 """Of a sum that becomes a product: below, a kernel's launch is what takes time."""

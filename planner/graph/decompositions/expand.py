@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.algebra.lane import Lane
+from planner.graph.core.emitter import Emitter, free_prefix
+from planner.graph.core.model import Graph, Op, Tensor, qualified
 from planner.graph.decompositions.registry import Purpose, decomposition, decompositions
-from planner.graph.emitter import Emitter, free_prefix
-from planner.graph.model import Graph, Op, Tensor
-from planner.graph.reading.undescribed import qualified
 
 
 @dataclass(frozen=True, slots=True)

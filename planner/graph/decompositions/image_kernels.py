@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
-from planner.graph.attributes import integer, integers
-from planner.graph.emitter import Emitter
-from planner.graph.model import DType, Op, Shape
+from planner.graph.core.attributes import integer, integers
+from planner.graph.core.emitter import Emitter
+from planner.graph.core.model import DType, Op, Shape
 
 LEAST_OPSET: Final = 13
 """From here on pads and axes are inputs, as they are written for devices; worker models have no older one."""

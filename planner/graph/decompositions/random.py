@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from planner.graph.core.model import DType, Op
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.model import DType, Op
 from planner.graph.rewriting.random_numbers import Draw
 
 

@@ -16,11 +16,11 @@ from typing import Final
 import numpy as np
 
 from planner.errors import ModelError, UnsupportedError
+from planner.graph.core.emitter import Emitter
+from planner.graph.core.model import Attribute, DType, Op, Shape, Tensor
+from planner.graph.core.wellformed import fresh_name
+from planner.graph.core.writer import ELEM_TYPES
 from planner.graph.decompositions.registry import Purpose, decomposition, stands_for
-from planner.graph.emitter import Emitter
-from planner.graph.model import Attribute, DType, Op, Shape, Tensor
-from planner.graph.wellformed import fresh_name
-from planner.graph.writer import ELEM_TYPES
 
 DOMAIN: Final = "com.microsoft"
 

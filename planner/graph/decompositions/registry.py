@@ -11,8 +11,7 @@ from pkgutil import iter_modules
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from planner.graph.model import Op
-from planner.graph.reading.undescribed import qualified
+from planner.graph.core.model import Op, qualified
 
 Function: TypeAlias = Callable[[Any, Op], "tuple[str, ...] | None"]
 """Emits what stands for an op through a writer, and names what becomes of each output, in order ("" for one that is

@@ -5,10 +5,10 @@ R is the learning rate, T the count of updates, X parameters, G gradients, V and
 
 from __future__ import annotations
 
-from planner.graph.attributes import number, refuse, text
-from planner.graph.builder import Builder
+from planner.graph.core.attributes import number, refuse, text
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import DType, Op
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.model import DType, Op
 
 
 def _groups(op: Op, kinds: int) -> list[tuple[str, ...]]:

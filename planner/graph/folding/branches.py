@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from onnx import GraphProto, NodeProto, TensorProto, helper
 
-from planner.graph.subgraph import graphs_of
-from planner.graph.wellformed import fresh_name
+from planner.graph.core.subgraph import graphs_of
+from planner.graph.core.wellformed import fresh_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from onnx import NodeProto
 
-from planner.graph.fills import is_fill
+from planner.graph.core.model import Op, Tensor, TensorAttribute, dtype_of_array
+from planner.graph.files.fills import is_fill
+from planner.graph.files.protos import elem_type_of
 from planner.graph.folding.evaluate import BOUNDED_BY_INPUTS, FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate, extent
 from planner.graph.folding.known import KnownGraph
 from planner.graph.folding.operands import MOST_DIMS
-from planner.graph.model import Op, Tensor, TensorAttribute
-from planner.graph.protos import dtype_of_array, elem_type_of, numpy_dtype
 
 
 def elide(op: Op, graph: KnownGraph, outputs: Collection[str]) -> bool:
@@ -70,7 +70,7 @@ def compute(op: Op, node: NodeProto, types: Mapping[str, Tensor | None], graph: 
     named = [(name, result) for name, result in zip(op.outputs, results, strict=True) if name]
     for name, result in named:
         tensor = types.get(name)
-        if tensor is not None and (result.shape != tensor.shape or result.dtype != numpy_dtype(tensor.dtype)):
+        if tensor is not None and (result.shape != tensor.shape or result.dtype != tensor.dtype.array_dtype):
             return False
     for name, result in named:
         graph.know(name, result.view())

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from planner.graph.core.model import Op, Tensor
+from planner.graph.files.protos import op_to_node
 from planner.graph.folding.evaluate import FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate
-from planner.graph.model import Op, Tensor
-from planner.graph.protos import op_to_node
 from planner.walk import walk
 
 

@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 from onnx import NodeProto, numpy_helper, reference
 
-from planner.graph.attributes import integer
-from planner.graph.fills import is_fill
-from planner.graph.model import Op, Tensor
-from planner.graph.traits import ARITHMETIC, COMPARISONS, LOGIC, LOOKUPS, MOVING, REDUCTIONS, SCATTERS, named
+from planner.graph.core.attributes import integer
+from planner.graph.core.model import Op, Tensor
+from planner.graph.core.traits import ARITHMETIC, COMPARISONS, LOGIC, LOOKUPS, MOVING, REDUCTIONS, SCATTERS, named
+from planner.graph.files.fills import is_fill
 
 MAX_FOLDED_ELEMENTS: Final = 2**20
 """No operand and no result of folding is larger, but for fills, which take no memory."""

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from planner.errors import ModelError, UnsupportedError
+from planner.graph.core.model import Op
 from planner.graph.decompositions.registry import Purpose, decomposition
+from planner.graph.folding.foreign import Operators
 from planner.graph.folding.sequences import SEQUENCE_OPS
-from planner.graph.model import Op
-from planner.graph.reading.foreign import Operators
-from planner.graph.reading.undescribed import undescribed_error
+from planner.graph.folding.undescribed import undescribed_error
 from planner.printable import printable
 
 

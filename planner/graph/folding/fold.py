@@ -29,10 +29,16 @@ import numpy as np
 from onnx import NodeProto
 
 from planner.errors import DescriptionError, ModelError, UnsupportedError
+from planner.graph.core.model import Implied, Op, Tensor, TensorAttribute, qualified
+from planner.graph.core.subgraph import obstacle
+from planner.graph.core.traits import LOOPS
+from planner.graph.core.wellformed import fresh_name
 from planner.graph.decompositions.registry import Purpose, decomposition
+from planner.graph.files.protos import op_of
 from planner.graph.folding.computed import compute, elide
 from planner.graph.folding.evaluate import BOUNDED_BY_INPUTS
 from planner.graph.folding.findings import Findings
+from planner.graph.folding.foreign import IN_DEFAULT_DOMAIN, Operators, foreign_outputs
 from planner.graph.folding.infer import Inference, UnknownOperatorError
 from planner.graph.folding.known import KnownGraph
 from planner.graph.folding.loops import NotUnrolledError, Unroller
@@ -45,13 +51,6 @@ from planner.graph.folding.restated import (
     sequence_nodes,
 )
 from planner.graph.folding.sequences import SEQUENCE_OPS, SequenceError
-from planner.graph.model import Implied, Op, Tensor, TensorAttribute
-from planner.graph.protos import op_of
-from planner.graph.reading.foreign import IN_DEFAULT_DOMAIN, Operators, foreign_outputs
-from planner.graph.reading.undescribed import qualified
-from planner.graph.subgraph import obstacle
-from planner.graph.traits import LOOPS
-from planner.graph.wellformed import fresh_name
 
 Types: TypeAlias = Mapping[str, Tensor | None]
 """Of an op's outputs; None where a type is known only at run time."""

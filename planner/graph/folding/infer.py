@@ -12,14 +12,13 @@ import onnx
 from onnx import NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
 from planner.errors import ModelError, UnsupportedError
+from planner.graph.core.model import Tensor
+from planner.graph.core.subgraph import graphs_of, read_names
+from planner.graph.core.wellformed import every_node
+from planner.graph.files.protos import MAX_OPSET, dtype_of, elem_type_name, elem_type_of, shape_fault
 from planner.graph.folding.operands import MOST_DIMS, form_fault, operand_fault
 from planner.graph.folding.propagation import inferred
 from planner.graph.folding.sizes import runtime_sizes
-from planner.graph.model import Tensor
-from planner.graph.protos import dtype_of, elem_type_name, elem_type_of, shape_fault
-from planner.graph.reading.load import MAX_OPSET
-from planner.graph.subgraph import graphs_of, read_names
-from planner.graph.wellformed import every_node
 
 _MAX_DATA_ELEMENTS: Final = 4096
 """Larger values are not shown to shape inference: no operator takes that many sizes."""

@@ -8,11 +8,11 @@ from typing import Final
 
 import numpy as np
 
+from planner.graph.core.model import Op, Tensor, dtype_of_array
+from planner.graph.core.wellformed import fresh_name
+from planner.graph.files.protos import op_to_node
 from planner.graph.folding.derived import Derived, inputs_behind
 from planner.graph.folding.evaluate import evaluate
-from planner.graph.model import Op, Tensor
-from planner.graph.protos import dtype_of_array, numpy_dtype, op_to_node
-from planner.graph.wellformed import fresh_name
 
 _FEW_NUMBERS: Final = 8
 """So many a user would state on a command line."""
@@ -102,7 +102,7 @@ class KnownGraph:
             self.aliases[tensor.name] = fresh_name(f"{tensor.name}.empty", self.tensors)
             names.append(self.aliases[tensor.name])
         for name in names:
-            self.know(name, np.empty(tensor.shape, numpy_dtype(tensor.dtype)))
+            self.know(name, np.empty(tensor.shape, tensor.dtype.array_dtype))
 
     def keep(self, op: Op) -> None:
         """An op stays; it reads its operands by their first names."""

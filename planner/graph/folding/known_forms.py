@@ -15,11 +15,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from planner.graph.attributes import integer, integers, text
-from planner.graph.emitter import Emitter, free_prefix
-from planner.graph.model import Op, Tensor
-from planner.graph.protos import elem_type_of
-from planner.graph.wellformed import fresh_name, namer
+from planner.graph.core.attributes import integer, integers, text
+from planner.graph.core.emitter import Emitter, free_prefix
+from planner.graph.core.model import Op, Tensor
+from planner.graph.core.wellformed import fresh_name, namer
+from planner.graph.files.protos import elem_type_of
 
 KnownForm: TypeAlias = tuple[Mapping[str, np.ndarray], tuple[Op, ...]]
 

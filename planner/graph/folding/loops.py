@@ -15,12 +15,12 @@ from typing import Any, Final
 import numpy as np
 from onnx import GraphProto, NodeProto, helper
 
+from planner.graph.core.model import Op
+from planner.graph.core.subgraph import graphs_of
+from planner.graph.core.wellformed import fresh_name
 from planner.graph.folding.branches import Inlined, inlined
 from planner.graph.folding.known import KnownGraph
 from planner.graph.folding.restated import Nodes, know_initializers
-from planner.graph.model import Op
-from planner.graph.subgraph import graphs_of
-from planner.graph.wellformed import fresh_name
 
 MAX_UNROLLED_OPS: Final = 10_000
 """Ops that all loops of a graph may be, once they are unrolled: a plan is made of each."""

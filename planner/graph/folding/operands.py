@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from onnx import NodeProto
 
-from planner.graph.model import Shape
+from planner.graph.core.model import Shape
 
 Shapes: TypeAlias = Sequence[Shape | None]
 """Of an op's inputs or outputs by position; None where it has none."""

@@ -12,11 +12,11 @@ from typing import Final
 
 import numpy as np
 
-from planner.graph.attributes import integer
-from planner.graph.emitter import Emitter, free_prefix
+from planner.graph.core.attributes import integer
+from planner.graph.core.emitter import Emitter, free_prefix
+from planner.graph.core.model import Op, Tensor
+from planner.graph.core.wellformed import namer
 from planner.graph.folding.known_forms import KnownForm
-from planner.graph.model import Op, Tensor
-from planner.graph.wellformed import namer
 
 _MOST_PIECES: Final = 8
 _MOST_WINDOW: Final = 16

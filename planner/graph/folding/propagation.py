@@ -15,10 +15,10 @@ import numpy as np
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
+from planner.graph.core.subgraph import graphs_of
+from planner.graph.core.traits import BROADCASTING, GENERATING
+from planner.graph.files.protos import array_of
 from planner.graph.folding.evaluate import FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate
-from planner.graph.protos import array_of
-from planner.graph.subgraph import graphs_of
-from planner.graph.traits import BROADCASTING, GENERATING
 
 _MOST_ELEMENTS: Final = 2**16
 """Of a vector that is followed."""

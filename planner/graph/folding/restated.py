@@ -13,8 +13,11 @@ import numpy as np
 from onnx import NodeProto, TensorProto
 
 from planner.errors import ModelError, UnsupportedError
-from planner.graph.attributes import integer
+from planner.graph.core.attributes import integer
+from planner.graph.core.model import Op, Tensor
+from planner.graph.core.traits import carried
 from planner.graph.decompositions.reading import microsoft_form
+from planner.graph.files.protos import array_of, op_to_node, tensor_shape
 from planner.graph.folding.branches import taken_branch
 from planner.graph.folding.known import KnownGraph
 from planner.graph.folding.known_forms import (
@@ -29,9 +32,6 @@ from planner.graph.folding.known_forms import (
 )
 from planner.graph.folding.places import grid_for, places_for
 from planner.graph.folding.sequences import sequence_form
-from planner.graph.model import Op, Tensor
-from planner.graph.protos import array_of, op_to_node, tensor_shape
-from planner.graph.traits import carried
 
 Nodes: TypeAlias = Sequence[tuple[str, NodeProto]]
 """Unique op name and node, in execution order. What they read that no op makes is known already."""

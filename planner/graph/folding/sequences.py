@@ -12,9 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from planner.graph.attributes import integer
-from planner.graph.model import Op, Tensor
-from planner.graph.wellformed import namer
+from planner.graph.core.attributes import integer
+from planner.graph.core.model import Op, Tensor
+from planner.graph.core.wellformed import namer
 
 SEQUENCE_OPS: Final = frozenset(
     {"ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert"}

@@ -13,7 +13,7 @@ import numpy as np
 from onnx import NodeProto, helper
 
 from planner.errors import ModelError
-from planner.graph.model import Shape, Tensor
+from planner.graph.core.model import Shape, Tensor
 
 _Known: TypeAlias = Sequence[np.ndarray | None]
 """The values of an op's operands by position, None where one is absent or not known."""

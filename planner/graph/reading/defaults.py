@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 from onnx import FunctionProto, ModelProto, NodeProto, defs
 
 from planner.errors import ModelError
-from planner.graph.subgraph import graphs_of
+from planner.graph.core.subgraph import graphs_of
 
 FunctionKey: TypeAlias = tuple[str, str, str]
 """Domain ("" for ONNX's own), name and overload of a function."""

@@ -18,10 +18,9 @@ import numpy as np
 from onnx import IR_VERSION, ModelProto, TensorProto, TensorShapeProto, ValueInfoProto, helper
 
 from planner.errors import ModelError, UnsupportedError, UsageError, did_you_mean
-from planner.graph.check import check_graph
-from planner.graph.folding.fold import fold
-from planner.graph.model import Graph, Tensor
-from planner.graph.notes import (
+from planner.graph.core.check import check_graph
+from planner.graph.core.model import Graph, Tensor
+from planner.graph.core.notes import (
     EVIDENCE,
     EXTERNAL,
     FOLDED,
@@ -35,13 +34,29 @@ from planner.graph.notes import (
     names_of,
     pairs_of,
 )
-from planner.graph.protos import array_of, dtype_of, elem_type_name, external_location, shape_fault, tensor_shape
-from planner.graph.reading.foreign import Operators, declared_types
+from planner.graph.core.wellformed import (
+    check_names,
+    check_text,
+    every_node,
+    initializers_of,
+    live_nodes,
+    unique_op_names,
+)
+from planner.graph.files.protos import (
+    MAX_IR_VERSION,
+    array_of,
+    dtype_of,
+    elem_type_name,
+    external_location,
+    shape_fault,
+    tensor_shape,
+)
+from planner.graph.folding.fold import fold
+from planner.graph.folding.foreign import Operators, declared_types
 from planner.graph.reading.inline import inline_functions, reachable_nodes
-from planner.graph.reading.load import MAX_IR_VERSION, convert_opset, default_opset, load_model, refuse_unsupported
+from planner.graph.reading.load import convert_opset, default_opset, load_model, refuse_unsupported
 from planner.graph.reading.values import fixed_inputs, note_of, values_of
-from planner.graph.roles import find_state, with_state
-from planner.graph.wellformed import check_names, check_text, every_node, initializers_of, live_nodes, unique_op_names
+from planner.graph.step.roles import find_state, with_state
 from planner.printable import printable
 
 

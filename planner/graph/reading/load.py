@@ -11,26 +11,22 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 from onnx import ModelProto, NodeProto, OperatorSetIdProto, TensorProto, defs, helper, version_converter
 
 from planner.errors import ModelError, UnsupportedError
+from planner.graph.core.model import qualified
+from planner.graph.core.subgraph import graphs_of, obstacle
+from planner.graph.core.traits import CONTROL_FLOW
+from planner.graph.core.wellformed import every_node, node_label
 from planner.graph.decompositions.registry import Purpose, decompositions
+from planner.graph.files.protos import MAX_OPSET, refused_forms
+from planner.graph.folding.foreign import Operators
 from planner.graph.folding.sequences import SEQUENCE_OPS
-from planner.graph.protos import refused_forms
-from planner.graph.reading.foreign import Operators
 from planner.graph.reading.named_file import require_model
 from planner.graph.reading.older_forms import restated
-from planner.graph.reading.undescribed import qualified
-from planner.graph.subgraph import graphs_of, obstacle
-from planner.graph.traits import CONTROL_FLOW
-from planner.graph.wellformed import every_node, node_label
 from planner.regular_file import read_regular
 
 MIN_OPSET: Final = 13
 """Older operators are converted: from 13 on, axes are inputs and Softmax works along one dim."""
-MAX_OPSET: Final = 26
-"""The runtime takes no later opset."""
 CONVERTED_OPSET: Final = 21
 """The opset that older models are brought to; it has kernels for all that a training graph needs."""
-MAX_IR_VERSION: Final = 13
-"""The runtime takes no later IR version."""
 _OLDEST_OPSET: Final = 7
 _LAST_VERSION: Final = 2**31 - 1
 _MAX_FILE_BYTES: Final = 2**31 - 1

@@ -15,9 +15,9 @@ import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from planner.errors import UnsupportedError
-from planner.graph.protos import stored_array
-from planner.graph.subgraph import graphs_of
-from planner.graph.wellformed import fresh_name, node_label
+from planner.graph.core.subgraph import graphs_of
+from planner.graph.core.wellformed import fresh_name, node_label
+from planner.graph.files.protos import stored_array
 
 
 def restated(older: ModelProto, opset: int, converted: ModelProto) -> None:

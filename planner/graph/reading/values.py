@@ -10,9 +10,8 @@ from typing import Final
 import numpy as np
 
 from planner.errors import UsageError, did_you_mean
-from planner.graph.model import DType, Tensor
-from planner.graph.notes import VALUES, note_value
-from planner.graph.protos import numpy_dtype
+from planner.graph.core.model import DType, Tensor
+from planner.graph.core.notes import VALUES, note_value
 from planner.records import reader
 
 _SHOWN: Final = 8
@@ -50,7 +49,7 @@ def fixed_inputs(stated: Mapping[str, str], inputs: Mapping[str, Tensor]) -> dic
         elif len(numbers) not in (1, tensor.elements):
             faults.append(f"{name!r}: {len(numbers)} numbers for {tensor.elements} elements of {list(tensor.shape)}")
         else:
-            array = np.array(numbers).astype(numpy_dtype(tensor.dtype))
+            array = np.array(numbers).astype(tensor.dtype.array_dtype)
             arrays[name] = np.broadcast_to(array[0], tensor.shape) if len(array) == 1 else array.reshape(tensor.shape)
     if faults:
         raise UsageError(
@@ -68,7 +67,7 @@ def _number(text: str, dtype: DType) -> int | float | None:
     try:
         number = float(text) if dtype.is_float else int(text)
         with np.errstate(over="ignore"):
-            held = np.array(number).astype(numpy_dtype(dtype))
+            held = np.array(number).astype(dtype.array_dtype)
     except (ValueError, OverflowError, TypeError):
         return None
     is_same = np.isinf(held.astype(np.float64)) == math.isinf(number) if dtype.is_float else int(held) == number

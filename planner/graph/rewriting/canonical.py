@@ -31,14 +31,14 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.algebra.region import Region
-from planner.graph.model import Graph, Op, Shape
+from planner.graph.core.model import Graph, Op, Shape
+from planner.graph.core.traits import BROADCASTING, RESHAPES, SLICING, VIEWS
 from planner.graph.rewriting.lanes import Lanes
 from planner.graph.rewriting.packing import InParts, Placed, boxes
 from planner.graph.rewriting.parts import by_parts
 from planner.graph.rewriting.pieces import in_pieces
 from planner.graph.rewriting.products import product_of, without_identity, written
 from planner.graph.rewriting.unmerged import unmerged
-from planner.graph.traits import BROADCASTING, RESHAPES, SLICING, VIEWS
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.algebra.lane import Lane
-from planner.graph.model import Graph, Op
+from planner.graph.core.model import Graph, Op
 from planner.graph.rewriting.products import product_of
 
 Beside: TypeAlias = tuple[str, ...]

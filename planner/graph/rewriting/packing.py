@@ -9,10 +9,10 @@ from math import prod
 from typing import Final, TypeAlias
 
 from planner.algebra.region import Region
-from planner.graph.attributes import axis_of, integer, integers, reduced_dims
-from planner.graph.model import Graph, Op, Shape
+from planner.graph.core.attributes import axis_of, integer, integers, reduced_dims
+from planner.graph.core.model import Graph, Op, Shape
+from planner.graph.core.traits import CONVOLUTIONS, ELEMENT_WISE, PRODUCTS, RESHAPES
 from planner.graph.rewriting.products import product_of
-from planner.graph.traits import CONVOLUTIONS, ELEMENT_WISE, PRODUCTS, RESHAPES
 
 TAKING: Final = frozenset(("Gather", "Slice", "Split"))
 """Ops that take parts of their first operand."""

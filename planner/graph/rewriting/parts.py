@@ -19,10 +19,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 from planner.algebra.region import Region
-from planner.graph.builder import Builder
-from planner.graph.model import Graph, Op, Role, StatePair
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import Graph, Op, Role, StatePair
+from planner.graph.core.traits import PRODUCTS, RESHAPES
 from planner.graph.rewriting.packing import JOINED_BY, PUTTING, TAKING, InParts, Packing, WholeError, carried, places
-from planner.graph.traits import PRODUCTS, RESHAPES
 
 
 def by_parts(graph: Graph, anchors: Collection[str] = ()) -> tuple[Graph, InParts]:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from planner.graph.model import Graph, Op
+from planner.graph.core.model import Graph, Op
 from planner.graph.rewriting.packing import PUTTING, TAKING, WholeError, places
 
 Pieces: TypeAlias = Sequence[tuple[str, int, int]]

@@ -20,8 +20,8 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.graph.model import Attribute, DType, Op, Shape, Tensor
-from planner.graph.traits import PRODUCTS
+from planner.graph.core.model import Attribute, DType, Op, Shape, Tensor
+from planner.graph.core.traits import PRODUCTS
 
 Labels: TypeAlias = tuple[int, ...]
 

@@ -27,8 +27,8 @@ from typing import Final
 
 import numpy as np
 
-from planner.graph.emitter import Emitter
-from planner.graph.model import DType, Op
+from planner.graph.core.emitter import Emitter
+from planner.graph.core.model import DType, Op
 
 DEFAULT_SEED: Final = 0.0
 """Of an op that states none. Two ops of one seed still differ, by their names."""

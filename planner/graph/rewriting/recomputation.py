@@ -5,23 +5,21 @@ before that, from what is kept, it takes memory twice for a short time. A copy o
 any other: it is planned, what it reads moves again, and its work counts.
 
 What is copied is what the graph computes, op by op: a random operator is a function of an element's index by then
-(``planner.graph.rewriting.randomness``), so that its copy draws the same numbers, and a graph inside of an op (If,
+(``planner.graph.decompositions.randomness``), so that its copy draws the same numbers, and a graph inside of an op (If,
 Loop, Scan) is copied with the op. A copy makes the same bits where it is cut as its original is.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
-from planner.graph.model import Graph, Op, Role, Tensor
-from planner.graph.passes import Passes, passes_of
+from planner.graph.core.model import Graph, Op, Role, Tensor
+from planner.graph.step.passes import Passes, passes_of
 
 _AGAIN: Final = ".again"
-_COPY: Final = re.compile(r"(.+)(\.again\d*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class Activations:
         """The op that makes each activation of the forward pass, in the graph's order.
 
         Raises:
-            UsageError: the graph has no backward pass (``planner.graph.passes``).
+            UsageError: the graph has no backward pass (``planner.graph.step.passes``).
         """
         forward, roles = self._passes.forward, self.graph.roles
         return {
@@ -126,7 +124,7 @@ def recomputable(graph: Graph) -> tuple[str, ...]:
         Their names, in the order in which they are made.
 
     Raises:
-        UsageError: the graph has no backward pass (``planner.graph.passes``).
+        UsageError: the graph has no backward pass (``planner.graph.step.passes``).
     """
     return Activations(graph).held
 
@@ -150,7 +148,7 @@ def recomputed(graph: Graph, tensors: Collection[str]) -> Graph:
         tensors: activations of the forward pass.
 
     Raises:
-        UsageError: the graph has no backward pass (``planner.graph.passes``).
+        UsageError: the graph has no backward pass (``planner.graph.step.passes``).
     """
     if not tensors:
         return graph
@@ -168,19 +166,6 @@ def originals(graph: Graph, rewritten: Graph) -> dict[str, str]:
     old_names = {*graph.tensors, *(op.name for op in graph.ops)}
     names = (*rewritten.tensors, *(op.name for op in rewritten.ops))
     return {name: name.removesuffix(suffix) for name in names if name not in old_names}
-
-
-def copies_in(graph: Graph) -> frozenset[str]:
-    """The tensors of a graph that are copies of others (``recomputed``), as their names and the ops' types tell."""
-    maker = graph.producer
-    return frozenset(
-        name
-        for name, op in maker.items()
-        if (match := _COPY.fullmatch(name)) is not None
-        and match[1] in maker
-        and maker[match[1]].op_type == op.op_type
-        and op.name.endswith(match[2])
-    )
 
 
 def computed_before(copies: Mapping[str, str], name: str) -> str | None:

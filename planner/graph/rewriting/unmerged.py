@@ -19,12 +19,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from planner.graph.attributes import axis_of, integer, integers
-from planner.graph.emitter import Emitter, free_prefix
-from planner.graph.model import Graph, Op, Shape
+from planner.graph.core.attributes import axis_of, integer, integers
+from planner.graph.core.emitter import Emitter, free_prefix
+from planner.graph.core.model import Graph, Op, Shape
+from planner.graph.core.traits import ALONG_AXIS, ELEMENT_WISE, PRODUCTS, REDUCTIONS, RESHAPES
+from planner.graph.core.wellformed import fresh_name
 from planner.graph.rewriting.products import EINSUM_DTYPES, Labels, product_of, written
-from planner.graph.traits import ALONG_AXIS, ELEMENT_WISE, PRODUCTS, REDUCTIONS, RESHAPES
-from planner.graph.wellformed import fresh_name
 
 Place: TypeAlias = tuple[str, int]
 """A tensor and a dim of it."""

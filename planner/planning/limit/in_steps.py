@@ -18,7 +18,7 @@ from planner.artifacts.plan import OpStrategy, Steps
 from planner.cost.contraction import contraction_of
 from planner.cost.residence import Residence
 from planner.errors import InfeasibleError
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.planning.limit.trial import Trial, judged_by_residence, trial_of
 from planner.search.decided import Decided
 from planner.stop import Stop

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.cost.residence import Ints, Residence
+from planner.graph.core.model import Graph
 from planner.graph.decompositions import expand
-from planner.graph.model import Graph
-from planner.graph.purposes import Purpose, purposes
+from planner.graph.step.purposes import Purpose, purposes
 from planner.partition.workspace import ELEMENTWISE
 from planner.planning.bodies import only_through_bodies
 from planner.planning.limit.refusal import cannot_fit

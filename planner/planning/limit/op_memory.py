@@ -9,7 +9,7 @@ from planner.algebra.tiling import Tiling
 from planner.artifacts.plan import OpStrategy, Steps
 from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
-from planner.graph.model import Graph, is_used
+from planner.graph.core.model import Graph, is_used
 from planner.machine.rates import Rates
 from planner.partition.build import unplaced
 from planner.planning.limit.in_steps import steps_of

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from planner.artifacts.asked import ByWorker
 from planner.cost.residence import Residence
 from planner.errors import InfeasibleError
-from planner.graph.purposes import Purpose
+from planner.graph.step.purposes import Purpose
 from planner.partition.occupancy import occupancy, tightest
 from planner.partition.workspace import ELEMENTWISE
 from planner.planning.limit.trial import Trial

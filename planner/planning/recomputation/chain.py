@@ -17,8 +17,8 @@ from fractions import Fraction
 from itertools import chain, combinations, pairwise
 from typing import NamedTuple, TypeAlias
 
-from planner.graph.dependence import computed_from
-from planner.graph.model import Graph, Op, Role
+from planner.graph.core.dependence import computed_from
+from planner.graph.core.model import Graph, Op, Role
 from planner.graph.rewriting.recomputation import Activations
 from planner.planning.recomputation.min_cut import Arc, least_cut
 

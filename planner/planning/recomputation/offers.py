@@ -10,8 +10,8 @@ from functools import cached_property
 from planner.cost.by_op import op_cost
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, UsageError
+from planner.graph.core.model import Graph
 from planner.graph.decompositions import expand
-from planner.graph.model import Graph
 from planner.graph.rewriting.recomputation import Activations, recomputable, recomputed
 from planner.planning.goal import Goal
 from planner.planning.limit.least_memory import EveryPlan

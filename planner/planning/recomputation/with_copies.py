@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
+from planner.graph.core.model import Graph
 from planner.graph.decompositions import expand
 from planner.graph.decompositions.expand import without_copies
-from planner.graph.model import Graph
 from planner.graph.rewriting.recomputation import originals, recomputed
 from planner.search.decided import Decided
 from planner.tdl.descriptions import Descriptions

@@ -8,7 +8,7 @@ from functools import cached_property
 from planner.algebra.region import Region, index_space
 from planner.artifacts.asked import Asked
 from planner.cost.tables import CostTables
-from planner.graph.reading.undescribed import qualified
+from planner.graph.core.model import qualified
 from planner.planning.why.causes import tensor_reason
 from planner.planning.why.deliveries import Deliveries
 from planner.planning.why.near import NearPlan

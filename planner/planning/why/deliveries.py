@@ -14,9 +14,8 @@ from planner.algebra.tiling import Partial, Replicate, Shard, Tiling
 from planner.artifacts.plan import OpStrategy
 from planner.cost.by_op import op_charge
 from planner.cost.tables import CostTables, Request
-from planner.graph.deliveries import is_delivery
-from planner.graph.model import Op
-from planner.graph.reading.undescribed import qualified
+from planner.graph.core.model import Op, qualified
+from planner.graph.step.deliveries import is_delivery
 from planner.reasons import Delivery
 from planner.search.decided import Decided
 from planner.tdl.bind import BoundOp

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from planner.algebra.tiling import Replicate, Shard
 from planner.cost.tables import CostTables
 from planner.errors import TofuError
-from planner.graph.deliveries import is_delivery
-from planner.graph.model import Role
-from planner.graph.modules import modules
-from planner.graph.patterns import numbers, pattern, without_numbers
-from planner.graph.purposes import Purpose, purposes
+from planner.graph.compare.modules import modules
+from planner.graph.core.model import Role
+from planner.graph.core.patterns import numbers, pattern, without_numbers
+from planner.graph.step.deliveries import is_delivery
+from planner.graph.step.purposes import Purpose, purposes
 from planner.search.decided import Decided
 from planner.search.literature.methods import SCHEMES, SHARDED_UPDATES
 from planner.search.model.problem import Problem, Restriction

@@ -11,7 +11,7 @@ from typing import Final
 import ml_dtypes
 import numpy as np
 
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 
 EIGHT_BITS: Final = frozenset({DType.FLOAT8E4M3FN, DType.FLOAT8E4M3FNUZ, DType.FLOAT8E5M2, DType.FLOAT8E5M2FNUZ})
 """Those whose rounding is to the nearest, ties to even; ``FLOAT8E8M0`` rounds as an attribute says."""

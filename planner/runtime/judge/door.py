@@ -23,15 +23,14 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from planner.artifacts.source_file import SourceFile
 from planner.errors import DifferenceError
-from planner.graph.model import DType, Graph
-from planner.graph.protos import elem_type_of, numpy_dtype
+from planner.graph.core.model import DType, Graph, qualified
+from planner.graph.core.traits import RANDOM
+from planner.graph.core.wellformed import every_node
+from planner.graph.files.protos import elem_type_of
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.inline import reachable_nodes
-from planner.graph.reading.undescribed import qualified
 from planner.graph.reading.values import fixed_inputs, values_of
 from planner.graph.rewriting.canonical import canonical
-from planner.graph.to_onnx import to_model
-from planner.graph.traits import RANDOM
-from planner.graph.wellformed import every_node
 from planner.runtime.engine.core.sessions import SessionMaker, bind, carried, carried_name, cores
 from planner.runtime.judge.compare import Noise, TensorComparison, compare_tensor, errors
 from planner.runtime.judge.foreign import first_line
@@ -333,7 +332,7 @@ def _run(session: Any, names: Sequence[str], graph: Graph, values: Mapping[str, 
 
 def _array(value: Any, dtype: DType) -> np.ndarray:
     """A copy of what the runtime made, in a dtype that it may have no array for."""
-    shape, kind = tuple(value.shape()), numpy_dtype(dtype)
+    shape, kind = tuple(value.shape()), dtype.array_dtype
     size = int(np.prod(shape)) * kind.itemsize
     if not size:
         return np.empty(shape, kind)

@@ -19,7 +19,7 @@ from typing import Final
 import ml_dtypes
 import numpy as np
 
-from planner.graph.model import Graph, Op
+from planner.graph.core.model import Graph, Op
 from planner.runtime.judge.compare import NOISE_ERROR, NOISE_FACTOR, STORED_EPS, WHOLE_EPS, FarTensor, change, largest
 
 SPREAD: Final = 0.9

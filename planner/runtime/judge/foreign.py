@@ -10,10 +10,9 @@ from typing import Any, Final
 import numpy as np
 
 from planner.errors import ModelError, UsageError
-from planner.graph.model import Graph, Op
-from planner.graph.protos import elem_type_of, numpy_dtype, op_to_node
-from planner.graph.reading.undescribed import qualified
-from planner.graph.to_onnx import to_model
+from planner.graph.core.model import Graph, Op, qualified
+from planner.graph.files.protos import elem_type_of, op_to_node
+from planner.graph.files.to_onnx import to_model
 from planner.runtime.engine.core.sessions import SessionMaker, bind, carried, onnxruntime
 from planner.runtime.engine.gpu.cuda_kernels import has_cuda_kernel, is_of_runtime
 
@@ -138,8 +137,8 @@ class ForeignOp:
     def run(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
         """The outputs, in order, where floating-point inputs may be of any precision."""
         tensors = self._tensors
-        feeds = {name: np.asarray(inputs[name], numpy_dtype(tensors[name].dtype), order="C") for name in self._inputs}
-        results = {name: np.empty(tensors[name].shape, numpy_dtype(tensors[name].dtype)) for name in self._outputs}
+        feeds = {name: np.asarray(inputs[name], tensors[name].dtype.array_dtype, order="C") for name in self._inputs}
+        results = {name: np.empty(tensors[name].shape, tensors[name].dtype.array_dtype) for name in self._outputs}
         binding = bind(
             self._session,
             {name: (array, tensors[name].dtype) for name, array in feeds.items()},

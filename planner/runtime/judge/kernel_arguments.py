@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from planner.graph.model import Op
+from planner.graph.core.model import Op
 
 Arrays: TypeAlias = Sequence[np.ndarray | None]
 """An op's operands by position; None where an optional one is absent, which may also be left out at the end."""

@@ -8,7 +8,7 @@ from typing import Final
 import ml_dtypes
 import numpy as np
 
-from planner.graph.model import DType, Graph
+from planner.graph.core.model import DType, Graph
 
 _BFLOAT16_EPS: Final = 2.0**-7
 

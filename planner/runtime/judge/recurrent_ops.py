@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.graph.model import Op
-from planner.graph.traits import RECURRENT
+from planner.graph.core.model import Op
+from planner.graph.core.traits import RECURRENT
 from planner.runtime.judge.kernel_arguments import Arrays, OtherFormError
 
 _Activation: TypeAlias = Callable[[np.ndarray], np.ndarray]

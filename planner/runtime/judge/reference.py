@@ -20,11 +20,10 @@ import numpy as np
 from onnx import TensorProto, helper, reference
 
 from planner.errors import ModelError
+from planner.graph.core.model import Attribute, DType, Graph, Op, TensorAttribute, qualified
+from planner.graph.core.traits import RANDOM, named
 from planner.graph.decompositions.expand import expand
-from planner.graph.model import Attribute, DType, Graph, Op, TensorAttribute
-from planner.graph.protos import elem_type_of, numpy_dtype, op_to_node
-from planner.graph.reading.undescribed import qualified
-from planner.graph.traits import RANDOM, named
+from planner.graph.files.protos import elem_type_of, op_to_node
 from planner.runtime.judge.casts import EIGHT_BITS, cast_to_eight_bits
 from planner.runtime.judge.compare import largest
 from planner.runtime.judge.far import far_from, may_round
@@ -188,7 +187,7 @@ class Reference:
                 )
 
     def _as_read(self, name: str, array: np.ndarray) -> np.ndarray:
-        return _wide(array.astype(numpy_dtype(self._graph.tensors[name].dtype)))
+        return _wide(array.astype(self._graph.tensors[name].dtype.array_dtype))
 
     def _apart(
         self, op: Op, feeds: Mapping[str, np.ndarray], results: Sequence[np.ndarray], alone: Sequence[np.ndarray]

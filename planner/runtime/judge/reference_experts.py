@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.graph.attributes import integer, number
-from planner.graph.model import Op
+from planner.graph.core.attributes import integer, number
+from planner.graph.core.model import Op
 from planner.runtime.judge.kernel_arguments import Arrays, maybe, operand, unpacked
 
 

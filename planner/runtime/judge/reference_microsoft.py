@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 from onnx.reference.ops.op_rotary_embedding import rotary_embedding
 
-from planner.graph.attributes import integer, number
-from planner.graph.model import Op
+from planner.graph.core.attributes import integer, number
+from planner.graph.core.model import Op
 from planner.runtime.judge.kernel_arguments import Arrays, Kernel, maybe, operand, unpacked
 from planner.runtime.judge.reference_experts import mixture_of_experts, quantised_mixture_of_experts
 from planner.runtime.judge.reference_ops import KERNELS

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from planner.graph.attributes import integer, number
-from planner.graph.model import Op
+from planner.graph.core.attributes import integer, number
+from planner.graph.core.model import Op
 from planner.runtime.judge import windows
 from planner.runtime.judge.kernel_arguments import Arrays, Kernel, maybe, operand
 from planner.runtime.judge.recurrent_ops import recurrent

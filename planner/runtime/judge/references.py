@@ -9,9 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from planner.graph.attributes import integer
-from planner.graph.model import Graph
-from planner.graph.traits import RANDOM
+from planner.graph.core.attributes import integer
+from planner.graph.core.model import Graph
+from planner.graph.core.traits import RANDOM
 from planner.runtime.judge.compare import FarTensor, Noise, StepComparison, compare_step, errors
 from planner.runtime.judge.far import far_tensors, limits
 from planner.runtime.judge.precision import coarsest_eps, fed_strange

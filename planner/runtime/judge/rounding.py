@@ -25,7 +25,7 @@ from typing import Final
 import ml_dtypes
 import numpy as np
 
-from planner.graph.traits import CONVOLUTIONS, LOOKUPS, MATRIX_PRODUCTS, MOVING, NORMS, named
+from planner.graph.core.traits import CONVOLUTIONS, LOOKUPS, MATRIX_PRODUCTS, MOVING, NORMS, named
 
 RUNS: Final = 8
 """Samples of each kind at most; the largest error of any counts. In Adam's first step an element whose gradient is

@@ -11,9 +11,8 @@ from typing import Final
 import numpy as np
 
 from planner.errors import ModelError
-from planner.graph.model import Graph
-from planner.graph.protos import numpy_dtype
-from planner.graph.to_onnx import to_model
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import to_model
 from planner.runtime.engine.core.sessions import SessionMaker, bind, carried, cores
 
 _MOST_CONSTANT_BYTES: Final = 2**30
@@ -55,7 +54,7 @@ class WholeModel:
         outputs = passed_on(self._graph, values)
         if self._session is not None:
             tensors = self._graph.tensors
-            outputs |= {name: np.empty(tensors[name].shape, numpy_dtype(tensors[name].dtype)) for name in self._names}
+            outputs |= {name: np.empty(tensors[name].shape, tensors[name].dtype.array_dtype) for name in self._names}
             read = {name: values[name] for name in self._graph.inputs} | self._beside
             operands = {name: (np.asarray(value, order="C"), tensors[name].dtype) for name, value in read.items()}
             results = {name: (outputs[name], tensors[name].dtype) for name in self._names}

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from planner.graph.attributes import integer, integers
-from planner.graph.model import Op
+from planner.graph.core.attributes import integer, integers
+from planner.graph.core.model import Op
 from planner.runtime.judge.kernel_arguments import OtherFormError
 
 _CHUNK_ELEMENTS: Final = 2**25

@@ -26,8 +26,8 @@ import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
 from planner.errors import TofuError
-from planner.graph.model import DType, Shape
-from planner.graph.protos import dtype_of_array, elem_type_of, numpy_dtype
+from planner.graph.core.model import DType, Shape, dtype_of_array
+from planner.graph.files.protos import elem_type_of
 from planner.runtime.engine.core.sessions import SessionMaker, bind, carried, carried_name, onnxruntime
 from planner.runtime.engine.gpu.cuda import MakeSession, plain, stored
 from planner.runtime.engine.gpu.cuda_form import cuda_form
@@ -142,7 +142,7 @@ class CpuStopwatch(Stopwatch):
         held_bytes = 0
         while not bindings or (held_bytes < _COLD_BYTES and len(bindings) < _MOST_COPIES):
             operands = {name: (np.array(array, order="C"), dtype_of_array(array)) for name, array in inputs.items()}
-            results = {name: (np.full(shape, 0, numpy_dtype(dtype)), dtype) for name, (shape, dtype) in outputs.items()}
+            results = {name: (np.full(shape, 0, dtype.array_dtype), dtype) for name, (shape, dtype) in outputs.items()}
             bindings.append(bind(session, operands, results))
             arrays += [*operands.values(), *results.values()]
             held_bytes += sum(array.nbytes for array, _ in (*operands.values(), *results.values()))
@@ -262,4 +262,4 @@ def made_up(shape: Shape, dtype: DType, below: int | None) -> np.ndarray:
         drawn = rng.uniform(0.5, 1.5, _DRAWN)
     else:
         drawn = np.ones(1)
-    return np.resize(drawn.astype(numpy_dtype(dtype)), shape)
+    return np.resize(drawn.astype(dtype.array_dtype), shape)

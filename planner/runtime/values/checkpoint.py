@@ -26,8 +26,7 @@ from planner.algebra.region import Region
 from planner.artifacts.plan import digest
 from planner.artifacts.program import WorkerProgram
 from planner.errors import ModelError
-from planner.graph.model import DType, Graph, Shape, StatePair, Tensor
-from planner.graph.protos import numpy_dtype
+from planner.graph.core.model import DType, Graph, Shape, StatePair, Tensor
 from planner.records import Positive, Sha256, plain_record, reader
 from planner.regular_file import digest_of
 from planner.runtime.engine.core.interface import Engine
@@ -249,7 +248,7 @@ class Checkpoint:
 
     def tile(self, name: str, region: Region) -> np.ndarray:
         """See ``TileSource.tile``."""
-        dtype = numpy_dtype(self.tensors[name].dtype)
+        dtype = self.tensors[name].dtype.array_dtype
         for stored in self._tiles[name]:
             if stored.region == region:
                 return self._array(stored, dtype)

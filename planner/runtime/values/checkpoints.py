@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from planner.errors import ModelError, UsageError
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.runtime.values.checkpoint import MANIFEST, Checkpoint
 from planner.strict_json import JsonError, read_json
 from planner.unfinished import remove_folder, sweep

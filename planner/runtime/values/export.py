@@ -10,8 +10,8 @@ import numpy as np
 from onnx import ModelProto, TensorProto, numpy_helper
 
 from planner.errors import ModelError, UsageError
-from planner.graph.model import Tensor
-from planner.graph.protos import elem_type_of
+from planner.graph.core.model import Tensor
+from planner.graph.files.protos import elem_type_of
 from planner.graph.reading.load import load_model
 from planner.printable import some
 from planner.runtime.values.results import write_arrays, write_bytes

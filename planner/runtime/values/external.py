@@ -17,10 +17,9 @@ import numpy as np
 
 from planner.algebra.region import Region, index_space
 from planner.errors import ModelError
-from planner.graph.data_folder import Followed, chosen_folder
-from planner.graph.external import ExternalValue, external_values
-from planner.graph.model import Graph
-from planner.graph.protos import numpy_dtype
+from planner.graph.core.model import Graph
+from planner.graph.files.data_folder import Followed, chosen_folder
+from planner.graph.files.external import ExternalValue, external_values
 from planner.printable import some
 from planner.regular_file import kind_fault
 from planner.runtime.values.positions import UnfitError, fault, fill_region
@@ -96,7 +95,7 @@ class ExternalData:
         """
         value, tensor = self._values[name], self._tensors[name]
         space = index_space(tensor.shape)
-        array = np.empty(region.shape, numpy_dtype(tensor.dtype))
+        array = np.empty(region.shape, tensor.dtype.array_dtype)
         try:
             with _opened(self.folder, value.parts) as file:
                 fill_region(array, file, value.offset, tensor.dtype, 0, space, region)

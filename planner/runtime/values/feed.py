@@ -20,7 +20,7 @@ from typing import Protocol
 import numpy as np
 
 from planner.errors import UsageError
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.runtime.values.npz import read_npy
 from planner.runtime.values.samples import drawn_numbers
 from planner.runtime.values.state import check_inputs, data_inputs, read_inputs, refuse_missing

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from planner.errors import did_you_mean
-from planner.graph.model import Shape, Tensor
-from planner.graph.protos import numpy_dtype
+from planner.graph.core.model import Shape, Tensor
 
 
 def unknown(key: str, name: str, names: Sequence[str], before: int) -> str:
@@ -19,7 +18,7 @@ def unknown(key: str, name: str, names: Sequence[str], before: int) -> str:
 def misfit(array: np.ndarray, tensor: Tensor) -> str:
     """The reason why an array cannot be a tensor's value, or ""."""
     array = _named(array, tensor)
-    if array.dtype.name != tensor.dtype.value and not _is_widened(array.dtype, numpy_dtype(tensor.dtype)):
+    if array.dtype.name != tensor.dtype.value and not _is_widened(array.dtype, tensor.dtype.array_dtype):
         return f"is of {array.dtype.name}, the input is of {tensor.dtype.value}"
     if array.shape != tensor.shape:
         return f"has the shape {list(array.shape)}, the input has {list(tensor.shape)}"
@@ -49,7 +48,7 @@ def _is_widened(dtype: np.dtype, wanted: np.dtype) -> bool:
 
 def conversion(key: str, array: np.ndarray, tensor: Tensor) -> str:
     """The conversion of an array of another dtype, or "" where NumPy has no such dtype."""
-    dtype, wanted = _named(array, tensor).dtype, numpy_dtype(tensor.dtype)
+    dtype, wanted = _named(array, tensor).dtype, tensor.dtype.array_dtype
     if dtype.name == wanted.name or wanted.kind == "V" or _is_widened(dtype, wanted):
         return ""
     if not np.can_cast(dtype, wanted, "same_kind"):
@@ -59,11 +58,11 @@ def conversion(key: str, array: np.ndarray, tensor: Tensor) -> str:
 
 def native(array: np.ndarray, tensor: Tensor) -> np.ndarray:
     """An array that fits, in this machine's byte order."""
-    native: np.ndarray = _named(array, tensor).astype(numpy_dtype(tensor.dtype), copy=False)
+    native: np.ndarray = _named(array, tensor).astype(tensor.dtype.array_dtype, copy=False)
     return native
 
 
 def _named(array: np.ndarray, tensor: Tensor) -> np.ndarray:
     """The array; as the tensor's type where it is bits, for which npz has no name (bfloat16 and what is narrower)."""
-    is_bits = array.dtype == np.dtype(f"V{tensor.dtype.item_bytes}") != numpy_dtype(tensor.dtype)
-    return array.view(numpy_dtype(tensor.dtype)) if is_bits else array
+    is_bits = array.dtype == np.dtype(f"V{tensor.dtype.item_bytes}") != tensor.dtype.array_dtype
+    return array.view(tensor.dtype.array_dtype) if is_bits else array

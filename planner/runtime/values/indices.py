@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from planner.graph.model import Graph, Op
-from planner.graph.traits import COPYING, LOOKUPS, REARRANGING, REPEATING, SCATTERS
+from planner.graph.core.model import Graph, Op
+from planner.graph.core.traits import COPYING, LOOKUPS, REARRANGING, REPEATING, SCATTERS
 from planner.runtime.values.samples import indexed_size
 from planner.walk import walk
 

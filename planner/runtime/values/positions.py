@@ -13,9 +13,8 @@ from typing import Final
 import numpy as np
 
 from planner.algebra.region import Region
-from planner.graph.external import stored_bits
-from planner.graph.model import DType, Shape
-from planner.graph.protos import numpy_dtype
+from planner.graph.core.model import DType, Shape
+from planner.graph.files.external import stored_bits
 
 _READ_ELEMENTS: Final = 1 << 18
 """Elements that are read at a time."""
@@ -76,13 +75,13 @@ def elements_at(file: int, start: int, dtype: DType, first: int, count: int) -> 
     if dtype is DType.BOOL:
         return raw.astype(np.bool_)
     if bits == 8 * dtype.item_bytes:
-        return raw.view(f"<u{dtype.item_bytes}").astype(f"=u{dtype.item_bytes}", copy=False).view(numpy_dtype(dtype))
+        return raw.view(f"<u{dtype.item_bytes}").astype(f"=u{dtype.item_bytes}", copy=False).view(dtype.array_dtype)
     parts = (raw[:, None] >> np.arange(0, 8, bits, dtype=np.uint8)) & ((1 << bits) - 1)
     values = parts.reshape(-1)[first - lo * 8 // bits :][:count].astype(np.int8)
     if dtype in (DType.INT4, DType.INT2):
         sign = 1 << (bits - 1)
         values = (values ^ sign) - sign
-    return values.astype(numpy_dtype(dtype))
+    return values.astype(dtype.array_dtype)
 
 
 def bytes_at(file: int, start: int, count: int) -> np.ndarray:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from planner.errors import UsageError
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.runtime.values.npz import read_npz
 from planner.runtime.values.state import check_inputs, read_inputs
 

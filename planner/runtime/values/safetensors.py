@@ -17,8 +17,7 @@ import numpy as np
 
 from planner.algebra.region import Region, index_space
 from planner.errors import UsageError
-from planner.graph.model import DType, Shape, Tensor
-from planner.graph.protos import numpy_dtype
+from planner.graph.core.model import DType, Shape, Tensor
 from planner.regular_file import open_regular
 from planner.runtime.values.positions import fault, fill_region
 from planner.strict_json import JsonError, Value, parse_json
@@ -79,7 +78,7 @@ def write_safetensors(path: Path, tensors: Mapping[str, Tensor], value_of: Calla
     with whole_file(path) as stream:
         stream.write(len(text).to_bytes(8, "little") + text)
         for name, tensor in tensors.items():
-            value = np.ascontiguousarray(value_of(name), numpy_dtype(tensor.dtype))
+            value = np.ascontiguousarray(value_of(name), tensor.dtype.array_dtype)
             assert value.nbytes == tensor.size_bytes, f"{name!r} has {value.nbytes} bytes"
             stream.write(value.reshape(-1).view(np.uint8).data)
 
@@ -117,7 +116,7 @@ def read_tile(path: Path, stored: StoredTensor, region: Region) -> np.ndarray:
     Raises:
         UsageError: the file has changed since its header was read, or cannot be read.
     """
-    tile = np.empty(region.shape, numpy_dtype(stored.dtype))
+    tile = np.empty(region.shape, stored.dtype.array_dtype)
     if tile.size:
         try:
             with open_regular(path) as file:

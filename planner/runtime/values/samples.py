@@ -35,10 +35,10 @@ from numpy.typing import NDArray
 
 from planner.algebra.region import Region, index_space
 from planner.errors import ModelError, UsageError
-from planner.graph.attributes import integer
-from planner.graph.model import DType, Graph, Op, Tensor
-from planner.graph.protos import elem_type_of, numpy_dtype
-from planner.graph.traits import carried
+from planner.graph.core.attributes import integer
+from planner.graph.core.model import DType, Graph, Op, Tensor
+from planner.graph.core.traits import carried
+from planner.graph.files.protos import elem_type_of
 from planner.strict_json import JsonError, Value, parse_json
 from planner.walk import walk
 
@@ -113,7 +113,7 @@ class Sampler:
             self.check([name])
         assert rule is not None
         tensor = self._graph.tensors[name]
-        dtype = numpy_dtype(tensor.dtype)
+        dtype = tensor.dtype.array_dtype
         if rule.value is not None:
             return np.full(region.shape, rule.value).astype(dtype)
         tile = np.empty(region.elements, dtype)

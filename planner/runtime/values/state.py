@@ -11,11 +11,11 @@ import numpy as np
 
 from planner.algebra.region import Region, index_space
 from planner.errors import UsageError
-from planner.graph.data_folder import Followed
-from planner.graph.external import external_values
-from planner.graph.model import Graph, Role, Tensor
+from planner.graph.core.model import Graph, Role, Tensor
+from planner.graph.files.data_folder import Followed
+from planner.graph.files.external import external_values
 from planner.graph.reading.values import values_of
-from planner.graph.state_warnings import left_over
+from planner.graph.step.state_warnings import left_over
 from planner.printable import some
 from planner.runtime.values.external import ExternalData
 from planner.runtime.values.fitting import conversion, misfit, native, row_fault, unknown

@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.algebra.region import Region, index_space
 from planner.errors import DifferenceError
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 from planner.runtime.engine.core.interface import Engine
 from planner.runtime.values.state import part_of
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.algebra.region import Region
 from planner.errors import UsageError
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.printable import some
 from planner.runtime.values.fitting import misfit, native, unknown
 from planner.runtime.values.npz import read_npz

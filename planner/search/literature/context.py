@@ -11,9 +11,8 @@ from collections.abc import Iterator
 
 from planner.algebra.tiling import Placement, Shard
 from planner.errors import UnsupportedError
-from planner.graph.model import Graph, Op
-from planner.graph.reading.undescribed import qualified
-from planner.graph.traits import PRODUCTS
+from planner.graph.core.model import Graph, Op, qualified
+from planner.graph.core.traits import PRODUCTS
 from planner.search.model.dims import Place
 from planner.search.model.problem import Problem, Restriction, SearchVariable
 from planner.search.moves.restrictions import batch, keeping, place_of

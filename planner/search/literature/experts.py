@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 from planner.algebra.tiling import Placement, Shard
 from planner.errors import UnsupportedError
-from planner.graph.model import Graph, Role
-from planner.graph.reading.undescribed import qualified
+from planner.graph.core.model import Graph, Role, qualified
 from planner.graph.rewriting.products import product_of
 from planner.search.model.dims import Place
 from planner.search.model.problem import Problem, Restriction, SearchVariable

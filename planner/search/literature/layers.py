@@ -30,7 +30,7 @@ from planner.algebra.tiling import UNCUT, Only, Partial, Placement, Replicate, S
 from planner.cost.seconds.tables import TimeTables
 from planner.cost.seconds.timed import TimedTables
 from planner.cost.tables import Candidates
-from planner.graph.model import Role, is_used
+from planner.graph.core.model import Role, is_used
 from planner.machine.routes import Interconnect, Route, part
 from planner.machine.topology_file import DeviceGraph, Level, Machine, Topology, load_topology
 from planner.search.effort import PASSES_OF_TRAINING

@@ -9,7 +9,7 @@ from math import prod
 
 from planner.algebra.tiling import Placement, Shard
 from planner.cost.tables import Candidates
-from planner.graph.purposes import Purpose, purposes
+from planner.graph.step.purposes import Purpose, purposes
 from planner.search.model.problem import Problem, Restriction, SearchVariable
 from planner.search.moves.restrictions import (
     batch,

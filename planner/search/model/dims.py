@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.search.exact.rows import Ints
 from planner.tdl.analyse import Analysis
 from planner.tdl.bind import BoundOp

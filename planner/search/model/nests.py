@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from planner.algebra.tiling import Placement, Replicate, Shard, Tiling
 from planner.cost.contraction import contraction_of
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.tdl.bind import BoundOp
 
 _SPREAD: None = None

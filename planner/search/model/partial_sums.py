@@ -23,7 +23,7 @@ from planner.algebra.delivery import made_tiling
 from planner.algebra.partial import partial_cuts, settled
 from planner.algebra.tiling import Partial, Reducer, Tiling
 from planner.cost.tables import CostTables
-from planner.graph.model import Graph, Role, is_used
+from planner.graph.core.model import Graph, Role, is_used
 from planner.search.exact.network import Link
 from planner.search.repeats.unrolled import Copies
 from planner.tdl.bind import BoundOp

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from planner.cost.tables import CostTables
 from planner.errors import UnsupportedError
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.search.exact.network import Link
 from planner.tdl.bind import BoundOp
 

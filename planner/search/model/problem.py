@@ -19,7 +19,7 @@ from planner.algebra.lane import Lane
 from planner.algebra.partial import IMPOSSIBLE
 from planner.algebra.tiling import Replicate, Tiling, parts
 from planner.cost.tables import Candidates, CostTables, Request, Table
-from planner.graph.model import Graph, Role, lanes_of_tensors
+from planner.graph.core.model import Graph, Role, lanes_of_tensors
 from planner.search.effort import MAX_TABLE_ENTRIES, SETTLED_PROBLEMS
 from planner.search.exact.choices import Choices
 from planner.search.exact.eliminate import Factor, Solution

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 
 from planner.algebra.tiling import Placement, Shard
 from planner.errors import UnsupportedError
-from planner.graph.model import Graph, Role
-from planner.graph.traits import COPYING, MATRIX_PRODUCTS
+from planner.graph.core.model import Graph, Role
+from planner.graph.core.traits import COPYING, MATRIX_PRODUCTS
 from planner.search.model.dims import Directions, Place
 from planner.search.model.problem import Problem, Restriction, SearchVariable
 from planner.search.moves.restrictions import batch, keeping, place_of

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from planner.algebra.tiling import Partial, Placement, Replicate, Shard, Tiling
 from planner.cost.tables import Candidates
 from planner.errors import ModelError
-from planner.graph.model import Graph, Role
+from planner.graph.core.model import Graph, Role
 from planner.search.model.dims import Directions, Place
 from planner.search.model.problem import Problem, Restriction, SearchVariable
 

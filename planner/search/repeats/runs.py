@@ -13,8 +13,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from planner.graph.model import Graph
-from planner.graph.repeats import numbered
+from planner.graph.compare.repeats import numbered
+from planner.graph.core.model import Graph
 from planner.search.effort import BLOCKS_OF_A_RUN, OPS_OF_A_BLOCK, RUN_SEEDS
 from planner.tdl.bind import BoundOp
 
@@ -124,8 +124,8 @@ def find_runs(wiring: Wiring, *, is_in_order: bool = False) -> list[Run] | None:
 
     Args:
         wiring: of the training graph.
-        is_in_order: its ops are in an order of their places (``planner.graph.structure``): of pairs of ops that nothing
-            else tells apart the first may be tried.
+        is_in_order: its ops are in an order of their places (``planner.graph.compare.structure``): of pairs of ops that
+            nothing else tells apart the first may be tried.
 
     Returns:
         The runs, none of whose ops are another's; None where only an order of places could tell which they are.

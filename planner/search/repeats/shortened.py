@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from planner.algebra.tiling import Tiling
-from planner.graph.model import Graph, StatePair
-from planner.graph.structure import in_order_of_places
+from planner.graph.compare.structure import in_order_of_places
+from planner.graph.core.model import Graph, StatePair
 from planner.search.effort import LEAST_SHORTENED
 from planner.search.repeats.runs import OfPlace, Run, Wiring, find_runs, nothing
 from planner.search.repeats.unrolled import is_unrolled

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.graph.deliveries import is_delivery
-from planner.graph.model import Graph, Role
-from planner.graph.notes import MICRO_BATCHES, without_micro_batch
-from planner.graph.repeats import numbered
+from planner.graph.compare.repeats import numbered
+from planner.graph.core.model import Graph, Role
+from planner.graph.core.notes import MICRO_BATCHES, without_micro_batch
+from planner.graph.step.deliveries import is_delivery
 from planner.search.effort import FEWEST_COPIES
 from planner.tdl.bind import BoundOp
 

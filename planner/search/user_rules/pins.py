@@ -9,8 +9,8 @@ from planner.algebra.delivery import can_split
 from planner.algebra.tiling import UNCUT, Only, Partial, Placement, Shard, Tiling, parse_placement
 from planner.cost.tables import Candidates
 from planner.errors import UsageError
-from planner.graph.deliveries import is_delivery
-from planner.graph.model import Role, Shape
+from planner.graph.core.model import Role, Shape
+from planner.graph.step.deliveries import is_delivery
 from planner.search.model.partial_sums import PARTIAL
 from planner.search.model.problem import Problem, Restriction, SearchVariable
 from planner.search.user_rules.rules import Limits, Rules, is_pattern, matching, unmatched

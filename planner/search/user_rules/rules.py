@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from planner.algebra.delivery import can_split
 from planner.algebra.tiling import Partial, Placement, Replicate, Shard, Tiling
 from planner.errors import did_you_mean
-from planner.graph.model import Shape
+from planner.graph.core.model import Shape
 
 Replication: TypeAlias = Literal["all", "weights", "none"]
 """The tensors that may be replicated where they can be cut: any; state, and the data as it arrives; none (Tofu, section

@@ -12,12 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from planner.errors import UnsupportedError, UsageError
-from planner.graph.attributes import axis_of, integers, label
-from planner.graph.check import check_graph
-from planner.graph.model import Graph, Op, Tensor
-from planner.graph.protos import dtype_of_array
-from planner.graph.traits import RECURRENT
-from planner.graph.wellformed import fresh_name
+from planner.graph.core.attributes import axis_of, integers, label
+from planner.graph.core.check import check_graph
+from planner.graph.core.model import Graph, Op, Tensor, dtype_of_array
+from planner.graph.core.traits import RECURRENT
+from planner.graph.core.wellformed import fresh_name
 from planner.training.batch.rules import ELEMENTWISE, RULES, recurrent_slots
 from planner.training.batch.tracks import Site, Track
 

@@ -13,9 +13,9 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.graph.attributes import axis_of, integer, integers, reduced_dims
-from planner.graph.model import Op, Shape
-from planner.graph.traits import CONVOLUTIONS, ELEMENT_WISE, RECURRENT, REDUCTIONS
+from planner.graph.core.attributes import axis_of, integer, integers, reduced_dims
+from planner.graph.core.model import Op, Shape
+from planner.graph.core.traits import CONVOLUTIONS, ELEMENT_WISE, RECURRENT, REDUCTIONS
 from planner.training.batch.tracks import Site, Track
 
 BatchRule: TypeAlias = Callable[[Site], Sequence[Track]]

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from planner.errors import UnsupportedError
-from planner.graph.attributes import refuse
-from planner.graph.model import Op, Shape, Tensor
+from planner.graph.core.attributes import refuse
+from planner.graph.core.model import Op, Shape, Tensor
 
 
 @dataclass(frozen=True, slots=True)

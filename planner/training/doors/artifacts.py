@@ -14,13 +14,13 @@ import numpy as np
 from onnx import ModelProto
 
 from planner.errors import ModelError, UnsupportedError
-from planner.graph.attributes import integer, number
-from planner.graph.model import Graph, StatePair
-from planner.graph.protos import op_of
+from planner.graph.core.attributes import integer, number
+from planner.graph.core.model import Graph, StatePair
+from planner.graph.core.wellformed import fresh_name
+from planner.graph.files.protos import op_of
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.reading.load import load_model
-from planner.graph.to_onnx import to_model
-from planner.graph.wellformed import fresh_name
 from planner.training.doors.microsoft import DOMAIN, TABLE
 from planner.training.doors.walk import graph_of, walk
 from planner.training.update.optimizers import Group, Hyper

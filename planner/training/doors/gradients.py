@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 
 from planner.errors import ModelError, UnsupportedError, UsageError, repeated
-from planner.graph.builder import Builder
-from planner.graph.check import check_graph
-from planner.graph.model import DType, Graph, StatePair
+from planner.graph.core.builder import Builder
+from planner.graph.core.check import check_graph
+from planner.graph.core.model import DType, Graph, StatePair
 from planner.strict_json import JsonError, parse_json
 from planner.training.batch.change import samples_of_inputs
 from planner.training.build import INPUTS, sample_of

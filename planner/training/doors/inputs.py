@@ -15,8 +15,8 @@ from typing import Final
 from onnx import ModelProto, TensorProto, ValueInfoProto
 
 from planner.errors import UsageError, did_you_mean
-from planner.graph.notes import STATE, UNLOADED, names_of
-from planner.graph.protos import dtype_of, elem_type_name
+from planner.graph.core.notes import STATE, UNLOADED, names_of
+from planner.graph.files.protos import dtype_of, elem_type_name
 from planner.training.parameters.names import is_parameter_name, words_of
 
 _FIRST_WITH_DEFAULTS: Final = 4

@@ -11,9 +11,9 @@ from typing import Final
 from onnx import ModelProto
 
 from planner.errors import ModelError, UnsupportedError, UsageError
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.reading.values import values_of
-from planner.graph.roles import has_own_weights
+from planner.graph.step.roles import has_own_weights
 from planner.options.training import LabelOptions, TrainingOptions
 from planner.training.build import build_training_graph, chosen_output, stated_output
 from planner.training.doors.gradients import infer_pairs, looks_like_gradients, with_optimizer

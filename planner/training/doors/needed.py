@@ -14,10 +14,10 @@ from typing import Final
 from onnx import ModelProto, NodeProto, ValueInfoProto
 
 from planner.errors import ModelError
-from planner.graph.check import check_graph
-from planner.graph.dependence import leading_to
-from planner.graph.model import Graph
-from planner.graph.wellformed import live_nodes
+from planner.graph.core.check import check_graph
+from planner.graph.core.dependence import leading_to
+from planner.graph.core.model import Graph
+from planner.graph.core.wellformed import live_nodes
 
 _MOST_TRIED: Final = 8
 """Outputs beside the loss's that are tried one by one."""

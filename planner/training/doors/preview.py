@@ -12,10 +12,9 @@ from typing import Final
 import numpy as np
 
 from planner.errors import UnsupportedError
-from planner.graph.attributes import label, refuse, text
+from planner.graph.core.attributes import label, refuse, text
+from planner.graph.core.model import Op
 from planner.graph.decompositions.registry import Decomposition, Purpose, decompositions
-from planner.graph.model import Op
-from planner.graph.protos import numpy_dtype
 from planner.training import rules
 from planner.training.doors.walk import Lowering, Walk
 from planner.training.gradients.autodiff import backward
@@ -46,7 +45,7 @@ def gradient(walk: Walk, op: Op) -> tuple[str, ...]:
     y = walk.aliases.get(text(op, "y", ""), text(op, "y", ""))
     if y not in emit.tensors:
         raise refuse(op, f"its y {y!r} is not made before it")
-    ones = emit.constant(np.ones(emit.shape(y), numpy_dtype(emit.dtype(y))), "ones")
+    ones = emit.constant(np.ones(emit.shape(y), emit.dtype(y).array_dtype), "ones")
     gradients: dict[str, str] = {}
     try:
         backward(

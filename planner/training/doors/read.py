@@ -12,13 +12,12 @@ from typing import Final
 from onnx import ModelProto
 
 from planner.errors import ModelError, UnsupportedError, UsageError
-from planner.graph.model import Graph, StatePair
-from planner.graph.protos import dtype_of
-from planner.graph.reading.foreign import Operators
+from planner.graph.core.model import Graph, StatePair, qualified
+from planner.graph.files.protos import dtype_of
+from planner.graph.folding.foreign import Operators
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.reading.inline import reachable_nodes
 from planner.graph.reading.load import load_model
-from planner.graph.reading.undescribed import qualified
 from planner.training.doors.artifacts import (
     OPTIMIZER_MODEL,
     TRAINING_MODEL,

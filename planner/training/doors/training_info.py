@@ -14,12 +14,12 @@ import numpy as np
 from onnx import GraphProto, ModelProto, StringStringEntryProto, TensorProto, ValueInfoProto, helper
 
 from planner.errors import ModelError, UnsupportedError, repeated
-from planner.graph.model import Graph
-from planner.graph.notes import STATE
-from planner.graph.protos import dtype_of
+from planner.graph.core.model import Graph
+from planner.graph.core.notes import STATE
+from planner.graph.files.protos import dtype_of
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.reading.load import CONVERTED_OPSET, MIN_OPSET, default_opset
-from planner.graph.to_onnx import to_model
 from planner.training.build import INPUTS, sample_of
 from planner.training.doors.preview import DOMAIN, TABLE
 from planner.training.doors.walk import graph_of, walk

@@ -15,15 +15,24 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorShapeProto
 
 from planner.errors import ModelError, UnsupportedError
-from planner.graph.attributes import label
-from planner.graph.builder import Builder
+from planner.graph.core.attributes import label
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import Attribute, Graph, Op, Tensor, TensorAttribute
+from planner.graph.core.notes import DATA_FOLDER, EXTERNAL
+from planner.graph.core.wellformed import check_names, check_text, initializers_of, live_nodes, unique_op_names
+from planner.graph.files.protos import (
+    MAX_IR_VERSION,
+    array_of,
+    dtype_of,
+    external_location,
+    op_of,
+    op_to_node,
+    refused_forms,
+    tensor_shape,
+)
 from planner.graph.folding.evaluate import FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate, extent
 from planner.graph.folding.infer import Inference, UnknownOperatorError
-from planner.graph.model import Attribute, Graph, Op, Tensor, TensorAttribute
-from planner.graph.notes import DATA_FOLDER, EXTERNAL
-from planner.graph.protos import array_of, dtype_of, external_location, op_of, op_to_node, refused_forms, tensor_shape
-from planner.graph.reading.load import MAX_IR_VERSION, default_opset
-from planner.graph.wellformed import check_names, check_text, initializers_of, live_nodes, unique_op_names
+from planner.graph.reading.load import default_opset
 from planner.training import rules
 from planner.training.gradients.autodiff import Backward, Contributions
 from planner.training.gradients.expand import expand_op, is_composite

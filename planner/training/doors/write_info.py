@@ -13,10 +13,10 @@ import numpy as np
 from onnx import ModelProto, StringStringEntryProto, TrainingInfoProto, helper, numpy_helper
 
 from planner.errors import UnsupportedError
-from planner.graph.builder import Builder
-from planner.graph.model import Graph
-from planner.graph.protos import op_to_node
-from planner.graph.to_onnx import to_model, value_info
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import Graph
+from planner.graph.files.protos import op_to_node
+from planner.graph.files.to_onnx import to_model, value_info
 from planner.options.training import LabelOptions
 from planner.training.build import build_training_graph, chosen_output
 from planner.training.doors.preview import DOMAIN

@@ -12,9 +12,9 @@ from types import ModuleType
 from typing import TypeAlias
 
 from planner.errors import UnsupportedError
-from planner.graph.attributes import label
-from planner.graph.builder import Builder
-from planner.graph.model import Op, Tensor
+from planner.graph.core.attributes import label
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import Op, Tensor
 from planner.training.gradients.reasons import QUANTISING, REASONS
 
 

@@ -13,8 +13,8 @@ from itertools import product
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from planner.graph.dependence import leading_to
-from planner.graph.model import Attribute, DType, Graph, Op
+from planner.graph.core.dependence import leading_to
+from planner.graph.core.model import Attribute, DType, Graph, Op
 
 _Terms: TypeAlias = Mapping[tuple[int, int], float]
 """Factors of xᵖ fᑫ, by p and q."""

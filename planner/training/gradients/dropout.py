@@ -8,8 +8,8 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 
 from planner.errors import UsageError
-from planner.graph.model import DType, Graph, Op, Tensor
-from planner.graph.wellformed import fresh_name
+from planner.graph.core.model import DType, Graph, Op, Tensor
+from planner.graph.core.wellformed import fresh_name
 
 DropoutMode: TypeAlias = Literal["train", "off"]
 MODES: Final = ("off", "train")

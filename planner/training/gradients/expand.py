@@ -14,14 +14,14 @@ import onnx
 from onnx import ModelProto, helper, inliner, numpy_helper
 
 from planner.errors import ModelError, UnsupportedError
-from planner.graph.attributes import label
-from planner.graph.builder import Builder
+from planner.graph.core.attributes import label
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import DType, Graph, Op
 from planner.graph.decompositions.registry import Purpose, decomposition
-from planner.graph.model import DType, Graph, Op
-from planner.graph.protos import op_to_node
+from planner.graph.files.protos import op_to_node
+from planner.graph.files.to_onnx import value_info
 from planner.graph.reading.defaults import state_operator_defaults
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.to_onnx import value_info
 from planner.training.gradients.autodiff import GradientRule, active_tensors
 from planner.training.gradients.reasons import REASONS
 from planner.training.gradients.refusals import Refusals

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from planner.errors import UnsupportedError
-from planner.graph.attributes import axis_of, integer, number, refuse
-from planner.graph.builder import Builder
+from planner.graph.core.attributes import axis_of, integer, number, refuse
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import DType, Op
 from planner.graph.decompositions.batch_statistics import normalised_by_batch
-from planner.graph.model import DType, Op
 from planner.training.gradients.refusals import Refusals
 from planner.training.rules.reduction import reduced_axes
 

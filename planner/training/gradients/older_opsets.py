@@ -14,10 +14,10 @@ from typing import Final
 import numpy as np
 
 from planner.errors import UnsupportedError
-from planner.graph.attributes import axis_of, integer, refuse
-from planner.graph.builder import Builder
-from planner.graph.model import Attribute, Graph, Op
-from planner.graph.traits import REDUCTIONS
+from planner.graph.core.attributes import axis_of, integer, refuse
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import Attribute, Graph, Op
+from planner.graph.core.traits import REDUCTIONS
 from planner.training.gradients.refusals import Refusals
 
 OPSET: Final = 21

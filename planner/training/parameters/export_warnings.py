@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from planner.graph.model import DType, Graph, Op
-from planner.graph.traits import CONVOLUTIONS, NORMS
+from planner.graph.core.model import DType, Graph, Op
+from planner.graph.core.traits import CONVOLUTIONS, NORMS
 from planner.printable import some
 from planner.training.parameters.exporter import Exporter
 from planner.training.parameters.infer import Parameters, Verdict

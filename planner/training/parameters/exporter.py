@@ -14,7 +14,7 @@ from typing import Final
 
 from onnx import ModelProto, TensorProto
 
-from planner.graph.traits import RECURRENT
+from planner.graph.core.traits import RECURRENT
 
 _PYTORCH: Final = "pytorch"
 """How both of PyTorch's exporters call themselves as a model's producer."""

@@ -18,9 +18,9 @@ from typing import Final, Literal
 import numpy as np
 
 from planner.errors import UnsupportedError, UsageError, did_you_mean
-from planner.graph.dependence import leading_to
-from planner.graph.model import Graph, Shape
-from planner.graph.notes import external_of
+from planner.graph.core.dependence import leading_to
+from planner.graph.core.model import Graph, Shape
+from planner.graph.core.notes import external_of
 from planner.printable import printable, some
 from planner.training.parameters.exporter import UNSAID, Exporter
 from planner.training.parameters.names import is_made_up, is_parameter_name, words_of

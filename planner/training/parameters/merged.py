@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from planner.graph.check import check_graph
-from planner.graph.model import Graph, Op
-from planner.graph.notes import EXTERNAL, external_of
-from planner.graph.wellformed import fresh_name
+from planner.graph.core.check import check_graph
+from planner.graph.core.model import Graph, Op
+from planner.graph.core.notes import EXTERNAL, external_of
+from planner.graph.core.wellformed import fresh_name
 
 _STATISTICS = (3, 4)
 """Where a BatchNormalization has its running mean and variance."""

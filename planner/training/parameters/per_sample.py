@@ -16,10 +16,10 @@ from typing import Final
 import numpy as np
 
 from planner.errors import UnsupportedError
-from planner.graph.check import check_graph
-from planner.graph.model import DType, Graph, Op, Tensor
-from planner.graph.traits import BROADCASTING
-from planner.graph.wellformed import fresh_name
+from planner.graph.core.check import check_graph
+from planner.graph.core.model import DType, Graph, Op, Tensor
+from planner.graph.core.traits import BROADCASTING
+from planner.graph.core.wellformed import fresh_name
 from planner.training.batch.change import samples_of_inputs
 from planner.training.batch.rules import RULES
 from planner.training.batch.tracks import Site, Track

@@ -14,8 +14,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
-from planner.graph.model import Graph, Op, Shape
-from planner.graph.traits import ANGLES, COMPARISONS, CONVOLUTIONS, COPYING, MOVING, NORMS, RECURRENT
+from planner.graph.core.model import Graph, Op, Shape
+from planner.graph.core.traits import ANGLES, COMPARISONS, CONVOLUTIONS, COPYING, MOVING, NORMS, RECURRENT
 
 
 class Use(enum.Enum):

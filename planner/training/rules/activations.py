@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from planner.graph.attributes import number, text
-from planner.graph.builder import Builder
+from planner.graph.core.attributes import number, text
+from planner.graph.core.builder import Builder
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 from planner.training.rules.elementwise import gated
 

@@ -7,9 +7,9 @@ writes the loops out).
 
 from __future__ import annotations
 
-from planner.graph.attributes import integer
-from planner.graph.builder import Builder
-from planner.graph.model import Attribute, Shape
+from planner.graph.core.attributes import integer
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import Attribute, Shape
 from planner.opdefs.windows import Scattering
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 from planner.training.rules.windows import Windows, transposed_windows, windows_of

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from planner.graph.attributes import refuse, text
-from planner.graph.builder import Builder
-from planner.graph.model import Shape
+from planner.graph.core.attributes import refuse, text
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import Shape
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
 

@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 
-from planner.graph.builder import Builder
-from planner.graph.model import DType
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import DType
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.graph.attributes import integer, refuse
-from planner.graph.builder import Builder
-from planner.graph.model import Attribute
-from planner.graph.protos import numpy_dtype
+from planner.graph.core.attributes import integer, refuse
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import Attribute
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
 
@@ -39,7 +38,7 @@ def fourier_transform(context: Backward) -> Contributions:
         factor = np.full(emit.shape(dx)[axis], 1.0 / length)
         if onesided:
             factor[1 : (length + 1) // 2] *= 2
-        column = factor.astype(numpy_dtype(emit.dtype(dy))).reshape([-1 if d == axis else 1 for d in range(rank)])
+        column = factor.astype(emit.dtype(dy).array_dtype).reshape([-1 if d == axis else 1 for d in range(rank)])
         dx = emit.mul(dx, emit.constant(column, f"constant.{op.name}.shares"))
     else:
         spectrum = _resized(emit, dy, axis, length)

@@ -12,12 +12,11 @@ from functools import reduce
 
 import numpy as np
 
-from planner.graph.attributes import integer, number, refuse, text
-from planner.graph.bands import Band, along
-from planner.graph.builder import Builder
-from planner.graph.interpolation import resizing
-from planner.graph.model import Attribute
-from planner.graph.protos import numpy_dtype
+from planner.graph.core.attributes import integer, number, refuse, text
+from planner.graph.core.bands import Band, along
+from planner.graph.core.builder import Builder
+from planner.graph.core.interpolation import resizing
+from planner.graph.core.model import Attribute
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
 
@@ -115,7 +114,7 @@ def _window_sums(emit: Builder, x: str, before: int, after: int) -> str:
     image = (shape[0], 1, shape[1], *shape[2:])
     space = len(shape) - 2
     extent = (before + 1 + after, *(1,) * space)
-    ones = emit.constant(np.ones((1, 1, *extent), numpy_dtype(emit.dtype(x))), f"ones.1x{extent[0]}")
+    ones = emit.constant(np.ones((1, 1, *extent), emit.dtype(x).array_dtype), f"ones.1x{extent[0]}")
     stated: dict[str, Attribute] = {"kernel_shape": extent, "pads": (before, *(0,) * space, after, *(0,) * space)}
     operands = [emit.reshape(x, image), ones]
     return emit.reshape(emit.one("Conv", operands, image, emit.dtype(x), hint="sums", attributes=stated), shape)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from planner.graph.attributes import integer, number
-from planner.graph.builder import Builder
-from planner.graph.model import Attribute
+from planner.graph.core.attributes import integer, number
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import Attribute
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.graph.attributes import axis_of, integers, refuse, text
-from planner.graph.builder import Builder
-from planner.graph.model import DType, Op
+from planner.graph.core.attributes import axis_of, integers, refuse, text
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import DType, Op
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 from planner.training.rules.linear_maps import padded_by
 from planner.training.rules.scatter import scatter_nd

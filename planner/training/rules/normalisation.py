@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from planner.graph.attributes import axis_of, integer, number, refuse
+from planner.graph.core.attributes import axis_of, integer, number, refuse
 from planner.graph.decompositions.batch_statistics import per_channel, scaled
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 

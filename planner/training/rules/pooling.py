@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.graph.attributes import integer, integers, refuse
-from planner.graph.bands import Band, along
-from planner.graph.builder import Builder
-from planner.graph.model import Attribute, DType, Shape
-from planner.graph.protos import numpy_dtype
+from planner.graph.core.attributes import integer, integers, refuse
+from planner.graph.core.bands import Band, along
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import Attribute, DType, Shape
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 from planner.training.rules.convolution import data_gradient
 from planner.training.rules.windows import Windows, windows_of
@@ -68,7 +67,7 @@ class Unfolding:
         channels, count = shape[1], math.prod(windows.kernel)
         one_hot = None
         if channels * count**2 <= math.prod(shape):
-            single = np.eye(count, dtype=numpy_dtype(emit.dtype(prototype))).reshape(count, 1, *windows.kernel)
+            single = np.eye(count, dtype=emit.dtype(prototype).array_dtype).reshape(count, 1, *windows.kernel)
             kernels = np.tile(single, (channels, 1, *(1 for _ in windows.kernel)))
             one_hot = emit.constant(kernels, f"one_hot.{channels}x{count}")
         return cls(shape, positions, windows, one_hot)
@@ -166,7 +165,7 @@ def _to_every_element(emit: Builder, share: str, shape: Shape, windows: Windows)
     channels, positions = shape[1], emit.shape(share)[2:]
     windows = windows.within(shape[2:], positions)
     if channels * math.prod(windows.kernel) <= math.prod(shape):
-        kernels = np.ones((channels, 1, *windows.kernel), numpy_dtype(emit.dtype(share)))
+        kernels = np.ones((channels, 1, *windows.kernel), emit.dtype(share).array_dtype)
         return data_gradient(emit, share, emit.constant(kernels, f"ones.{channels}"), shape, windows, channels)
     for dim, places in enumerate(windows.places(positions)):
         window = np.repeat(np.arange(len(places)), places.shape[1])
@@ -191,7 +190,7 @@ def average_pool(context: Backward) -> Contributions:
         share = emit.scale(dy, 1.0 / float(counts.flat[0]))
     else:
         weights = emit.constant(
-            (1.0 / counts).astype(numpy_dtype(emit.dtype(dy)))[None, None], f"constant.{op.name}.shares"
+            (1.0 / counts).astype(emit.dtype(dy).array_dtype)[None, None], f"constant.{op.name}.shares"
         )
         share = emit.mul(dy, weights)
     return [_to_every_element(emit, share, emit.shape(context.x), windows)]

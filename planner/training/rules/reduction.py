@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from planner.graph.attributes import integer, reduced_dims, refuse
-from planner.graph.builder import Builder
-from planner.graph.model import Op
+from planner.graph.core.attributes import integer, reduced_dims, refuse
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import Op
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
 _MOST_FACTORS: Final = 128

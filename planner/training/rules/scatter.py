@@ -6,10 +6,9 @@ import math
 
 import numpy as np
 
-from planner.graph.attributes import axis_of, integer, text
-from planner.graph.builder import Builder
-from planner.graph.model import Attribute
-from planner.graph.protos import numpy_dtype
+from planner.graph.core.attributes import axis_of, integer, text
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import Attribute
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
 
@@ -116,7 +115,7 @@ def _of_product(context: Backward, places: _Places) -> tuple[str, str]:
 def one_hot(context: Backward) -> Contributions:
     """For y = on where the index is, else off: don = Σ dy there, doff = Σ dy elsewhere; values is (off, on)."""
     emit, op, dy = context.builder, context.op, context.dy
-    bits = emit.constant(np.array([0, 1], numpy_dtype(emit.dtype(dy))), "off_and_on")
+    bits = emit.constant(np.array([0, 1], emit.dtype(dy).array_dtype), "off_and_on")
     axis: dict[str, Attribute] = {"axis": integer(op, "axis", -1)}
     hot = emit.one("OneHot", [*op.inputs[:2], bits], emit.shape(dy), emit.dtype(dy), attributes=axis)
     every = range(emit.rank(dy))

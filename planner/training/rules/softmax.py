@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.graph.attributes import axis_of
+from planner.graph.core.attributes import axis_of
 from planner.training.gradients.autodiff import Backward, Contributions, gradient
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.graph.attributes import integers, refuse, text
-from planner.graph.model import Op, Shape
+from planner.graph.core.attributes import integers, refuse, text
+from planner.graph.core.model import Op, Shape
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from functools import cached_property
 from typing import Final, TypeAlias
 
 from planner.errors import UsageError
-from planner.graph.attributes import axis_of, integer, integers, label, text
-from planner.graph.dependence import computed_from
-from planner.graph.model import Graph, Op, Shape
-from planner.graph.traits import CONVOLUTIONS, RESHAPES
+from planner.graph.core.attributes import axis_of, integer, integers, label, text
+from planner.graph.core.dependence import computed_from
+from planner.graph.core.model import Graph, Op, Shape
+from planner.graph.core.traits import CONVOLUTIONS, RESHAPES
 from planner.training.batch.rules import ELEMENTWISE
 
 _Places: TypeAlias = tuple[int | None, ...]

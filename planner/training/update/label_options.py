@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from planner.errors import UsageError
-from planner.graph.attributes import label
-from planner.graph.model import Graph
+from planner.graph.core.attributes import label
+from planner.graph.core.model import Graph
 from planner.options.training import LabelOptions
 from planner.training.update.class_axis import class_axis
 from planner.training.update.losses import BY_LABELS, loss_function

@@ -11,10 +11,9 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.errors import UnsupportedError, UsageError
-from planner.graph.builder import Builder
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import DType
 from planner.graph.decompositions.gradient.labelled import Labelled, labelled
-from planner.graph.model import DType
-from planner.graph.protos import numpy_dtype
 from planner.options.training import LabelOptions
 from planner.training.update.registry import choose
 
@@ -131,7 +130,7 @@ def _beside(builder: Builder, log_p: str, labels: _Labels, options: LabelOptions
                 f"there are {len(options.class_weights)} class weights for {classes} classes",
                 hint=f"write --class-weights with {classes} numbers, for the classes from 0 to {classes - 1}",
             )
-        array = np.array(options.class_weights).astype(numpy_dtype(builder.dtype(log_p)))
+        array = np.array(options.class_weights).astype(builder.dtype(log_p).array_dtype)
         weights = builder.constant(array, "class_weights")
     return labelled(
         builder, log_p, labels.name, weights, options.ignore_index, axis=labels.axis, counted=labels.counted
@@ -233,7 +232,7 @@ def own_output(builder: Builder, output: str, options: LabelOptions, apart: bool
         )
     if builder.tensors[output].elements != 1 or not builder.dtype(output).is_float:
         raise _unfit("a loss of the model's own", builder, output, "a float of one element")
-    ones = np.ones(builder.shape(output), numpy_dtype(builder.dtype(output)))
+    ones = np.ones(builder.shape(output), builder.dtype(output).array_dtype)
     return Loss(output, builder.constant(ones, "constant.1"))
 
 

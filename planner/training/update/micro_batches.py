@@ -12,9 +12,9 @@ from dataclasses import replace
 import numpy as np
 
 from planner.errors import UnsupportedError
-from planner.graph.builder import Builder
-from planner.graph.model import DType, Graph, Shape
-from planner.graph.traits import RANDOM
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import DType, Graph, Shape
+from planner.graph.core.traits import RANDOM
 from planner.training.batch.tracks import Track
 
 

@@ -7,8 +7,8 @@ each sample, which has none, is left out of the mean.
 from __future__ import annotations
 
 from planner.errors import UsageError, did_you_mean
-from planner.graph.attributes import axis_of
-from planner.graph.model import Graph
+from planner.graph.core.attributes import axis_of
+from planner.graph.core.model import Graph
 
 
 def tokens_of(forward: Graph, output: str, axis: int, *, stated: str | None = None) -> str:

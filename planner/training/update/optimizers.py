@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from planner.errors import UsageError
-from planner.graph.builder import Builder
-from planner.graph.model import DType, Shape
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import DType, Shape
 from planner.training.patterns import letters
 from planner.training.update.registry import choose
 

@@ -15,9 +15,9 @@ import numpy as np
 import onnx
 
 from planner.errors import UsageError
-from planner.graph.builder import Builder
-from planner.graph.model import DType, Graph, Op, TensorAttribute
-from planner.graph.protos import elem_type_of, numpy_dtype
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import DType, Graph, Op, TensorAttribute
+from planner.graph.files.protos import elem_type_of
 
 Precision: TypeAlias = Literal["float32", "float16", "bfloat16"]
 
@@ -151,4 +151,4 @@ class _Lowering:
             return value
         largest = _LARGEST[dtype]
         numbers = np.where(np.isfinite(value), np.clip(value, -largest, largest), value)
-        return np.asarray(numbers).astype(numpy_dtype(dtype))
+        return np.asarray(numbers).astype(dtype.array_dtype)

@@ -15,10 +15,9 @@ from typing import Final
 import numpy as np
 
 from planner.errors import UsageError, did_you_mean
-from planner.graph.builder import Builder
-from planner.graph.model import DType, Graph, Tensor
-from planner.graph.notes import MICRO_BATCHES
-from planner.graph.protos import numpy_dtype
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import DType, Graph, Tensor
+from planner.graph.core.notes import MICRO_BATCHES
 from planner.printable import some
 from planner.training.update.micro_batches import repeated
 from planner.training.update.optimizers import Counter, Hyper, Optimizer, Update
@@ -210,7 +209,7 @@ class Updates:
         tensor: Tensor = self._emit.tensors[memory]
         if values.get(parameter) is None:
             return None
-        return np.zeros(tensor.shape, numpy_dtype(tensor.dtype))
+        return np.zeros(tensor.shape, tensor.dtype.array_dtype)
 
     def _unscaled(self, parameter: str, gradient: str) -> str:
         emit, schedule = self._emit, self._schedule

@@ -13,8 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 import planner
 from planner.errors import UsageError
 from planner.features.zoo.models import mlp
-from planner.graph.model import DType, Tensor
-from planner.graph.to_onnx import to_model
+from planner.graph.core.model import DType, Tensor
+from planner.graph.files.to_onnx import to_model
 from planner.runtime.values.safetensors import write_safetensors
 
 

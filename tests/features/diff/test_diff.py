@@ -16,9 +16,9 @@ from planner import api
 from planner.commands import main as cli
 from planner.features.diff.difference import Difference
 from planner.features.zoo.models import build
-from planner.graph.model import DType, Graph, Op, Tensor
-from planner.graph.patterns import pattern
-from planner.graph.to_onnx import write_model
+from planner.graph.core.model import DType, Graph, Op, Tensor
+from planner.graph.core.patterns import pattern
+from planner.graph.files.to_onnx import write_model
 
 Renamed = Callable[[Graph, int], tuple[Graph, dict[str, str]]]
 Planned = Callable[..., Path]

@@ -7,7 +7,7 @@ import pytest
 
 from planner.features.export.emitters import Form, InexpressibleError, Operand, emitted
 from planner.features.export.emitters.registry import _EMITTERS
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 from planner.tdl.local import LocalNode
 
 _NUMBER = Operand("jnp.int64(1)", np.array(1))

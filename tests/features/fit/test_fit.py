@@ -13,8 +13,8 @@ from planner import opdefs
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.features.zoo.models import build
-from planner.graph.model import Graph
-from planner.graph.purposes import Purpose
+from planner.graph.core.model import Graph
+from planner.graph.step.purposes import Purpose
 from planner.partition.build import Unplaced
 from planner.partition.occupancy import occupancy, tightest
 from planner.planning.bodies import decide_with_bodies

@@ -10,7 +10,7 @@ from planner import api
 from planner.errors import InfeasibleError
 from planner.features.zoo.models import build
 from planner.features.zoo.models.transformer import GptShape, gpt
-from planner.graph.to_onnx import write_model
+from planner.graph.files.to_onnx import write_model
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.features.zoo.models import mlp
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.machine.rates import Rates
 from planner.partition.build import unplaced
 from planner.planning.goal import least_cost

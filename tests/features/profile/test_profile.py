@@ -15,8 +15,8 @@ from planner.cost.seconds.parts import different_parts
 from planner.errors import UsageError
 from planner.features.ops.strategies import enumerate_strategies
 from planner.features.zoo.models import build
+from planner.graph.files.to_onnx import write_model
 from planner.graph.rewriting.canonical import canonical
-from planner.graph.to_onnx import write_model
 from planner.machine.device_profile import load_profile
 from planner.runtime.engine.gpu.devices import probe_cuda
 

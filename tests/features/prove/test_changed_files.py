@@ -20,7 +20,7 @@ from planner.artifacts.worker_model import WorkerModel, WorkerModels
 from planner.commands.main import main
 from planner.errors import ModelError, UsageError
 from planner.features.zoo.models import build
-from planner.graph.to_onnx import write_model
+from planner.graph.files.to_onnx import write_model
 from planner.runtime.engine.core.check import check_programs
 from planner.runtime.plan_files import LoadedPlan, load_plan
 from prove_by_hand import ByHand, whole_of

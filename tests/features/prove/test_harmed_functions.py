@@ -19,7 +19,7 @@ from planner.features.ops.cases.examples import all_cases
 from planner.features.prove.proof.calls import Array, Calls
 from planner.features.prove.proof.claims import Claim
 from planner.features.prove.proof.whole import Whole
-from planner.graph.protos import op_to_node
+from planner.graph.files.protos import op_to_node
 from planner.graph.reading.from_onnx import graph_from_proto
 from prove_by_hand import ByHand, whole_of
 

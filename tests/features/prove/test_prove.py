@@ -24,8 +24,8 @@ from planner.features.prove.proof.placing import MismatchError
 from planner.features.prove.proof.result import Proof
 from planner.features.prove.proof.whole import described
 from planner.features.zoo.models import mlp
-from planner.graph.model import DType, Op, TensorAttribute
-from planner.graph.to_onnx import write_model
+from planner.graph.core.model import DType, Op, TensorAttribute
+from planner.graph.files.to_onnx import write_model
 from planner.tdl.node_view import NodeView
 from prove_mutants import HALO, HALO_PINS, KINDS, Case, changes_a_value, mutants
 

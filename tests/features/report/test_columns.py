@@ -12,7 +12,7 @@ from planner.cost.by_op import op_bytes
 from planner.cost.tables import CostTables
 from planner.features.report.page.columns import Column, columns, products_of
 from planner.features.zoo.models import build
-from planner.graph.to_onnx import write_model
+from planner.graph.files.to_onnx import write_model
 
 
 def drawn(name: str, folder: Path, batch: int) -> tuple[Opened, tuple[Column, ...]]:

@@ -14,7 +14,7 @@ from planner import api
 from planner.algebra.tiling import Tiling
 from planner.artifacts.plan import Plan
 from planner.features.zoo.models import build
-from planner.graph.to_onnx import write_model
+from planner.graph.files.to_onnx import write_model
 
 pytestmark = [
     pytest.mark.slow,

@@ -32,8 +32,8 @@ from planner.features.report.page.layers import PARTS, layers
 from planner.features.report.page.throughput import peak_share, rate
 from planner.features.report.run import memory_of_page
 from planner.features.zoo.models import build
-from planner.graph.model import DType
-from planner.graph.to_onnx import write_model
+from planner.graph.core.model import DType
+from planner.graph.files.to_onnx import write_model
 from planner.machine.topology_file import Device
 from planner.partition.collectives import collectives, counted
 from planner.partition.occupancy import occupancy

@@ -18,10 +18,10 @@ from planner.features.zoo import models as zoo
 from planner.features.zoo.models.convolutional import cnn
 from planner.features.zoo.models.recurrent import rnn
 from planner.features.zoo.models.transformer import GptShape, gpt
-from planner.graph.check import check_graph
-from planner.graph.model import Graph
+from planner.graph.core.check import check_graph
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import to_model, write_model
 from planner.graph.reading.from_onnx import read_model
-from planner.graph.to_onnx import to_model, write_model
 
 FAST = {next(iter(family.members)) for family in zoo.PAPERS} | {"wresnet-152-10"}
 

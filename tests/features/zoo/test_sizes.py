@@ -7,7 +7,7 @@ from tofu_figures import TABLE_2, weight_gib
 
 from fast_suite import chosen, spread
 from planner.features.zoo import models as zoo
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 
 MISPRINTS = {"wresnet-50-10": 26.4, "rnn-8-6k": 25.2, "rnn-8-8k": 45.0}
 """What the formula that gives all others gives for these. 28.5 is 8 GiB above what lies between its neighbours (25.5

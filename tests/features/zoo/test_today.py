@@ -22,8 +22,8 @@ from planner.features.zoo.models.today import network
 from planner.features.zoo.models.unet import UNetShape, unet
 from planner.features.zoo.models.vision import ImageShape, dit, positions_2d, vit
 from planner.features.zoo.models.whisper import SpeechShape, whisper
-from planner.graph.model import DType, Graph
-from planner.graph.to_onnx import to_model, write_model
+from planner.graph.core.model import DType, Graph
+from planner.graph.files.to_onnx import to_model, write_model
 from planner.search.decide import decide
 from planner.search.request import SearchRequest
 

@@ -7,7 +7,7 @@ import pytest
 from planner import opdefs
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
-from planner.graph.model import DType, Graph, Op, Tensor
+from planner.graph.core.model import DType, Graph, Op, Tensor
 from planner.planning.goal import least_cost
 from planner.planning.limit import trial
 from planner.planning.limit.fit import within

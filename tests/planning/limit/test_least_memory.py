@@ -12,8 +12,8 @@ from planner import api, opdefs
 from planner.cost.residence import Residence
 from planner.errors import InfeasibleError
 from planner.features.zoo.models import build, mlp
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.to_onnx import to_model
 from planner.partition.workspace import ELEMENTWISE
 from planner.planning import session
 from planner.planning.bodies import decide_with_bodies

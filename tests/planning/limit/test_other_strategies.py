@@ -11,7 +11,7 @@ import pytest
 from planner import opdefs
 from planner.errors import InfeasibleError
 from planner.features.zoo import models as zoo
-from planner.graph.model import DType, Graph, Op, Tensor
+from planner.graph.core.model import DType, Graph, Op, Tensor
 from planner.options import ReadOptions
 from planner.options.planning import PlanOptions
 from planner.planning.limit.least_memory import EveryPlan

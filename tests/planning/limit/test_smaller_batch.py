@@ -12,7 +12,7 @@ import pytest
 from planner import api
 from planner.errors import InfeasibleError
 from planner.features.zoo.models import mlp
-from planner.graph.to_onnx import to_model
+from planner.graph.files.to_onnx import to_model
 
 
 @pytest.fixture

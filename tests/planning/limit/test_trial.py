@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from planner.features.zoo.models import mlp
-from planner.graph.to_onnx import write_model
+from planner.graph.files.to_onnx import write_model
 from planner.options import ReadOptions
 from planner.options.planning import PlanOptions
 from planner.planning.limit import trial

@@ -12,9 +12,9 @@ from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.features.zoo.models.transformer import GptShape, gpt
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
+from planner.graph.files.to_onnx import write_model
 from planner.graph.rewriting.canonical import canonical
-from planner.graph.to_onnx import write_model
 from planner.planning.goal import least_cost
 from planner.planning.limit.trial import fullest, trial_of
 from planner.planning.recomputation.offers import Offers, fitted_by_copies

@@ -8,7 +8,7 @@ from all_sets import drawn
 from planner import opdefs
 from planner.cost.tables import CostTables
 from planner.features.zoo.models.transformer import GptShape, gpt
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.recomputation import recomputed
 from planner.planning.bodies import decide_with_bodies

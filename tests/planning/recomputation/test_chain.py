@@ -10,7 +10,7 @@ from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
 from planner.features.zoo.models import build
 from planner.features.zoo.models.transformer import GptShape, gpt
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.graph.rewriting.recomputation import Activations, recomputed
 from planner.planning.limit.least_memory import EveryPlan

@@ -14,7 +14,7 @@ from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
 from planner.descriptions import in_force
 from planner.features.zoo.models import build
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.partition.build import partition
 from planner.planning.bodies import decide_with_bodies

@@ -10,8 +10,8 @@ from planner.algebra.tiling import Tiling
 from planner.cost.tables import CostTables
 from planner.descriptions import in_force
 from planner.features.zoo.models import build
-from planner.graph.purposes import Purpose, purposes
 from planner.graph.rewriting.canonical import canonical
+from planner.graph.step.purposes import Purpose, purposes
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.why.scheme import closest_scheme
 from planner.search.decided import Decided

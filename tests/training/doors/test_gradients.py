@@ -11,9 +11,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import stock_runtime
 from planner.errors import UnsupportedError, UsageError
+from planner.graph.files.to_onnx import to_model, write_model
 from planner.graph.reading.from_onnx import graph_from_proto, read_model
 from planner.graph.reading.load import load_model
-from planner.graph.to_onnx import to_model, write_model
 from planner.options.training import TrainingOptions
 from planner.training.doors.artifacts import read_gradients, read_optimizer
 from planner.training.doors.gradients import infer_pairs, with_optimizer

@@ -14,8 +14,8 @@ from drawn import random32 as random
 from fast_suite import chosen
 from planner import api
 from planner.errors import ModelError, UnsupportedError
+from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.to_onnx import to_model
 from planner.training.build import build_training_graph
 from planner.training.doors.training_info import read_training_info
 from planner.training.doors.write_info import training_info_model

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from planner.features.export.emitters.registry import Emitter, Form, emitter, is_exported
-from planner.graph.protos import dtype_of
+from planner.graph.files.protos import dtype_of
 
 _CALLED: Final = MappingProxyType(
     {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from planner.features.export.emitters.registry import Form, emitter, literal, per_axes, tensor_attribute
-from planner.graph.protos import dtype_of
+from planner.graph.files.protos import dtype_of
 
 
 @emitter("Reshape")

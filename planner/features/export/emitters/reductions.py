@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from planner.features.export.emitters.registry import Form, emitter, per_axes
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 
 _FUNCTIONS: Final = MappingProxyType(
     {

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.graph.model import Attribute, DType, TensorAttribute
+from planner.graph.core.model import Attribute, DType, TensorAttribute
 from planner.tdl.local import LocalNode
 
 

@@ -12,9 +12,8 @@ from typing import TypeAlias
 import numpy as np
 
 from planner.features.ops.execute import execute_any
-from planner.graph.model import Attribute, Graph, Op, Shape, Tensor
-from planner.graph.protos import dtype_of_array
-from planner.graph.reading.undescribed import qualified as qualified
+from planner.graph.core.model import Attribute, Graph, Op, Shape, Tensor, dtype_of_array
+from planner.graph.core.model import qualified as qualified
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
 from planner.tdl.local import LocalNode, LocalOp

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.features.ops.cases.case import Case, Given, Known, Operand, ints, make
-from planner.graph.model import Shape
+from planner.graph.core.model import Shape
 
 SHAPES: tuple[Shape, ...] = ((4, 6), (5, 1, 7), (3,))
 UNARY = (

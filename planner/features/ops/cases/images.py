@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.features.ops.cases.case import Case, Given, Known, ints, make
-from planner.graph.model import Attribute, TensorAttribute
+from planner.graph.core.model import Attribute, TensorAttribute
 
 
 def floats(*values: float) -> Known:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.features.ops.cases.case import Case, Given, Known, ints, make
-from planner.graph.model import Shape
+from planner.graph.core.model import Shape
 
 
 def _scalar(value: int) -> Known:

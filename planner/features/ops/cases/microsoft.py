@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from planner.features.ops.cases.case import Case, Given, Known, Operand, make
-from planner.graph.model import Attribute, Shape
+from planner.graph.core.model import Attribute, Shape
 
 _DOMAIN = "com.microsoft"
 

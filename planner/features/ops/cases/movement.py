@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.features.ops.cases.case import Case, Given, Known, Operand, ints, make
-from planner.graph.model import Attribute, Shape, TensorAttribute
+from planner.graph.core.model import Attribute, Shape, TensorAttribute
 
 RESHAPES: tuple[tuple[Shape, Shape], ...] = (
     ((4, 6, 5), (24, 5)),

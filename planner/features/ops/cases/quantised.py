@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.features.ops.cases.case import Case, Given, Known, make
-from planner.graph.model import Attribute, Shape
+from planner.graph.core.model import Attribute, Shape
 
 
 def _bytes(shape: Shape, dtype: str = "uint8") -> Given:

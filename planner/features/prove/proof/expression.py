@@ -16,7 +16,7 @@ from planner.algebra.tiling import Reducer
 from planner.features.prove.proof import index
 from planner.features.prove.proof.claims import Partial, Symbol
 from planner.features.prove.proof.index import Lin, Space
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 from planner.tdl import expr as tdl
 from planner.tdl.extents import reduced_extent
 from planner.tdl.node_view import NodeView

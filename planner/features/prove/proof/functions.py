@@ -24,7 +24,7 @@ from planner.features.prove.proof.rules import by_rule
 from planner.features.prove.proof.values import Reads, Value, element, is_padding, reader, readings
 from planner.features.prove.proof.whole import ModelOp, Whole, described, local_view
 from planner.features.prove.proof.whole import held as holding
-from planner.graph.model import DType, Op, Shape
+from planner.graph.core.model import DType, Op, Shape
 from planner.tdl.node_view import NodeView
 
 _CONCAT = ("", "Concat")

@@ -26,7 +26,7 @@ from planner.features.prove.proof.expression import (
 from planner.features.prove.proof.index import Lin, Space
 from planner.features.prove.proof.pairing import Constraints, Joined, Literal, Pairing, number_of
 from planner.features.prove.proof.placing import MismatchError, Moved, Placed, Read, placed
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 
 _MOST_TRIED = 1 << 12
 """Places at which a part of a constant is looked for."""

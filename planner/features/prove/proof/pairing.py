@@ -30,7 +30,7 @@ from planner.features.prove.proof.expression import (
 )
 from planner.features.prove.proof.index import Lin, Space
 from planner.features.prove.proof.placing import MismatchError, Read, Term
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 
 
 @dataclass(frozen=True, slots=True)

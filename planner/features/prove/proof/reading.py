@@ -14,11 +14,11 @@ from planner.artifacts.worker_model import make_body
 from planner.errors import TofuError
 from planner.features.prove.proof.expression import UnprovenError
 from planner.features.prove.proof.whole import ModelOp, Whole
+from planner.graph.core.model import DType, Graph, Op, Shape, dtype_of_array
+from planner.graph.files.protos import elem_type_of, op_to_node
+from planner.graph.files.to_onnx import domain_version
 from planner.graph.folding.derived import Derived
-from planner.graph.model import DType, Graph, Op, Shape
-from planner.graph.protos import dtype_of_array, elem_type_of, op_to_node
 from planner.graph.reading.from_onnx import graph_from_proto
-from planner.graph.to_onnx import domain_version
 from planner.tdl.local import LocalOp, Part
 
 _INSIDE_BYTES: Final = 1 << 13

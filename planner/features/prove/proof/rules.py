@@ -20,7 +20,7 @@ from planner.features.prove.proof.pairing import Literal
 from planner.features.prove.proof.reading import Function, read_rule
 from planner.features.prove.proof.whole import ModelOp, Whole
 from planner.features.prove.proof.whole import held as holding
-from planner.graph.model import Op
+from planner.graph.core.model import Op
 from planner.tdl.expr import VarKind
 from planner.tdl.local import NotLocalError
 

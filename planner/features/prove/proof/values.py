@@ -16,7 +16,7 @@ from planner.features.prove.proof.expression import Acc, At, Described, Expr, Nu
 from planner.features.prove.proof.index import Lin, Space
 from planner.features.prove.proof.pairing import Literal
 from planner.features.prove.proof.whole import ModelOp, Whole, array_of
-from planner.graph.model import DType, Shape
+from planner.graph.core.model import DType, Shape
 
 Reads: TypeAlias = "Sequence[Symbol | Num | Literal | None]"
 """What an op of the model reads, by slot."""

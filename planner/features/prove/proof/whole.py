@@ -16,11 +16,11 @@ import numpy as np
 from planner.features.prove.proof.claims import Symbol
 from planner.features.prove.proof.expression import ARITHMETIC, Described, Joins, Num
 from planner.features.prove.proof.pairing import Literal
-from planner.graph.deliveries import is_delivery
-from planner.graph.fills import is_fill
+from planner.graph.core.model import DType, Graph, Op, Shape, Tensor, TensorAttribute
+from planner.graph.core.traits import RANDOM
+from planner.graph.files.fills import is_fill
 from planner.graph.folding.derived import Derived
-from planner.graph.model import DType, Graph, Op, Shape, Tensor, TensorAttribute
-from planner.graph.traits import RANDOM
+from planner.graph.step.deliveries import is_delivery
 from planner.tdl.bind import BoundOp
 from planner.tdl.builder import Description
 from planner.tdl.descriptions import Descriptions

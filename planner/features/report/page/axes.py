@@ -8,7 +8,7 @@ from contextlib import suppress
 from planner.algebra.tiling import Partial, Replicate, Shard, Tiling
 from planner.artifacts.plan import OpStrategy
 from planner.errors import ModelError
-from planner.graph.model import Graph, Role
+from planner.graph.core.model import Graph, Role
 from planner.search.model.dims import Place, find_directions
 from planner.search.moves.megatron import head_places
 from planner.search.moves.restrictions import batch

@@ -17,8 +17,8 @@ from planner.cost.by_op import op_bytes
 from planner.cost.contraction import RESULT
 from planner.cost.seconds.estimate import synchronised
 from planner.cost.tables import CostTables
-from planner.graph.dependence import leading_to
-from planner.graph.model import Graph, Role
+from planner.graph.core.dependence import leading_to
+from planner.graph.core.model import Graph, Role
 from planner.tdl.bind import BoundOp
 
 _LONGEST_WAY = 16

@@ -15,7 +15,7 @@ from planner.cost.seconds.simulated import Schedule
 from planner.features.report.page.axes import Axes
 from planner.features.report.page.columns import Column
 from planner.features.report.page.layers import Layers
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.partition.collectives import Collected
 from planner.partition.occupancy import Occupancy
 from planner.reasons import Cause

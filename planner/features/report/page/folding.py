@@ -11,7 +11,7 @@ import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from planner.graph.repeats import Stretches, most_saving, numbered
+from planner.graph.compare.repeats import Stretches, most_saving, numbered
 
 _LONGEST_BLOCK = 64
 """Columns."""

@@ -14,7 +14,7 @@ from planner.algebra.region import Boxes
 from planner.algebra.tiling import Tiling
 from planner.features.report.page.columns import Drawn
 from planner.features.report.page.markup import Markup, element, joined
-from planner.graph.model import Shape
+from planner.graph.core.model import Shape
 
 SIDE = 56.0
 """Of the square, in units of the picture."""

@@ -10,10 +10,10 @@ from typing import Final, TypeAlias
 from planner.cost.seconds.estimate import synchronised
 from planner.cost.seconds.simulated import Schedule
 from planner.cost.tables import CostTables
-from planner.graph.model import Graph
-from planner.graph.modules import modules
-from planner.graph.patterns import without_numbers
-from planner.graph.purposes import passes_in
+from planner.graph.compare.modules import modules
+from planner.graph.core.model import Graph
+from planner.graph.core.patterns import without_numbers
+from planner.graph.step.purposes import passes_in
 from planner.tdl.bind import BoundOp
 
 PARTS: Final = ("forward", "backward", "update", "communication")

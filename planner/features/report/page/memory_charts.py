@@ -10,7 +10,7 @@ from typing import Final
 
 from planner.features.report.page.charts import WIDTH
 from planner.features.report.page.markup import Markup, chart, element, joined
-from planner.graph.purposes import Purpose
+from planner.graph.step.purposes import Purpose
 from planner.partition.occupancy import Occupancy
 from planner.printing.stretches import fullest_moments
 from planner.units import binary

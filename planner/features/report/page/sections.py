@@ -12,8 +12,8 @@ from planner.features.report.page.facts import Beside, PlanFacts
 from planner.features.report.page.layers import PARTS
 from planner.features.report.page.markup import Child, Markup, element, joined
 from planner.features.report.page.memory_charts import occupancy_chart, swatch
-from planner.graph.model import Role
-from planner.graph.purposes import Purpose
+from planner.graph.core.model import Role
+from planner.graph.step.purposes import Purpose
 from planner.printable import some
 from planner.printing.facts import gap_scope, recomputed
 from planner.printing.occupancy import SAID

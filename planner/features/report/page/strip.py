@@ -17,7 +17,7 @@ from planner.features.report.page.columns import Column, Drawn
 from planner.features.report.page.folding import Block, block_name, folded
 from planner.features.report.page.glyphs import PALETTE, SIDE, Glyphs, worker_key
 from planner.features.report.page.markup import Markup, element, joined
-from planner.graph.model import Graph, Tensor
+from planner.graph.core.model import Graph, Tensor
 from planner.units import format_bytes
 
 WIDTH = 96.0

@@ -15,7 +15,7 @@ from typing import Any
 
 from planner.algebra.tiling import Tiling
 from planner.artifacts.plan import Plan
-from planner.graph.model import Graph, Shape
+from planner.graph.core.model import Graph, Shape
 from planner.printable import printable
 
 _NUMBER = re.compile(r"(0|[1-9][0-9]{0,8})")

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from planner.algebra.tiling import UNCUT
 from planner.artifacts.estimate import TimeEstimate
 from planner.cost.roofline import computes_in
-from planner.graph.deliveries import is_delivery
-from planner.graph.model import Graph, Role
+from planner.graph.core.model import Graph, Role
+from planner.graph.step.deliveries import is_delivery
 from planner.machine.topology_file import Device, Machine
 from planner.tdl.bind import BoundOp
 from planner.units import format_ratio

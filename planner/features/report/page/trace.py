@@ -19,7 +19,7 @@ from planner.artifacts.program import Fetch
 from planner.cost.roofline import amounts
 from planner.cost.seconds.simulated import Schedule, Span
 from planner.features.report.page.facts import Memory
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 from planner.simulation.schedule import Transfer
 from planner.tdl.bind import BoundOp
 

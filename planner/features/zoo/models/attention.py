@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from planner.features.zoo.models.forward import Forward
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 
 _VERY_LOW = -1e9
 """A score whose softmax is 0 in float32."""

@@ -16,7 +16,7 @@ from planner.features.zoo.models.recurrent import rnn
 from planner.features.zoo.models.residual import resnet
 from planner.features.zoo.models.today import TODAY
 from planner.features.zoo.models.transformer import GptShape, gpt
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 
 if TYPE_CHECKING:
     from planner.training.update.precision import Precision

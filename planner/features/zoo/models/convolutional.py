@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from planner.features.zoo.models.forward import Forward
 from planner.features.zoo.models.step import training_step
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 
 CLASSES = 1000
 """Of ILSVRC 2012."""

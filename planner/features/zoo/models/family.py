@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from planner.errors import UsageError
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 
 if TYPE_CHECKING:
     from planner.training.update.precision import Precision

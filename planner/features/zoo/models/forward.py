@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from planner.graph.model import Attribute, DType, Graph, Op, Shape, Tensor
+from planner.graph.core.model import Attribute, DType, Graph, Op, Shape, Tensor
 
 OPSET = 21
 """Version of the default operator domain that models are written in unless they need a later one."""
@@ -287,7 +287,7 @@ class Forward:
     def cast(self, layer: str, x: str, dtype: DType) -> str:
         """The same values in another dtype."""
         # Imported here: the papers' models need no ONNX before they are written.
-        from planner.graph.protos import elem_type_of
+        from planner.graph.files.protos import elem_type_of
 
         return self.op(layer, "Cast", [x], self.shape(x), dtype=dtype, to=elem_type_of(dtype))
 

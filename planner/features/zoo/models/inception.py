@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner.features.zoo.models.convolutional import CLASSES
 from planner.features.zoo.models.forward import Forward
 from planner.features.zoo.models.step import training_step
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 
 
 def inception_v3(*, batch: int, optimizer: str = "sgd") -> Graph:

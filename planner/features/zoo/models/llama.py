@@ -12,7 +12,7 @@ import numpy as np
 from planner.features.zoo.models.attention import attended, causal_mask
 from planner.features.zoo.models.forward import Forward
 from planner.features.zoo.models.network import Network
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 
 _OPSET = 23
 """The first with RMSNormalization."""

@@ -10,7 +10,7 @@ import numpy as np
 from planner.features.zoo.models.forward import Forward
 from planner.features.zoo.models.llama import DecoderShape, decoder
 from planner.features.zoo.models.network import Network
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.graph.model import DType, Graph, Op, StatePair, Tensor
+from planner.graph.core.model import DType, Graph, Op, StatePair, Tensor
 
 
 def mlp(layers: int, width: int, batch: int, learning_rate: float = 0.1) -> Graph:

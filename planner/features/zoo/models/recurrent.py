@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from planner.features.zoo.models.forward import Forward
 from planner.features.zoo.models.step import training_step
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 
 STEPS = 20
 """Time steps that are unrolled (Tofu, section 7.1)."""

@@ -8,7 +8,7 @@ from typing import Final
 from planner.features.zoo.models.convolutional import CLASSES
 from planner.features.zoo.models.forward import Forward
 from planner.features.zoo.models.step import training_step
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 
 BLOCKS: Final[Mapping[int, tuple[int, int, int, int]]] = {
     50: (3, 4, 6, 3),

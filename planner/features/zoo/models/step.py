@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.features.zoo.models.forward import Forward
-from planner.graph.model import Graph, StatePair
+from planner.graph.core.model import Graph, StatePair
 
 if TYPE_CHECKING:
     from planner.training.update.optimizers import Hyper

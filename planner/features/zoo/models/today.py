@@ -16,7 +16,7 @@ from planner.features.zoo.models.step import training_step
 from planner.features.zoo.models.unet import SD_1, unet
 from planner.features.zoo.models.vision import DIT_XL, VIT_H, dit, vit
 from planner.features.zoo.models.whisper import WHISPER_LARGE, whisper
-from planner.graph.model import Graph
+from planner.graph.core.model import Graph
 
 _Builder: TypeAlias = Callable[[str, int, int | None, int | None], Network]
 """From name, batch, tokens of a sample and blocks to the network; None where they are its own."""

@@ -10,7 +10,7 @@ from planner.errors import UsageError
 from planner.features.zoo.models.attention import attended, joined
 from planner.features.zoo.models.forward import Forward
 from planner.features.zoo.models.step import training_step
-from planner.graph.model import DType, Graph
+from planner.graph.core.model import DType, Graph
 
 VOCABULARY = 50257
 """Of GPT-2 and GPT-3 (Radford et al. 2019; Brown et al. 2020)."""

@@ -11,7 +11,7 @@ from planner.features.zoo.models.attention import multi_head
 from planner.features.zoo.models.convolutional import CLASSES
 from planner.features.zoo.models.forward import Forward
 from planner.features.zoo.models.network import Network
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 
 _BIASES = (True,) * 4
 _DIFFUSION_TIMES = 1000

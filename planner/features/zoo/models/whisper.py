@@ -9,7 +9,7 @@ from planner.features.zoo.models.attention import causal_mask, multi_head
 from planner.features.zoo.models.forward import Forward
 from planner.features.zoo.models.network import Network
 from planner.features.zoo.models.vision import sinusoids
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 
 _BIASES = (True, False, True, True)
 """Keys have none: a number that all scores of a query have in common changes no softmax."""

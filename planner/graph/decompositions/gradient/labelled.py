@@ -15,9 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.graph.builder import Builder
-from planner.graph.model import DType
-from planner.graph.protos import numpy_dtype
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import DType
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +117,12 @@ class Labelled:
         emit, share = self.emit, 1.0 / self.positions
         if self.counted is None:
             return emit.scalar(share, self.log_p)
-        return emit.constant((self.counted * share).astype(numpy_dtype(emit.dtype(self.log_p))), "shares")
+        return emit.constant((self.counted * share).astype(emit.dtype(self.log_p).array_dtype), "shares")
 
     def log_p_gradient(self, share: str | None) -> str:
         """``-w[t] share`` at the label, 0 elsewhere."""
         emit, classes = self.emit, self.emit.shape(self.log_p)[self.axis]
-        dtype = numpy_dtype(emit.dtype(self.labels))
+        dtype = emit.dtype(self.labels).array_dtype
         names = np.arange(classes, dtype=dtype).reshape(
             classes, *(1 for _ in range(emit.rank(self.log_p) - self.axis - 1))
         )
@@ -163,9 +162,9 @@ def labelled(
         counted: see ``Labelled``.
     """
     column, mask = emit.unsqueeze(labels, [axis]), None
-    zero = emit.constant(np.array(0, numpy_dtype(emit.dtype(labels))), "int.0")
+    zero = emit.constant(np.array(0, emit.dtype(labels).array_dtype), "int.0")
     if ignore_index is not None:
-        ignored = emit.constant(np.array(ignore_index, numpy_dtype(emit.dtype(labels))), f"int.{ignore_index}")
+        ignored = emit.constant(np.array(ignore_index, emit.dtype(labels).array_dtype), f"int.{ignore_index}")
         is_ignored = emit.compare("Equal", column, ignored)
         mask = emit.one("Not", [is_ignored], emit.shape(column), DType.BOOL)
     if counted is not None:

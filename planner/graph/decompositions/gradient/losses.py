@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from planner.graph.attributes import integer, text
-from planner.graph.builder import Builder
+from planner.graph.core.attributes import integer, text
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import Op
 from planner.graph.decompositions.gradient.labelled import labelled
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.model import Op
 
 
 @stands_for("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss", purpose=Purpose.GRADIENT)

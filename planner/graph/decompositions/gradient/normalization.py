@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from planner.graph.attributes import integer, integers, number, refuse
-from planner.graph.builder import Builder
+from planner.graph.core.attributes import integer, integers, number, refuse
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import DType, Op, Shape
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.model import DType, Op, Shape
 
 
 def _centred(emit: Builder, x: str, over: Sequence[int]) -> tuple[str, str]:

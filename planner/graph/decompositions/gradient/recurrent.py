@@ -12,11 +12,11 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.graph.attributes import integer, number, refuse, text
-from planner.graph.builder import Builder
+from planner.graph.core.attributes import integer, number, refuse, text
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import Op
+from planner.graph.core.traits import RECURRENT
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.model import Op
-from planner.graph.traits import RECURRENT
 
 _ACTIVATIONS: Final[Mapping[str, tuple[float, ...]]] = {
     **dict.fromkeys(("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh"), ()),

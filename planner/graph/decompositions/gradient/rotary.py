@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from planner.graph.attributes import integer, refuse
-from planner.graph.builder import Builder
+from planner.graph.core.attributes import integer, refuse
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import Op
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.model import Op
 
 
 @stands_for("RotaryEmbedding", purpose=Purpose.GRADIENT)

@@ -13,11 +13,10 @@ from typing import Final
 
 import numpy as np
 
-from planner.graph.attributes import integer, integers, number, refuse, text
-from planner.graph.builder import Builder
+from planner.graph.core.attributes import integer, integers, number, refuse, text
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import DType, Op, Shape
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.model import DType, Op, Shape
-from planner.graph.protos import numpy_dtype
 
 _CUBIC: Final = -0.75
 """The parameter of Keys' kernel (1981) in ONNX GridSample."""
@@ -87,7 +86,7 @@ class Axis:
 
     def _along_taps(self, numbers: np.ndarray, template: str, hint: str) -> str:
         shape = [-1 if dim == 1 else 1 for dim in range(self.emit.rank(template))]
-        return self.emit.constant(numbers.astype(numpy_dtype(self.emit.dtype(template))).reshape(shape), f"taps.{hint}")
+        return self.emit.constant(numbers.astype(self.emit.dtype(template).array_dtype).reshape(shape), f"taps.{hint}")
 
     def _at_least(self, index: str, limit: int) -> str:
         return self.emit.compare("GreaterOrEqual", index, self.emit.scalar(float(limit), index))
@@ -201,7 +200,7 @@ def affine_grid(emit: Builder, op: Op) -> tuple[str, ...]:
         ]
     # Coordinates are in the order of the last dim first.
     columns = [column.reshape(-1) for column in np.meshgrid(*lines, indexing="ij")][::-1]
-    base = np.stack([*columns, np.ones(math.prod(sizes))], axis=1).astype(numpy_dtype(emit.dtype(theta)))
+    base = np.stack([*columns, np.ones(math.prod(sizes))], axis=1).astype(emit.dtype(theta).array_dtype)
     places = emit.matmul(emit.constant(base, f"constant.{op.name}.places"), emit.transpose(theta, [0, 2, 1]))
     return (emit.reshape(places, (samples, *sizes, len(sizes))),)
 
@@ -234,7 +233,7 @@ def roi_align(emit: Builder, op: Op) -> tuple[str, ...]:
         if not half:
             length = emit.binary("Max", length, emit.scalar(1.0, length))
         steps = (np.arange(bin_count * ratio) + 0.5) / ratio / bin_count
-        shares = emit.constant(steps[None].astype(numpy_dtype(emit.dtype(rois))), f"shares.{bin_count}x{ratio}")
+        shares = emit.constant(steps[None].astype(emit.dtype(rois).array_dtype), f"shares.{bin_count}x{ratio}")
         at = emit.add(start, emit.mul(length, shares))
         inside = emit.compare(
             "And",
@@ -294,5 +293,5 @@ def _starts(emit: Builder, op: Op, dim: int, kernel: Shape, places: Shape, templ
     pad = integers(op, "pads", (0,) * (2 * count))[dim]
     element = np.indices(kernel)[dim].reshape(1, -1, *(1 for _ in places)) * dilation
     place = np.arange(places[dim]).reshape(1, 1, *(-1 if axis == dim else 1 for axis in range(count))) * stride
-    starts = (element + place - pad).astype(numpy_dtype(emit.dtype(template)))
+    starts = (element + place - pad).astype(emit.dtype(template).array_dtype)
     return emit.constant(starts, f"constant.{op.name}.starts.{dim}")

@@ -6,10 +6,10 @@ from typing import Final
 
 import numpy as np
 
-from planner.graph.attributes import axis_of, integer, refuse, text
-from planner.graph.builder import Builder
+from planner.graph.core.attributes import axis_of, integer, refuse, text
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import Op
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.model import Op
 
 _LARGEST_DETERMINANT: Final = 6
 

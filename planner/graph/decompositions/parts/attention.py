@@ -10,7 +10,10 @@ from types import MappingProxyType
 
 import numpy as np
 
-from planner.graph.attributes import integer, number
+from planner.graph.core.attributes import integer, number
+from planner.graph.core.emitter import Emitter
+from planner.graph.core.model import DType, Op
+from planner.graph.core.writer import ELEM_TYPES
 from planner.graph.decompositions.parts.weighted_sums import (
     Placed,
     by_head,
@@ -22,10 +25,7 @@ from planner.graph.decompositions.parts.weighted_sums import (
     where_seen,
 )
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.emitter import Emitter
-from planner.graph.fills import is_fill
-from planner.graph.model import DType, Op
-from planner.graph.writer import ELEM_TYPES
+from planner.graph.files.fills import is_fill
 
 _WINDOWS = ("left_window_size", "right_window_size")
 """Since opset 25."""

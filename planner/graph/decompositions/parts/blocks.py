@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.graph.emitter import Emitter
+from planner.graph.core.emitter import Emitter
 
 _FEW_POSITIONS = 32
 """A dim of no more elements than this is not divided into blocks."""

@@ -6,9 +6,9 @@ between: a Pad would be cut nowhere. A slice is a box by itself, and is brought 
 
 from __future__ import annotations
 
+from planner.graph.core.emitter import Emitter
+from planner.graph.core.model import Op
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.emitter import Emitter
-from planner.graph.model import Op
 
 _BEFORE_FIRST = -(2**63 - 1)
 """Where a Slice backwards ends that goes to the first element."""

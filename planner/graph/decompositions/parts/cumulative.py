@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from planner.graph.core.emitter import Emitter
+from planner.graph.core.model import Attribute, Op
 from planner.graph.decompositions.parts.blocks import are_worth_blocks, in_blocks, joined
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.emitter import Emitter
-from planner.graph.model import Attribute, Op
 
 
 @stands_for("CumSum", purpose=Purpose.PARTS)

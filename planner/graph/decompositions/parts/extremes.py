@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from planner.graph.core.emitter import Emitter
+from planner.graph.core.model import DType, Op
 from planner.graph.decompositions.parts.softmax import axis_of
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.emitter import Emitter
-from planner.graph.model import DType, Op
 
 _FEW_POSITIONS = 32
 """Along a dim of no more elements than this no extreme is searched in parts: windows of a pool's gradient are such."""

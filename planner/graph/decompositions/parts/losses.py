@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.graph.attributes import integer
+from planner.graph.core.attributes import integer
+from planner.graph.core.emitter import Emitter
+from planner.graph.core.model import DType, Op
 from planner.graph.decompositions.parts.softmax import log_softmax_of
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.emitter import Emitter
-from planner.graph.model import DType, Op
 
 
 @stands_for("SoftmaxCrossEntropyLoss", purpose=Purpose.PARTS)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from planner.graph.core.emitter import Emitter
+from planner.graph.core.model import Op
 from planner.graph.decompositions.parts.normalization import layer_normalization, rms_normalization
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.emitter import Emitter
-from planner.graph.model import Op
 
 _EPSILON = 1e-12
 """ONNX Runtime's default, where ONNX's is 1e-5."""

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.graph.attributes import integer, number
+from planner.graph.core.attributes import integer, number
+from planner.graph.core.emitter import Emitter
+from planner.graph.core.model import DType, Op
 from planner.graph.decompositions.parts.weighted_sums import (
     Placed,
     by_head,
@@ -23,8 +25,6 @@ from planner.graph.decompositions.parts.weighted_sums import (
     where_seen,
 )
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.emitter import Emitter
-from planner.graph.model import DType, Op
 
 _FILTER = -10000.0
 """What is added to the scores of keys that a mask leaves out, unless the op says otherwise."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from planner.graph.core.emitter import Emitter
+from planner.graph.core.model import DType, Op
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.emitter import Emitter
-from planner.graph.model import DType, Op
 
 _STEPS = 255.0
 """A byte has so many steps from its least to its greatest number."""

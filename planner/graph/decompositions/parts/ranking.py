@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
+from planner.graph.core.emitter import Emitter
+from planner.graph.core.model import Attribute, DType, Op
 from planner.graph.decompositions.parts.blocks import are_worth_blocks, in_blocks, merged, numbered
 from planner.graph.decompositions.parts.softmax import axis_of
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.emitter import Emitter
-from planner.graph.model import Attribute, DType, Op
 
 _RANKED = (
     DType.FLOAT32, DType.FLOAT64, DType.FLOAT16, DType.BFLOAT16, DType.INT64, DType.INT32, DType.INT8, DType.UINT8

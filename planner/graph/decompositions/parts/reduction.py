@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from planner.graph.attributes import reduced_dims
+from planner.graph.core.attributes import reduced_dims
+from planner.graph.core.emitter import Emitter
+from planner.graph.core.model import DType, Op
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.emitter import Emitter
-from planner.graph.model import DType, Op
 
 
 def _shaped(emitter: Emitter, op: Op, value: str) -> tuple[str, ...]:

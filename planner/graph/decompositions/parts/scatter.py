@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.graph.attributes import text
+from planner.graph.core.attributes import text
+from planner.graph.core.emitter import Emitter
+from planner.graph.core.model import DType, Op
 from planner.graph.decompositions.parts.softmax import axis_of
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.emitter import Emitter
-from planner.graph.model import DType, Op
 
 
 @stands_for("TensorScatter", purpose=Purpose.PARTS)

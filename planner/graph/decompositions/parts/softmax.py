@@ -6,10 +6,10 @@ the parts of the sum are of one scale.
 
 from __future__ import annotations
 
-from planner.graph import attributes
+from planner.graph.core import attributes
+from planner.graph.core.emitter import Emitter
+from planner.graph.core.model import Op
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.emitter import Emitter
-from planner.graph.model import Op
 
 
 def axis_of(emitter: Emitter, op: Op, default: int) -> int:

@@ -6,9 +6,9 @@ the boxes of what workers read hold all of it; so the rest would move with it.
 
 from __future__ import annotations
 
+from planner.graph.core.emitter import Emitter
+from planner.graph.core.model import Attribute, Op
 from planner.graph.decompositions.registry import Purpose, stands_for
-from planner.graph.emitter import Emitter
-from planner.graph.model import Attribute, Op
 
 _END = (1 << 63) - 1
 """Where a Slice ends that goes to the end of a dim."""

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.graph.core.emitter import Emitter
+from planner.graph.core.model import DType, Shape
 from planner.graph.decompositions.parts.blocks import are_worth_blocks, between_neighbours, in_blocks, joined
-from planner.graph.emitter import Emitter
-from planner.graph.model import DType, Shape
 
 _NOWHERE = 2**31 - 1
 """The position of a key that there is not: behind all that a query sees."""

@@ -19,7 +19,7 @@ from planner.artifacts.in_place import overwriting
 from planner.artifacts.program import Arena, Fetch, Segment, Step, WorkerProgram
 from planner.artifacts.waits import Waits, data_waits, joined_waits, last_local_reads, needs, outputs_of, stuck, writers
 from planner.errors import ModelError
-from planner.graph.model import StatePair
+from planner.graph.core.model import StatePair
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ import numpy as np
 
 from planner.artifacts.program import Arena, Fetch, WorkerProgram
 from planner.errors import InfeasibleError
-from planner.graph.protos import numpy_dtype
 from planner.runtime.engine.core.check import Finding, InconsistentError
 
 ALIGNMENT: Final = 64
@@ -121,7 +120,7 @@ class Exchange:
             for name, buffer in program.buffers.items():
                 start = starts[program.worker] + offsets[name]
                 raw = memory[start : start + buffer.size_bytes]
-                self._arrays[program.worker, name] = raw.view(numpy_dtype(buffer.dtype)).reshape(buffer.shape)
+                self._arrays[program.worker, name] = raw.view(buffer.dtype.array_dtype).reshape(buffer.shape)
 
     def array(self, worker: int, buffer: str) -> np.ndarray:
         """The memory of a buffer."""

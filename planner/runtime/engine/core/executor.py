@@ -21,7 +21,7 @@ from planner.artifacts.program import Fetch, Segment, Source, WorkerProgram
 from planner.artifacts.waits import Waits, awaited_counts
 from planner.artifacts.worker_model import WorkerModel
 from planner.errors import WorkerError
-from planner.graph.model import StatePair
+from planner.graph.core.model import StatePair
 from planner.progress import Progress, silent
 from planner.runtime.engine.core.backend import Backend, CpuBackend
 from planner.runtime.engine.core.check import check_programs

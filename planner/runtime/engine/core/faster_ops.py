@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import onnx
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
+from planner.graph.core.emitter import Emitter, free_prefix
+from planner.graph.core.model import Op, Tensor, TensorAttribute
 from planner.graph.decompositions.registry import Purpose, decomposition, decompositions
-from planner.graph.emitter import Emitter, free_prefix
-from planner.graph.model import Op, Tensor, TensorAttribute
-from planner.graph.protos import dtype_of, op_of, op_to_node
+from planner.graph.files.protos import dtype_of, op_of, op_to_node
 from planner.runtime.engine.core.halves import kinds_of, with_nodes
 
 

@@ -15,7 +15,7 @@ from planner.algebra.region import Region
 from planner.artifacts.on_gpus import OnGpus
 from planner.artifacts.program import WorkerProgram
 from planner.artifacts.worker_model import WorkerModel
-from planner.graph.model import StatePair
+from planner.graph.core.model import StatePair
 from planner.runtime.engine.core.backend import Backend
 from planner.runtime.engine.core.exchange import Exchange
 from planner.runtime.engine.core.executor import Executor, Iteration

@@ -29,10 +29,10 @@ import numpy as np
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, helper
 
 from planner.artifacts.worker_model import body_graph
+from planner.graph.core.model import DType, Shape
 from planner.graph.decompositions.channel_blocks import DOMAIN
 from planner.graph.decompositions.registry import Purpose
-from planner.graph.model import DType, Shape
-from planner.graph.protos import dtype_of, elem_type_of
+from planner.graph.files.protos import dtype_of, elem_type_of
 from planner.installed import require_runtime
 from planner.runtime.engine.core.faster_ops import with_faster_ops
 from planner.runtime.engine.core.halves import in_float32

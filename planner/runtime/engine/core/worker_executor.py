@@ -15,7 +15,7 @@ from planner.artifacts.program import Fetch, Segment, Source, WorkerProgram
 from planner.artifacts.waits import Waits
 from planner.artifacts.worker_model import WorkerModel
 from planner.errors import WorkerError
-from planner.graph.model import StatePair
+from planner.graph.core.model import StatePair
 from planner.runtime.engine.core.backend import Backend
 from planner.runtime.engine.core.check import check_overwriting, describe
 from planner.runtime.engine.core.exchange import IDLE, Exchange

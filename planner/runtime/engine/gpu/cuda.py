@@ -20,8 +20,8 @@ from planner.artifacts.on_gpus import CudaChanges, OnGpus
 from planner.artifacts.program import Fetch, Segment, WorkerProgram
 from planner.artifacts.worker_model import WorkerModel
 from planner.errors import InfeasibleError, UsageError
-from planner.graph.model import DType
-from planner.graph.protos import elem_type_of, numpy_dtype
+from planner.graph.core.model import DType
+from planner.graph.files.protos import elem_type_of
 from planner.runtime.engine.core.backend import Backend, BodyDigests, segment_model
 from planner.runtime.engine.core.exchange import Exchange, arena_of
 from planner.runtime.engine.core.sessions import carried_name
@@ -309,7 +309,7 @@ class _NoticingTransport(Transport):
 
 def stored(dtype: DType) -> np.dtype[Any]:
     """The dtype of device memory: where CuPy has none, as for bfloat16, the bits are kept as unsigned integers."""
-    return plain(np.empty(0, numpy_dtype(dtype))).dtype
+    return plain(np.empty(0, dtype.array_dtype)).dtype
 
 
 def plain(array: np.ndarray) -> np.ndarray:

@@ -20,10 +20,10 @@ from typing import Final
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, defs, helper, inliner
 
+from planner.graph.core.traits import carried
 from planner.graph.decompositions.registry import Purpose
-from planner.graph.protos import dtype_of
+from planner.graph.files.protos import dtype_of
 from planner.graph.reading.defaults import state_operator_defaults
-from planner.graph.traits import carried
 from planner.runtime.engine.core.faster_ops import Expander, with_faster_ops
 from planner.runtime.engine.core.halves import Widening, has_halves, kinds_of, with_nodes
 from planner.runtime.engine.gpu.cuda_kernels import fails_when_run, has_cuda_kernel, is_of_runtime

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 
 from onnx import AttributeProto, NodeProto, TensorProto, defs
 
-from planner.graph.protos import dtype_of
-from planner.graph.traits import RECURRENT
+from planner.graph.core.traits import RECURRENT
+from planner.graph.files.protos import dtype_of
 
 _ONNX: Final = "ai.onnx"
 

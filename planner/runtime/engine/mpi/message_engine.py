@@ -20,8 +20,7 @@ from planner.artifacts.program import Arena, Segment, WorkerProgram
 from planner.artifacts.waits import Waits
 from planner.artifacts.worker_model import WorkerModel
 from planner.errors import TofuError
-from planner.graph.model import StatePair
-from planner.graph.protos import numpy_dtype
+from planner.graph.core.model import StatePair
 from planner.progress import Progress, silent
 from planner.runtime.engine.core.backend import Backend, CpuBackend
 from planner.runtime.engine.core.check import describe
@@ -156,7 +155,7 @@ class MessageEngine(Engine):
                 if rank and worker == self._worker:
                     self._world.send(self._exchange.array(worker, name), 0, "to take its results")
                 elif rank and self.reports:
-                    copy = np.empty(buffer.shape, numpy_dtype(buffer.dtype))
+                    copy = np.empty(buffer.shape, buffer.dtype.array_dtype)
                     self._world.receive(copy, rank, f"for its tile of {tensor!r}", is_patient=True)
                     self._copies[worker, name] = copy
             yield [tensor]

@@ -22,7 +22,6 @@ from typing import Final
 import numpy as np
 
 from planner.artifacts.program import Fetch, Source, WorkerProgram
-from planner.graph.protos import numpy_dtype
 from planner.runtime.engine.core.backend import Backend
 from planner.runtime.engine.core.peers import Peers
 from planner.runtime.engine.core.transport import BoundFetch, Locate, Part, Transport, direct
@@ -51,7 +50,7 @@ class Inbox:
         for message in post.received:
             step = program.steps[message.before]
             assert isinstance(step, Fetch)
-            dtype = numpy_dtype(program.buffers[step.target].dtype)
+            dtype = program.buffers[step.target].dtype.array_dtype
             self.boxes[message.before, message.piece, message.part] = np.empty(message.region.shape, dtype)
         self.received = tuple(self.boxes.values())
         """In the order of the post."""

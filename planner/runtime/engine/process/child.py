@@ -46,7 +46,7 @@ from planner.artifacts.program import WorkerProgram
 from planner.artifacts.worker_model import read_worker_model
 from planner.collection import without_collection
 from planner.errors import TofuError, out_of_memory
-from planner.graph.model import StatePair
+from planner.graph.core.model import StatePair
 from planner.progress import Progress
 from planner.regular_file import read_regular
 from planner.runtime.engine.core.backend import Backend

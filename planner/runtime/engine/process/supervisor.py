@@ -20,7 +20,7 @@ from planner import errors
 from planner.artifacts.on_gpus import OnGpus
 from planner.artifacts.program import WorkerProgram
 from planner.errors import TofuError
-from planner.graph.model import StatePair
+from planner.graph.core.model import StatePair
 from planner.progress import Progress, silent
 from planner.records import reader
 from planner.runtime.engine.core.exchange import Exchange, as_seen_by, check_room

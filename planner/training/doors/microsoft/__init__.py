@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Final
 
 from planner.errors import UnsupportedError
-from planner.graph.attributes import label
-from planner.graph.model import Op
+from planner.graph.core.attributes import label
+from planner.graph.core.model import Op
 from planner.training.doors.microsoft import forward, gradients, losses, normalisations, recurrent
 from planner.training.doors.walk import Lowering, Walk
 

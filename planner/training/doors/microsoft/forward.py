@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from planner.graph.attributes import attributes_of, axis_of, integer, number, reduced_dims
-from planner.graph.model import Op
+from planner.graph.core.attributes import attributes_of, axis_of, integer, number, reduced_dims
+from planner.graph.core.model import Op
 from planner.training.doors.walk import Lowering, Walk
 
 

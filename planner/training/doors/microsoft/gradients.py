@@ -12,8 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from planner.graph.attributes import attributes_of, axis_of, number, refuse
-from planner.graph.model import Attribute, Op, Shape
+from planner.graph.core.attributes import attributes_of, axis_of, number, refuse
+from planner.graph.core.model import Attribute, Op, Shape
 from planner.training.doors.walk import Lowering, Walk
 
 

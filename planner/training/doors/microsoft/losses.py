@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from planner.graph.attributes import integer, refuse, text
+from planner.graph.core.attributes import integer, refuse, text
+from planner.graph.core.model import Op
 from planner.graph.decompositions.gradient.labelled import Labelled, labelled
-from planner.graph.model import Op
 from planner.training.doors.walk import Lowering, Walk
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from planner.graph.attributes import attributes_of, axis_of, integer, number
+from planner.graph.core.attributes import attributes_of, axis_of, integer, number
+from planner.graph.core.model import DType, Op
 from planner.graph.decompositions.batch_statistics import normalised_by_batch, per_channel
-from planner.graph.model import DType, Op
 from planner.training.doors.walk import Lowering, Walk
 
 

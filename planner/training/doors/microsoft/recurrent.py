@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import Final
 
 from planner.errors import UnsupportedError
-from planner.graph.attributes import label, refuse
-from planner.graph.model import Op
+from planner.graph.core.attributes import label, refuse
+from planner.graph.core.model import Op
 from planner.training import rules
 from planner.training.doors.walk import Lowering, Unrolled, Walk
 from planner.training.gradients.autodiff import backward

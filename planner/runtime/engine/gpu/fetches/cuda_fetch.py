@@ -18,7 +18,7 @@ from planner.algebra.region import Region
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Buffer, Fetch, Piece, Source, WorkerProgram
 from planner.artifacts.waits import Waits, joined_waits
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 from planner.runtime.engine.core.together import launches
 from planner.runtime.engine.core.transport import BoundFetch, Locate, Tile, Transport
 from planner.runtime.engine.gpu.fetches import fetch_kernel

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from planner.algebra.tiling import Reducer
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 
 NAME: Final = "multifetch"
 THREADS: Final = 256

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from planner.algebra.tiling import Reducer
 from planner.artifacts.program import Fetch, Source
 from planner.errors import UnsupportedError
-from planner.graph.model import DType
+from planner.graph.core.model import DType
 from planner.runtime.engine.core.transport import Locate
 from planner.runtime.engine.gpu.fetches import fetch_kernel as kernel
 from planner.runtime.engine.gpu.fetches.fetch_kernel import Kind, Word

@@ -1,0 +1,258 @@
+"""A graph under construction: names, tensors, constants, ops; ``writer`` has the operators.
+
+Names tell where a tensor comes from: the emitter opens a scope (``relu_3.backward``) and each op of it makes
+``SCOPE.HINT``. The same op on the same operands is emitted once, unless it is random; constants are shared by content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+
+from planner.graph.core.model import DType, Graph, Op, Shape, StatePair, Tensor, dtype_of_array
+from planner.graph.core.traits import RANDOM
+from planner.graph.core.wellformed import fresh_name
+from planner.graph.core.writer import Writer
+
+
+class Builder(Writer):
+    """Emits ops after one another, and gives the graph of those that its outputs need.
+
+    Args:
+        source: what inputs, constants and names are taken from. Its ops are not: see ``replay``.
+    """
+
+    def __init__(self, source: Graph) -> None:
+        self._source = source
+        self.opset = source.opset
+        self.tensors: dict[str, Tensor] = {name: source.tensors[name] for name in (*source.inputs, *source.constants)}
+        self.constants: dict[str, np.ndarray | None] = dict(source.constants)
+        self.folded: set[str] = set(source.folded)
+        self._tensor_names: set[str] = set(source.tensors)
+        self._op_names: set[str] = {op.name for op in source.ops}
+        self._ops: list[Op] = []
+        self._emitted_names: set[str] = set()
+        self._final: dict[str, str] = {}
+        self._memo: dict[tuple[object, ...], tuple[str, ...]] = {}
+        self._shared: dict[tuple[str, Shape, bytes], str] = {}
+        self._producer: dict[str, Op] = {}
+        self._scope = ""
+
+    # names ---------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def scope(self, name: str) -> Iterator[None]:
+        """Everything emitted inside is named ``name.HINT``."""
+        before, self._scope = self._scope, name
+        try:
+            yield
+        finally:
+            self._scope = before
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """What is emitted inside is shared with nothing that is emitted outside.
+
+        For ops that a gradient does not look at, because it passes the one that they stand for: it would end at them.
+        """
+        before, self._memo = self._memo, {}
+        try:
+            yield
+        finally:
+            self._memo = before
+
+    def rename(self, name: str, wanted: str) -> str:
+        """Give an emitted tensor the name that it has in the finished graph; only the first call for a tensor counts.
+
+        Returns:
+            The name in the finished graph. Until then the tensor goes on under the old one.
+        """
+        if name in self._emitted_names and name not in self._final:
+            self._final[name] = self.reserve(wanted)
+        return self._final.get(name, name)
+
+    def output(self, name: str, wanted: str) -> str:
+        """Make a tensor an output under this name: by ``rename``, or by an Identity where it has a name already.
+
+        Returns:
+            The name in the finished graph: the wanted one, numbered if that is taken.
+        """
+        if name in self._emitted_names and name not in self._final:
+            return self.rename(name, wanted)
+        copy = self.one("Identity", [name], self.shape(name), self.dtype(name))
+        return self.rename(copy, wanted)
+
+    def reserve(self, wanted: str) -> str:
+        """A name that no tensor has."""
+        name = fresh_name(wanted, self._tensor_names)
+        self._tensor_names.add(name)
+        return name
+
+    # tensors -------------------------------------------------------------------------------------------------------
+
+    def tensor(self, name: str) -> Tensor:
+        """A tensor that was taken over, or a new one."""
+        return self.tensors[name]
+
+    def value(self, name: str) -> np.ndarray | None:
+        """The value of a constant, if it is known."""
+        return self.constants.get(name)
+
+    def made_by(self, name: str) -> Op | None:
+        """The op that makes a tensor; None for inputs and constants."""
+        return self._producer.get(name)
+
+    def source_tensor(self, name: str) -> Tensor:
+        """A tensor of the source, whether or not what makes it was taken over."""
+        return self._source.tensors.get(name) or self.tensors[name]
+
+    @property
+    def ops(self) -> Sequence[Op]:
+        """Everything emitted and taken over so far."""
+        return self._ops
+
+    def declare(self, wanted: str, shape: Shape, dtype: DType) -> str:
+        """A new tensor that no emitted op makes: an input, or an output of an op that is replayed."""
+        name = self.reserve(wanted)
+        self.tensors[name] = Tensor(name, shape, dtype)
+        return name
+
+    def take(self, name: str) -> None:
+        """A constant becomes an input: from here on its value is not known."""
+        self.constants.pop(name)
+        self.folded.discard(name)
+
+    # constants -----------------------------------------------------------------------------------------------------
+
+    def constant(self, array: np.ndarray, hint: str) -> str:
+        """A constant with this value; one tensor for equal values."""
+        key = (str(array.dtype), array.shape, array.tobytes())
+        if key not in self._shared:
+            name = self.reserve(hint)
+            array = np.ascontiguousarray(array).reshape(array.shape)
+            array.flags.writeable = False
+            self.tensors[name] = Tensor(name, array.shape, dtype_of_array(array))
+            self.constants[name] = array
+            self.folded.add(name)
+            self._shared[key] = name
+        return self._shared[key]
+
+    def ints(self, values: Sequence[int], hint: str = "ints") -> str:
+        """A rank-1 int64 constant: axes, a shape, bounds."""
+        shown = "x".join(str(value) for value in values) if len(values) <= 8 else str(len(values))
+        return self.constant(np.array(values, np.int64), f"{hint}.{shown}" if values else hint)
+
+    # ops -----------------------------------------------------------------------------------------------------------
+
+    def _emitted(self, op: Op, shapes: Sequence[Shape], dtypes: Sequence[DType], hint: str) -> tuple[str, ...]:
+        """Emits an op, or hands back the outputs of an equal one."""
+        key = (op.domain, op.op_type, op.inputs, op.attributes)
+        if key in self._memo and op.op_type not in RANDOM and op.op_type != "Dropout":
+            return self._memo[key]
+        part = hint or op.op_type.lower()
+        stem = f"{self._scope}.{part}" if self._scope else part
+        names = tuple(self.reserve(stem) for _ in shapes)
+        for name, shape, dtype in zip(names, shapes, dtypes, strict=True):
+            self.tensors[name] = Tensor(name, tuple(shape), dtype)
+        self._emitted_names.update(names)
+        # Its name is settled with its output's, in ``finish``.
+        self._append(replace(op, outputs=names))
+        self._memo[key] = names
+        return names
+
+    def _append(self, op: Op) -> None:
+        self._ops.append(op)
+        for name in op.outputs:
+            if name:
+                self._producer[name] = op
+
+    def replay(self, op: Op) -> None:
+        """Take over an op of the source, with its names."""
+        for name in op.outputs:
+            if name:
+                self.tensors[name] = self._source.tensors.get(name) or self.tensors[name]
+        self._append(op)
+
+    def define(self, output: str, tensor: str) -> None:
+        """A tensor of the source is made by an emitted op.
+
+        Raises:
+            AssertionError: the tensor that was made has another shape or dtype, or is no fresh one.
+        """
+        expected = self.source_tensor(output)
+        actual = self.tensors[tensor]
+        assert actual.kind == expected.kind, f"{output} is {expected}, not {actual}"
+        if tensor in self._emitted_names and tensor not in self._final:
+            self._final[tensor] = output
+        else:
+            self._append(Op("", "Identity", (tensor,), (output,)))
+        self.tensors[output] = expected
+
+    # the graph -----------------------------------------------------------------------------------------------------
+
+    def rewritten(self) -> Graph:
+        """The graph that the builder is of in other ops: with its inputs, outputs, state and notes."""
+        source = self._source
+        return self.finish(
+            inputs=source.inputs,
+            outputs=source.outputs,
+            state=source.state,
+            initial=source.initial,
+            opset=source.opset,
+            notes=source.notes,
+        )
+
+    def finish(
+        self,
+        *,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        state: Sequence[StatePair],
+        initial: Mapping[str, np.ndarray | None],
+        opset: int,
+        notes: Mapping[str, str],
+    ) -> Graph:
+        """The graph of the ops that lead to the outputs.
+
+        Args:
+            inputs: names, those of states included.
+            outputs: names as ``rename`` and ``define`` settled them.
+            state: pairs of such names.
+            initial: values of inputs before the first step.
+            opset: version of the default domain.
+            notes: metadata.
+        """
+        wanted = set(outputs)
+        live: list[Op] = []
+        for op in reversed([op.renamed(self._final) for op in self._ops]):
+            if any(name in wanted for name in op.outputs if name):
+                wanted.update(name for name in op.inputs if name)
+                live.append(op)
+        live.reverse()
+        ops = tuple(self._with_name(op) for op in live)
+        final = {self._final.get(name, name): tensor for name, tensor in self.tensors.items()}
+        names = dict.fromkeys([*inputs, *(name for op in ops for name in (*op.inputs, *op.outputs) if name)])
+        constants = {name: value for name, value in self.constants.items() if name in names}
+        return Graph(
+            name=self._source.name,
+            tensors={name: Tensor(name, final[name].shape, final[name].dtype) for name in names},
+            ops=ops,
+            inputs=tuple(inputs),
+            outputs=tuple(outputs),
+            constants=constants,
+            folded=frozenset(self.folded & constants.keys()),
+            initial=dict(initial),
+            state=tuple(state),
+            opset=opset,
+            notes=dict(notes),
+        )
+
+    def _with_name(self, op: Op) -> Op:
+        if op.name:
+            return op
+        name = fresh_name(f"{op.op_type}.{next(filter(None, op.outputs))}", self._op_names)
+        self._op_names.add(name)
+        return Op(name, op.op_type, op.inputs, op.outputs, op.attributes, op.domain)
