@@ -1,7 +1,7 @@
 """Held-out data: the training step on it, whose next state is thrown away.
 
 A plan has no graph but the step's, so it is the step that runs, and it takes as long as training. Where the step has an
-input that says whether it trains, that is false: no Dropout drops, and BatchNormalization takes its running statistics.
+input that says whether it trains, that is false: no Dropout drops, and normalizations take their running statistics.
 """
 
 from __future__ import annotations

@@ -319,7 +319,7 @@ def _held_out(start: Start, stack: contextlib.ExitStack) -> HeldOut | None:
         raise UsageError(f"{path} holds more than data", facts=tuple(f"{name} is state" for name in sorted(states)))
     how = "the step runs as it trains"
     if TRAINING in graph.inputs:
-        fixed[TRAINING], how = np.array(False), "no Dropout drops, and BatchNormalization takes its running statistics"
+        fixed[TRAINING], how = np.array(False), "no Dropout drops, and batch normalization takes its running statistics"
     options.notice(f"note: on held-out data {how}")
     feed = stack.enter_context(Feed(OneBatch(fixed) if batches is None else batches))
     if line := feed.batches.note(is_shuffled=False):

@@ -72,8 +72,8 @@ def build_training_graph(
         loss: its name, see ``losses.LOSSES``; or ``output:NAME``.
         optimizer: its name, see ``optimizers.OPTIMIZERS``.
         learning_rate: default value of the data input ``learning_rate``.
-        batchnorm: "train": BatchNormalization normalises by its batch, and its running statistics are state (see
-            ``lowering``); "frozen": by its running statistics, which stay as they are.
+        batchnorm: "train": batch normalization takes the batch's statistics, and its running ones are state (see
+            ``lowering``); "frozen": its running statistics, which stay as they are.
         dropout: "train" or "off", whatever the model's Dropouts say; None: as they say, see ``dropout.with_dropout``.
         batch: new number of samples, see ``batch.with_batch``; None: that of the model.
         output: what the loss looks at; None: the model's only output.

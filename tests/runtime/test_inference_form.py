@@ -102,7 +102,7 @@ def test_held_out_data_meet_the_model_as_it_infers(name, workers, grad, tmp_path
     loss, accuracy = inferred(MODELS[name], found.results)
     np.testing.assert_allclose(found.evaluations[-1].loss, loss, rtol=2e-5)
     assert found.evaluations[-1].accuracy == (None if grad else accuracy)
-    assert any("no Dropout drops, and BatchNormalization takes its running statistics" in line for line in said)
+    assert any("no Dropout drops, and batch normalization takes its running statistics" in line for line in said)
 
 
 @pytest.mark.slow

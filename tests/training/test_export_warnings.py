@@ -57,7 +57,7 @@ def test_what_is_exported_as_the_page_says_trains_all_parameters_by_name(name: s
         (
             "cnn",
             5,
-            ["the exporter has folded the network's BatchNormalizations", "the file lacks 3 of the network's biases"],
+            ["the exporter has folded the network's batch normalizations", "the file lacks 3 of the network's biases"],
         ),
         (
             "gpt-2",
@@ -115,7 +115,7 @@ def without_notes(name: str) -> ModelProto:
 def test_a_file_without_notes_is_told_of_with_a_doubt() -> None:
     folded = warned(without_notes("cnn.optimized"))
     assert len(folded) == 1
-    assert folded[0].startswith("the network has convolutions and no BatchNormalization: PyTorch's exporter folds")
+    assert folded[0].startswith("the network has convolutions and no batch normalization: PyTorch's exporter folds")
     assert f"; if it should have some, {AGAIN}" in folded[0]
     dropped = warned(without_notes("vit.optimized"))[-1]
     assert dropped.startswith("1 of 13 products have no bias (node_Gemm_")

@@ -8,6 +8,7 @@ import numpy as np
 
 from planner.errors import UnsupportedError
 from planner.graph.core.model import Attribute, Op
+from planner.graph.core.traits import DRAWING, RANDOM
 
 
 def label(op: Op) -> str:
@@ -64,6 +65,14 @@ def reduced_dims(op: Op, rank: int, value_of: Callable[[str], np.ndarray | None]
     if not axes and not integer(op, "noop_with_empty_axes", 0):
         return tuple(range(rank))
     return tuple(sorted({axis % rank for axis in axes}))
+
+
+def draws(op: Op, value_of: Callable[[str], np.ndarray | None]) -> bool | None:
+    """Whether an op draws random numbers; None of a Dropout that computes whether it trains."""
+    if op.domain or op.op_type not in DRAWING:
+        return False
+    mode = value_of(op.inputs[2]) if op.has_input(2) else np.array(op.op_type in RANDOM)
+    return None if mode is None else bool(mode.item())
 
 
 def axis_of(op: Op, rank: int, default: int) -> int:

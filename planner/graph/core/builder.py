@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from planner.graph.core.model import DType, Graph, Op, Shape, StatePair, Tensor, dtype_of_array
-from planner.graph.core.traits import RANDOM
+from planner.graph.core.traits import DRAWING
 from planner.graph.core.wellformed import fresh_name
 from planner.graph.core.writer import Writer
 
@@ -150,7 +150,7 @@ class Builder(Writer):
     def _emitted(self, op: Op, shapes: Sequence[Shape], dtypes: Sequence[DType], hint: str) -> tuple[str, ...]:
         """Emits an op, or hands back the outputs of an equal one."""
         key = (op.domain, op.op_type, op.inputs, op.attributes)
-        if key in self._memo and op.op_type not in RANDOM and op.op_type != "Dropout":
+        if key in self._memo and op.op_type not in DRAWING:
             return self._memo[key]
         part = hint or op.op_type.lower()
         stem = f"{self._scope}.{part}" if self._scope else part

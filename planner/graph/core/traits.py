@@ -69,6 +69,9 @@ MATRIX_PRODUCTS: Final = frozenset(("Gemm", "MatMul"))
 PRODUCTS: Final = MATRIX_PRODUCTS | {"Einsum"}
 CONVOLUTIONS: Final = frozenset(("Conv", "ConvTranspose"))
 NORMS: Final = named("BatchNormalization GroupNormalization InstanceNormalization LayerNormalization")
+STATISTICS: Final[Mapping[str, Mapping[int, int]]] = MappingProxyType({"BatchNormalization": {1: 3, 2: 4}})
+"""Outputs that are the next values of running statistics, each with the slot of the value before. An op updates them
+if its attribute ``training_mode`` is 1: ``running = momentum * running + (1 - momentum) * batch``."""
 REDUCTIONS: Final = named(
     "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare"
 )
@@ -96,6 +99,8 @@ RECURRENT: Final[Mapping[str, Cell]] = MappingProxyType(
 
 RANDOM: Final = named("Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike")
 """Other numbers in every run."""
+DRAWING: Final = RANDOM | {"Dropout"}
+"""Random ones, and Dropout, which draws in training mode alone; see ``attributes.draws``."""
 LOOPS: Final = frozenset(("Loop", "Scan"))
 CONTROL_FLOW: Final = LOOPS | {"If"}
 """Operators that can be executed whole, graphs and all, where the shapes of their outputs are static."""

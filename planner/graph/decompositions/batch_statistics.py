@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.graph.core.model import DType
+from planner.graph.core.attributes import number
+from planner.graph.core.model import DType, Op
 from planner.graph.core.writer import Writer
 
 
@@ -28,9 +29,8 @@ class ByBatch:
 
 
 def normalised_by_batch(
-    writer: Writer, x: str, scale: str, bias: str, running: Sequence[str], *, epsilon: float, momentum: float,
-    training: str | None = None,
-) -> ByBatch:  # fmt: skip
+    writer: Writer, op: Op, x: str, running: Sequence[str], *, training: str | None = None
+) -> ByBatch:
     """For y = scale (x - mean)/√(var + epsilon) + bias with the batch's own mean and variance, per channel.
 
     The variance is taken in two passes, Σ(x - mean)²/n: Σx²/n - mean² cancels. The running statistics follow ONNX:
@@ -40,15 +40,12 @@ def normalised_by_batch(
 
     Args:
         writer: gets the ops.
-        x: [samples, channels, ...]; y has its dtype.
-        scale: [channels].
-        bias: [channels].
+        op: with scale and bias, [channels], and the attributes.
+        x: its operand, [samples, channels, ...], perhaps in a larger dtype; y has that.
         running: mean and variance before, [channels].
-        epsilon: added to the variance.
-        momentum: how much of the running statistics stays.
         training: a boolean scalar; where it is false, the running statistics are taken, and stay. None: true.
     """
-    shape, dtype = writer.shape(x), writer.dtype(x)
+    shape, dtype, momentum = writer.shape(x), writer.dtype(x), number(op, "momentum", 0.9)
     over = [dim for dim in range(len(shape)) if dim != 1]
     share = shape[1] / math.prod(shape)
     mean = writer.scale(writer.reduce_sum(x, over, hint="sum"), share, "mean")
@@ -57,8 +54,8 @@ def normalised_by_batch(
     square = writer.mul(centred, centred, "square")
     variance = writer.scale(writer.reduce_sum(square, over, hint="sum_of_squares"), share, "variance")
     variance = writer.where(training, variance, writer.cast(running[1], dtype), "taken") if training else variance
-    deviation = writer.unary("Sqrt", writer.add(variance, writer.scalar(epsilon, x)), "deviation")
-    scale, bias = writer.cast(scale, dtype), writer.cast(bias, dtype)
+    deviation = writer.unary("Sqrt", writer.add(variance, writer.scalar(number(op, "epsilon", 1e-5), x)), "deviation")
+    scale, bias = (writer.cast(name, dtype) for name in op.inputs[1:3])
     slope = writer.div(scale, deviation, "slope")
     y = scaled(writer, centred, slope, bias)
     following = []

@@ -27,7 +27,7 @@ _MOST_WINDOWS: Final = 64
 """A filter of 7 x 7 has 49."""
 _LEAST_ROWS: Final = 64
 
-trained_batch_normalization = stands_for("BatchNormalization", purpose=Purpose.CUDA)(batch_normalization.function)
+trained_batch_normalization = stands_for(*batch_normalization.names, purpose=Purpose.CUDA)(batch_normalization.function)
 
 
 @stands_for("Mean", purpose=Purpose.CUDA)

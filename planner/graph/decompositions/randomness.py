@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 
 from planner.errors import UnsupportedError
+from planner.graph.core.attributes import draws
 from planner.graph.core.emitter import Emitter, free_prefix
 from planner.graph.core.model import DType, Graph, Op, StatePair, Tensor
 from planner.graph.decompositions.registry import Purpose, decompositions
@@ -40,7 +41,7 @@ def lower_randomness(graph: Graph) -> Graph:
     Raises:
         UnsupportedError: random operators that cannot be written so, all of them, each with the reason.
     """
-    random = [op for op in graph.ops if not op.domain and _is_random(graph, op)]
+    random = [op for op in graph.ops if draws(op, graph.constants.get) is not False]
     refused = [f"op {op.name!r} ({op.op_type}): {reason}" for op in random if (reason := _obstacle(graph, op))]
     if refused:
         raise UnsupportedError("random operators whose numbers would depend on how they are cut", facts=tuple(refused))
@@ -94,18 +95,9 @@ def _free(wanted: str, reserved: Mapping[str, Tensor]) -> str:
     return wanted
 
 
-def _is_random(graph: Graph, op: Op) -> bool:
-    if op.op_type != "Dropout":
-        return op.op_type in decompositions(Purpose.RANDOM)
-    if len(op.inputs) < 3 or not op.inputs[2]:
-        return False
-    training = graph.constants.get(op.inputs[2])
-    return training is None or bool(training.item())
-
-
 def _obstacle(graph: Graph, op: Op) -> str:
     """Why the op cannot be lowered; "" if it can."""
-    if op.op_type == "Dropout" and graph.constants.get(op.inputs[2]) is None:
+    if draws(op, graph.constants.get) is None:
         return "whether it trains is computed; make training_mode a constant"
     tensor = graph.tensors[next(filter(None, op.outputs))]
     if max(inner_and_outer(tensor.shape)[1:]) > MAX_INDEX:

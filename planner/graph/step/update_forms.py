@@ -11,7 +11,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from planner.graph.core.attributes import number
 from planner.graph.core.model import Graph, Op
+from planner.graph.core.traits import STATISTICS
 
 _LEAST: Final = 0.5
 _MOST: Final = 2.0
@@ -46,7 +48,7 @@ def candidates(graph: Graph, output: str, positions: Mapping[str, int], stops: C
     """The inputs that an output may replace, in the order of the file, and how it reads each.
 
     The walk goes through Add, Sub, Neg, Sum, Mul and Div by a factor, Where, Min, Max, Clip, Cast, Identity, scatters
-    into a tensor and the running statistics of BatchNormalization. A graph input so reached is a candidate
+    into a tensor and running statistics. A graph input so reached is a candidate
 
     - if it enters with a constant factor between 0.5 and 2 (``W - lr * g``, ``0.9 * m + g``, ``W * (1 - lr * wd) -
       u``, where ``1 - x`` counts as 1; a loss scale that doubles);
@@ -116,8 +118,9 @@ def _stronger(first: float | None, second: float | None) -> float | None:
 def _steps(graph: Graph, op: Op, output: str) -> list[tuple[str, float | None]]:
     """The operands through which a value passes an op to one of its outputs, each with the factor put to it."""
     operands = [name for name in op.inputs if name]
-    if op.op_type == "BatchNormalization":
-        return _running_statistic(op, output)
+    slot = STATISTICS.get(op.op_type, {}).get(op.outputs.index(output))
+    if slot is not None:
+        return [(op.inputs[slot], number(op, "momentum", 0.9))]
     if op.outputs != (output,):
         return []
     match op.op_type, operands:
@@ -138,13 +141,6 @@ def _steps(graph: Graph, op: Op, output: str) -> list[tuple[str, float | None]]:
             # It hands on its first operand, all of it or all but a few elements.
             return [(first, 1.0)]
     return []
-
-
-def _running_statistic(op: Op, output: str) -> list[tuple[str, float | None]]:
-    """``running = momentum * running + (1 - momentum) * batch`` (ONNX BatchNormalization, training_mode 1)."""
-    momentum = op.attribute("momentum", 0.9)
-    assert isinstance(momentum, float), "the schema was checked"
-    return [(op.inputs[place + 2], momentum) for place, name in enumerate(op.outputs) if place and name == output]
 
 
 def _factor(graph: Graph, name: str) -> float | None:

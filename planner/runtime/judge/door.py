@@ -19,14 +19,15 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 import numpy as np
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from planner.artifacts.source_file import SourceFile
 from planner.errors import DifferenceError
+from planner.graph.core.attributes import draws
 from planner.graph.core.model import DType, Graph, qualified
-from planner.graph.core.traits import RANDOM
+from planner.graph.core.traits import DRAWING
 from planner.graph.core.wellformed import every_node
-from planner.graph.files.protos import elem_type_of
+from planner.graph.files.protos import elem_type_of, op_of
 from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.inline import reachable_nodes
 from planner.graph.reading.values import fixed_inputs, values_of
@@ -137,8 +138,8 @@ def check_source(source: SourceFile | None, read: ReadGraph) -> DoorVerdict:
 
 
 def _refuse(model: ModelProto, graph: Graph) -> None:
-    drawn = {node.op_type for node in every_node(reachable_nodes(model)) if _is_random(node)}
-    if drawn:
+    drawing = [op_of(node, node.name) for node in every_node(reachable_nodes(model)) if node.op_type in DRAWING]
+    if drawn := {op.op_type for op in drawing if draws(op, lambda _: None) is not False}:
         raise _UnheldError(f"it draws random numbers ({', '.join(sorted(drawn))})")
     if model.training_info:
         raise _UnheldError("it has training information, which the stock runtime does not run")
@@ -150,11 +151,6 @@ def _refuse(model: ModelProto, graph: Graph) -> None:
         for attribute in node.attribute:
             if any(tensor.data_location == TensorProto.EXTERNAL for tensor in (attribute.t, *attribute.tensors)):
                 raise _UnheldError("an op's attribute is external data")
-
-
-def _is_random(node: NodeProto) -> bool:
-    is_dropout = node.op_type == "Dropout" and len(node.input) > 2 and bool(node.input[2])
-    return node.domain in ("", "ai.onnx") and (node.op_type in RANDOM or is_dropout)
 
 
 class _Door:

@@ -13,8 +13,10 @@ import numpy as np
 from onnx import ModelProto, StringStringEntryProto, TrainingInfoProto, helper, numpy_helper
 
 from planner.errors import UnsupportedError
+from planner.graph.core.attributes import label
 from planner.graph.core.builder import Builder
 from planner.graph.core.model import Graph
+from planner.graph.core.traits import STATISTICS
 from planner.graph.files.protos import op_to_node
 from planner.graph.files.to_onnx import to_model, value_info
 from planner.options.training import LabelOptions
@@ -50,8 +52,8 @@ def training_info_model(
     T counts updates from 1, so that reading the model back gives the step that ``build_training_graph`` builds.
 
     Raises:
-        UnsupportedError: an optimizer that the domain does not have; a model with BatchNormalization, whose training
-            form the inference graph cannot hold.
+        UnsupportedError: an optimizer that the domain does not have; a model with running statistics, which the
+            inference graph cannot update.
         UsageError, UnsupportedError: see ``build_training_graph``.
     """
     if optimizer not in _OPERATORS:
@@ -60,11 +62,9 @@ def training_info_model(
         )
     if rates := [group.pattern for group in hyper.groups if group.rate is not None]:
         raise UnsupportedError(f"training information has one learning rate, and group {rates[0]!r} its own")
-    norms = [op.name for op in forward.ops if op.op_type == "BatchNormalization"]
+    norms = [op for op in forward.ops if op.op_type in STATISTICS]
     if norms:
-        raise UnsupportedError(
-            f"op {norms[0]!r} (BatchNormalization): training information cannot say that it normalises by its batch"
-        )
+        raise UnsupportedError(f"{label(norms[0])}: training information cannot say that it normalises by its batch")
     step = build_training_graph(
         forward, loss=loss, optimizer=optimizer, learning_rate=learning_rate, hyper=hyper, output=output,
         labels=labels, parameters=parameters,

@@ -1,6 +1,6 @@
 """The forward ops of a training step: which of the model's ops are replaced, and by what.
 
-- BatchNormalization by batch statistics written as sums, its running statistics become state.
+- Batch normalization by batch statistics written as sums, its running statistics become state.
 - ReduceMean and GlobalAveragePool by a sum and a Mul, because partial means cannot be added up.
 - LayerNormalization is given its optional outputs, which its backward reads.
 
@@ -16,9 +16,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from planner.errors import UnsupportedError
-from planner.graph.core.attributes import axis_of, integer, number, refuse
+from planner.graph.core.attributes import axis_of, draws, integer, refuse
 from planner.graph.core.builder import Builder
 from planner.graph.core.model import DType, Op
+from planner.graph.core.traits import STATISTICS
 from planner.graph.decompositions.batch_statistics import normalised_by_batch
 from planner.training.gradients.refusals import Refusals
 from planner.training.rules.reduction import reduced_axes
@@ -40,12 +41,12 @@ def lower(builder: Builder, ops: tuple[Op, ...], *, batch_statistics: bool, trai
     Args:
         builder: of the forward graph.
         ops: of the forward graph.
-        batch_statistics: whether BatchNormalization normalises by its batch; else by its running statistics.
-        training: a boolean scalar; where it is false, BatchNormalization normalises by its running statistics all the
-            same, and Dropout drops nothing. None: true.
+        batch_statistics: whether batch normalization takes the batch's statistics; else the running ones.
+        training: a boolean scalar; where it is false, batch normalization takes its running statistics all the same,
+            and Dropout drops nothing. None: true.
 
     Raises:
-        UnsupportedError: forms that cannot be part of a training step, a BatchNormalization of mixed dtypes: all of
+        UnsupportedError: forms that cannot be part of a training step, a batch normalization of mixed dtypes: all of
             them.
     """
     saved: dict[str, Mapping[str, str]] = {}
@@ -79,7 +80,7 @@ def lower_op(
         UnsupportedError: a form that cannot be part of a training step.
     """
     match op.op_type if not op.domain else "":
-        case "BatchNormalization" if batch_statistics:
+        case op_type if batch_statistics and op_type in STATISTICS:
             saved[op.name] = _batch_normalization(builder, op, updates, training)
         case "LayerNormalization":
             saved[op.name] = _layer_normalization(builder, op)
@@ -112,12 +113,10 @@ def _drops(builder: Builder, op: Op) -> bool:
     Raises:
         UnsupportedError: nothing says so when the graph is built.
     """
-    if len(op.inputs) < 3 or not op.inputs[2]:
-        return False
-    mode = builder.value(op.inputs[2])
-    if mode is None:
+    is_drawn = draws(op, builder.value)
+    if is_drawn is None:
         raise refuse(op, "its training_mode is not a known constant", hint="choose dropout 'train' or 'off'")
-    return bool(mode)
+    return is_drawn
 
 
 def _dropout(builder: Builder, op: Op, training: str | None) -> Mapping[str, str]:
@@ -143,17 +142,15 @@ def _mean(builder: Builder, op: Op, axes: tuple[int, ...], *, keepdims: bool) ->
 
 def _batch_normalization(builder: Builder, op: Op, updates: dict[str, str], training: str | None) -> Mapping[str, str]:
     """By the batch's own statistics; of several ops with the same running ones each follows the one before it."""
-    x, scale, bias, *statistics = op.inputs
-    if len({builder.dtype(name) for name in (x, scale, bias, *statistics)}) > 1:
+    x, statistics = op.inputs[0], op.inputs[3:]
+    if len({builder.dtype(name) for name in op.inputs}) > 1:
         raise refuse(op, "its inputs are of several dtypes")
-    norm = normalised_by_batch(
-        builder, x, scale, bias, [updates.get(name, name) for name in statistics],
-        epsilon=number(op, "epsilon", 1e-5), momentum=number(op, "momentum", 0.9), training=training,
-    )  # fmt: skip
+    running = [updates.get(name, name) for name in statistics]
+    norm = normalised_by_batch(builder, op, x, running, training=training)
     builder.define(op.outputs[0], norm.y)
-    for position, (running, following) in enumerate(zip(statistics, norm.following, strict=True)):
-        if running in builder.constants:
-            updates[running] = following
+    for position, (statistic, following) in enumerate(zip(statistics, norm.following, strict=True)):
+        if statistic in builder.constants:
+            updates[statistic] = following
         if len(op.outputs) > position + 1 and op.outputs[position + 1]:
             builder.define(op.outputs[position + 1], following)
     return {"centred": norm.centred, "deviation": norm.deviation, "slope": norm.slope}

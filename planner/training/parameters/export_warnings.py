@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from planner.graph.core.attributes import draws
 from planner.graph.core.model import DType, Graph, Op
-from planner.graph.core.traits import CONVOLUTIONS, NORMS
+from planner.graph.core.traits import CONVOLUTIONS, NORMS, STATISTICS
 from planner.printable import some
 from planner.training.parameters.exporter import Exporter
 from planner.training.parameters.infer import Parameters, Verdict
@@ -106,15 +107,15 @@ def _norms_folded(forward: Graph, exporter: Exporter) -> Iterator[str]:
     if not exporter.is_pytorch or types.isdisjoint(CONVOLUTIONS):
         return
     is_known = exporter.folds_norms or any(name.endswith("running_mean") for name in exporter.buffers)
-    if is_known and "BatchNormalization" not in types:
+    if is_known and types.isdisjoint(STATISTICS):
         yield (
-            "the exporter has folded the network's BatchNormalizations into its convolutions: neither are they trained "
-            f"nor do they normalise; {_AGAIN}"
+            "the exporter has folded the network's batch normalizations into its convolutions: neither are they "
+            f"trained nor do they normalise; {_AGAIN}"
         )
     elif exporter.is_optimized and not exporter.parameters and types.isdisjoint(NORMS):
         yield (
-            "the network has convolutions and no BatchNormalization: PyTorch's exporter folds those into convolutions, "
-            f"where they are not trained; if it should have some, {_AGAIN}"
+            "the network has convolutions and no batch normalization: PyTorch's exporter folds those into "
+            f"convolutions, where they are not trained; if it should have some, {_AGAIN}"
         )
 
 
@@ -171,19 +172,12 @@ def attention_kept(forward: Graph) -> Iterator[str]:
     PyTorch's exporter writes the one of ``scaled_dot_product_attention`` without ``training_mode``, in train() as well.
     """
     dropouts = [op for op in forward.ops if op.op_type == "Dropout" and not op.domain]
-    off = [op.name for op in dropouts if not _drops(forward, op)]
+    off = [op.name for op in dropouts if draws(op, forward.constants.get) is False]
     if off and len(off) < len(dropouts):
         yield (
             f"{len(off)} of {len(dropouts)} Dropouts do not drop ({some(off)}), as PyTorch's exporter writes those of "
             "attention: --dropout train switches all on, --dropout off all off"
         )
-
-
-def _drops(forward: Graph, op: Op) -> bool:
-    """Whether a Dropout is told to train, or may be."""
-    mode = op.inputs[2] if len(op.inputs) > 2 else ""
-    value = forward.constants.get(mode)
-    return bool(mode) and (value is None or bool(value))
 
 
 def _has_bias(forward: Graph, op: Op, biased: set[str]) -> bool:

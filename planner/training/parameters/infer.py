@@ -24,7 +24,7 @@ from planner.graph.core.notes import external_of
 from planner.printable import printable, some
 from planner.training.parameters.exporter import UNSAID, Exporter
 from planner.training.parameters.names import is_made_up, is_parameter_name, words_of
-from planner.training.parameters.readers import LEARNED, Reader, Readers, Use
+from planner.training.parameters.readers import LEARNED, Reader, Readers, Use, statistic_slots
 from planner.training.parameters.scalars import is_chosen_name, why_frozen
 from planner.training.parameters.value_forms import holds_lowest, is_of_waves, is_on_and_off, is_one_value
 from planner.training.patterns import letters
@@ -236,11 +236,9 @@ class _Wishes:
 
 
 def _is_statistic(forward: Graph, name: str) -> bool:
-    """Whether BatchNormalizations read a constant as running mean or variance, and nothing else reads it."""
-    return bool(forward.consumers[name]) and all(
-        op.op_type == "BatchNormalization" and name in op.inputs[3:5] and name not in op.inputs[:3]
-        for op in forward.consumers[name]
-    )
+    """Whether ops read a constant as a running mean or variance, and nothing reads it otherwise."""
+    slots = statistic_slots(forward, name)
+    return bool(slots) and None not in slots
 
 
 def _parameter_hint(names: Sequence[str]) -> str:
@@ -318,11 +316,11 @@ class _Judge:
         reader = next((reader for reader in readers if reader.use is not Use.STATISTIC), None)
         if reader is not None:
             raise UnsupportedError(
-                f"{name!r} is a running statistic of a BatchNormalization, and op {reader.op!r} ({reader.op_type}) "
+                f"{name!r} is a running statistic, and op {reader.op!r} ({reader.op_type}) "
                 f"reads it as its {reader.use.value}",
                 hint="export the model without optimizing it (PyTorch: optimize=False, docs/export-from-pytorch.md)",
             )
-        return Verdict.STATISTIC, "running statistic of BatchNormalization", ("readers",)
+        return Verdict.STATISTIC, "running statistic", ("readers",)
 
     def _may_be_mask(self, name: str, uses: frozenset[Use]) -> bool:
         """Whether it is only added to data, or joined with them, in several dims, as both masks and positions are."""

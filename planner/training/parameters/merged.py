@@ -2,24 +2,22 @@
 
 An exporter that optimizes merges constants that are equal, and in a network that was never trained the scales of all
 normalisations are ones, as running variances are. Such a constant is several tensors, of which training makes
-different ones. Where a BatchNormalization reads one as a statistic and any op reads it as something else, it was
-merged for certain, so each of its readers gets one of its own.
+different ones. Where an op reads one as a running statistic and any reads it as something else, it was merged for
+certain, so each of its readers gets one of its own.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from planner.graph.core.check import check_graph
 from planner.graph.core.model import Graph, Op
 from planner.graph.core.notes import EXTERNAL, external_of
 from planner.graph.core.wellformed import fresh_name
-
-_STATISTICS = (3, 4)
-"""Where a BatchNormalization has its running mean and variance."""
+from planner.training.parameters.readers import statistic_slots
 
 
 def unmerged(forward: Graph) -> tuple[Graph, Mapping[str, str]]:
@@ -28,7 +26,7 @@ def unmerged(forward: Graph) -> tuple[Graph, Mapping[str, str]]:
     Returns:
         The graph, and of which constant each new one is a copy. A graph without merged statistics comes back as it is.
     """
-    merged = frozenset(name for name in forward.constants if _is_merged(name, forward.consumers[name]))
+    merged = frozenset(name for name in forward.constants if len(statistic_slots(forward, name)) > 1)
     if not merged:
         return forward, {}
     tensors, constants, external = dict(forward.tensors), dict(forward.constants), external_of(forward.notes)
@@ -66,14 +64,3 @@ def unmerged(forward: Graph) -> tuple[Graph, Mapping[str, str]]:
     )
     check_graph(apart)
     return apart, copies
-
-
-def _is_merged(name: str, readers: Iterable[Op]) -> bool:
-    """Whether a BatchNormalization reads a constant as a statistic, and it is something else to any reader."""
-    roles = {
-        position if op.op_type == "BatchNormalization" and position in _STATISTICS else -1
-        for op in readers
-        for position, operand in enumerate(op.inputs)
-        if operand == name
-    }
-    return len(roles) > 1

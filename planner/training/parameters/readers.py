@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Final
 
 from planner.graph.core.model import Graph, Op, Shape
-from planner.graph.core.traits import ANGLES, COMPARISONS, CONVOLUTIONS, COPYING, MOVING, NORMS, RECURRENT
+from planner.graph.core.traits import ANGLES, COMPARISONS, CONVOLUTIONS, COPYING, MOVING, NORMS, RECURRENT, STATISTICS
 
 
 class Use(enum.Enum):
@@ -38,7 +38,7 @@ class Use(enum.Enum):
     PART = "part"
     """Put beside data: a class token."""
     STATISTIC = "statistic"
-    """Running mean or variance of a BatchNormalization."""
+    """A running mean or variance."""
     FIXED = "fixed"
     """Read by what no layer reads its parameters by: Where, Cast to integers, sines, comparisons, sizes."""
     UNCLEAR = "unclear"
@@ -78,7 +78,7 @@ _USES: Final[Mapping[str, Mapping[int, Use]]] = MappingProxyType(
         "DeformConv": _at(Use.KERNEL, 1) | _at(Use.BIAS, 3),
         **dict.fromkeys(RECURRENT, _at(Use.KERNEL, 1, 2) | _at(Use.BIAS, 3, 5, 6) | _at(Use.SCALE, 7)),
         **dict.fromkeys(NORMS, _at(Use.NORM, 1, 2)),
-        "BatchNormalization": _at(Use.NORM, 1, 2) | _at(Use.STATISTIC, 3, 4),
+        **{name: _at(Use.NORM, 1, 2) | _at(Use.STATISTIC, *slots.values()) for name, slots in STATISTICS.items()},
         "RMSNormalization": _at(Use.NORM, 1),
         "PRelu": _at(Use.SCALE, 1),
         **dict.fromkeys(("Gather", "GatherElements", "GatherND"), _at(Use.TABLE, 0)),
@@ -99,6 +99,16 @@ _USES: Final[Mapping[str, Mapping[int, Use]]] = MappingProxyType(
     }
 )
 """What a constant is to an operator that also reads data, by the constant's position."""
+
+
+def statistic_slots(graph: Graph, constant: str) -> frozenset[int | None]:
+    """The slots of running statistics by which ops read a constant; None stands for all others."""
+    return frozenset(
+        slot if slot in STATISTICS.get(op.op_type, {}).values() else None
+        for op in graph.consumers[constant]
+        for slot, name in enumerate(op.inputs)
+        if name == constant
+    )
 
 
 class Readers:

@@ -14,7 +14,7 @@ import numpy as np
 from planner.errors import UnsupportedError
 from planner.graph.core.builder import Builder
 from planner.graph.core.model import DType, Graph, Shape
-from planner.graph.core.traits import RANDOM
+from planner.graph.core.traits import DRAWING
 from planner.training.batch.tracks import Track
 
 
@@ -66,7 +66,7 @@ def repeated(
     step = source.finish(inputs=inputs, outputs=outputs, state=(), initial={}, opset=source.opset, notes={})
     varying = {*dims, *carried}
     for op in step.ops:
-        if op.op_type in RANDOM or op.op_type == "Dropout" or not varying.isdisjoint(op.inputs):
+        if op.op_type in DRAWING or not varying.isdisjoint(op.inputs):
             varying.update(filter(None, op.outputs))
     varying_outputs = varying.difference(inputs, carried)
     base = {name: tensor for name, tensor in step.tensors.items() if name not in varying_outputs}

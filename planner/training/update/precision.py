@@ -17,20 +17,17 @@ import onnx
 from planner.errors import UsageError
 from planner.graph.core.builder import Builder
 from planner.graph.core.model import DType, Graph, Op, TensorAttribute
+from planner.graph.core.traits import NORMS, RANDOM, REDUCTIONS, named
 from planner.graph.files.protos import elem_type_of
 
 Precision: TypeAlias = Literal["float32", "float16", "bfloat16"]
 
 _LARGEST: Final = {DType.FLOAT16: 65504.0, DType.BFLOAT16: 3.3895313892515355e38}
-_FULL_NAMES: Final = (
-    "AffineGrid BatchNormalization Bernoulli BlackmanWindow CumProd CumSum DFT DeformConv Det Exp EyeLike GridSample "
-    "GroupNormalization HammingWindow HannWindow InstanceNormalization LRN LayerNormalization Log LogSoftmax "
-    "LpNormalization MeanVarianceNormalization MelWeightMatrix NegativeLogLikelihoodLoss Pow RMSNormalization "
-    "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum "
-    "ReduceLogSumExp ReduceMean ReduceProd ReduceSum ReduceSumSquare Resize RoiAlign STFT Softmax "
-    "SoftmaxCrossEntropyLoss Softplus Sqrt"
-)
-_IN_FULL: Final = frozenset(_FULL_NAMES.split())
+_IN_FULL: Final = NORMS | RANDOM | (REDUCTIONS - {"ReduceMax", "ReduceMin"}) | named(
+    "AffineGrid BlackmanWindow CumProd CumSum DFT DeformConv Det Exp EyeLike GridSample HammingWindow HannWindow LRN "
+    "Log LogSoftmax LpNormalization MeanVarianceNormalization MelWeightMatrix NegativeLogLikelihoodLoss Pow "
+    "RMSNormalization Range Reciprocal Resize RoiAlign STFT Softmax SoftmaxCrossEntropyLoss Softplus Sqrt"
+)  # fmt: skip
 """Operators that are computed in float32 whatever the precision: their results overflow or lose digits in 16 bits, or
 their operands are places, of which 16 bits have too few. Others are where ONNX does not define them in 16 bits."""
 _BFLOAT16_OPSET: Final = 22

@@ -1,4 +1,4 @@
-"""Normalisations as sums, means and products, which can be cut; BatchNormalization: ``batch_statistics``."""
+"""Normalisations as sums, means and products, which can be cut; by the batch: ``batch_statistics``."""
 
 from __future__ import annotations
 

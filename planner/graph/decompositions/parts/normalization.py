@@ -140,12 +140,11 @@ def batch_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """In training mode, by the statistics of the batch; running ones take (1 - momentum) of them (opset 14)."""
     if not op.attribute("training_mode", 0):
         return None
-    x, scale, bias, *running = op.inputs
+    x = op.inputs[0]
     if emitter.rank(x) < 2 or not emitter.tensor(x).elements:
         return None
-    epsilon, momentum = number(op, "epsilon", 1e-5), number(op, "momentum", 0.9)
     wide = _widened(emitter, op)  # of 65,504 ones in float16 the sum is infinite
-    by_batch = normalised_by_batch(emitter, wide, scale, bias, running, epsilon=epsilon, momentum=momentum)
+    by_batch = normalised_by_batch(emitter, op, wide, op.inputs[3:])
     return (emitter.cast(by_batch.y, emitter.dtype(x), "narrow"), *by_batch.following)
 
 

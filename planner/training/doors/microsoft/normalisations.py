@@ -90,11 +90,8 @@ def _batch_normalization_forward(walk: Walk, op: Op) -> tuple[str, ...]:
 
     The runtime writes the running statistics over those that it read, which are inputs of the model.
     """
-    emit, (x, scale, bias, *held) = walk.builder, op.inputs
-    norm = normalised_by_batch(
-        emit, x, scale, bias, [walk.running.get(name, name) for name in held],
-        epsilon=number(op, "epsilon", 1e-5), momentum=number(op, "momentum", 0.9),
-    )  # fmt: skip
+    emit, (x, _, _, *held) = walk.builder, op.inputs
+    norm = normalised_by_batch(emit, op, x, [walk.running.get(name, name) for name in held])
     walk.running.update(
         (name, following)
         for name, following, output in zip(held, norm.following, op.outputs[1:], strict=False)
