@@ -135,20 +135,21 @@ def _number(attributes: Mapping[str, AttributeProto], name: str) -> int:
 
 def _refused(node: NodeProto) -> bool:
     attributes = _attributes(node)
-    if node.op_type == "BatchNormalization":
-        return _number(attributes, "training_mode") == 1
-    if node.op_type in ("ArgMax", "ArgMin"):
-        return _number(attributes, "select_last_index") == 1
-    if node.op_type == "ConvTranspose":
-        return "auto_pad" in attributes and attributes["auto_pad"].s != b"NOTSET"
-    if node.op_type in RECURRENT:
-        usual = RECURRENT[node.op_type].activations  # cuDNN has no others
-        named = [name.decode() for name in attributes["activations"].strings] if "activations" in attributes else []
-        return (
-            any(name != usual[place % len(usual)] for place, name in enumerate(named))
-            or bool(attributes.keys() & {"activation_alpha", "activation_beta", "clip"})
-            or (node.op_type == "GRU" and _number(attributes, "linear_before_reset") == 0)
-            or (node.op_type == "LSTM" and (_number(attributes, "input_forget") == 1 or any(node.input[7:8])))
-            or _number(attributes, "layout") == 1
-        )
-    return False
+    match node.op_type:
+        case "ArgMax" | "ArgMin":
+            return _number(attributes, "select_last_index") == 1
+        case "ConvTranspose":
+            return "auto_pad" in attributes and attributes["auto_pad"].s != b"NOTSET"
+        case "GRU" if _number(attributes, "linear_before_reset") == 0:
+            return True
+        case "LSTM" if _number(attributes, "input_forget") == 1 or any(node.input[7:8]):
+            return True
+        case "GRU" | "LSTM" | "RNN":
+            usual = RECURRENT[node.op_type].activations  # cuDNN has no others
+            named = [name.decode() for name in attributes["activations"].strings] if "activations" in attributes else []
+            return (
+                any(name != usual[place % len(usual)] for place, name in enumerate(named))
+                or bool(attributes.keys() & {"activation_alpha", "activation_beta", "clip"})
+                or _number(attributes, "layout") == 1
+            )
+    return _number(attributes, "training_mode") == 1  # no kernel updates running statistics
