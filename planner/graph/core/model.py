@@ -229,6 +229,10 @@ class Op:
                 return value
         return default
 
+    def with_attributes(self, **attributes: Attribute) -> Op:
+        """The op with these attributes in the place of its own of their names."""
+        return replace(self, attributes=tuple(sorted({**dict(self.attributes), **attributes}.items())))
+
     def renamed(self, names: Mapping[str, str], reads: Mapping[str, str] = _NO_NAMES) -> Op:
         """The op with other names of tensors: ``names`` wherever they stand, ``reads`` where they are read."""
         return replace(

@@ -55,8 +55,10 @@ LOOKUPS: Final = frozenset(("Compress", "Gather", "GatherElements", "GatherND"))
 """Elements of the first operand that another operand says the places of."""
 MOVING: Final = REARRANGING | REPEATING | SLICING | {"Pad", "Trilu"}
 """Elements of the first operand, wherever they are; beside them nothing but a fill."""
-ALONG_AXIS: Final = named("Concat Hardmax LogSoftmax Softmax Split")
-"""They do the same at each index of all dims but the one that an attribute names."""
+ALONG_AXIS: Final[Mapping[str, int]] = MappingProxyType(
+    {"Concat": 0, "Hardmax": -1, "LogSoftmax": -1, "Softmax": -1, "Split": 0}
+)
+"""The default of ``axis``, of operators that do the same at each index of all other dims."""
 SCATTERS: Final = frozenset(("ScatterElements", "ScatterND"))
 GENERATING: Final = named("Concat ConstantOfShape Expand Pad Range Tile")
 """More elements are made than are read."""

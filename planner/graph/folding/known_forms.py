@@ -27,8 +27,7 @@ KnownForm: TypeAlias = tuple[Mapping[str, np.ndarray], tuple[Op, ...]]
 def cast_for(op: Op, tensors: Mapping[str, Tensor]) -> KnownForm:
     """CastLike's second operand matters by its dtype alone, so the op is a Cast."""
     to = elem_type_of(tensors[op.inputs[1]].dtype)
-    attributes = tuple(sorted({**dict(op.attributes), "to": to}.items(), key=lambda item: item[0]))
-    return {}, (replace(op, op_type="Cast", inputs=op.inputs[:1], attributes=attributes),)
+    return {}, (replace(op, op_type="Cast", inputs=op.inputs[:1]).with_attributes(to=to),)
 
 
 def gather_for(op: Op, flags: np.ndarray, tensors: Mapping[str, Tensor]) -> KnownForm:

@@ -32,7 +32,8 @@ import numpy as np
 
 from planner.algebra.region import Region
 from planner.graph.core.model import Graph, Op, Shape
-from planner.graph.core.traits import BROADCASTING, RESHAPES, SLICING, VIEWS
+from planner.graph.core.traits import BROADCASTING, SLICING, VIEWS
+from planner.graph.rewriting.dims import is_reshape, turn_of, whole_of
 from planner.graph.rewriting.lanes import Lanes
 from planner.graph.rewriting.packing import InParts, Placed, boxes
 from planner.graph.rewriting.parts import by_parts
@@ -152,20 +153,11 @@ class _Form:
             if op.domain or op.op_type not in _LAYING_OUT or not wanted.isdisjoint(op.outputs):
                 wanted.update(op.inputs)
                 ops.append(op)
-            elif op.op_type == "Concat":
+            elif op.outputs[0] == whole_of(op):
                 self.pieces[op.outputs[0]] = boxes(self.graph, op)
             else:
                 self.held_by.update(dict.fromkeys(op.outputs, op.inputs[0]))
         self.ops = {op.name: op for op in reversed(ops)}
-
-
-def _turn(form: _Form, op: Op) -> tuple[int, ...] | None:
-    """How a Transpose exchanges dims; None of another op."""
-    if op.op_type != "Transpose" or op.domain:
-        return None
-    perm = op.attribute("perm")
-    rank = len(form.shape(op.inputs[0]))
-    return tuple(int(dim) for dim in perm) if isinstance(perm, tuple) else tuple(reversed(range(rank)))
 
 
 def _without_copies(form: _Form) -> None:
@@ -203,7 +195,8 @@ def _make_outputs(form: _Form) -> None:
 
     So is what the model has a name for.
     """
-    free = form.maker().keys() - set(form.graph.outputs) - form.anchors
+    maker = form.maker()
+    free = maker.keys() - set(form.graph.outputs) - form.anchors
     renamed: dict[str, str] = {}
     for op in form.ops.values():
         if op.op_type != "Identity" or op.domain or op.inputs[0] not in free or op.inputs[0] in renamed:
@@ -213,35 +206,24 @@ def _make_outputs(form: _Form) -> None:
             renamed[op.inputs[0]] = op.outputs[0]
     if not renamed:
         return
-    form.ops = {
-        op.name: replace(
-            op,
-            inputs=tuple(renamed.get(name, name) for name in op.inputs),
-            outputs=tuple(renamed.get(name, name) for name in op.outputs),
-        )
-        for op in form.ops.values()
-        if not (op.op_type == "Identity" and renamed.get(op.inputs[0]) == op.outputs[0])
-    }
-    for source, output in renamed.items():
-        form.held_by[source] = output
+    copies = {maker[output].name for output in renamed.values()}
+    form.ops = {op.name: op.renamed(renamed) for op in form.ops.values() if op.name not in copies}
+    form.held_by |= renamed
 
 
 def _layout(form: _Form, op: Op) -> tuple[object, ...] | None:
     """What an op lays out anew, and how: equal for ops that make equal tensors; None of an op that does not."""
-    turn = _turn(form, op)
-    if turn is not None:
-        return op.inputs[0], turn
-    if op.op_type in (*RESHAPES, "Expand") and not op.domain:
-        return op.inputs[0], op.op_type == "Expand", form.shape(op.outputs[0])
-    return None
+    if op.domain or op.op_type not in VIEWS:
+        return None
+    return op.inputs[0], turn_of(form.graph, op), form.shape(op.outputs[0])
 
 
 def _joined(form: _Form, op: Op, before: Mapping[str, Op]) -> Op:
     """A Transpose of a Transpose, or a Reshape of a Reshape, that reads what the first one read."""
     if _is_reshape_of_reshape(form, op, before):
         return replace(op, inputs=(before[op.inputs[0]].inputs[0], *op.inputs[1:]))
-    turn, inner = _turn(form, op), before.get(op.inputs[0]) if op.inputs else None
-    first = None if turn is None or inner is None or inner.outputs[0] in form.anchors else _turn(form, inner)
+    turn, inner = turn_of(form.graph, op), before.get(op.inputs[0]) if op.inputs else None
+    first = None if turn is None or inner is None or inner.outputs[0] in form.anchors else turn_of(form.graph, inner)
     if turn is None or inner is None or first is None:
         return op
     return replace(op, inputs=inner.inputs, attributes=(("perm", tuple(first[dim] for dim in turn)),))
@@ -254,24 +236,19 @@ def _is_reshape_of_reshape(form: _Form, op: Op, before: Mapping[str, Op]) -> boo
     """
     if op.domain or op.op_type != "Reshape" or (target := form.value(op.inputs[1])) is None or 0 in target:
         return False
-    inner = before.get(op.inputs[0])
-    is_inner = inner is not None and not inner.domain and inner.op_type in RESHAPES
-    return is_inner and op.inputs[0] not in form.anchors
+    return is_reshape(before.get(op.inputs[0])) and op.inputs[0] not in form.anchors
 
 
 def _original(form: _Form, op: Op, before: Mapping[str, Op]) -> str | None:
     """The tensor that an op makes again; None if it makes something else."""
-    if op.domain or op.op_type not in VIEWS or len(op.outputs) != 1:
+    if op.domain or op.op_type not in VIEWS:
         return None
-    source, shape = op.inputs[0], form.shape(op.outputs[0])
-    if op.op_type == "Transpose":
-        turn = _turn(form, op)
-        return source if turn == tuple(range(len(shape))) else None
-    if op.op_type not in RESHAPES:
-        return source if form.shape(source) == shape else None
+    source, shape, turn = op.inputs[0], form.shape(op.outputs[0]), turn_of(form.graph, op)
+    if turn is not None or not is_reshape(op):
+        return source if form.shape(source) == shape and turn in (None, tuple(range(len(shape)))) else None
     while form.shape(source) != shape:
         inner = before.get(source)
-        if inner is None or inner.domain or inner.op_type not in RESHAPES or source in form.anchors:
+        if not is_reshape(inner) or source in form.anchors:
             return None
         source = inner.inputs[0]
     return source
@@ -299,7 +276,7 @@ def _turned_operands(form: _Form) -> None:
     """Products read what a Transpose turns, where all that read the Transpose are products that can."""
     readers = form.readers()
     for turning in list(form.ops.values()):
-        turn = _turn(form, turning)
+        turn = turn_of(form.graph, turning)
         if turn is None:
             continue
         (name,), (source,) = turning.outputs, turning.inputs
@@ -323,7 +300,7 @@ def _turned_results(form: _Form) -> None:
     stay = {*form.graph.outputs, *form.anchors}
     maker, readers = form.maker(), form.readers()
     for transpose in list(form.ops.values()):
-        turn = _turn(form, transpose)
+        turn = turn_of(form.graph, transpose)
         if turn is None or transpose.inputs[0] in stay or transpose.inputs[0] not in maker:
             continue
         (name,), (turned,) = transpose.inputs, transpose.outputs
@@ -365,15 +342,17 @@ def _repeated_operands(form: _Form) -> None:
 
 def _has_its_shape(form: _Form, op: Op, inputs: list[str]) -> bool:
     """Whether an op that reads these broadcasts them to the shape that it makes."""
-    if op.domain or op.op_type not in (*BROADCASTING, "MatMul"):
+    own = None if op.domain else _OWN_DIMS.get(op.op_type)
+    if own is None:
         return False
-    result_shape, shapes = form.shape(op.outputs[0]), [form.shape(name) for name in inputs]
-    if op.op_type in BROADCASTING:
-        return np.broadcast_shapes(*shapes) == result_shape
-    if any(len(shape) < 2 for shape in shapes):
-        return False
-    matrices = [shape[-2:] == form.shape(name)[-2:] for shape, name in zip(shapes, op.inputs, strict=True)]
-    return all(matrices) and np.broadcast_shapes(*(shape[:-2] for shape in shapes)) == result_shape[:-2]
+    result, shapes, before = form.shape(op.outputs[0]), map(form.shape, inputs), map(form.shape, op.inputs)
+    stacks = []
+    for shape, old in zip(shapes, before, strict=True):
+        stack = len(shape) - own
+        if stack < 0 or shape[stack:] != old[len(old) - own :]:
+            return False
+        stacks.append(shape[:stack])
+    return np.broadcast_shapes(*stacks) == result[: len(result) - own]
 
 
 def _one_form(form: _Form) -> None:
@@ -382,6 +361,8 @@ def _one_form(form: _Form) -> None:
     form.ops.update({name: op for name, product in products if product and (op := written(product))})
 
 
+_OWN_DIMS: Final = {**dict.fromkeys(BROADCASTING, 0), "MatMul": 2}
+"""Of ops that broadcast, how many last dims of an operand are no part of that."""
 _LAYING_OUT: Final = VIEWS | SLICING | {"Concat"}
 Rule: TypeAlias = Callable[[_Form], None]
 

@@ -21,8 +21,10 @@ from itertools import pairwise
 from planner.algebra.region import Region
 from planner.graph.core.builder import Builder
 from planner.graph.core.model import Graph, Op, Role, StatePair
-from planner.graph.core.traits import PRODUCTS, RESHAPES
-from planner.graph.rewriting.packing import JOINED_BY, PUTTING, TAKING, InParts, Packing, WholeError, carried, places
+from planner.graph.core.traits import PRODUCTS
+from planner.graph.rewriting.dims import WholeError, is_reshape, parts_of, whole_of
+from planner.graph.rewriting.packing import JOINED_BY, InParts, Packing, carried
+from planner.graph.rewriting.products import product_of
 
 
 def by_parts(graph: Graph, anchors: Collection[str] = ()) -> tuple[Graph, InParts]:
@@ -76,7 +78,7 @@ class _Search:
         groups: list[dict[str, Packing]] = []
         seen: set[str] = set()
         for name, readers in self._graph.consumers.items():
-            takers = [op for op in readers if op.op_type in TAKING and not op.domain and op.inputs[0] == name]
+            takers = [op for op in readers if whole_of(op) == name]
             if takers and name not in self._refused and name not in seen:
                 group = {name: packing} if (packing := self._packing(name, takers)) is not None else {}
                 if group and self._is_by_parts(group) and seen.isdisjoint(group):
@@ -87,7 +89,7 @@ class _Search:
     def _packing(self, name: str, takers: Sequence[Op]) -> Packing | None:
         """How those that take parts of a tensor take it apart; None: along several dims, or nothing."""
         try:
-            takings = [place for op in takers for place in places(self._graph, op)]
+            takings = [place for op in takers for place in parts_of(self._graph, op)]
         except WholeError:
             return None
         dims = {dim for _, dim, _, _ in takings}
@@ -200,11 +202,11 @@ class _Writing:
     def _write(self, op: Op) -> None:
         source, target = op.inputs[0], op.outputs[0]
         packing, result = self._packed.get(source), self._packed.get(target)
-        if result is not None and packing is None and op.op_type in PUTTING:
-            put = {result.part_at(place): place[0] for place in places(self._graph, op)}
+        if result is not None and packing is None and whole_of(op) == target:
+            put = {result.part_at(place): place[0] for place in parts_of(self._graph, op)}
             self.parts[target] = tuple(put.get(part, "") for part in range(len(result.widths)))
-        elif packing is not None and result is None and op.op_type in TAKING:
-            for place in places(self._graph, op):
+        elif packing is not None and result is None and whole_of(op) == source:
+            for place in parts_of(self._graph, op):
                 self._laid_out(self.parts[source][packing.part_at(place)], place[0])
         elif result is None:
             self._join(op)
@@ -226,14 +228,13 @@ class _Writing:
         inputs, outputs = self._reads(op.inputs, part), self._reads(op.outputs, part)
         terms = tuple(filter(None, inputs))
         if all(inputs[slot] for slot, operand in enumerate(op.inputs) if operand):
-            if op.op_type in RESHAPES:
+            if is_reshape(op):
                 self._laid_out(inputs[0], outputs[0])
             else:
-                packing, stated = self._packed[op.outputs[0]], dict(op.attributes)
-                if isinstance(group := stated.get("group"), int):
-                    stated["group"] = group * packing.widths[part] // sum(packing.widths)
-                attributes = tuple(stated.items())
-                self._emit.replay(replace(op, name="", inputs=inputs, outputs=outputs, attributes=attributes))
+                widths = self._packed[op.outputs[0]].widths
+                if isinstance(group := op.attribute("group"), int):
+                    op = op.with_attributes(group=group * widths[part] // sum(widths))
+                self._emit.replay(replace(op, name="", inputs=inputs, outputs=outputs))
         elif op.op_type not in ("Add", "Sum"):
             raise WholeError
         elif not terms:
@@ -250,14 +251,14 @@ class _Writing:
     def _join(self, op: Op) -> None:
         """A sum over the dim of parts is the sum of those of each part."""
         (target,) = op.outputs
-        tensor = self._graph.tensors[target]
+        tensor, product = self._graph.tensors[target], product_of(op, self._graph.tensors)
         terms: list[str] = []
         for part in range(len(self._packed[self.tensor].widths)):
             inputs = self._reads(op.inputs, part)
             if not all(inputs[:2]):
                 continue  # of zeros
-            if terms and op.op_type == "Gemm":
-                inputs = inputs[:2]  # what is added, is added once
+            if terms and product is not None:
+                inputs = inputs[: len(product.operands)]  # what is added, is added once
             terms.append(self._emit.declare(f"{target}#{part}", *tensor.kind))
             self._emit.replay(replace(op, name="", inputs=inputs, outputs=(terms[-1],)))
         joined = JOINED_BY.get(op.op_type, "Sum")

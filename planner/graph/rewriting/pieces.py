@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from planner.graph.core.model import Graph, Op
-from planner.graph.rewriting.packing import PUTTING, TAKING, WholeError, places
+from planner.graph.rewriting.dims import WholeError, parts_of, whole_of
 
 Pieces: TypeAlias = Sequence[tuple[str, int, int]]
 """Tensors, and from where to where along the dim."""
 Row: TypeAlias = tuple[int, Pieces]
 """A dim, and the pieces that a tensor is made of along it."""
-_MOVING: Final = TAKING | PUTTING | {"Identity"}
 
 
 def in_pieces(graph: Graph, ops: Iterable[Op], anchors: Collection[str]) -> Iterator[Op]:
@@ -37,7 +36,7 @@ def in_pieces(graph: Graph, ops: Iterable[Op], anchors: Collection[str]) -> Iter
             runs = _joined(rows, dim, pieces)
             holder_of.update(((dim, source, 0, graph.tensors[source].shape[dim]), source) for source, *_ in pieces)
             names = tuple(holder_of.get((dim, *piece), "") for piece in runs)
-            if runs and all(names) and (op.op_type in TAKING or len(runs) < max(2, len(pieces))):
+            if runs and all(names) and (whole_of(op) == op.inputs[0] or len(runs) < max(2, len(pieces))):
                 called = f"{op.name}#{len(better)}" if len(op_rows) > 1 else op.name
                 concat = Op(called, "Concat", names, (name,), (("axis", dim),))
                 better.append(concat if len(names) > 1 else replace(concat, op_type="Identity", attributes=()))
@@ -50,19 +49,21 @@ def in_pieces(graph: Graph, ops: Iterable[Op], anchors: Collection[str]) -> Iter
 
 def _rows(graph: Graph, op: Op) -> dict[str, Row]:
     """By output of an op the pieces of its operands that it is made of; {} of an op that does something else."""
-    if op.domain or op.op_type not in _MOVING:
+    whole = whole_of(op)
+    is_copy = not op.domain and op.op_type == "Identity"
+    if not whole and not is_copy:
         return {}
     try:
-        parts = places(graph, op) if op.op_type != "Identity" else []
+        parts = [] if is_copy else parts_of(graph, op)
     except WholeError:
         return {}
     if len(graph.tensors[op.inputs[0]].shape) != len(graph.tensors[op.outputs[0]].shape):
         return {}
-    if op.op_type == "Concat":
-        return {op.outputs[0]: (parts[0][1], [(name, 0, end - start) for name, _, start, end in parts if start < end])}
+    if tuple(name for name, *_ in parts) == op.inputs:  # a Pad is more than its parts
+        return {whole: (parts[0][1], [(name, 0, end - start) for name, _, start, end in parts if start < end])}
     if not parts and (shape := graph.tensors[op.inputs[0]].shape):
         return {op.outputs[0]: (0, [(op.inputs[0], 0, shape[0])])}
-    is_row = op.op_type in TAKING and len(parts) == len(op.outputs)
+    is_row = whole == op.inputs[0] and len(parts) == len(op.outputs)
     return {name: (dim, [(op.inputs[0], start, end)]) for name, dim, start, end in parts} if is_row else {}
 
 

@@ -20,6 +20,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from planner.graph.core.attributes import number
 from planner.graph.core.model import Attribute, DType, Op, Shape, Tensor
 from planner.graph.core.traits import PRODUCTS
 
@@ -43,6 +44,10 @@ class Product:
     """Of each factor."""
     result: Labels
     """Of the output. A label that is not in it is summed over."""
+    added: tuple[str, ...] = ()
+    """The tensor that is added to it, where one is: it is broadcast to the output."""
+    scales: tuple[float, float] = (1.0, 1.0)
+    """The factors of the product and of what is added."""
 
     def with_operand(self, turned: str, source: str, perm: Sequence[int]) -> Product:
         """The product that reads ``source`` in the place of ``turned``, which is its Transpose by ``perm``."""
@@ -67,12 +72,14 @@ def product_of(op: Op, tensors: Mapping[str, Tensor]) -> Product | None:
     """
     if op.domain or op.op_type not in PRODUCTS:
         return None
-    factors = op.inputs[:2] if op.op_type == "Gemm" else op.inputs
-    shapes = [tensors[name].shape for name in factors]
+    factors, added, scales = op.inputs, tuple[str, ...](), (1.0, 1.0)
+    shapes = [tensors[name].shape for name in op.inputs if name]
     match op.op_type:
         case "MatMul":
             form = _of_stacks(shapes)
         case "Gemm":
+            factors, added = op.inputs[:2], tuple(filter(None, op.inputs[2:]))
+            scales = number(op, "alpha", 1.0), number(op, "beta", 1.0)
             form = _of_matrices(
                 is_left_turned=bool(op.attribute("transA", 0)), is_right_turned=bool(op.attribute("transB", 0))
             )
@@ -82,11 +89,11 @@ def product_of(op: Op, tensors: Mapping[str, Tensor]) -> Product | None:
         return None
     labels, result = form
     sizes: dict[int, int] = {}
-    for term, shape in zip(labels, shapes, strict=True):
+    for term, shape in zip(labels, shapes, strict=False):  # what is added has no labels
         for label, size in zip(term, shape, strict=True):
             if sizes.setdefault(label, size) != size:
                 return None
-    return Product(op, tensors[op.outputs[0]].dtype, tuple(factors), labels, result)
+    return Product(op, tensors[op.outputs[0]].dtype, factors, labels, result, added, scales)
 
 
 _Labelled: TypeAlias = tuple[tuple[Labels, ...], Labels]
@@ -124,7 +131,7 @@ def written(product: Product) -> Op | None:
 
     Another order of factors is another spelling: the first is the one that has the result's first dim of its own.
     """
-    if len(product.operands) != 2 or _adds(product.op):
+    if len(product.operands) != 2 or product.added:
         return _as_gemm(product) or _as_einsum(product)
     swapped = replace(product, operands=product.operands[::-1], labels=product.labels[::-1])
     first, second = (product, swapped) if _is_in_order(product) else (swapped, product)
@@ -134,7 +141,7 @@ def written(product: Product) -> Op | None:
 def without_identity(op: Op, tensors: Mapping[str, Tensor], value_of: Callable[[str], np.ndarray | None]) -> Op | None:
     """A product with a known identity is its other factor, perhaps turned; None of another op."""
     product = product_of(op, tensors)
-    if product is None or len(product.operands) != 2 or _adds(op) or _scale(op) != 1.0:
+    if product is None or len(product.operands) != 2 or product.added or product.scales[0] != 1.0:
         return None
     for (ends, name), (term, source) in permutations(zip(product.labels, product.operands, strict=True)):
         value, labels = value_of(name), [sum(ends) - label if label in ends else label for label in term]
@@ -152,18 +159,9 @@ def _is_in_order(product: Product) -> bool:
     return next((label in lhs for label in product.result if (label in lhs) != (label in rhs)), True)
 
 
-def _adds(op: Op) -> bool:
-    return op.op_type == "Gemm" and op.has_input(2)
-
-
-def _scale(op: Op) -> Attribute:
-    alpha = op.attribute("alpha", 1.0) if op.op_type == "Gemm" else None
-    return 1.0 if alpha is None else alpha
-
-
 def _as_matmul(product: Product) -> Op | None:
     lhs, rhs = product.labels
-    if min(len(lhs), len(rhs), len(product.result)) < 2 or _scale(product.op) != 1.0:
+    if min(len(lhs), len(rhs), len(product.result)) < 2 or product.scales[0] != 1.0:
         return None
     *stack, m, n = product.result
     *of_left, rows, k = lhs
@@ -184,19 +182,17 @@ def _as_gemm(product: Product) -> Op | None:
     shared = set(lhs) & set(rhs)
     if m not in lhs or n not in rhs or len(shared) != 1 or not shared.isdisjoint((m, n)):
         return None
-    stated: dict[str, Attribute] = {"alpha": _scale(product.op)} if _scale(product.op) != 1.0 else {}
-    added = product.op.inputs[2:] if _adds(product.op) else ()
-    if added and (beta := product.op.attribute("beta", 1.0)) is not None and beta != 1.0:
-        stated["beta"] = beta
+    scales = zip(("alpha", "beta") if product.added else ("alpha",), product.scales, strict=False)
+    stated: dict[str, Attribute] = {name: scale for name, scale in scales if scale != 1.0}
     stated |= {name: 1 for name, turned in (("transA", lhs[0] != m), ("transB", rhs[1] != n)) if turned}
     return replace(
-        product.op, op_type="Gemm", inputs=(*product.operands, *added), attributes=tuple(sorted(stated.items()))
+        product.op, op_type="Gemm", inputs=(*product.operands, *product.added), attributes=tuple(sorted(stated.items()))
     )
 
 
 def _as_einsum(product: Product) -> Op | None:
     labels = tuple(dict.fromkeys(label for term in (product.result, *product.labels) for label in term))
-    is_plain = not _adds(product.op) and _scale(product.op) == 1.0
+    is_plain = not product.added and product.scales[0] == 1.0
     if not is_plain or product.dtype not in EINSUM_DTYPES or len(labels) > len(ascii_letters):
         return None
     letter = dict(zip(labels, ascii_letters, strict=False))

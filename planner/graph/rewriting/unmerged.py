@@ -15,29 +15,17 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import prod
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
-import numpy as np
-
-from planner.graph.core.attributes import axis_of, integer, integers
 from planner.graph.core.emitter import Emitter, free_prefix
 from planner.graph.core.model import Graph, Op, Shape
-from planner.graph.core.traits import ALONG_AXIS, ELEMENT_WISE, PRODUCTS, REDUCTIONS, RESHAPES
+from planner.graph.core.traits import ALONG_AXIS, ELEMENT_WISE, PRODUCTS, REDUCTIONS
 from planner.graph.core.wellformed import fresh_name
+from planner.graph.rewriting.dims import NO_LABEL, Dims, dims_of, is_reshape
 from planner.graph.rewriting.products import EINSUM_DTYPES, Labels, product_of, written
 
 Place: TypeAlias = tuple[str, int]
 """A tensor and a dim of it."""
-_NO_INDEX = -1
-
-
-class _Indices(NamedTuple):
-    """Dims that run together in the inputs and outputs of an op."""
-
-    labels: tuple[tuple[str, Labels], ...]
-    """By tensor a number for each dim, or none; outputs are last."""
-    rigid: Collection[int] = ()
-    """Numbers of dims that must stay one."""
 
 
 def unmerged(graph: Graph, ops: Sequence[Op], fixed: Collection[str]) -> tuple[Emitter, dict[str, str]] | None:
@@ -51,8 +39,8 @@ def unmerged(graph: Graph, ops: Sequence[Op], fixed: Collection[str]) -> tuple[E
     Returns:
         The ops, and by tensor that is made no more the one that holds its elements.
     """
-    indices = {op.name: op_indices for op in ops if (op_indices := _indices(op, graph)) is not None}
-    sizes = _sizes(graph, ops, indices, fixed)
+    dims_by_op = {op.name: dims for op in ops if (dims := _dims(graph, op)) is not None}
+    sizes = _sizes(graph, ops, dims_by_op, fixed)
     if not sizes:
         return None
     prefix = free_prefix("apart/", sorted((*graph.tensors, *(op.name for op in ops))))
@@ -63,8 +51,8 @@ def unmerged(graph: Graph, ops: Sequence[Op], fixed: Collection[str]) -> tuple[E
     missing: dict[str, str] = {}
     """The same of those that were not made as they were, so far."""
     for op in ops:
-        op_indices = indices.get(op.name)
-        if op_indices is None or factored.isdisjoint((*op.inputs, *op.outputs)):
+        dims = dims_by_op.get(op.name)
+        if dims is None or factored.isdisjoint((*op.inputs, *op.outputs)):
             # An op that needs the merged dims gets them by a Reshape, written at the first such op.
             for name in filter(missing.__contains__, dict.fromkeys(op.inputs)):
                 emit.reshape(missing.pop(name), graph.tensors[name].shape)
@@ -74,73 +62,28 @@ def unmerged(graph: Graph, ops: Sequence[Op], fixed: Collection[str]) -> tuple[E
         for name in dict.fromkeys((*op.inputs, *op.outputs)):
             if name not in factored or name in apart:
                 continue
-            dims = enumerate(graph.tensors[name].shape)
-            shape = tuple(part for dim, size in dims for part in sizes.get((name, dim), (size,)))
+            extents = enumerate(graph.tensors[name].shape)
+            shape = tuple(part for dim, size in extents for part in sizes.get((name, dim), (size,)))
             if name in op.inputs:
                 apart[name] = emit.reshape(name, shape, name)
             else:
                 apart[name] = missing[name] = fresh_name(emit.prefix + name, emit.tensors)
                 emit.tensors[apart[name]] = replace(graph.tensors[name], name=apart[name], shape=shape)
-        _write(emit, op, op.renamed(apart), op_indices, sizes)
+        _write(emit, op, op.renamed(apart), dims, sizes)
     return emit, missing
 
 
-def _indices(op: Op, graph: Graph) -> _Indices | None:
-    """How dims run together; None of an op that may do anything."""
-    if op.domain or not all(op.outputs):
-        return None
-    shapes = {name: graph.tensors[name].shape for name in (*op.inputs, *op.outputs) if name}
-    out_labels = tuple(range(len(shapes[op.outputs[0]])))
-    in_labels = tuple(range(len(shapes[op.inputs[0]]))) if op.inputs and op.inputs[0] else ()
-    outputs, rigid = tuple((name, out_labels) for name in op.outputs), set[int]()
-    if op.op_type in ELEMENT_WISE:
-        labels = _broadcast(op.inputs, shapes, op.outputs[0], out_labels, rigid)
-        return None if labels is None else _Indices((*labels, *outputs), rigid)
-    if op.op_type in PRODUCTS:
-        # A product becomes an Einsum, which has no factors and not every dtype.
-        product = product_of(op, graph.tensors)
-        if (
-            product is None
-            or product.dtype not in EINSUM_DTYPES
-            or any(op.attribute(name, 1.0) != 1.0 for name in ("alpha", "beta"))
-        ):
-            return None
-        bias = _broadcast(op.inputs[len(product.operands) :], shapes, op.outputs[0], product.result, rigid)
-        factors = zip(product.operands, product.labels, strict=True)
-        return None if bias is None else _Indices((*factors, *bias, (op.outputs[0], product.result)), rigid)
-    if op.op_type == "Transpose":
-        return _Indices(((op.inputs[0], in_labels), (op.outputs[0], integers(op, "perm", in_labels[::-1]))))
-    if op.op_type in ALONG_AXIS:
-        operands = op.inputs if op.op_type == "Concat" else op.inputs[:1]
-        axis = axis_of(op, len(out_labels), 0 if op.op_type == "Split" else -1)
-        return _Indices((*((name, out_labels) for name in operands), *outputs), (axis,))
-    if op.op_type in REDUCTIONS:
-        axes = graph.constants.get(op.inputs[1]) if op.has_input(1) else np.array(integers(op, "axes", ()))
-        if axes is None or not axes.size:
-            return None
-        reduced, keeps = {int(axis) % len(in_labels) for axis in axes.ravel()}, integer(op, "keepdims", 1)
-        result = tuple(_NO_INDEX if dim in reduced else dim for dim in in_labels if keeps or dim not in reduced)
-        return _Indices(((op.inputs[0], in_labels), (op.outputs[0], result)), reduced if keeps else ())
-    return None
-
-
-def _broadcast(
-    names: Sequence[str], shapes: Mapping[str, Shape], output: str, labels: Labels, rigid: set[int]
-) -> list[tuple[str, Labels]] | None:
-    """The indices of operands that are repeated to what is made; None where one is not."""
-    uses = []
-    for name in filter(None, names):
-        dims, skip = shapes[name], len(labels) - len(shapes[name])
-        if skip < 0 or any(size not in (1, full) for size, full in zip(dims, shapes[output][skip:], strict=True)):
-            return None
-        uses.append((name, tuple(_NO_INDEX if n == 1 else label for n, label in zip(dims, labels[skip:], strict=True))))
-        # With more dims there, what is before a dim that is repeated would not fit.
-        rigid.update(labels[skip + dim] for dim, size in enumerate(dims) if size == 1 and prod(dims[:dim]) > 1)
-    return uses
+def _dims(graph: Graph, op: Op) -> Dims | None:
+    """The dims that run together; None of an op that may do anything, or cannot be written with other dims."""
+    dims = dims_of(graph, op) if op.op_type in _WRITERS else None
+    product = product_of(op, graph.tensors)
+    # A product becomes an Einsum, which has no factors and not every dtype.
+    is_einsum = product is None or (product.scales == (1.0, 1.0) and product.dtype in EINSUM_DTYPES)
+    return dims if is_einsum else None
 
 
 def _sizes(
-    graph: Graph, ops: Sequence[Op], indices: Mapping[str, _Indices], fixed: Collection[str]
+    graph: Graph, ops: Sequence[Op], dims_by_op: Mapping[str, Dims], fixed: Collection[str]
 ) -> dict[Place, Shape]:
     """By dim that is to be told apart, the sizes of the dims that it is merged of."""
     parent: dict[Place, Place] = {}
@@ -162,7 +105,7 @@ def _sizes(
         return first
 
     for op in ops:
-        if op.op_type in RESHAPES and not op.domain:
+        if is_reshape(op):
             spans = dict(_spans(graph, op))
             join((span, place) for place, span in spans.items())
             ends = {point for span in spans.values() for point in span}
@@ -170,10 +113,10 @@ def _sizes(
                 if inner := {point // low for point in ends if low < point < high and not point % low}:
                     points[place] |= inner
                     reshapes[place].add(op.name)
-        elif (op_indices := indices.get(op.name)) is not None:
-            labelled = ((label, (name, dim)) for name, labels in op_indices.labels for dim, label in enumerate(labels))
-            first = join((label, place) for label, place in labelled if label != _NO_INDEX)
-            stiff.update(first[label] for label in op_indices.rigid if label in first)
+        elif (dims := dims_by_op.get(op.name)) is not None:
+            labelled = ((label, (name, dim)) for name, labels in dims.labels for dim, label in enumerate(labels))
+            first = join((label, place) for label, place in labelled if label != NO_LABEL)
+            stiff.update(first[label] for label in dims.rigid if label in first)
         else:
             foreign.update(op.inputs, op.outputs)
     # Dims that share an index in some op (union-find) are told apart all alike or not at all.
@@ -203,11 +146,11 @@ def _spans(graph: Graph, op: Op) -> Iterator[tuple[Place, tuple[int, int]]]:
             )
 
 
-def _write(emit: Emitter, op: Op, renamed: Op, indices: _Indices, sizes: Mapping[Place, Shape]) -> None:
+def _write(emit: Emitter, op: Op, renamed: Op, dims: Dims, sizes: Mapping[Place, Shape]) -> None:
     """The op on the dims told apart."""
     counts = {
         label: len(sizes[name, dim])
-        for name, labels in indices.labels
+        for name, labels in dims.labels
         for dim, label in enumerate(labels)
         if (name, dim) in sizes
     }
@@ -217,29 +160,40 @@ def _write(emit: Emitter, op: Op, renamed: Op, indices: _Indices, sizes: Mapping
     def apart(labels: Sequence[int]) -> Labels:
         return tuple(stride * label + part for label in labels for part in range(counts.get(label, 1)))
 
-    attributes, (_, in_labels), (_, out_labels) = dict(op.attributes), indices.labels[0], indices.labels[-1]
-    if op.op_type in PRODUCTS:
-        _write_product(emit, op, renamed, apart)
-        return
-    if op.op_type == "Transpose":
-        attributes["perm"] = tuple(map(apart(in_labels).index, apart(out_labels)))
-    elif op.op_type in ALONG_AXIS:
-        attributes["axis"] = apart(out_labels).index(*apart(tuple(indices.rigid)))
-    elif op.op_type in REDUCTIONS:
-        axes = tuple(map(apart(in_labels).index, apart([label for label in in_labels if label not in out_labels])))
-        if op.has_input(1):
-            renamed = replace(renamed, inputs=(renamed.inputs[0], emit.ints(axes, f"{op.name}.axes")))
-        else:
-            attributes["axes"] = axes
-    emit.ops.append(replace(renamed, attributes=tuple(sorted(attributes.items()))))
+    _WRITERS[op.op_type](emit, op, renamed, dims, apart)
 
 
-def _write_product(emit: Emitter, op: Op, renamed: Op, apart: Callable[[Sequence[int]], Labels]) -> None:
+_Apart: TypeAlias = Callable[[Sequence[int]], Labels]
+"""The labels of dims told apart."""
+
+
+def _write_element_wise(emit: Emitter, op: Op, renamed: Op, dims: Dims, apart: _Apart) -> None:
+    emit.ops.append(renamed)
+
+
+def _write_turned(emit: Emitter, op: Op, renamed: Op, dims: Dims, apart: _Apart) -> None:
+    (_, before), (_, after) = dims.labels
+    emit.ops.append(replace(renamed, attributes=(("perm", tuple(map(apart(before).index, apart(after)))),)))
+
+
+def _write_along(emit: Emitter, op: Op, renamed: Op, dims: Dims, apart: _Apart) -> None:
+    axis = apart(dims.labels[-1][1]).index(*apart(tuple(dims.along)))
+    emit.ops.append(renamed.with_attributes(axis=axis))
+
+
+def _write_reduced(emit: Emitter, op: Op, renamed: Op, dims: Dims, apart: _Apart) -> None:
+    axes = tuple(map(apart(dims.labels[0][1]).index, apart(tuple(dims.along))))
+    if op.has_input(1):
+        emit.ops.append(replace(renamed, inputs=(renamed.inputs[0], emit.ints(axes, f"{op.name}.axes"))))
+    else:
+        emit.ops.append(renamed.with_attributes(axes=axes))
+
+
+def _write_product(emit: Emitter, op: Op, renamed: Op, dims: Dims, apart: _Apart) -> None:
     product = product_of(op, {name: emit.tensor(name) for name in (*op.inputs, *op.outputs) if name})
     assert product is not None, "an op without labels is not written"
-    operands, bias = renamed.inputs[: len(product.operands)], renamed.inputs[len(product.operands) :]
-    output, *_ = renamed.outputs
-    if any(bias):
+    operands, (output,) = renamed.inputs[: len(product.operands)], renamed.outputs
+    if product.added:
         output = fresh_name(f"{emit.prefix}{op.name}.product", emit.tensors)
         emit.tensors[output] = replace(emit.tensor(renamed.outputs[0]), name=output)
     form = written(
@@ -249,9 +203,19 @@ def _write_product(emit: Emitter, op: Op, renamed: Op, apart: Callable[[Sequence
             operands=operands,
             labels=tuple(map(apart, product.labels)),
             result=apart(product.result),
+            added=(),
         )
     )
     assert form is not None, "a dtype that Einsum has"
     emit.ops.append(form)
-    if any(bias):
-        emit.ops.append(Op(f"{emit.prefix}{op.name}", "Add", (output, *bias), renamed.outputs))
+    if product.added:
+        emit.ops.append(Op(f"{emit.prefix}{op.name}", "Add", (output, *renamed.inputs[2:]), renamed.outputs))
+
+
+_WRITERS: Final = {
+    **dict.fromkeys(ELEMENT_WISE, _write_element_wise),
+    **dict.fromkeys(PRODUCTS, _write_product),
+    **dict.fromkeys(ALONG_AXIS, _write_along),
+    **dict.fromkeys(REDUCTIONS, _write_reduced),
+    "Transpose": _write_turned,
+}
