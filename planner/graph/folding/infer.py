@@ -112,9 +112,9 @@ class Inference:
                 onnx.checker.check_node(node, self._context)
             if graphs_of(node):
                 protos = self._control_flow(node, types)
-            elif node.op_type in ("GroupNormalization", "MeanVarianceNormalization") and not schema.domain:
-                # ONNX has no inference for them; both keep their operand's type.
-                protos = {node.output[0]: types[node.input[0]]}
+            elif node.op_type in ("Gradient", "GroupNormalization", "MeanVarianceNormalization"):
+                # ONNX has no inference for them; each result has the type of the operand at its place.
+                protos = {result: types[operand] for operand, result in zip(node.input, node.output, strict=False)}
             else:
                 protos = self._infer(schema, node, types, data)
         except (*_REFUSALS, IndexError, ValueError, RuntimeError) as error:

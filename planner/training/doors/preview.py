@@ -1,78 +1,99 @@
-"""Decompositions of the operators of ai.onnx.preview.training, which no runtime executes.
-
-Optimizers are written out by ``planner.graph.decompositions.update``; a gradient takes the walk.
-"""
+"""The operators of ai.onnx.preview.training, which no runtime executes, written out in standard ones."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from planner.errors import UnsupportedError
 from planner.graph.core.attributes import label, refuse, text
-from planner.graph.core.model import Op
-from planner.graph.decompositions.registry import Decomposition, Purpose, decompositions
+from planner.graph.core.builder import Builder
+from planner.graph.core.model import Graph, Op
+from planner.graph.decompositions.registry import Purpose, decomposition
 from planner.training import rules
-from planner.training.doors.walk import Lowering, Walk
 from planner.training.gradients.autodiff import backward
+from planner.training.gradients.expand import expanded
+from planner.training.gradients.lowering import lower_op
+from planner.training.gradients.older_opsets import brought_up
 
 DOMAIN: Final = "ai.onnx.preview.training"
 
 
-def _names(op: Op, attribute: str) -> tuple[str, ...]:
-    value = op.attribute(attribute, ())
-    assert isinstance(value, tuple), "the schema says strings"
-    return tuple(str(name) for name in value)
+def written_out(graph: Graph, outputs: Mapping[str, str]) -> Graph:
+    """A training step in standard operators.
+
+    Args:
+        graph: with operators of the domain; the ``y`` of each Gradient is an output.
+        outputs: by the name that each output is to have, a tensor of the graph.
+
+    Raises:
+        UnsupportedError: a Gradient whose ``y`` is not made before it, or ops on its way that have no gradient: all of
+            them; forms that cannot be part of a training step.
+    """
+    wanted = [name for op in graph.ops for name in _wanted(op)]
+    graph = expanded(brought_up(graph), wanted, rules.standard())
+    builder = Builder(graph)
+    path: list[Op] = []
+    saved: dict[str, Mapping[str, str]] = {}
+    sources: dict[str, str] = {}
+    for op in graph.ops:
+        op = op.renamed(sources)
+        first = len(builder.ops)
+        with builder.scope(op.name):
+            if op.domain != DOMAIN:
+                # A gradient passes the op itself, and would end at what stands for it.
+                trains = bool(op.attribute("training_mode", 0))
+                with builder.apart():
+                    lower_op(builder, op, batch_statistics=trains, saved=saved, updates={})
+                path.append(op)
+                continue
+            update = decomposition(Purpose.UPDATE, op)
+            results = _gradient(builder, op, path, saved, sources) if update is None else update(builder, op)
+        assert results is not None, "the operators of the domain are taken or refused"
+        sources.update((output, result) for output, result in zip(op.outputs, results, strict=False) if output)
+        path.extend(builder.ops[first:])
+    names = [name if name == tensor else builder.output(sources.get(tensor, tensor), name)
+             for name, tensor in outputs.items()]  # fmt: skip
+    for name in names:
+        if name in sources:
+            builder.define(name, sources[name])
+    return builder.finish(
+        inputs=graph.inputs, outputs=names, state=(), initial=graph.initial, opset=graph.opset, notes=graph.notes
+    )
 
 
-def gradient(walk: Walk, op: Op) -> tuple[str, ...]:
+def _wanted(op: Op) -> tuple[str, ...]:
+    """The tensors with respect to which a Gradient is taken; () of other ops."""
+    xs = op.attribute("xs", ()) if op.domain == DOMAIN else ()
+    assert isinstance(xs, tuple), "the schema says strings"
+    return op.inputs[: len(xs)]
+
+
+def _gradient(
+    builder: Builder,
+    op: Op,
+    path: Sequence[Op],
+    saved: Mapping[str, Mapping[str, str]],
+    sources: Mapping[str, str],
+) -> tuple[str, ...]:
     """The gradient of ``y`` with respect to each of ``xs``; ``zs`` are what else it depends on.
 
     A ``y`` that is no scalar is summed. ``xs`` may be inner tensors.
-
-    Raises:
-        UnsupportedError: inputs other than ``xs`` and ``zs`` themselves (the gradient at other values), or ops on the
-            way that have no gradient: all of them.
     """
-    emit = walk.builder
-    stated = tuple(walk.aliases.get(name, name) for name in (*_names(op, "xs"), *_names(op, "zs")))
-    if stated != op.inputs:
-        raise refuse(op, "it asks for the gradient at other values than those of the graph")
-    xs = stated[: len(_names(op, "xs"))]
-    y = walk.aliases.get(text(op, "y", ""), text(op, "y", ""))
-    if y not in emit.tensors:
+    y = text(op, "y", "")
+    y = sources.get(y, y)
+    if y not in builder.tensors:
         raise refuse(op, f"its y {y!r} is not made before it")
-    ones = emit.constant(np.ones(emit.shape(y), emit.dtype(y).array_dtype), "ones")
+    xs = _wanted(op)
+    ones = builder.constant(np.ones(builder.shape(y), builder.dtype(y).array_dtype), "ones")
     gradients: dict[str, str] = {}
     try:
         backward(
-            emit, tuple(walk.ops), {y: ones}, [*dict.fromkeys(xs)], rules=rules.standard(), saved=walk.saved,
+            builder, path, {y: ones}, [*dict.fromkeys(xs)], rules=rules.standard(), saved=saved,
             ready=gradients.__setitem__,
         )  # fmt: skip
     except UnsupportedError as error:
         raise UnsupportedError(f"{label(op)}: {error.what}: {'; '.join(error.facts)}") from None
-    return tuple(gradients.get(name) or emit.zeros(emit.shape(name), name) for name in xs)
-
-
-def _written_out(written: Decomposition) -> Lowering:
-    def lowering(walk: Walk, op: Op) -> tuple[str, ...]:
-        outputs = written(walk.builder, op)
-        assert outputs is not None, "an optimizer is taken or refused"
-        return outputs
-
-    return lowering
-
-
-TABLE: Final[Mapping[tuple[str, str], Lowering]] = MappingProxyType(
-    {
-        (DOMAIN, "Gradient"): gradient,
-        **{
-            (DOMAIN, name.removeprefix(f"{DOMAIN}.")): _written_out(body)
-            for name, body in decompositions(Purpose.UPDATE).items()
-        },
-    }
-)
-"""By domain and operator."""
+    return tuple(gradients.get(name) or builder.zeros(builder.shape(name), name) for name in xs)

@@ -7,22 +7,22 @@ that ``update_binding`` names are state. Operators of ai.onnx.preview.training a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from onnx import GraphProto, ModelProto, StringStringEntryProto, TensorProto, ValueInfoProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto, ValueInfoProto, helper
 
 from planner.errors import ModelError, UnsupportedError, repeated
 from planner.graph.core.model import Graph
 from planner.graph.core.notes import STATE
+from planner.graph.core.wellformed import node_label
 from planner.graph.files.protos import dtype_of
 from planner.graph.files.to_onnx import to_model
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.reading.load import CONVERTED_OPSET, MIN_OPSET, default_opset
 from planner.training.build import INPUTS, sample_of
-from planner.training.doors.preview import DOMAIN, TABLE
-from planner.training.doors.walk import graph_of, walk
+from planner.training.doors.preview import DOMAIN, written_out
 
 
 def is_training_model(model: ModelProto) -> bool:
@@ -55,22 +55,23 @@ def read_training_info(model: ModelProto, state_pairs: Sequence[tuple[str, str]]
     if model.functions:
         raise UnsupportedError("a model with training information and local functions is not taken")
     combined, pairs = _combined(model)
-    state, source = walk(combined, TABLE, differentiates=True)
-    outputs = {value.name: value.name for value in combined.graph.output}
-    bound = {following for _, following in pairs}
+    following = dict(pairs)
+    outputs = [value.name for value in combined.graph.output]
+    results = {name: name for name in outputs if name not in following.values()}
+    # Reading drops what leads nowhere, so all that is asked for is an output, with a type that is inferred later.
+    targets = dict.fromkeys((*following.values(), *_differentiated(combined.graph.node)))
+    combined.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in targets if name not in outputs)
+    graph = graph_from_proto(combined, state_pairs=[])
     # A next state needs a name of its own: one tensor may be the next value of several states.
-    named = {f"{current}.next" if following in source.tensors else following: following for current, following in pairs}
-    graph = graph_of(
-        state,
-        source,
-        inputs=source.inputs,
-        outputs={**{name: name for name in outputs if name not in bound}, **named},
-    )
-    held = {following: name for name, following in named.items()}
+    named: dict[str, str] = {}
+    for current, name in pairs:
+        following[current] = name if name in graph.producer and name not in named else f"{current}.next"
+        named[following[current]] = name
+    graph = written_out(graph, results | named)
     initial = {**graph.initial, **_initial(model, [current for current, _ in pairs])}
     written = to_model(graph)
     if model.training_info:
-        state_pairs = [(current, held[following]) for current, following in pairs]
+        state_pairs = list(following.items())
     elif state_pairs is None:
         # It says nothing of its states, so they are inferred.
         written.metadata_props.remove(next(entry for entry in written.metadata_props if entry.key == STATE))
@@ -124,11 +125,24 @@ def _combined(model: ModelProto) -> tuple[ModelProto, list[tuple[str, str]]]:
     if faults:
         raise ModelError("the bindings of the training information do not hold", facts=tuple(faults))
     graph.input.extend(_as_input(initializers[name]) for name in names if name not in inputs)
-    outputs = {value.name for value in graph.output}
-    # Walking drops what leads nowhere, so every next state is an output, with a type that is inferred later.
-    graph.output.extend(helper.make_empty_tensor_value_info(name) for name in
-                        dict.fromkeys(following for _, following in pairs) if name not in outputs)  # fmt: skip
     return combined, pairs
+
+
+def _differentiated(nodes: Iterable[NodeProto]) -> Iterator[str]:
+    """The ``y`` of each Gradient, which only an attribute names.
+
+    Raises:
+        UnsupportedError: inputs other than ``xs`` and ``zs`` themselves: the gradient at other values.
+    """
+    for node in nodes:
+        if (node.domain, node.op_type) == (DOMAIN, "Gradient"):
+            stated = {attribute.name: attribute for attribute in node.attribute}
+            operands = [name for key in ("xs", "zs") if key in stated for name in stated[key].strings]
+            if operands != [name.encode() for name in node.input]:
+                what = "it asks for the gradient at other values than those of the graph"
+                raise UnsupportedError(f"{node_label(node)}: {what}")
+            if "y" in stated:
+                yield stated["y"].s.decode(errors="replace")
 
 
 def _as_input(tensor: TensorProto) -> ValueInfoProto:

@@ -35,8 +35,6 @@ from planner.graph.folding.infer import Inference, UnknownOperatorError
 from planner.graph.reading.load import default_opset
 from planner.training import rules
 from planner.training.gradients.autodiff import Backward, Contributions
-from planner.training.gradients.expand import expand_op, is_composite
-from planner.training.gradients.lowering import lower_op
 from planner.training.gradients.older_opsets import OLDEST_OPSET, OPSET, upgraded
 
 Lowering: TypeAlias = Callable[["Walk", Op], tuple[str, ...]]
@@ -59,20 +57,13 @@ class Unrolled:
 class Walk:
     """The state of the walk."""
 
-    model: ModelProto
     table: Mapping[tuple[str, str], Lowering]
     """What is replaced, by domain and operator."""
-    differentiates: bool
-    """Whether a gradient is to be taken through the model's ops: composites are then written out."""
     builder: Builder
     inference: Inference
     opset: int
     aliases: dict[str, str] = field(default_factory=dict)
     """Under which name the builder has a tensor of the model."""
-    ops: list[Op] = field(default_factory=list)
-    """Ops that a gradient may be taken through."""
-    saved: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    """What they left for it."""
     originals: dict[str, Op] = field(default_factory=dict)
     """Standard ops by each of their outputs."""
     unrolled: dict[str, Unrolled] = field(default_factory=dict)
@@ -115,11 +106,9 @@ class Walk:
         op = replace(op, inputs=tuple(self.aliases.get(operand, operand) for operand in op.inputs))
         lowering = self.table.get((op.domain, op.op_type))
         if lowering is not None:
-            first = len(self.builder.ops)
             with self.builder.scope(op.name):
                 sources = self._lowered(lowering, op)
             self._alias(op, sources)
-            self.ops.extend(self.builder.ops[first:])
             return
         if op.domain:
             raise UnsupportedError(f"{label(op)}: operator {op.op_type} of {op.domain!r} has no standard form here")
@@ -181,36 +170,17 @@ class Walk:
             raise type(error)(f"{label(op)}: {error.what}") from None
 
     def _keep(self, op: Op) -> None:
-        builder = self.builder
         tensors = self._inferred(op)
         open_shapes = [output for output, tensor in tensors.items() if tensor is None]
         if open_shapes:
             raise ModelError(f"{label(op)}: {open_shapes[0]!r} depends on data that is known only at run time")
-        builder.tensors.update((output, tensor) for output, tensor in tensors.items() if tensor is not None)
+        self.builder.tensors.update((output, tensor) for output, tensor in tensors.items() if tensor is not None)
         self.originals.update((output, op) for output in op.outputs if output)
-        first = len(builder.ops)
-        with builder.scope(op.name):
-            op = upgraded(builder, op, self.opset)
-            self.ops.extend(builder.ops[first:])
-            first, opset = len(builder.ops), max(self.opset, OPSET)
-            if self.differentiates and is_composite(op, opset, rules.standard()):
-                sources = expand_op(builder, op, opset)
-                self._alias(op, sources)
-                self.ops.extend(builder.ops[first:])
-                return
-            if self.differentiates:
-                updates: dict[str, str] = {}
-                trains = bool(op.attribute("training_mode", 0))
-                with builder.apart():
-                    lower_op(builder, op, batch_statistics=trains, saved=self.saved, updates=updates)
-            else:
-                builder.replay(op)
-        self.ops.append(op)
+        with self.builder.scope(op.name):
+            self.builder.replay(upgraded(self.builder, op, self.opset))
 
 
-def walk(
-    model: ModelProto, table: Mapping[tuple[str, str], Lowering], *, differentiates: bool = False
-) -> tuple[Walk, Graph]:
+def walk(model: ModelProto, table: Mapping[tuple[str, str], Lowering]) -> tuple[Walk, Graph]:
     """Go through a model.
 
     Returns:
@@ -256,8 +226,7 @@ def walk(
         notes=_of_data(model, external),
     )
     builder = Builder(source)
-    # A Gradient names its y in an attribute, so that what leads to y alone looks dead.
-    nodes = list(model.graph.node) if differentiates else live_nodes(model.graph)
+    nodes = live_nodes(model.graph)
     for node in nodes:
         if ("" if node.domain == "ai.onnx" else node.domain, node.op_type) not in table:
             for name in node.output:
@@ -267,16 +236,12 @@ def walk(
         if reason:
             raise UnsupportedError(f"op {node.name!r} ({node.op_type}): {reason}")
     inference = Inference({"": opset}, min(max(int(model.ir_version), 8), MAX_IR_VERSION))
-    state = Walk(model, table, differentiates, builder, inference, opset)
-    faults: list[str] = []
-    for name, node in zip(unique_op_names(nodes), nodes, strict=True):
-        try:
+    state = Walk(table, builder, inference, opset)
+    try:
+        for name, node in zip(unique_op_names(nodes), nodes, strict=True):
             state.take(name, node)
-        except UnsupportedError as error:
-            faults.append(error.what)
-            break
-    if faults:
-        raise UnsupportedError("an op of the training graph cannot be taken", facts=tuple(faults))
+    except UnsupportedError as error:
+        raise UnsupportedError("an op of the training graph cannot be taken", facts=(error.what,)) from error
     return state, source
 
 
