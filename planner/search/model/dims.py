@@ -8,8 +8,6 @@ in blocks of D) or the dim is the quotient of the variable (``x[i // D, i % D]``
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
 from typing import TypeAlias
@@ -18,9 +16,8 @@ import numpy as np
 
 from planner.graph.core.model import Graph
 from planner.search.exact.rows import Ints
-from planner.tdl.analyse import Analysis
 from planner.tdl.bind import BoundOp
-from planner.tdl.interval import Floor, Interval, Symbol
+from planner.tdl.flow import Layout
 from planner.walk import walk
 
 Place: TypeAlias = tuple[str, str, int]
@@ -119,17 +116,29 @@ def find_directions(graph: Graph, ops: Sequence[BoundOp]) -> Directions:
         alike.setdefault(id(bound.analysis), []).append(number)
     # Ops of one analysis have one layout: it is made once, and moved to the numbers of each.
     for members in alike.values():
-        layout = _Layout.of(ops[members[0]].analysis)
+        analysis = ops[members[0]].analysis
+        layout = Layout.of(analysis)
         bases, nodes = starts[members], [ops[number].op for number in members]
-        output_starts = {slot: np.array([start[node.outputs[slot]] for node in nodes]) for slot in layout.outputs}
-        read = {slot: np.array([start[node.inputs[slot]] for node in nodes]) for slot in layout.inputs}
-        joined += [np.array((output_starts[slot] + dim, bases + number)) for slot, dim, number in layout.output_dims]
-        joined += [np.array((read[slot] + dim, bases + number)) for slot, dim, number in layout.read]
-        aligned += [np.array((read[slot] + dim, bases + number)) for slot, dim, number in layout.aligned]
-        aligned += [np.array((output_starts[slot] + dim, bases + number)) for slot, dim, number, _ in layout.stepped]
-        proposals += [(output_starts[slot] + dim, step) for slot, dim, _, step in layout.stepped]
-        proposals += [(bases + number, block) for number, block in layout.own_blocks]
-        proposals += [(read[slot] + dim, block) for slot, dim, block in layout.read_blocks]
+        output_starts = {
+            position: np.array([start[node.outputs[position]] for node in nodes])
+            for position, dims in enumerate(analysis.outputs)
+            if dims is not None
+        }
+        input_starts = {slot: np.array([start[node.inputs[slot]] for node in nodes]) for slot in analysis.read_slots}
+        joined += [
+            np.array((output_starts[position] + dim, bases + number)) for position, dim, number in layout.output_dims
+        ]
+        joined += [np.array((input_starts[slot] + dim, bases + number)) for slot, dim, number in layout.read]
+        aligned += [np.array((input_starts[slot] + dim, bases + number)) for slot, dim, number in layout.aligned]
+        aligned += [
+            np.array((output_starts[position] + dim, bases + number)) for position, dim, number, _ in layout.stepped
+        ]
+        proposals += [(output_starts[position] + dim, step) for position, dim, _, step in layout.stepped]
+        for number, variable in enumerate(analysis.variables):
+            proposals += [(bases + number, block) for block in variable.blocks if block > 1]
+        for read in analysis.reads:
+            for dim, proposed in enumerate(read.blocks):
+                proposals += [(input_starts[read.slot] + dim, block) for block in proposed if block > 1]
     for first, second in graph_ties(graph):
         along = np.arange(len(graph.tensors[first].shape))
         joined.append(np.array((start[first] + along, start[second] + along)))
@@ -139,10 +148,10 @@ def find_directions(graph: Graph, ops: Sequence[BoundOp]) -> Directions:
     alone[pairs] = False
     direction[alone] = -1
     blocks: dict[int, set[int]] = {}
-    for proposed, block in proposals:
-        for number in set(direction[proposed][~alone[proposed]].tolist()):
+    for asking, block in proposals:
+        for number in set(direction[asking][~alone[asking]].tolist()):
             blocks.setdefault(number, set()).add(block)
-    sorted_blocks = {number: tuple(sorted(proposed)) for number, proposed in blocks.items()}
+    sorted_blocks = {number: tuple(sorted(sizes)) for number, sizes in blocks.items()}
     pairs = np.concatenate([np.zeros((2, 0), dtype=np.int64), *aligned], axis=1)
     return Directions(places, direction, sorted_blocks, pairs)
 
@@ -161,97 +170,6 @@ def _components(count: int, pairs: Ints) -> Ints:
             label = label[label]
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """The layout of variables along the dims of inputs and outputs, for ops with one analysis."""
-
-    output_dims: tuple[tuple[int, int, int], ...]
-    """Output, dim and variable, of dims that go by one."""
-    stepped: tuple[tuple[int, int, int, int], ...]
-    """Output, dim, variable and step, of dims that go in steps."""
-    read: tuple[tuple[int, int, int], ...]
-    """Input, dim and the variable that is its index and nothing else."""
-    aligned: tuple[tuple[int, int, int], ...]
-    """Input, dim and the variable with the largest step in its index, where there is more in it."""
-    own_blocks: tuple[tuple[int, int], ...]
-    """Variable and a block, larger than 1, that it proposes."""
-    read_blocks: tuple[tuple[int, int, int], ...]
-    """Input, dim and such a block."""
-
-    @property
-    def outputs(self) -> set[int]:
-        """The outputs that are laid out."""
-        return {position for position, *_ in (*self.output_dims, *self.stepped)}
-
-    @property
-    def inputs(self) -> set[int]:
-        """The inputs that are, or propose a block."""
-        return {slot for slot, _, _ in (*self.read, *self.aligned, *self.read_blocks)}
-
-    @classmethod
-    def of(cls, analysis: Analysis) -> _Layout:
-        """The layout of an analysis."""
-        indices = tuple(_indices(analysis))
-        output_dims = [
-            (position, dim, number, (analysis.steps_of(position) or (1,) * len(dims))[dim])
-            for position, dims in enumerate(analysis.outputs)
-            if dims is not None
-            for dim, number in enumerate(dims)
-        ]
-        joined = [index for index in indices if index.major is not None]
-        return cls(
-            tuple((position, dim, number) for position, dim, number, step in output_dims if step == 1),
-            tuple((position, dim, number, step) for position, dim, number, step in output_dims if step > 1),
-            tuple((index.slot, index.dim, index.major or 0) for index in joined if index.is_alone),
-            tuple((index.slot, index.dim, index.major or 0) for index in joined if not index.is_alone),
-            tuple(
-                (number, block)
-                for number, variable in enumerate(analysis.variables)
-                for block in variable.blocks
-                if block > 1
-            ),
-            tuple((index.slot, index.dim, block) for index in indices for block in index.blocks if block > 1),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Index:
-    """The index of one dim of one input."""
-
-    slot: int
-    dim: int
-    major: int | None
-    """The variable with the largest step, by number; None: there is none."""
-    is_alone: bool
-    """True if the index is that variable and nothing else."""
-    blocks: tuple[int, ...]
-
-
-def _indices(analysis: Analysis) -> Iterator[_Index]:
-    """The indices that ops with this analysis share."""
-    numbers = {variable.name: number for number, variable in enumerate(analysis.variables)}
-    for read in analysis.reads:
-        for dim, interval in enumerate(read.dims):
-            if interval is not None:
-                major = _major_variable(interval)
-                is_alone = interval.alone is not None
-                yield _Index(read.slot, dim, None if major is None else numbers[major], is_alone, read.blocks[dim])
-
-
 def graph_ties(graph: Graph) -> tuple[tuple[str, str], ...]:
     """Pairs of tensors that must have one tiling: a state and its next value."""
     return tuple((pair.current, pair.following) for pair in graph.state)
-
-
-def _major_variable(interval: Interval) -> str | None:
-    """The variable with the largest positive coefficient, alone or under a floor-division."""
-    best: tuple[Fraction, str] | None = None
-    for term, factor in interval.first.terms:
-        name = None
-        if isinstance(term, Symbol):
-            name = term.variable
-        elif isinstance(term, Floor) and len(term.of.terms) == 1 and isinstance(term.of.terms[0][0], Symbol):
-            name = term.of.terms[0][0].variable
-        if name is not None and factor > 0 and (best is None or factor > best[0]):
-            best = (factor, name)
-    return None if best is None else best[1]
