@@ -9,7 +9,7 @@ from typing import ClassVar, Final, Literal, TypeAlias, get_args
 
 import onnx
 
-from planner.graph.decompositions.registry import Purpose, decompositions
+from planner.graph.decompositions.registry import gradient_form
 from planner.training import rules
 from planner.training.gradients.expand import has_body
 from planner.training.gradients.older_opsets import OPSET
@@ -72,8 +72,6 @@ def _row(name: str) -> GradientRow:
         schema = onnx.defs.get_schema(name, _NEWEST)
     except onnx.defs.SchemaError:
         return GradientRow(name, "none", f"it is newer than opset {_NEWEST}, the latest that a step is written in")
-    if name in decompositions(Purpose.GRADIENT):
-        return GradientRow(name, "expanded", decompositions(Purpose.GRADIENT)[name].text)
     rule = rules.standard().get(name)
     if rule is not None:
         return GradientRow(name, "rule" if rule.inputs != () else "stops", _first_sentence(rule.function.__doc__))
@@ -83,6 +81,8 @@ def _row(name: str) -> GradientRow:
         return GradientRow(name, "none", REASONS[name])
     if not _has_floats(schema.inputs):
         return GradientRow(name, "no floats", "it reads nothing" if not schema.inputs else "it reads no floats")
+    if (form := gradient_form(name)) is not None:
+        return GradientRow(name, "expanded", form.text)
     if has_body(name, max(OPSET, schema.since_version)):
         return GradientRow(name, "body", "by ONNX's function body")
     return GradientRow(name, "none", "no rule yet")

@@ -101,6 +101,11 @@ class Builder(Writer):
         """The value of a constant, if it is known."""
         return self.constants.get(name)
 
+    def is_fixed(self, name: str, number: float) -> bool:
+        """Whether a tensor is a constant of this number alone, and no weight."""
+        value = self.value(name) if name in self.folded else None
+        return value is not None and bool((value == number).all())
+
     def made_by(self, name: str) -> Op | None:
         """The op that makes a tensor; None for inputs and constants."""
         return self._producer.get(name)

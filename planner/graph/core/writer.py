@@ -46,6 +46,10 @@ class Writer(ABC):
     def value(self, name: str) -> np.ndarray | None:
         """The value of a constant; None if the tensor is none, or its value was not loaded."""
 
+    def is_fixed(self, name: str, number: float) -> bool:
+        """Whether a tensor is known to hold this number alone, whatever weights the model is given."""
+        return False
+
     def shape(self, name: str) -> Shape:
         """The sizes of a tensor."""
         return self.tensor(name).shape

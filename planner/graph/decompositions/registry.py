@@ -28,7 +28,7 @@ class Purpose(enum.Enum):
     PARTS = "parts"
     """Composites in ops whose partial results can be joined, where a plan is better so. Writer: ``Emitter``."""
     GRADIENT = "gradient"
-    """Composites in operators that have gradient rules. Writer: ``Builder``."""
+    """Composites in operators that have gradient rules, where PARTS has none that serves. Writer: ``Builder``."""
     UPDATE = "update"
     """Optimizers of ai.onnx.preview.training, which no runtime executes. Writer: ``Builder``."""
     CPU = "cpu"
@@ -90,6 +90,16 @@ def decompositions(purpose: Purpose) -> Mapping[str, Decomposition]:
 def decomposition(purpose: Purpose, op: Op) -> Decomposition | None:
     """The decomposition of an op of this type; None if there is none."""
     return decompositions(purpose).get(qualified(op.domain, op.op_type))
+
+
+def gradient_form(op_type: str) -> Decomposition | None:
+    """The decomposition by which a gradient passes an operator of ONNX's domain; None if there is none.
+
+    The bodies in parts serve, too. Attention's does not: a gradient would pass the maximum of its softmax, where the
+    function body that ONNX defines has Softmax, which has a rule.
+    """
+    in_parts = None if op_type == "Attention" else decompositions(Purpose.PARTS).get(op_type)
+    return decompositions(Purpose.GRADIENT).get(op_type, in_parts)
 
 
 def _modules(name: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Composites on the way of the gradient are written out before the walk back, so that no rule of their own is needed.
 
-First those for which this package has a form that cuts well (recurrent networks unrolled, losses by labels,
-normalisations as sums); then, for every operator without a gradient rule, the function body that ONNX defines.
+First those with a form for gradients (recurrent networks unrolled, losses by labels); then every operator without a
+gradient rule: by its body in parts, else by the function body that ONNX defines.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import onnx
 from onnx import ModelProto, helper, inliner, numpy_helper
 
 from planner.errors import ModelError, UnsupportedError
-from planner.graph.core.attributes import label
+from planner.graph.core.attributes import label, refuse
 from planner.graph.core.builder import Builder
 from planner.graph.core.model import DType, Graph, Op
-from planner.graph.decompositions.registry import Purpose, decomposition
+from planner.graph.decompositions.registry import gradient_form
 from planner.graph.files.protos import op_to_node
 from planner.graph.files.to_onnx import value_info
 from planner.graph.reading.defaults import state_operator_defaults
@@ -52,7 +52,11 @@ def expanded(forward: Graph, wanted: Iterable[str], rules: Mapping[str, Gradient
         composites = {
             op.name
             for op in forward.ops
-            if not op.domain and any(name in active for name in op.inputs) and is_composite(op, forward.opset, rules)
+            if not op.domain
+            and any(name in active for name in op.inputs)
+            # Integers, as a comparison makes, have no gradient.
+            and any(forward.tensors[name].dtype.is_float for name in op.outputs if name)
+            and is_composite(op, forward.opset, rules)
         }
         if not composites:
             return forward
@@ -62,9 +66,8 @@ def expanded(forward: Graph, wanted: Iterable[str], rules: Mapping[str, Gradient
 
 def is_composite(op: Op, opset: int, rules: Mapping[str, GradientRule]) -> bool:
     """Whether an op is to be written out before a gradient is taken through it."""
-    if decomposition(Purpose.GRADIENT, op) is not None:
-        return True
-    return op.op_type not in rules and op.op_type not in REASONS and has_body(op.op_type, opset)
+    is_plain = op.op_type in rules or op.op_type in REASONS
+    return not is_plain and (gradient_form(op.op_type) is not None or has_body(op.op_type, opset))
 
 
 def expand_op(builder: Builder, op: Op, opset: int) -> tuple[str, ...]:
@@ -73,12 +76,9 @@ def expand_op(builder: Builder, op: Op, opset: int) -> tuple[str, ...]:
     Raises:
         UnsupportedError: a form that is not taken.
     """
-    body = decomposition(Purpose.GRADIENT, op)
-    if body is None:
-        return _by_body(builder, op, opset)
-    outputs = body(builder, op)
-    assert outputs is not None, "those for gradients take an op or say why not"
-    return outputs
+    form = gradient_form(op.op_type)
+    outputs = form(builder, op) if form is not None else None
+    return _by_body(builder, op, opset) if outputs is None else outputs
 
 
 def _expand(forward: Graph, names: set[str]) -> Graph:
@@ -103,6 +103,8 @@ def _expand(forward: Graph, names: set[str]) -> Graph:
 
 def _by_body(builder: Builder, op: Op, opset: int) -> tuple[str, ...]:
     """An op as ONNX's own function body writes it."""
+    if not has_body(op.op_type, opset):
+        raise refuse(op, "no gradient is known of this form of the operator")
     try:
         body = graph_from_proto(_inlined(builder, op, opset))
     except (ModelError, RuntimeError, ValueError) as error:
@@ -121,7 +123,6 @@ def _by_body(builder: Builder, op: Op, opset: int) -> tuple[str, ...]:
             [names[name] if name else "" for name in inner.inputs],
             shapes,
             dtypes,
-            hint=_hint(inner),
             attributes=dict(inner.attributes),
         )
         if inner.op_type == "Softmax" and op.op_type == "Attention" and op.has_input(3):
@@ -138,10 +139,6 @@ def _weights_of_seen(builder: Builder, scores: str) -> str:
     weights = builder.one("Softmax", (finite,), builder.shape(scores), dtype, hint="softmax", attributes={"axis": -1})
     unseen = builder.each("Equal", "unseen", scores, builder.scalar(-np.inf, dtype, "lowest"), dtype=DType.BOOL)
     return builder.each("Where", "weights", unseen, builder.scalar(0.0, dtype, "zero"), weights)
-
-
-def _hint(inner: Op) -> str:
-    return inner.op_type.lower()
 
 
 def _inlined(builder: Builder, op: Op, opset: int) -> ModelProto:

@@ -1,4 +1,8 @@
-"""Losses by labels, which a gradient rule of their own would say twice."""
+"""Losses by labels, which a gradient rule of their own would say twice.
+
+Their bodies in parts compare each label with all classes, so that classes can be split. A gradient takes a lookup: the
+comparison would be three more passes over all scores.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that networks seldom train through, written out: Det, CumProd, TensorScatter, STFT."""
+"""Operators that networks seldom train through, written out: Det, CumProd, STFT."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.graph.core.attributes import axis_of, integer, refuse, text
+from planner.graph.core.attributes import integer, refuse
 from planner.graph.core.builder import Builder
 from planner.graph.core.model import Op
 from planner.graph.decompositions.registry import Purpose, stands_for
@@ -57,6 +57,8 @@ def determinant(emit: Builder, op: Op) -> tuple[str, ...]:
 def cumulative_product(emit: Builder, op: Op) -> tuple[str, ...]:
     """Running products in log2 n steps: each element times the one 1, 2, 4 ... before it (Hillis and Steele 1986).
 
+    The body in parts is made of running products again, which have no gradient rule.
+
     Raises:
         UnsupportedError: its axis is not known.
     """
@@ -81,23 +83,6 @@ def cumulative_product(emit: Builder, op: Op) -> tuple[str, ...]:
         products = emit.mul(products, moved(products, step))
         step *= 2
     return (emit.reverse(products, backwards),)
-
-
-@stands_for("TensorScatter", purpose=Purpose.GRADIENT)
-def tensor_scatter(emit: Builder, op: Op) -> tuple[str, ...]:
-    """The cache with the update written from each sample's write index on, along ``axis``; around it, if circular."""
-    cache, update, *optional = op.inputs
-    shape, written = emit.shape(cache), emit.shape(update)
-    rank = len(shape)
-    axis = axis_of(op, rank, -2)
-    line = np.arange(written[axis], dtype=np.int64).reshape([-1 if dim == axis else 1 for dim in range(rank)])
-    index = emit.constant(line, f"range.{written[axis]}")
-    if optional and optional[0]:
-        index = emit.add(index, emit.reshape(optional[0], (shape[0], *(1 for _ in range(rank - 1)))))
-    if text(op, "mode", "linear") == "circular":
-        index = emit.binary("Mod", index, emit.constant(np.array(shape[axis], np.int64), f"int.{shape[axis]}"))
-    operands = [cache, emit.expand(index, written), update]
-    return (emit.one("ScatterElements", operands, shape, emit.dtype(cache), attributes={"axis": axis}),)
 
 
 @stands_for("STFT", purpose=Purpose.GRADIENT)
