@@ -33,6 +33,7 @@ from planner.algebra.lane import Lane, has_owners
 from planner.artifacts.plan import Plan
 from planner.cost.by_op import costed, op_cost
 from planner.cost.tables import CostTables
+from planner.graph.core.dependence import live_ops
 from planner.graph.core.model import Graph, Op, Role
 from planner.graph.rewriting.canonical import Canonical
 from planner.graph.rewriting.lanes import Lanes, lanes_of, marked
@@ -194,26 +195,19 @@ def _coming_and_going(lanes: Lanes, graph: Graph, cuts: tuple[int, ...], *, is_f
 def _core(lanes: Lanes, graph: Graph) -> list[tuple[Op, ...]]:
     """The ops of lanes at their states, and those between; all ops where lanes have no states."""
     states = {name for pair in graph.state for name in (pair.current, pair.following)}
-    at_states = {ops[0].name for ops in lanes.ops if not states.isdisjoint((*ops[0].inputs, *ops[0].outputs))}
+    first = [ops[0] for ops in lanes.ops]
+    at_states = {op.name for op in first if not states.isdisjoint((*op.inputs, *op.outputs))}
     if not at_states:
         return list(lanes.ops)
     behind: set[str] = set()
     """Tensors that are computed from what such ops make."""
     after: set[str] = set()
-    for op, *_ in lanes.ops:
+    for op in first:
         if op.name in at_states or not behind.isdisjoint(op.inputs):
             after.add(op.name)
             behind.update(op.outputs)
-    ahead: set[str] = set()
-    """Tensors that such ops are computed from."""
-    core = []
-    for ops in reversed(lanes.ops):
-        op = ops[0]
-        if op.name in at_states or not ahead.isdisjoint(op.outputs):
-            ahead.update(filter(None, op.inputs))
-            if op.name in after:
-                core.append(ops)
-    return core
+    before = {op.name for op in live_ops(first, [name for op in first if op.name in at_states for name in op.outputs])}
+    return [ops for ops in lanes.ops if ops[0].name in before & after]
 
 
 def _bytes_of(graph: Graph, name: str) -> int:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from planner.graph.core.dependence import live_ops
 from planner.graph.core.model import DType, Graph, Op, Shape, StatePair, Tensor, dtype_of_array
 from planner.graph.core.traits import DRAWING
 from planner.graph.core.wellformed import fresh_name
@@ -230,13 +231,7 @@ class Builder(Writer):
             opset: version of the default domain.
             notes: metadata.
         """
-        wanted = set(outputs)
-        live: list[Op] = []
-        for op in reversed([op.renamed(self._final) for op in self._ops]):
-            if any(name in wanted for name in op.outputs if name):
-                wanted.update(name for name in op.inputs if name)
-                live.append(op)
-        live.reverse()
+        live = live_ops([op.renamed(self._final) for op in self._ops], outputs)
         ops = tuple(self._with_name(op) for op in live)
         final = {self._final.get(name, name): tensor for name, tensor in self.tensors.items()}
         names = dict.fromkeys([*inputs, *(name for op in ops for name in (*op.inputs, *op.outputs) if name)])

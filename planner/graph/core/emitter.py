@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from planner.graph.core.dependence import live_ops
 from planner.graph.core.model import DType, Op, Shape, Tensor
 from planner.graph.core.writer import Writer
 
@@ -91,12 +92,7 @@ class Emitter(Writer):
             results: an emitted tensor for each output, in order; those of outputs that are absent do not matter.
         """
         outputs = {name: output for name, output in zip(results, op.outputs, strict=False) if output}
-        wanted, live = set(outputs), list[Op]()
-        for body_op in reversed(self.ops):
-            if not wanted.isdisjoint(body_op.outputs):
-                wanted.update(body_op.inputs)
-                live.append(body_op.renamed(outputs))
-        return tuple(reversed(live))
+        return tuple(body_op.renamed(outputs) for body_op in live_ops(self.ops, outputs))
 
     def _name(self, part: str) -> str:
         name, number = f"{self.prefix}{part}", 2

@@ -29,6 +29,7 @@ import numpy as np
 from onnx import NodeProto
 
 from planner.errors import DescriptionError, ModelError, UnsupportedError
+from planner.graph.core.dependence import live_ops
 from planner.graph.core.model import Implied, Op, Tensor, TensorAttribute, qualified
 from planner.graph.core.subgraph import obstacle
 from planner.graph.core.traits import LOOPS
@@ -376,15 +377,11 @@ class _Folder:
         for output in self.outputs:
             if output not in op_outputs and output not in graph.inputs:
                 ops = self._with_identity(output, ops)
-        wanted = set(self.outputs)
-        live: list[Op] = []
-        for op in reversed(ops):
-            if any(name in wanted for name in op.outputs if name):
-                if op.op_type.endswith("LayerNormalization"):  # mean and deviation are made for a gradient's sake
-                    op = replace(op, outputs=_read(op.outputs, wanted))
-                wanted.update(name for name in op.inputs if name)
-                live.append(op)
-        live.reverse()
+        live = list(live_ops(ops, self.outputs))
+        read = {*self.outputs, *(name for op in live for name in op.inputs)}
+        for position, op in enumerate(live):
+            if op.op_type.endswith("LayerNormalization"):  # mean and deviation are made for a gradient's sake
+                live[position] = replace(op, outputs=_read(op.outputs, read))
         self.findings.refuse(live, self.operators, graph.opset)
         names = dict.fromkeys(graph.inputs)
         names.update(dict.fromkeys(name for op in live for name in (*op.inputs, *op.outputs) if name))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from planner.errors import UsageError
-from planner.graph.core.dependence import leading_to
+from planner.graph.core.dependence import live_ops
 from planner.graph.core.model import Graph, Role
 from planner.graph.step.copies import copies_in
 from planner.graph.step.deliveries import is_delivery
@@ -95,8 +95,7 @@ def passes_in(graph: Graph) -> Passes:
         return passes_of(plain)
     except UsageError:
         results = [name for name in graph.outputs if graph.roles[name] is Role.RESULT]
-        needed = leading_to(plain, results) if results else frozenset(graph.tensors)
-        forward = frozenset(op.name for op in ops if not needed.isdisjoint(filter(None, op.outputs)))
+        forward = frozenset(op.name for op in (live_ops(plain.ops, results) if results else ops))
         return Passes(forward, frozenset(op.name for op in ops) - forward)
 
 

@@ -8,7 +8,7 @@ and says by what evidence; what neither tells is refused, with the candidates.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -21,6 +21,7 @@ from planner.graph.step.gradient_products import GradientProducts, gradient_prod
 from planner.graph.step.remains import FlatStep, Inferred, Remains, roots_of
 from planner.graph.step.state_warnings import lines_of
 from planner.graph.step.update_forms import Term, candidates, every_term
+from planner.walk import walk
 
 _SUFFIXES: Final = tuple(f"{mark}{word}" for mark in "._/" for word in ("next", "new", "updated"))
 _PREFIXES: Final = tuple(f"{word}{mark}" for mark in "._/" for word in ("next", "new", "updated"))
@@ -138,17 +139,14 @@ def has_own_weights(graph: Graph) -> bool:
 
 def _is_by_rate(graph: Graph, output: str) -> bool:
     """Whether an output is a sum in which something is multiplied with a number: an update by its rate."""
-    pending, seen = [output], {output}
-    while pending:
-        op = graph.producer.get(pending.pop())
-        if op is None or op.domain or op.op_type not in _UPDATING:
-            continue
-        if op.op_type in ("Mul", "Div") and any(graph.tensors[name].elements == 1 for name in op.inputs):
-            return True
-        following = [name for name in op.inputs if name and name not in seen]
-        seen.update(following)
-        pending += following
-    return False
+
+    def operands(name: str) -> Iterable[str]:
+        op = graph.producer.get(name)
+        return () if op is None or op.domain or op.op_type not in _UPDATING else filter(None, op.inputs)
+
+    makers = [graph.producer.get(name) for name in walk([output], operands)]
+    scalings = [op for op in makers if op is not None and op.op_type in ("Mul", "Div") and not op.domain]
+    return any(graph.tensors[name].elements == 1 for op in scalings for name in op.inputs)
 
 
 class _Settling:

@@ -8,6 +8,7 @@ from typing import Final
 import ml_dtypes
 import numpy as np
 
+from planner.graph.core.dependence import computed_from
 from planner.graph.core.model import DType, Graph
 
 _BFLOAT16_EPS: Final = 2.0**-7
@@ -22,14 +23,11 @@ def fed_strange(graph: Graph, values: Mapping[str, np.ndarray]) -> frozenset[str
 
     Constants may be infinite: masks of attention are.
     """
-    reached = {name for name in graph.inputs if is_float(values[name]) and not np.isfinite(_wide(values[name])).all()}
+    strange = {name for name in graph.inputs if is_float(values[name]) and not np.isfinite(_wide(values[name])).all()}
     for name, value in graph.constants.items():
         if value is not None and is_float(value) and np.isnan(_wide(value)).any():
-            reached.add(name)
-    for op in graph.ops:
-        if not reached.isdisjoint(op.inputs):
-            reached.update(op.outputs)
-    return frozenset(reached.intersection(graph.outputs))
+            strange.add(name)
+    return computed_from(graph, strange).intersection(graph.outputs)
 
 
 def _wide(array: np.ndarray) -> np.ndarray:

@@ -20,6 +20,7 @@ import numpy as np
 from onnx import TensorProto, helper, reference
 
 from planner.errors import ModelError
+from planner.graph.core.dependence import leading_to
 from planner.graph.core.model import Attribute, DType, Graph, Op, TensorAttribute, qualified
 from planner.graph.core.traits import RANDOM, named
 from planner.graph.decompositions.expand import expand
@@ -338,11 +339,8 @@ def _products(graph: Graph, op: Op) -> int:
 
 def _overflowing(graph: Graph) -> frozenset[str]:
     """The tensors by whose being finite the model decides, as a dynamic loss scale does: all before IsInf and IsNaN."""
-    names: set[str] = set()
-    for op in reversed(graph.ops):
-        if op.op_type in ("IsInf", "IsNaN") or not names.isdisjoint(op.outputs):
-            names.update(name for name in op.inputs if name and graph.tensors[name].dtype.is_float)
-    return frozenset(names)
+    asked = {op.inputs[0] for op in graph.ops if op.op_type in ("IsInf", "IsNaN")}
+    return leading_to(graph, asked, {name for name, tensor in graph.tensors.items() if not tensor.dtype.is_float})
 
 
 def _last_uses(graph: Graph) -> dict[int, tuple[str, ...]]:

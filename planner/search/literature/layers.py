@@ -30,6 +30,7 @@ from planner.algebra.tiling import UNCUT, Only, Partial, Placement, Replicate, S
 from planner.cost.seconds.tables import TimeTables
 from planner.cost.seconds.timed import TimedTables
 from planner.cost.tables import Candidates
+from planner.graph.core.dependence import leading_to
 from planner.graph.core.model import Role, is_used
 from planner.machine.routes import Interconnect, Route, part
 from planner.machine.topology_file import DeviceGraph, Level, Machine, Topology, load_topology
@@ -256,13 +257,8 @@ class Forward:
 def _forward_ops(problem: Problem) -> list[BoundOp]:
     """The ops that lead to a result."""
     graph = problem.graph
-    wanted = {name for name in graph.outputs if graph.roles[name] is Role.RESULT}
-    ops = []
-    for op in reversed(problem.ops):
-        if any(name in wanted for name in op.op.outputs):
-            wanted.update(op.op.inputs)
-            ops.append(op)
-    return ops[::-1]
+    needed = leading_to(graph, [name for name in graph.outputs if graph.roles[name] is Role.RESULT])
+    return [op for op in problem.ops if not needed.isdisjoint(op.op.outputs)]
 
 
 def configurations(problem: Problem, variable: SearchVariable, cuts: tuple[int, ...]) -> Candidates:

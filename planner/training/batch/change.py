@@ -14,6 +14,7 @@ import numpy as np
 from planner.errors import UnsupportedError, UsageError
 from planner.graph.core.attributes import axis_of, integers, label
 from planner.graph.core.check import check_graph
+from planner.graph.core.dependence import live_ops
 from planner.graph.core.model import Graph, Op, Tensor, dtype_of_array
 from planner.graph.core.traits import RECURRENT
 from planner.graph.core.wellformed import fresh_name
@@ -124,7 +125,7 @@ class _Follower:
                 facts=tuple(self.refusals),
                 hint="export the model with the batch that is wanted",
             )
-        ops = self._live(ops)
+        ops = list(live_ops(ops, self.graph.outputs))  # the original of what was made anew may be unread
         used = {name for op in ops for name in (*op.inputs, *op.outputs)} | set(self.graph.inputs)
         dropped = {name for name in (*self.graph.tensors, *self.constants) if name not in used}
         tensors = {
@@ -172,15 +173,6 @@ class _Follower:
                 assert size == track.size(self.old), f"{label(op)}: {track} does not fit size {size} of {name}"
                 self.tracks[name] = track
         return replace(op, inputs=tuple(site.inputs))
-
-    def _live(self, ops: list[Op]) -> list[Op]:
-        """The ops that lead to an output: what was made anew may have left its original unread."""
-        wanted, live = set(self.graph.outputs), list[Op]()
-        for op in reversed(ops):
-            if any(name in wanted for name in op.outputs):
-                wanted.update(filter(None, op.inputs))
-                live.append(op)
-        return live[::-1]
 
     def _regrow(self, name: str, track: Track, site: Site) -> str | None:
         """An op of constants that has one value for each sample, for other samples; None if it is not known how.

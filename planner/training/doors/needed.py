@@ -15,7 +15,7 @@ from onnx import ModelProto, NodeProto, ValueInfoProto
 
 from planner.errors import ModelError
 from planner.graph.core.check import check_graph
-from planner.graph.core.dependence import leading_to
+from planner.graph.core.dependence import live_ops
 from planner.graph.core.model import Graph
 from planner.graph.core.wellformed import live_nodes
 
@@ -95,8 +95,7 @@ def _read_only(
 
 def only(graph: Graph, output: str) -> Graph:
     """A graph without state with one of its outputs, and with all of its inputs."""
-    wanted = leading_to(graph, [output])
-    ops = tuple(op for op in graph.ops if not wanted.isdisjoint(op.outputs))
+    ops = live_ops(graph.ops, [output])
     names = {name for op in ops for name in (*op.inputs, *op.outputs)} | {*graph.inputs, output}
     alone = replace(
         graph,

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from planner.errors import UnsupportedError
 from planner.graph.core.attributes import label
 from planner.graph.core.builder import Builder
+from planner.graph.core.dependence import live_ops
 from planner.graph.core.model import Op, Tensor
 from planner.training.gradients.reasons import QUANTISING, REASONS
 
@@ -176,15 +177,11 @@ def backward(
 
 def _quantised(ops: Sequence[Op], seeds: Iterable[str], active: Container[str]) -> list[str]:
     """What is wrong with ops between active tensors and the loss whose integers hide the way; last ones first."""
-    leading = set(seeds)
-    refusals: list[str] = []
-    for op in reversed(ops):
-        if not any(name in leading for name in op.outputs if name):
-            continue
-        leading.update(op.inputs)
-        if not op.domain and op.op_type in QUANTISING and op.inputs[0] in active:
-            refusals.append(f"{label(op)}: no gradient rule: {REASONS[op.op_type]}")
-    return refusals
+    return [
+        f"{label(op)}: no gradient rule: {REASONS[op.op_type]}"
+        for op in reversed(live_ops(ops, seeds))
+        if not op.domain and op.op_type in QUANTISING and op.inputs[0] in active
+    ]
 
 
 def _pass(

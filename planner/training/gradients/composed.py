@@ -13,7 +13,7 @@ from itertools import product
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from planner.graph.core.dependence import leading_to
+from planner.graph.core.dependence import live_ops
 from planner.graph.core.model import Attribute, DType, Graph, Op
 
 _Terms: TypeAlias = Mapping[tuple[int, int], float]
@@ -160,8 +160,7 @@ def _is_near(terms: _Terms, wanted: _Terms, multiple: float, near: float) -> boo
 def _without_unread(graph: Graph, used: Collection[str]) -> Graph:
     """The graph without the ops whose results only such ops read that are no longer there."""
     unread = {name for op in graph.ops for name in op.outputs if name and name not in used}
-    read = leading_to(graph, (*graph.outputs, *unread))
-    ops = tuple(op for op in graph.ops if not read.isdisjoint(op.outputs))
+    ops = live_ops(graph.ops, (*graph.outputs, *unread))
     gone = {name for op in graph.ops for name in op.outputs} - {name for op in ops for name in op.outputs}
     tensors = {name: tensor for name, tensor in graph.tensors.items() if name not in gone}
     return replace(graph, ops=ops, tensors=tensors)

@@ -14,6 +14,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
+from planner.graph.core.dependence import computed_from
 from planner.graph.core.model import Graph, Op, Shape
 from planner.graph.core.traits import ANGLES, COMPARISONS, CONVOLUTIONS, COPYING, MOVING, NORMS, RECURRENT, STATISTICS
 
@@ -120,11 +121,8 @@ class Readers:
     @cached_property
     def _data(self) -> frozenset[str]:
         """Tensors that depend on an input, or are drawn."""
-        names = set(self.graph.inputs)
-        for op in self.graph.ops:
-            if any(name in names for name in op.inputs) or not any(op.inputs):
-                names.update(op.outputs)
-        return frozenset(names)
+        drawn = [name for op in self.graph.ops if not any(op.inputs) for name in op.outputs]
+        return computed_from(self.graph, (*self.graph.inputs, *drawn))
 
     @cached_property
     def _counted(self) -> frozenset[str]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from planner.errors import UnsupportedError
 from planner.graph.core.builder import Builder
+from planner.graph.core.dependence import computed_from
 from planner.graph.core.model import DType, Graph, Shape
 from planner.graph.core.traits import DRAWING
 from planner.training.batch.tracks import Track
@@ -64,10 +65,8 @@ def repeated(
     inputs = [name for name in source.tensors if name not in source.constants and source.made_by(name) is None]
     outputs = tuple(dict.fromkeys(final.values()))
     step = source.finish(inputs=inputs, outputs=outputs, state=(), initial={}, opset=source.opset, notes={})
-    varying = {*dims, *carried}
-    for op in step.ops:
-        if op.op_type in DRAWING or not varying.isdisjoint(op.inputs):
-            varying.update(filter(None, op.outputs))
+    drawn = [name for op in step.ops if op.op_type in DRAWING for name in op.outputs]
+    varying = computed_from(step, (*dims, *carried, *drawn))
     varying_outputs = varying.difference(inputs, carried)
     base = {name: tensor for name, tensor in step.tensors.items() if name not in varying_outputs}
     for name, dim in dims.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 from planner.errors import UsageError, did_you_mean
 from planner.graph.core.attributes import axis_of
 from planner.graph.core.model import Graph
+from planner.walk import walk
 
 
 def tokens_of(forward: Graph, output: str, axis: int, *, stated: str | None = None) -> str:
@@ -60,16 +61,8 @@ def tokens_of(forward: Graph, output: str, axis: int, *, stated: str | None = No
 
 def _rows(forward: Graph, name: str) -> set[int]:
     """The numbers of rows of the tables that an input, perhaps cast or laid out anew, is looked up in."""
-    rows: set[int] = set()
-    pending, seen = [name], {name}
-    while pending:
-        index = pending.pop()
-        for op in forward.consumers[index]:
-            if op.op_type == "Gather" and op.inputs[1] == index and forward.tensors[op.inputs[0]].dtype.is_float:
-                table = forward.tensors[op.inputs[0]].shape
-                rows.add(table[axis_of(op, len(table), 0)])
-            elif op.op_type in ("Cast", "Clip", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"):
-                following = [output for output in op.outputs if output and output not in seen]
-                seen.update(following)
-                pending += following
-    return rows
+    laying_out = ("Cast", "Clip", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
+    indices = walk([name], lambda index: [op.outputs[0] for op in forward.consumers[index] if op.op_type in laying_out])
+    readers = [op for index in indices for op in forward.consumers[index] if op.inputs[1:2] == (index,)]
+    tables = [(op, forward.tensors[op.inputs[0]]) for op in readers if op.op_type == "Gather"]
+    return {table.shape[axis_of(op, len(table.shape), 0)] for op, table in tables if table.dtype.is_float}

@@ -8,7 +8,7 @@ told apart: what moves of weights, their gradients and next states, and what mov
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.artifacts.plan import Plan
@@ -17,9 +17,10 @@ from planner.cost.by_op import op_bytes
 from planner.cost.contraction import RESULT
 from planner.cost.seconds.estimate import synchronised
 from planner.cost.tables import CostTables
-from planner.graph.core.dependence import leading_to
+from planner.graph.core.dependence import live_ops
 from planner.graph.core.model import Graph, Role
 from planner.tdl.bind import BoundOp
+from planner.walk import walk
 
 _LONGEST_WAY = 16
 """Ops between a state and the product that reads it: casts, transposes, scales."""
@@ -139,21 +140,18 @@ def forward_ops(graph: Graph) -> frozenset[str]:
     """The ops that a result needs; all of a graph that has none."""
     roles = graph.roles
     results = [name for name in graph.outputs if roles[name] is Role.RESULT]
-    needed = leading_to(graph, results) if results else frozenset(graph.tensors)
-    return frozenset(op.name for op in graph.ops if not needed.isdisjoint(op.outputs))
+    return frozenset(op.name for op in (live_ops(graph.ops, results) if results else graph.ops))
 
 
 def _updating(graph: Graph, following: str, update: Collection[str], products: Collection[str]) -> list[str]:
     """The ops that make a next state, back to the product that makes the gradient."""
-    updating: dict[str, None] = {}
-    waiting = [following]
-    while waiting:
-        name = waiting.pop()
+
+    def operands(name: str) -> Iterable[str]:
         op = graph.producer.get(name)
-        if op is not None and name in update and op.name not in updating:
-            updating[op.name] = None
-            waiting.extend(() if op.name in products else filter(None, op.inputs))
-    return list(updating)
+        return () if op is None or name not in update or op.name in products else filter(None, op.inputs)
+
+    made = [name for name in walk([following], operands) if name in update and name in graph.producer]
+    return list(dict.fromkeys(graph.producer[name].name for name in made))
 
 
 def _of_state(graph: Graph, ops: Sequence[BoundOp]) -> Mapping[str, str]:

@@ -7,13 +7,14 @@ say to which forward op a gradient operator belongs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
 from planner.errors import UnsupportedError
 from planner.graph.core.attributes import label, refuse
+from planner.graph.core.dependence import live_ops
 from planner.graph.core.model import Op
 from planner.training import rules
 from planner.training.doors.walk import Lowering, Unrolled, Walk
@@ -37,22 +38,12 @@ def _forward(op_type: str, gates: int) -> Lowering:
         standard = replace(op, op_type=op_type, domain="", inputs=tuple(operands))
         outputs = expand_op(walk.builder, standard, walk.opset)
         if len(op.outputs) > gates:
-            way = _between(walk.builder.ops, operands, outputs)
+            # An earlier recurrent op may have emitted some of them.
+            way = live_ops(walk.builder.ops, outputs, operands)
             walk.unrolled[op.outputs[gates]] = Unrolled(tuple(operands), outputs, way)
         return outputs
 
     return lowering
-
-
-def _between(ops: Sequence[Op], operands: Sequence[str], outputs: Sequence[str]) -> tuple[Op, ...]:
-    """The ops that lead to some tensors from others; an earlier recurrent op may have emitted some of them."""
-    needed = set(outputs)
-    path: list[Op] = []
-    for op in reversed(ops):
-        if needed & (set(op.outputs) - {"", *operands}):
-            path.append(op)
-            needed.update(op.inputs)
-    return tuple(reversed(path))
 
 
 def _gradient(walk: Walk, op: Op) -> tuple[str, ...]:
