@@ -7,10 +7,10 @@ would depend on where a model is cut into segments. Casts that stand in the mode
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
-import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
@@ -41,7 +41,7 @@ def in_float32(model: ModelProto) -> ModelProto:
 
 
 class Widening:
-    """Nodes of one model, made to compute in float32.
+    """Nodes of one model, made to compute in wider dtypes.
 
     Args:
         model: that they are of.
@@ -51,23 +51,42 @@ class Widening:
     def __init__(self, model: ModelProto, kinds: Mapping[str, int]) -> None:
         self._kinds = kinds
         self._names = {name for node in model.graph.node for name in node.output} | kinds.keys()
-        self._wide: dict[str, str] = {}
-        """By 16-bit tensor: the same numbers in float32."""
+        self._wide: dict[tuple[str, int], str] = {}
+        """By tensor and dtype: the same numbers in that dtype."""
 
-    def of(self, node: NodeProto) -> list[NodeProto]:
-        """A node and the Casts around it; the node alone if it has no 16-bit floats."""
-        kinds, wide = self._kinds, self._wide
-        if not has_halves(node, kinds):
-            return [node]
+    def of(
+        self,
+        node: NodeProto,
+        narrow: Collection[int] = HALVES,
+        wider: int = TensorProto.FLOAT,
+        operands: Collection[str] | None = None,
+    ) -> list[NodeProto]:
+        """A node and the Casts around it; the node alone if it has nothing narrow.
+
+        Args:
+            node: the node.
+            narrow: ``TensorProto.DataType`` of what is widened.
+            wider: what it computes in instead.
+            operands: those that are widened; None: all.
+        """
         nodes: list[NodeProto] = []
-        for name in node.input:
-            if kinds.get(name) in HALVES and name not in wide:
-                wide[name] = self.name(f"{name}.float32")
-                nodes.append(helper.make_node("Cast", [name], [wide[name]], to=TensorProto.FLOAT))
-        exact_names = {name: self.name(f"{name}.exact") for name in node.output if kinds.get(name) in HALVES}
-        nodes.append(_widened(node, [wide.get(name, name) for name in node.input], exact_names))
-        nodes.extend(helper.make_node("Cast", [exact], [name], to=kinds[name]) for name, exact in exact_names.items())
-        return nodes
+        wide = {name: self._wide.get((name, wider), "") for name in node.input
+                if self._kinds.get(name) in narrow and (operands is None or name in operands)}  # fmt: skip
+        for name in [name for name in wide if not wide[name]]:
+            wide[name] = self._wide[name, wider] = self.name(f"{name}.wide")
+            nodes.append(helper.make_node("Cast", [name], [wide[name]], to=wider))
+        exact = {name: self.name(f"{name}.exact") for name in node.output if self._kinds.get(name) in narrow}
+        if not wide and not exact:
+            return [node]
+        widened = rewired(node, wide, exact)
+        for attribute in widened.attribute:
+            if attribute.name in _STATED and attribute.i in narrow:
+                attribute.i = wider
+            elif attribute.HasField("t") and attribute.t.data_type in narrow:
+                value = numpy_helper.to_array(attribute.t).astype(helper.tensor_dtype_to_np_dtype(wider))
+                attribute.t.CopyFrom(numpy_helper.from_array(value, attribute.t.name))
+        casts = [helper.make_node("Cast", [inner], [name], to=self._kinds[name]) for name, inner in exact.items()]
+        return [*nodes, widened, *casts]
 
     def name(self, wanted: str) -> str:
         """A name that no tensor of the model has."""
@@ -80,6 +99,15 @@ class Widening:
 def has_halves(node: NodeProto, kinds: Mapping[str, int]) -> bool:
     """Whether a node reads or makes 16-bit floats."""
     return any(kinds.get(name) in HALVES for name in (*node.input, *node.output))
+
+
+def rewired(node: NodeProto, inputs: Mapping[str, str], outputs: Mapping[str, str] = MappingProxyType({})) -> NodeProto:
+    """A copy of a node that reads and makes tensors under other names."""
+    result = NodeProto()
+    result.CopyFrom(node)
+    result.input[:] = [inputs.get(name, name) for name in node.input]
+    result.output[:] = [outputs.get(name, name) for name in node.output]
+    return result
 
 
 def with_nodes(model: ModelProto, nodes: Iterable[NodeProto]) -> ModelProto:
@@ -113,19 +141,3 @@ def kinds_of(model: ModelProto) -> Mapping[str, int]:
     values = (*graph.input, *graph.value_info, *graph.output)
     kinds = {value.name: value.type.tensor_type.elem_type for value in values}
     return kinds | {tensor.name: tensor.data_type for tensor in graph.initializer}
-
-
-def _widened(node: NodeProto, operands: list[str], exact_names: Mapping[str, str]) -> NodeProto:
-    """The node on float32."""
-    result = NodeProto()
-    result.CopyFrom(node)
-    del result.input[:], result.output[:]
-    result.input.extend(operands)
-    result.output.extend(exact_names.get(name, name) for name in node.output)
-    for attribute in result.attribute:
-        if attribute.name in _STATED and attribute.i in HALVES:
-            attribute.i = TensorProto.FLOAT
-        elif attribute.HasField("t") and attribute.t.data_type in HALVES:
-            value = numpy_helper.to_array(attribute.t).astype(np.float32)
-            attribute.t.CopyFrom(numpy_helper.from_array(value, attribute.t.name))
-    return result

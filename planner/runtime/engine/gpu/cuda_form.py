@@ -25,7 +25,7 @@ from planner.graph.decompositions.registry import Purpose
 from planner.graph.files.protos import dtype_of
 from planner.graph.reading.defaults import state_operator_defaults
 from planner.runtime.engine.core.faster_ops import Expander, with_faster_ops
-from planner.runtime.engine.core.halves import Widening, has_halves, kinds_of, with_nodes
+from planner.runtime.engine.core.halves import Widening, has_halves, kinds_of, rewired, with_nodes
 from planner.runtime.engine.gpu.cuda_kernels import fails_when_run, has_cuda_kernel, is_of_runtime
 
 _LARGER: Final[Mapping[int, tuple[int, ...]]] = {
@@ -61,12 +61,7 @@ def with_copies(form: CudaForm, names: Collection[str]) -> CudaForm:
     fresh = Widening(form.model, kinds_of(form.model))
     copies = {name: fresh.name(f"{name}.device") for name in sorted(names)}
     nodes = [helper.make_node("Identity", [name], [copy]) for name, copy in copies.items()]
-    for node in form.model.graph.node:
-        changed = NodeProto()
-        changed.CopyFrom(node)
-        del changed.input[:]
-        changed.input.extend(copies.get(name, name) for name in node.input)
-        nodes.append(changed)
+    nodes += [rewired(node, copies) for node in form.model.graph.node]
     return replace(form, model=with_nodes(form.model, nodes), is_literal=True)
 
 
@@ -140,15 +135,7 @@ def _with_made_constants(model: ModelProto) -> tuple[ModelProto, bool]:
     fresh = Widening(model, kinds_of(model))
     # Stated values alone need a copy: an op on constants runs in every iteration, for `is_literal` forbids folding.
     names = {name: fresh.name(f"{name}.given") for name in outputs if name in literals}
-    nodes = []
-    for node in model.graph.node:
-        changed = NodeProto()
-        changed.CopyFrom(node)
-        for places in (changed.input, changed.output):
-            inner_names = [names.get(name, name) for name in places]
-            del places[:]
-            places.extend(inner_names)
-        nodes.append(changed)
+    nodes = [rewired(node, names, names) for node in model.graph.node]
     nodes += [helper.make_node("Identity", [inner], [name]) for name, inner in names.items()]
     result = with_nodes(model, nodes)
     for tensor in result.graph.initializer:
@@ -172,19 +159,12 @@ def _between_copies(model: ModelProto) -> ModelProto:
     after: list[NodeProto] = []
     for node in model.graph.node:
         if not _is_taken(node, kinds, opsets):
-            changed = NodeProto()
-            changed.CopyFrom(node)
-            for place, name in enumerate(node.input):
-                if name in bound:
-                    if name not in inside:
-                        inside[name] = names.name(f"{name}.device")
-                        nodes.append(helper.make_node("Identity", [name], [inside[name]]))
-                    changed.input[place] = inside[name]
-            for place, name in enumerate(node.output):
-                if name in results:
-                    changed.output[place] = names.name(f"{name}.host")
-                    after.append(helper.make_node("Identity", [changed.output[place]], [name]))
-            node = changed
+            for name in [name for name in dict.fromkeys(node.input) if name in bound and name not in inside]:
+                inside[name] = names.name(f"{name}.device")
+                nodes.append(helper.make_node("Identity", [name], [inside[name]]))
+            outside = {name: names.name(f"{name}.host") for name in node.output if name in results}
+            after += [helper.make_node("Identity", [host], [name]) for name, host in outside.items()]
+            node = rewired(node, inside, outside)
         # A copy of an output reads what its op makes, so it comes behind the op.
         nodes.append(node)
         nodes.extend(after)
@@ -243,22 +223,8 @@ class _Changer:
         moved = [name for name in (*_moved(node), *node.output) if self._kinds.get(name) == kind]
         for larger in _LARGER.get(kind, ()):
             if has_cuda_kernel(node, {**self._kinds, **dict.fromkeys(moved, larger)}, self._opsets):
-                return self._moved_in(node, kind, larger, set(moved))
+                return self._widening.of(node, {kind}, larger, moved)
         return None
-
-    def _moved_in(self, node: NodeProto, kind: int, larger: int, moved: set[str]) -> list[NodeProto]:
-        """The node between Casts of what it moves."""
-        names = {name: self._widening.name(f"{name}.moved") for name in sorted(moved)}
-        mine = {*_moved(node)}
-        result = NodeProto()
-        result.CopyFrom(node)
-        del result.input[:], result.output[:]
-        result.input.extend(names[name] if name in moved and name in mine else name for name in node.input)
-        result.output.extend(names.get(name, name) for name in node.output)
-        before = [helper.make_node("Cast", [name], [names[name]], to=larger) for name in dict.fromkeys(node.input)
-                  if name in moved and name in mine]  # fmt: skip
-        after = [helper.make_node("Cast", [names[name]], [name], to=kind) for name in node.output if name in moved]
-        return [*before, result, *after]
 
     def has_function(self, node: NodeProto) -> bool:
         """Whether the operator's specification gives it as ops."""
