@@ -69,7 +69,7 @@ from planner.planning.objective import Times
 from planner.planning.request import PlanRequest, source_of
 from planner.planning.session import Session
 from planner.search import decide, effort
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.effort import EFFORTS, EffortName
 from planner.search.memory.limit import at_prices
 from planner.search.model.problem import Problem
@@ -233,7 +233,7 @@ def _ways(off: frozenset[str], used: set[str]) -> Iterator[None]:
         used.update([name] if found is not None else [])
         return found
 
-    def halved(decided: Decided) -> bool:
+    def halved(decided: Decision) -> bool:
         used.add("each")
         return "each" in off or judged_by_residence(decided)
 
@@ -250,14 +250,14 @@ def _ways(off: frozenset[str], used: set[str]) -> Iterator[None]:
 class Limited(Session):
     """A model that is planned within several limits: what hangs on none of them is made once."""
 
-    def _searched(self, rules: Rules) -> tuple[Decided, Decided]:
+    def _searched(self, rules: Rules) -> tuple[Decision, Decision]:
         return self.without_limit
 
     def _by_tables_of_time(self, goal: Goal) -> Iterator[Trial]:
         yield from self._fast
 
     @cached_property
-    def without_limit(self) -> tuple[Decided, Decided]:
+    def without_limit(self) -> tuple[Decision, Decision]:
         """The plan without a limit, and the one with shared deliveries."""
         return super()._searched(self.request.rules)
 

@@ -17,7 +17,7 @@ from strategies import Model, costs, line
 
 from planner.cost.distance import Distance, distances
 from planner.cost.tables import CostTables
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 
 MODELS = ("mlp-4x8192", "alexnet", "vgg-16", "resnet-50", "wresnet-50-4", "rnn-4-8k", "gpt-2x1024", "gpt2")
 HEADS = ("model", "workers", "strategy", "ops", "moved MB", "least MB", "below", "farthest")
@@ -48,7 +48,7 @@ def main() -> None:
         line(console, (f"  {text}",))
 
 
-def rows_of(plan: Decided) -> list[Distance]:
+def rows_of(plan: Decision) -> list[Distance]:
     """The distances of a plan's ops."""
     return list(distances(plan.graph, plan.ops, plan.strategies, plan.tilings, CostTables()))
 

@@ -34,7 +34,7 @@ from planner.partition.build import unplaced
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.limit.in_steps import choices, with_steps
 from planner.search import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.effort import EffortName
 from planner.search.model.problem import Problem
 from planner.search.request import SearchRequest
@@ -49,7 +49,7 @@ bodies = importlib.import_module("planner.graph.decompositions.expand")
 class Found:
     """A plan, and how long its search took."""
 
-    plan: Decided
+    plan: Decision
     processor_seconds: float
 
 
@@ -78,12 +78,12 @@ def planned(graph: Graph, workers: int, effort: EffortName, repeat: int) -> Foun
     return Found(plan, min(seconds))
 
 
-def peak(plan: Decided) -> int:
+def peak(plan: Decision) -> int:
     """What the fullest worker takes at least, wherever its buffers lie."""
     return max(unplaced(plan.graph, plan.ops, plan, lean=True).least_peaks)
 
 
-def stepped_peak(plan: Decided) -> int:
+def stepped_peak(plan: Decision) -> int:
     """The same with every op in steps that can run so."""
     known = choices(plan)
     return min((peak(with_steps(plan, known, known.keys(), times)) for times in _TIMES if known), default=peak(plan))

@@ -29,7 +29,6 @@ from rich.console import Console
 from strategies import line
 
 from planner import opdefs
-from planner.cost.by_op import costed
 from planner.cost.priced import PricedTables
 from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
@@ -104,10 +103,9 @@ class Sweep:
             tried.append(prices)
             priced = replace(self.ask, tables=PricedTables(self.tables, self.residence, prices))
             plan = decide(self.first.decided.graph, self.first.decided.ops, priced)
-            if plan.certified_gap is not None:
-                lower = Fraction(plan.cost) / (1 + Fraction(plan.certified_gap))
-                best = max(best, lower - sum(prices.values(), Fraction(0)) * limit * self.workers)
-            plans.append(costed(plan.graph, plan.ops, plan, self.tables))
+            if plan.lower is not None:
+                best = max(best, plan.lower - sum(prices.values(), Fraction(0)) * limit * self.workers)
+            plans.append(plan.with_costs(self.tables))
         return float(best) if best > 0 else None
 
 

@@ -70,7 +70,6 @@ def placed(train: Path, workers: int, folder: Path) -> Path:
         strategies=strategies,
         tensor_bytes=moved,
         moved_bytes=sum(moved.values()),
-        certified_gap=None,
         strategy="placement",
     )
     partitioned = partition(decided.graph, decided.ops, plan)

@@ -42,7 +42,7 @@ from planner.planning.request import PlanRequest, source_of
 from planner.planning.result import result_of
 from planner.planning.session import Session
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.effort import EFFORTS, EffortName
 from planner.search.request import SearchRequest
 from planner.spent import Spent
@@ -83,7 +83,7 @@ LARGE = (Row("gpt3-175b", 64, ""), Row("wresnet-152-10", 1024, ""))
 LAYERS = tuple(Row(f"gpt-{blocks}x2048", 8, "") for blocks in (24, 96, 384))
 
 
-def searched(row: Row, runs: int, effort: EffortName) -> tuple[Graph, Decided, float, float]:
+def searched(row: Row, runs: int, effort: EffortName) -> tuple[Graph, Decision, float, float]:
     """The graph, the last decision, and the medians of the clock's and the processor's seconds."""
     graph = build(row.model)
     ops = opdefs.standard().bind_all(graph)

@@ -28,7 +28,7 @@ from planner.features.zoo.models import build
 from planner.partition.build import partition
 from planner.planning.deliveries import shared
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.effort import EFFORTS, EffortName
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import NO_RULES, Rules
@@ -60,8 +60,8 @@ REGIMES = (
 class Measured:
     """A model's plans without sharing and with it."""
 
-    plain: Decided
-    found: Decided
+    plain: Decision
+    found: Decision
     plain_seconds: float
     seconds: float
 
@@ -72,7 +72,7 @@ class Measured:
         return 1 - self.found.moved_bytes / before if before else 0.0
 
 
-def _timed(make: Callable[[], Decided]) -> tuple[Decided, float]:
+def _timed(make: Callable[[], Decision]) -> tuple[Decision, float]:
     started = time.process_time()
     found = make()
     return found, time.process_time() - started
@@ -104,7 +104,7 @@ def measured(model: str, workers: int, regime: Regime, effort: EffortName) -> Me
     return Measured(plain, found, first, first + second)
 
 
-def _peak_mb(decided: Decided) -> float:
+def _peak_mb(decided: Decision) -> float:
     return max(partition(decided.graph, decided.ops, decided).program.peak_bytes) / 1e6
 
 

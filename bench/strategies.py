@@ -23,7 +23,7 @@ from planner.graph.core.model import Graph
 from planner.machine.topology_file import Machine
 from planner.partition.build import partition
 from planner.search.decide import STRATEGIES, decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.effort import EffortName
 from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
@@ -34,7 +34,7 @@ class Cost:
     """A plan, or why there is none."""
 
     strategy: str
-    plan: Decided | None
+    plan: Decision | None
     seconds: float
     """Of the search."""
     peak_bytes: int | None = None

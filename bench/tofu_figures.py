@@ -34,7 +34,7 @@ from planner.partition.build import Unplaced, unplaced
 from planner.planning.deliveries import with_savings
 from planner.planning.paid_again import paid_for_twice, savings
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 
 WORKERS = 8
@@ -219,7 +219,7 @@ def algorithms(name: str, chosen: tuple[str, ...], shared: tuple[str, ...]) -> d
     return found
 
 
-def _beside_computing(plan: Decided, made: Unplaced) -> float:
+def _beside_computing(plan: Decision, made: Unplaced) -> float:
     """Seconds of an iteration, transfers going on beside computing."""
     return estimate(plan.graph, plan.ops, plan.strategies, plan.cuts, made.placed().program, p2()).overlapped_seconds
 

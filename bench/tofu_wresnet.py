@@ -21,7 +21,7 @@ from strategies import Model
 
 from planner.algebra.tiling import Shard, Tiling
 from planner.search.decide import STRATEGIES, decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 
 WORKERS = 8
@@ -46,7 +46,7 @@ def _letters(tiling: Tiling, names: str) -> str:
     return "".join(names[part.dim] if isinstance(part, Shard) else "R" for part in tiling.placements)
 
 
-def blocks(model: Model, plan: Decided) -> Iterator[Block]:
+def blocks(model: Model, plan: Decision) -> Iterator[Block]:
     """The blocks of the forward pass, first to last."""
     convolutions = [op for op in model.graph.ops if op.op_type == "Conv" and op.inputs[1].endswith(".conv.weight")]
     forward = [op for op in convolutions if op.name.endswith(".conv")]

@@ -28,7 +28,7 @@ from planner.printable import some
 from planner.progress import in_part
 from planner.regular_file import read_regular
 from planner.runtime.values.results import write_bytes
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 from planner.units import parse_ratio
 from planner.whole import try_file
@@ -209,7 +209,7 @@ def _key(model: _Checked, op: Op) -> str:
     return model.keys[op.name if op.name in model.keys else producer_of[whole_name(op.outputs[0], producer_of)].name]
 
 
-def _cost(model: _Checked, decided: Decided) -> PlanCost:
+def _cost(model: _Checked, decided: Decision) -> PlanCost:
     """What a plan costs, with the cost of a body counted for the op that it stands for."""
     plan, tables = decided, CostTables()
     unplanned = frozenset(op.name for op in model.planned.ops if op.name not in plan.strategies)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from planner.artifacts.plan import Decision, DescriptionFile
+from planner.artifacts.plan import DescriptionFile, Partitioning
 from planner.artifacts.plan_folder import PlanFolder, open_folder
 from planner.artifacts.planned_form import planned_form
 from planner.descriptions import how_to_give, of_plan
@@ -14,7 +14,7 @@ from planner.graph.core.model import Graph
 from planner.graph.folding.foreign import EVERY_OPERATOR
 from planner.graph.reading.from_onnx import read_model
 from planner.graph.rewriting.canonical import Canonical
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
 
@@ -51,10 +51,10 @@ class Opened:
             )
 
     @property
-    def decided(self) -> Decided:
+    def decided(self) -> Decision:
         """The plan as a search gives one."""
-        decision = {field.name: getattr(self.folder.plan, field.name) for field in fields(Decision)}
-        return Decided(**decision, graph=self.graph, ops=self.ops)
+        decision = {field.name: getattr(self.folder.plan, field.name) for field in fields(Partitioning)}
+        return Decision(**decision, graph=self.graph, ops=self.ops)
 
 
 def opened(directory: Path | None, *, with_models: bool = True, as_planned: bool = True) -> Opened:

@@ -142,7 +142,7 @@ class UndescribedOp:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Decision(ShortRepr):
+class Partitioning(ShortRepr):
     """The division of every tensor and every op of a graph, and its cost."""
 
     cuts: tuple[Positive, ...]
@@ -161,10 +161,6 @@ class Decision(ShortRepr):
     """The excess of repeated and unevenly divided ops, in the same unit."""
     repeated_bytes: int
     """The part of that for duplicated work; the rest is for waiting."""
-    certified_gap: float | None = None
-    """The optimality gap: how far the cost is above the bound at most, as a share of it (0.01 = 1%), of the unit in
-    ``gap_of``; None where no bound was computed.
-    """
     strategy: str
     """The strategy that found it: ``tofu`` or a strategy of the literature."""
     unsplit: tuple[str, ...]
@@ -174,10 +170,6 @@ class Decision(ShortRepr):
     where the plan is the best nevertheless."""
     rates: Rates
     """The rates by which computing is counted in bytes of a link."""
-    gap_of: GapOf
-    """The quantity that ``certified_gap`` is a share of: ``bytes``, moved bytes and excess, or ``time``, as the
-    search's tables add it up.
-    """
     deliveries: tuple[SharedDelivery, ...] = ()
     """The deliveries that several readers share; every other reader has its own. ``tilings`` and ``tensor_bytes`` have
     them by their names, as if they were tensors, and ``strategies`` as if they were ops.
@@ -200,7 +192,7 @@ class Decision(ShortRepr):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Plan(Form, Decision):
+class Plan(Form, Partitioning):
     """The decision for a model, with the facts that only its program tells: made once, whole."""
 
     schema_version: ClassVar = SCHEMA_VERSION
@@ -213,6 +205,14 @@ class Plan(Form, Decision):
 
     model: str
     """Name of the model."""
+    certified_gap: float | None = None
+    """The optimality gap: how far the cost is above the bound at most, as a share of it (0.01 = 1%), of the unit in
+    ``gap_of``; None where no bound was computed.
+    """
+    gap_of: GapOf
+    """The quantity that ``certified_gap`` is a share of: ``bytes``, moved bytes and excess, or ``time``, as the
+    search's tables add it up.
+    """
     model_digest: Sha256
     """sha256 of the ingested model that was planned, as in the folder's model file."""
     soybean_bytes: int | None = None

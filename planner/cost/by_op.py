@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from typing import TypeVar
 
 from planner.algebra.tiling import Tiling
-from planner.artifacts.plan import Decision, OpStrategy
+from planner.artifacts.plan import OpStrategy
 from planner.cost.tables import CostTables, Request
 from planner.graph.core.model import Graph, is_used
 from planner.tdl.bind import BoundOp
-
-D = TypeVar("D", bound=Decision)
 
 
 def op_bytes(
@@ -33,12 +29,12 @@ def op_bytes(
 
     Over all ops of a plan these are the bytes that it moves.
     """
-    requests = list(_requests(graph, op, strategies, tilings, tables))
+    requests = list(requests_of(graph, op, strategies, tilings, tables))
     for request, table in zip(requests, tables.bytes_of(requests), strict=True):
         yield request.tensor.name, int(table[0, 0])
 
 
-def _requests(
+def requests_of(
     graph: Graph,
     op: BoundOp,
     strategies: Mapping[str, OpStrategy],
@@ -54,38 +50,6 @@ def _requests(
     for position, name in enumerate(op.op.outputs):
         if name and is_used(graph, name):
             yield Request(op, False, position, graph.tensors[name], tables.alone(tilings[name]), strategy)
-
-
-def costed(graph: Graph, ops: Iterable[BoundOp], plan: D, tables: CostTables) -> D:
-    """A plan with what it costs by some tables: bytes by tensor, and the excess of its ops.
-
-    Args:
-        graph: that the plan is of.
-        ops: of the graph.
-        plan: its tilings and strategies count.
-        tables: to count with.
-    """
-    moved = dict.fromkeys(plan.tilings, 0)
-    excess = repeated = computing = 0
-    ops = tuple(ops)
-    requests = [request for op in ops for request in _requests(graph, op, plan.strategies, plan.tilings, tables)]
-    for request, table in zip(requests, tables.bytes_of(requests), strict=True):
-        moved[request.tensor.name] += int(table[0, 0])
-    again = recomputing(graph, ops, tables)
-    for op in ops:
-        computing += tables.computing(op)
-        strategy = plan.strategies[op.op.name].tiling
-        if charge := op_charge(op, strategy, tables):
-            excess += charge
-            repeated += tables.repeated(op, strategy)
-    return replace(
-        plan,
-        tensor_bytes=moved,
-        moved_bytes=sum(moved.values()),
-        computing_bytes=computing - again,
-        excess_bytes=excess + again,
-        repeated_bytes=repeated + again,
-    )
 
 
 def recomputing(graph: Graph, ops: Iterable[BoundOp], tables: CostTables) -> int:

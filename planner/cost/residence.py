@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from planner.algebra.delivery import made_tiling
 from planner.algebra.region import Boxes, index_space
 from planner.algebra.tiling import UNCUT, Tiling
-from planner.artifacts.plan import Decision
+from planner.artifacts.plan import Partitioning
 from planner.cost.tables import Candidates, Request, Table
 from planner.graph.core.model import Graph, is_used
 from planner.tdl.bind import BoundOp
@@ -124,7 +124,7 @@ class Residence:
                 is_next = name in following
                 yield (op.op.name, False, position), Stay(number, between, False, False, False, is_next)
 
-    def of(self, plan: Decision) -> Ints:
+    def of(self, plan: Partitioning) -> Ints:
         """Bytes on all workers together, by moment; worth what ``limits`` make of them."""
         change = np.zeros(self.moments + 1, dtype=np.int64)
         moment_bytes = np.zeros(self.moments, dtype=np.int64)

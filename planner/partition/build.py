@@ -35,12 +35,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onnx import FunctionProto
 
 from planner.artifacts.place import PLAN
-from planner.artifacts.plan import Decision, Plan
+from planner.artifacts.plan import Partitioning, Plan
 from planner.artifacts.plan_folder import MODEL, worker_file
 from planner.artifacts.program import Fetch, Program, Segment
 from planner.artifacts.worker_model import WorkerModels
@@ -55,6 +55,9 @@ from planner.partition.workspace import workspace_bytes
 from planner.progress import Progress
 from planner.spent import part
 from planner.tdl.bind import BoundOp
+
+if TYPE_CHECKING:
+    from planner.search.decision import Decision
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class Unplaced:
         )
 
 
-def partition(graph: Graph, ops: tuple[BoundOp, ...], decided: Decision) -> Partitioned:
+def partition(graph: Graph, ops: tuple[BoundOp, ...], decided: Partitioning) -> Partitioned:
     """The program of a plan; what it moves is what the plan's tables say, tensor by tensor."""
     return unplaced(graph, ops, decided).placed()
 
@@ -92,7 +95,7 @@ def partition(graph: Graph, ops: tuple[BoundOp, ...], decided: Decision) -> Part
 def unplaced(
     graph: Graph,
     ops: tuple[BoundOp, ...],
-    decided: Decision,
+    decided: Partitioning,
     apart: Sequence[Sequence[float]] = (),
     *,
     lean: bool = False,
@@ -151,8 +154,9 @@ def complete_plan(decided: Decision, model: str, model_digest: str, **overrides:
         model_digest: the sha256 of its file.
         overrides: fields of the plan that say something else than is decided, or that have a default.
     """
-    decided_fields = {member.name: getattr(decided, member.name) for member in fields(Decision)}
-    return Plan(**{**decided_fields, "model": model, "model_digest": model_digest, **overrides})
+    members = {member.name: getattr(decided, member.name) for member in fields(Partitioning)}
+    bound = {"certified_gap": decided.certified_gap, "gap_of": decided.gap_of}
+    return Plan(**{**members, **bound, "model": model, "model_digest": model_digest, **overrides})
 
 
 def plan_files(model: bytes, plan: bytes) -> tuple[tuple[str, bytes], ...]:

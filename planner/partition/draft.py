@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.algebra.region import Region
 from planner.algebra.tiling import Tiling
-from planner.artifacts.plan import Decision
+from planner.artifacts.plan import Partitioning
 from planner.artifacts.program import Fetch
 from planner.graph.core.model import DType, Graph, Shape, Tensor
 from planner.partition.fetches import NOTHING, Layout, Layouts
@@ -30,7 +30,7 @@ class Draft:
         returning: tensors that are brought to where they are owned as soon as an epoch begins, since that frees memory.
     """
 
-    def __init__(self, graph: Graph, plan: Decision) -> None:
+    def __init__(self, graph: Graph, plan: Partitioning) -> None:
         self.graph = graph
         self.plan = plan
         self.layouts = Layouts()

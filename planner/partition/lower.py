@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from planner.algebra.tiling import Tiling
-from planner.artifacts.plan import Decision, Steps
+from planner.artifacts.plan import Partitioning, Steps
 from planner.counted import counted
 from planner.graph.core.model import Graph
 from planner.graph.step.deliveries import is_delivery
@@ -38,7 +38,7 @@ class Lowering:
         apart: see ``partition``.
     """
 
-    def __init__(self, graph: Graph, plan: Decision, apart: Sequence[Sequence[float]] = ()) -> None:
+    def __init__(self, graph: Graph, plan: Partitioning, apart: Sequence[Sequence[float]] = ()) -> None:
         self._graph = graph
         self._plan = plan
         self._draft = Draft(graph, plan)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from planner.results import AnotherEffort
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.effort import EFFORTS, BoundLimits, EffortName
 from planner.search.moves.bounding import LowerBound
 from planner.search.schedule import Schedule, schedule_of
 from planner.stop import Stop
 
 
-def another_effort(decided: Decided, effort: EffortName, stop: Stop, *, shares: bool) -> AnotherEffort | None:
+def another_effort(decided: Decision, effort: EffortName, stop: Stop, *, shares: bool) -> AnotherEffort | None:
     """The moves that another effort would try.
 
     The next effort begins as this one does. Of what it does then only the work is known, and not how soon it ends:
@@ -39,7 +39,7 @@ def another_effort(decided: Decided, effort: EffortName, stop: Stop, *, shares: 
     limits, further = _limits_of(schedule_of(effort)), _limits_of(schedule_of(following[0]))
     if limits is None or further is None:
         return AnotherEffort(following[0], "a lower bound and further starts", 2 * decided.search_seconds)
-    if decided.certified_gap is None:
+    if decided.lower is None:
         tries = "a lower bound by larger tables"
         return AnotherEffort(following[0], tries)
     about = decided.search_seconds + decided.bound_seconds * (further.rounds / limits.rounds - 1)

@@ -19,7 +19,7 @@ from planner.planning.machines import memory_limits
 from planner.planning.objective import Times
 from planner.planning.request import PlanRequest
 from planner.results import Beside, OtherCount
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.effort import MANY_OPS
 from planner.stop import StoppedError
 from planner.units import format_seconds
@@ -40,7 +40,7 @@ LARGE = (
     "--objective time"
 )
 
-Search = Callable[[Machine, str, CostTables], Decided]
+Search = Callable[[Machine, str, CostTables], Decision]
 """Makes a plan for a part of the machine, by the strategy of this name, with these tables."""
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from planner.algebra.tiling import Replicate, Shard, Tiling
 from planner.artifacts.plan import OpStrategy
-from planner.cost.by_op import costed, op_bytes, op_cost
+from planner.cost.by_op import op_bytes, op_cost
 from planner.cost.tables import CostTables
 from planner.graph.core.model import Graph, qualified
 from planner.graph.decompositions import Body, Expanded, expand, has_body
@@ -22,7 +22,7 @@ from planner.graph.decompositions.expand import fused, without_copies
 from planner.graph.decompositions.registry import Purpose, decomposition
 from planner.search.bound.certify import BOUND
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.effort import MANY_OPS
 from planner.search.literature.methods import METHODS
 from planner.search.request import SearchRequest
@@ -37,7 +37,7 @@ _THROUGH_BODIES = "a plan through the bodies of composite ops"
 
 def decide_with_bodies(
     graph: Graph, descriptions: Descriptions, ask: SearchRequest, *, through_bodies: bool = True
-) -> Decided:
+) -> Decision:
     """Finds a plan, composite ops cut through their bodies where that is cheaper.
 
     An op whose type has a body and no description is always planned through its body.
@@ -129,10 +129,10 @@ def _most_saved(op: BoundOp, graph: Graph, ask: SearchRequest) -> int:
 def _put_back(
     expanded: Expanded,
     bound_ops: Mapping[str, BoundOp],
-    plan: Decided,
+    plan: Decision,
     tables: CostTables,
     descriptions: Descriptions,
-) -> Decided:
+) -> Decision:
     """Makes composites one op again where their bodies save nothing, and leaves out copies that move nothing."""
     if not expanded.bodies:
         return plan
@@ -162,8 +162,8 @@ def _put_back(
         and not any(amount for _, amount in op_bytes(graph, by_name[copy.name], strategies, plan.tilings, tables))
     }
     final = without_copies(fused_form, planned)
-    put_back = replace(plan, graph=final, ops=descriptions.bind_all(final))
-    return with_gap_of(counted_again(put_back, strategies, unsplit, tables), plan)
+    form = {"graph": final, "ops": descriptions.bind_all(final)}
+    return plan.with_tilings(plan.tilings, strategies, tables, unsplit=unsplit, **form).with_bound(plan.lower)
 
 
 def only_through_bodies(graph: Graph, descriptions: Descriptions) -> frozenset[str]:
@@ -179,42 +179,8 @@ def only_through_bodies(graph: Graph, descriptions: Descriptions) -> frozenset[s
     )
 
 
-def counted_again(
-    decided: Decided, strategies: Mapping[str, OpStrategy], unsplit: set[str], tables: CostTables
-) -> Decided:
-    """The decision for a graph some of whose ops were replaced, every tensor's tiling kept.
-
-    Args:
-        decided: with the new graph and its ops, and tilings of all tensors.
-        strategies: of all of the ops.
-        unsplit: names of ops that could not be cut.
-        tables: to count with.
-    """
-    graph, ops = decided.graph, decided.ops
-    plan = replace(
-        decided,
-        tilings={name: decided.tilings[name] for name in graph.tensors if name not in graph.constants},
-        strategies={op.op.name: strategies[op.op.name] for op in ops},
-        unsplit=tuple(op.op.name for op in ops if op.op.name in unsplit),
-    )
-    return costed(graph, ops, plan, tables)
-
-
-def with_gap_of(plan: Decided, searched: Decided) -> Decided:
-    """A plan with its own gap to the bound of the search that found another.
-
-    There is none where the plan costs less than that bound: one kernel can have less excess than the ops of its body,
-    and no such plan was among those that were bounded.
-    """
-    if searched.certified_gap is None or plan.cost == searched.cost:
-        return plan
-    lower = round(searched.cost / (1 + searched.certified_gap))
-    gap = plan.cost / lower - 1 if 0 < lower <= plan.cost else None
-    return replace(plan, certified_gap=gap)
-
-
 def _best_whole(
-    body: Body, original: BoundOp, inner: list[BoundOp], plan: Decided, tables: CostTables
+    body: Body, original: BoundOp, inner: list[BoundOp], plan: Decision, tables: CostTables
 ) -> tuple[int, OpStrategy] | None:
     """The cheapest way to run the composite as one op between its neighbours' tilings: its cost and strategy."""
     names = tuple(variable.name for variable in original.variables)
@@ -227,7 +193,7 @@ def _best_whole(
     return best
 
 
-def _candidates(body: Body, original: BoundOp, inner: list[BoundOp], plan: Decided) -> tuple[Tiling, ...]:
+def _candidates(body: Body, original: BoundOp, inner: list[BoundOp], plan: Decision) -> tuple[Tiling, ...]:
     """Strategies of the composite that divide it as some tensor in or around its body is divided.
 
     A tensor's dim and an index variable are matched by the description: an input that is indexed by the variable

@@ -42,11 +42,10 @@ from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.graph.core.model import Graph
 from planner.graph.step.deliveries import SharedDelivery, with_deliveries
-from planner.planning.bodies import counted_again
 from planner.planning.paid_again import Brought, Names, Payer, Saving, paid_for_twice, savings, slots_of
 from planner.search.bound.certify import BOUND
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.repeats.unrolled import find_copies
 from planner.search.request import SearchRequest
 from planner.search.schedule import Schedule, schedule_of
@@ -56,7 +55,7 @@ from planner.tdl.descriptions import Descriptions
 _SHARED = "a search with deliveries that readers share"
 
 
-def shared(decided: Decided, descriptions: Descriptions, ask: SearchRequest) -> Decided:
+def shared(decided: Decision, descriptions: Descriptions, ask: SearchRequest) -> Decision:
     """The plan, or a better one in which deliveries are shared.
 
     Args:
@@ -96,8 +95,8 @@ def shared(decided: Decided, descriptions: Descriptions, ask: SearchRequest) -> 
 
 
 def _bounded(
-    decided: Decided, best: Decided, descriptions: Descriptions, ask: SearchRequest
-) -> tuple[Decided, list[Decided]]:
+    decided: Decision, best: Decision, descriptions: Descriptions, ask: SearchRequest
+) -> tuple[Decision, list[Decision]]:
     """A plan that shares deliveries, with a gap: each of them is offered to its readers, and all else is free again.
 
     Args:
@@ -110,9 +109,9 @@ def _bounded(
         The plan, or a better one that the bound led to, without a gap where a bound would be too much work; and the
         searches that were made.
     """
-    searches: list[Decided] = []
+    searches: list[Decision] = []
     # The cost falls from one round to the next: a plan that costs no less is among those that were bounded.
-    while best.deliveries and best.certified_gap is None and not ask.stop.leaves_out(BOUND):
+    while best.deliveries and best.lower is None and not ask.stop.leaves_out(BOUND):
         ask.progress("bounding plans that share these deliveries", cost=best.cost)
         try:
             searched = decide(best.graph, best.ops, replace(ask, begun=best, incumbent=None, is_needed=False))
@@ -120,14 +119,14 @@ def _bounded(
             ask.stop.leaves_out(BOUND)
             break
         searches.append(searched)
-        if searched.certified_gap is None:
+        if searched.lower is None:
             break
         best = _better(best, _without_idle(decided, searched, best.deliveries, descriptions, ask.tables), searched)
     return best, searches
 
 
 def _worth_searching(
-    decided: Decided, paying: Mapping[str, Sequence[Payer]], schedule: Schedule
+    decided: Decision, paying: Mapping[str, Sequence[Payer]], schedule: Schedule
 ) -> Iterator[list[SharedDelivery]]:
     """Deliveries to be offered: to those that pay for a tensor again, if that is enough; or to all readers."""
     graph, moved = decided.graph, decided.moved_bytes
@@ -145,7 +144,7 @@ def _worth_searching(
         yield offers(graph, everything)
 
 
-def _all_readers(decided: Decided) -> Iterator[tuple[str, list[tuple[str, Hashable]]]]:
+def _all_readers(decided: Decision) -> Iterator[tuple[str, list[tuple[str, Hashable]]]]:
     """The ops that read each tensor that several places read, and what is equal for readers by the same index map."""
     graph = decided.graph
     bound = {described.op.name: described for described in decided.ops}
@@ -183,7 +182,9 @@ def offers(graph: Graph, readers: Mapping[str, Sequence[tuple[str, Hashable]]]) 
     return offered
 
 
-def with_savings(decided: Decided, chosen: Sequence[Saving], descriptions: Descriptions, tables: CostTables) -> Decided:
+def with_savings(
+    decided: Decision, chosen: Sequence[Saving], descriptions: Descriptions, tables: CostTables
+) -> Decision:
     """The plan with these deliveries shared, under names of its own, and everything else as it is; without a bound."""
     if not chosen:
         return decided
@@ -195,16 +196,16 @@ def with_savings(decided: Decided, chosen: Sequence[Saving], descriptions: Descr
     assert saved == sum(saving.saved_bytes for saving in chosen), (
         "sharing saves what all readers pay, but for one delivery"
     )
-    return replace(plan, certified_gap=None)
+    return plan
 
 
 def _without_idle(
-    decided: Decided,
-    searched: Decided,
+    decided: Decision,
+    searched: Decision,
     deliveries: Sequence[SharedDelivery],
     descriptions: Descriptions,
     tables: CostTables,
-) -> Decided:
+) -> Decision:
     """The searched plan less the shared deliveries that save no bytes, and less the readers for whom they save none."""
     plan = searched
     brought = Brought(searched, tables)
@@ -259,7 +260,7 @@ class _Share:
     """And the tensor that each of them reads in the graph that was searched."""
 
 
-def _better(best: Decided, plan: Decided, searched: Decided) -> Decided:
+def _better(best: Decision, plan: Decision, searched: Decision) -> Decision:
     """The plan if it costs less than the incumbent; else the incumbent.
 
     Args:
@@ -268,30 +269,18 @@ def _better(best: Decided, plan: Decided, searched: Decided) -> Decided:
         searched: the plan as the search left it: with every delivery that it was offered, and with its gap.
     """
     if plan.cost < best.cost:
-        return replace(plan, certified_gap=_gap(plan.cost, searched))
-    if best.deliveries and best.certified_gap is None:
-        return replace(best, certified_gap=_gap(best.cost, searched))
-    return best
-
-
-def _gap(cost: int, searched: Decided) -> float | None:
-    """How far a plan is above the bound of a search; None if it is below, and so none of those that were searched."""
-    if searched.certified_gap is None:
-        return None
-    lower = searched.cost / (1 + searched.certified_gap)
-    if round(lower) > cost:
-        return None
-    return max(0.0, cost / lower - 1) if lower else 0.0
+        return plan.with_bound(searched.lower)
+    return best.with_bound(searched.lower) if best.deliveries and best.lower is None else best
 
 
 def _with(
-    decided: Decided,
-    template: Decided,
+    decided: Decision,
+    template: Decision,
     deliveries: Sequence[SharedDelivery],
     tilings: Mapping[str, Tiling],
     descriptions: Descriptions,
     tables: CostTables,
-) -> Decided:
+) -> Decision:
     """A plan with these deliveries, and no others.
 
     Args:
@@ -310,5 +299,4 @@ def _with(
             names = tuple(variable.name for variable in bound.variables)
             strategies[bound.op.name] = OpStrategy(tilings[bound.op.name], names)
     tilings = {**template.tilings, **tilings}
-    plan = replace(template, graph=graph, ops=ops, tilings=tilings, deliveries=tuple(deliveries))
-    return counted_again(plan, strategies, set(template.unsplit), tables)
+    return template.with_tilings(tilings, strategies, tables, graph=graph, ops=ops, deliveries=tuple(deliveries))

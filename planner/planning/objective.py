@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, Literal, TypeAlias
 
-from planner.cost.by_op import costed
 from planner.cost.roofline import says_speed
 from planner.cost.seconds.measured import compute_times
 from planner.cost.seconds.tables import PICOSECONDS, TimeTables
@@ -29,7 +28,7 @@ from planner.planning.goal import Goal
 from planner.planning.limit.trial import Trial, has_many_ops, trial_of
 from planner.planning.machines import cuts_on, time_of
 from planner.progress import Progress, silent
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.literature.methods import CLOSED_FORMS, METHODS
 from planner.spent import part
 from planner.stop import Stop, StoppedError
@@ -88,7 +87,7 @@ def can_be_timed(machine: Machine, profile: DeviceProfile | None) -> bool:
     return profile is not None or all(map(says_speed, machine.devices))
 
 
-def timed(again: Callable[[CostTables], Decided], goal: Goal, tables: CostTables) -> Trial:
+def timed(again: Callable[[CostTables], Decision], goal: Goal, tables: CostTables) -> Trial:
     """The plan that the tables of time lead to; its gap is of the time that these tables add up.
 
     Args:
@@ -97,12 +96,11 @@ def timed(again: Callable[[CostTables], Decided], goal: Goal, tables: CostTables
         tables: of bytes.
     """
     decided = again(goal.tables)
-    counted = trial_of(decided, tables).decided
-    return trial_of(replace(counted, certified_gap=decided.certified_gap, gap_of="time"))
+    return trial_of(replace(decided.with_costs(tables), lower=decided.lower, picoseconds=decided.cost))
 
 
 def of_the_literature(
-    names: Sequence[str], search: Callable[[str], Decided], progress: Progress = silent, stop: Stop | None = None
+    names: Sequence[str], search: Callable[[str], Decision], progress: Progress = silent, stop: Stop | None = None
 ) -> Iterator[tuple[str, Trial | TofuError]]:
     """The plans of strategies of the literature, by name.
 
@@ -166,7 +164,7 @@ class Times:
         self.goal_by_tables = replace(self.goal, of=lambda trial: self._by_tables(trial.decided))
         self._computes = compute_times(machine.devices, profile)
         self._received_bytes_per_s = sum(Interconnect(machine).received_bytes_per_s) or float("inf")
-        self._added_up: list[tuple[Decided, int]] = []
+        self._added_up: list[tuple[Decision, int]] = []
 
     def seconds(self, trial: Trial) -> float:
         """The time of an iteration: the estimate of the program; where programs take long to make, the tables' sum."""
@@ -181,7 +179,7 @@ class Times:
         """Whether programs of a graph with so many ops take long to make."""
         return has_many_ops(ops) or ops * self._machine.device_count > _MANY_PARTS
 
-    def at_least(self, decided: Decided) -> float:
+    def at_least(self, decided: Decision) -> float:
         """Seconds that the estimate of the program cannot be below: it computes, and no device receives faster."""
         plan = decided
         computing = 0.0
@@ -192,16 +190,16 @@ class Times:
         # In whole picoseconds, as the estimate is: a plan on one device takes just that, but for the last bit.
         return math.floor((computing + plan.moved_bytes / self._received_bytes_per_s) * PICOSECONDS) / PICOSECONDS
 
-    def by_tables(self, decided: Decided) -> float:
+    def by_tables(self, decided: Decision) -> float:
         """Seconds that the tables of time add up."""
         return self._by_tables(decided) / PICOSECONDS
 
     @part("estimates")
-    def _by_tables(self, decided: Decided) -> int:
+    def _by_tables(self, decided: Decision) -> int:
         for plan, amount in self._added_up:
             if plan is decided:
                 return amount
-        amount = costed(decided.graph, decided.ops, decided, self._tables_for(decided.cuts)).cost
+        amount = decided.with_costs(self._tables_for(decided.cuts)).cost
         self._added_up.append((decided, amount))
         return amount
 

@@ -31,16 +31,16 @@ from operator import mul
 
 from planner.algebra.lane import Lane, has_owners
 from planner.artifacts.plan import Plan
-from planner.cost.by_op import costed, op_cost
+from planner.cost.by_op import op_cost
 from planner.cost.tables import CostTables
 from planner.graph.core.dependence import live_ops
 from planner.graph.core.model import Graph, Op, Role
 from planner.graph.rewriting.canonical import Canonical
 from planner.graph.rewriting.lanes import Lanes, lanes_of, marked
-from planner.planning.bodies import decide_with_bodies, with_gap_of
+from planner.planning.bodies import decide_with_bodies
 from planner.progress import in_part
 from planner.reasons import Cause
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules, matching
 from planner.stop import StoppedError
@@ -52,7 +52,7 @@ _LEAST_SHARE = 0.01
 """Of a plan's cost that owners may save, for a plan with them to be looked for."""
 
 
-def decide_with_owners(graph: Graph, descriptions: Descriptions, ask: SearchRequest) -> Decided:
+def decide_with_owners(graph: Graph, descriptions: Descriptions, ask: SearchRequest) -> Decision:
     """Finds a plan, with owners of equal ops beside each other where that is cheaper.
 
     Args:
@@ -87,7 +87,7 @@ def decide_with_owners(graph: Graph, descriptions: Descriptions, ask: SearchRequ
     return plan if alike is None or alike.cost >= plan.cost else alike
 
 
-def owned_in(decided: Decided) -> dict[str, int]:
+def owned_in(decided: Decision) -> dict[str, int]:
     """The number of lanes, by name, of lanes of which workers have some whole in a plan.
 
     Args:
@@ -100,7 +100,7 @@ def owned_in(decided: Decided) -> dict[str, int]:
     }
 
 
-def _worth_owners(graph: Graph, plan: Decided, ask: SearchRequest) -> list[Lanes]:
+def _worth_owners(graph: Graph, plan: Decision, ask: SearchRequest) -> list[Lanes]:
     """Lanes that cost more than what comes and goes when workers have some of them each."""
     tables = CostTables(ask.tables.rates)  # in bytes, whatever the search counts in
     candidates = []
@@ -110,11 +110,11 @@ def _worth_owners(graph: Graph, plan: Decided, ask: SearchRequest) -> list[Lanes
             candidates.append((lanes, saved))
     if not candidates:
         return []
-    least = _LEAST_SHARE * costed(plan.graph, plan.ops, plan, tables).cost
+    least = _LEAST_SHARE * plan.with_costs(tables).cost
     return [lanes for lanes, saved in candidates if saved > least]
 
 
-def planned_apart(form: Canonical, decided: Decided, plan: Plan) -> tuple[Cause, ...]:
+def planned_apart(form: Canonical, decided: Decision, plan: Plan) -> tuple[Cause, ...]:
     """Equal ops beside each other that cost something and have no owners; the dearest first.
 
     Args:
@@ -155,7 +155,7 @@ def _why_apart(plan: Plan, saved: float, *, is_ruled: bool) -> str:
 
 
 def _cost_and_saved(
-    lanes: Lanes, graph: Graph, plan: Decided, tables: CostTables, *, is_free: bool
+    lanes: Lanes, graph: Graph, plan: Decision, tables: CostTables, *, is_free: bool
 ) -> tuple[int, float]:
     """What moves because of lanes' ops in a plan, and their excess; and how much less comes to owners and goes."""
     members = {op.name for ops in lanes.ops for op in ops}
@@ -215,7 +215,7 @@ def _bytes_of(graph: Graph, name: str) -> int:
     return tensor.elements * tensor.dtype.item_bytes
 
 
-def even(plan: Decided, tables: CostTables) -> Decided | None:
+def even(plan: Decision, tables: CostTables) -> Decision | None:
     """The plan if each lane has owners wherever others have, as its charges say; else with all as one of them.
 
     Lanes that cost equally much one way or another may be divided in different ways. None where they stay so.
@@ -233,10 +233,10 @@ def even(plan: Decided, tables: CostTables) -> Decided | None:
     count = max(len(place) for place in places.values())
     levelled = [_levelled(plan, list(places.values()), number, tables) for number in dict.fromkeys((0, count // 2))]
     best = min((option for option in levelled if is_even(option)), key=lambda option: option.cost, default=None)
-    return None if best is None else with_gap_of(best, plan)
+    return None if best is None else best.with_bound(plan.lower)
 
 
-def _levelled(plan: Decided, places: Sequence[Mapping[int, BoundOp]], number: int, tables: CostTables) -> Decided:
+def _levelled(plan: Decision, places: Sequence[Mapping[int, BoundOp]], number: int, tables: CostTables) -> Decision:
     """The plan with all lanes divided as this one is, where there is such a lane."""
     tilings, strategies = dict(plan.tilings), dict(plan.strategies)
     for place in places:
@@ -250,11 +250,10 @@ def _levelled(plan: Decided, places: Sequence[Mapping[int, BoundOp]], number: in
             for name, model_name in zip((*op.inputs, *op.outputs), (*model.inputs, *model.outputs), strict=True):
                 if name != model_name and name in tilings:
                     tilings[name] = lane.owned(plan.tilings[model_name]) or plan.tilings[model_name]
-    levelled = replace(plan, tilings=tilings, strategies=strategies)
-    return costed(plan.graph, plan.ops, levelled, tables)
+    return plan.with_tilings(tilings, strategies, tables)
 
 
-def is_even(plan: Decided) -> bool:
+def is_even(plan: Decision) -> bool:
     """Whether each lane of a plan has owners wherever others have."""
     times: dict[tuple[object, ...], Counter[Lane]] = defaultdict(Counter)
     for bound in plan.ops:

@@ -10,7 +10,7 @@ from planner.algebra.tiling import Tiling
 from planner.cost.tables import CostTables
 from planner.graph.core.model import Graph
 from planner.graph.step.deliveries import SharedDelivery
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.tdl.bind import BoundOp
 
 _LEAST_SHARED = 1e-4
@@ -59,7 +59,7 @@ class Saving:
         return replace(self, delivery=delivery, paid_bytes=self.paid_bytes[first:end])
 
 
-def paid_for_twice(decided: Decided, tables: CostTables) -> dict[str, list[Payer]]:
+def paid_for_twice(decided: Decision, tables: CostTables) -> dict[str, list[Payer]]:
     """The ops that have a tensor brought to them, two or more, or one twice; by tensor, in the graph's order."""
     graph, plan = decided.graph, decided
     brought = Brought(decided, tables)
@@ -73,7 +73,7 @@ def paid_for_twice(decided: Decided, tables: CostTables) -> dict[str, list[Payer
     return payers_of
 
 
-def _payer(brought: Brought, decided: Decided, op: str, name: str) -> Payer | None:
+def _payer(brought: Brought, decided: Decision, op: str, name: str) -> Payer | None:
     plan = decided
     reader, strategy = brought.ops[op], plan.strategies[op].tiling
     moved = brought.moved_bytes(op, name, plan.tilings[name], strategy)
@@ -86,7 +86,7 @@ def _payer(brought: Brought, decided: Decided, op: str, name: str) -> Payer | No
     return Payer(op, need, b"".join(regions), moved, moved // len(slots) if len(regions) == 1 else moved)
 
 
-def savings(decided: Decided, paying: Mapping[str, Sequence[Payer]]) -> list[Saving]:
+def savings(decided: Decision, paying: Mapping[str, Sequence[Payer]]) -> list[Saving]:
     """The savings that readers of the same regions can share, the tensors as they are held; nothing if all of it is
     hardly any.
     """
@@ -117,7 +117,7 @@ def _alike(payers: Sequence[Payer]) -> Iterator[list[Payer]]:
 class Brought:
     """The regions that move so that ops can read tensors."""
 
-    def __init__(self, decided: Decided, tables: CostTables) -> None:
+    def __init__(self, decided: Decision, tables: CostTables) -> None:
         self.ops = {op.op.name: op for op in decided.ops}
         self._graph, self._tables = decided.graph, tables
         self._known: dict[tuple[object, ...], int] = {}

@@ -16,7 +16,7 @@ from planner.graph.rewriting.recomputation import Activations, originals
 from planner.graph.step.deliveries import SharedDelivery, with_deliveries
 from planner.planning.bodies import only_through_bodies
 from planner.planning.forward_blocks import inside_blocks
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.user_rules.rules import is_pattern, matching
 from planner.tdl.descriptions import Descriptions
 
@@ -134,7 +134,7 @@ def _reason(name: str, activations: Activations) -> str:
 
 
 def recomputed_of(
-    recompute: Recompute, decided: Decided, form: Graph, again: Collection[str], descriptions: Descriptions
+    recompute: Recompute, decided: Decision, form: Graph, again: Collection[str], descriptions: Descriptions
 ) -> Recomputed | None:
     """The tensors that a plan computes again, with the saving and the price; None where nothing was to be.
 
@@ -166,7 +166,7 @@ def recomputed_of(
     )
 
 
-def _without_copies(decided: Decided, form: Graph) -> Graph:
+def _without_copies(decided: Decision, form: Graph) -> Graph:
     """The graph of a plan without copies: what is divided as it is in the plan."""
     graph = planned_graph(form, decided.strategies, decided.workers)
     present = {op.name for op in graph.ops}

@@ -55,7 +55,7 @@ from planner.planning.sources import from_the_nearest
 from planner.planning.undescribed import undescribed_ops
 from planner.progress import in_part, without_costs
 from planner.results import Beside
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.effort import WHOLE_OPS
 from planner.search.literature.methods import CLOSED_FORMS, METHODS
 from planner.search.prepared import Prepared
@@ -213,7 +213,7 @@ class Session:
         times = self._times() if self.request.objective == "time" else None
         return self._chosen(*self._searched(self.request.rules), times, literature)
 
-    def by_strategy(self, name: str) -> Decided:
+    def by_strategy(self, name: str) -> Decision:
         """The plan of a strategy of the literature.
 
         Args:
@@ -226,13 +226,13 @@ class Session:
         ask = replace(self._ask, strategy=name, effort="normal", progress=progress, prepared=self._prepared)
         return self._search(self.graph, replace(ask, is_needed=False))
 
-    def _search(self, graph: Graph, ask: SearchRequest) -> Decided:
+    def _search(self, graph: Graph, ask: SearchRequest) -> Decision:
         source = self.request.source
         # Copies of what is computed again are in no lane.
         decide_for = decide_with_bodies if self.again else decide_with_owners
         return decide_for(graph, source.descriptions, ask)
 
-    def _searched(self, rules: Rules) -> tuple[Decided, Decided]:
+    def _searched(self, rules: Rules) -> tuple[Decision, Decision]:
         """The plan in which every reader has its own delivery, and the one in which some may be shared.
 
         Raises:
@@ -253,7 +253,7 @@ class Session:
         form = canonical_under(rules, self.whole)[0].graph
         return recomputed(form, [name for name in self.again if name in form.tensors])
 
-    def _priced(self, plan: Decided) -> tuple[PinPrice | ForbidPrice, ...]:
+    def _priced(self, plan: Decision) -> tuple[PinPrice | ForbidPrice, ...]:
         """What each rule costs."""
 
         def cost_under(rules: Rules) -> int:
@@ -286,7 +286,7 @@ class Session:
         self._prepared = Prepared()  # hundreds of MB of a large graph
         return trials
 
-    def _chosen(self, plain: Decided, plan: Decided, times: Times | None, literature: Sequence[Trial]) -> Trial:
+    def _chosen(self, plain: Decision, plan: Decision, times: Times | None, literature: Sequence[Trial]) -> Trial:
         """The plan that is taken: the best that is known of those that fit, made a little better."""
         request = self.request
         trial, fitting, goal = trial_of(plan), None, least_cost(self._tables)
@@ -330,7 +330,7 @@ class Session:
         except StoppedError:
             stop.leaves_out(task)
 
-    def _within_memory(self, trial: Trial, plain: Decided, fitting: Trial | None, goal: Goal) -> Trial:
+    def _within_memory(self, trial: Trial, plain: Decision, fitting: Trial | None, goal: Goal) -> Trial:
         """A plan that fits: the given one, one that is found for the limits, or one that is known to fit."""
         limits = self.request.limits
         if limits is None or self._is_within(trial):
@@ -479,7 +479,7 @@ class Session:
             self.graph.name,
             digest(self.content),
             strategy=self.request.options.strategy,
-            gap_of=self.request.objective if decided.certified_gap is None else decided.gap_of,
+            gap_of=self.request.objective if decided.lower is None else decided.gap_of,
             **of_program,
             described_by=source.described_by,
             undescribed=undescribed_ops(decided, source.descriptions.is_unknown),
@@ -532,7 +532,7 @@ class Session:
         seconds, strategy = plan.estimate.estimated_seconds, request.options.strategy
         return comparison, tuple(warnings(seconds, plan.workers, comparison, strategy))
 
-    def _on_a_part(self, machine: Machine, strategy: str, tables: CostTables) -> Decided:
+    def _on_a_part(self, machine: Machine, strategy: str, tables: CostTables) -> Decision:
         """A plan for another part of the machine, quickly."""
         ask = replace(
             self._ask,
@@ -547,8 +547,6 @@ class Session:
         return self._search(self.graph, ask)
 
 
-def _lower(decided: Decided) -> int | None:
+def _lower(decided: Decision) -> int | None:
     """The bound in bytes; None where there is none."""
-    if decided.certified_gap is None or decided.gap_of != "bytes":
-        return None
-    return round(decided.cost / (1 + decided.certified_gap))
+    return decided.lower if decided.gap_of == "bytes" else None

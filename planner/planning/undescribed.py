@@ -7,11 +7,11 @@ from collections.abc import Callable
 from planner.artifacts.plan import UndescribedOp
 from planner.cost.tables import CostTables
 from planner.graph.core.model import Graph, qualified
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.tdl.bind import BoundOp
 
 
-def undescribed_ops(decided: Decided, is_unknown: Callable[[BoundOp], bool]) -> tuple[UndescribedOp, ...]:
+def undescribed_ops(decided: Decision, is_unknown: Callable[[BoundOp], bool]) -> tuple[UndescribedOp, ...]:
     """The ops that have no description, in the graph's order.
 
     Args:

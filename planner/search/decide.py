@@ -24,14 +24,14 @@ sums; 128 bytes move to reduce them into rows, and 16 are the excess of both ops
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from math import prod
 from types import MappingProxyType
 
 from planner.algebra.tiling import Tiling
-from planner.artifacts.plan import Decision, OpStrategy
+from planner.artifacts.plan import Partitioning
 from planner.collection import without_collection
 from planner.cost.by_op import recomputing
 from planner.cost.priced import PricedTables
@@ -39,7 +39,7 @@ from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError, ModelError, UsageError
 from planner.graph.core.model import Graph
 from planner.progress import Progress, with_best, without_costs
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.effort import MANY_OPS, WHOLE_OPS
 from planner.search.literature.methods import METHODS
 from planner.search.model.cuts import prime_factors
@@ -74,7 +74,7 @@ def decide(
     graph: Graph,
     ops: tuple[BoundOp, ...],
     ask: SearchRequest,
-) -> Decided:
+) -> Decision:
     """Finds a plan.
 
     Args:
@@ -159,10 +159,10 @@ def decide(
         # Neither the order of the file nor names decide between plans of equal cost.
         answer = searched(*ask.once("in order", (graph, ops), partial(in_order, graph, ops)), progress)
         full_plan = Whole(*_by_name(answer[0], answer[2]), {})
-    decided = _decided(graph, ops, strategy, full_plan, *answer)
+    decision = _decision(graph, ops, strategy, full_plan, *answer)
     ask.stop.plan_is_there()
     seconds = time.perf_counter() - started
-    return replace(decided, search_seconds=seconds, table_entries=ask.tables.entries)
+    return replace(decision, search_seconds=seconds, table_entries=ask.tables.entries)
 
 
 def _by_name(problem: Problem, solution: Found) -> tuple[dict[str, Tiling], dict[str, Tiling]]:
@@ -196,7 +196,7 @@ def _starting(keep: Restriction) -> Starts:
     return lambda ground: [keep]
 
 
-def _plan_restriction(plan: Decision) -> Restriction:
+def _plan_restriction(plan: Partitioning) -> Restriction:
     """Leaves tensors and ops that a plan knows as they are there."""
 
     def keep(variable: SearchVariable, candidates: Candidates) -> Candidates:
@@ -211,19 +211,7 @@ def _plan_restriction(plan: Decision) -> Restriction:
     return keep
 
 
-def _gap(solution: Found, again: int) -> float | None:
-    """The optimality gap: the plan's cost above the bound, as a share of it; None where no bound is known.
-
-    Args:
-        solution: the plan and the bound.
-        again: what every plan costs beside that.
-    """
-    if solution.lower is None or (solution.lower + again <= 0 < solution.cost + again):
-        return None
-    return (solution.cost + again) / (solution.lower + again) - 1 if solution.cost + again else 0.0
-
-
-def _decided(
+def _decision(
     graph: Graph,
     ops: tuple[BoundOp, ...],
     strategy: str,
@@ -231,7 +219,7 @@ def _decided(
     problem: Problem,
     cuts: tuple[int, ...],
     solution: Found,
-) -> Decided:
+) -> Decision:
     """The decision for a graph.
 
     Args:
@@ -243,68 +231,22 @@ def _decided(
         cuts: the ways of each cut.
         solution: of the problem.
     """
-    strategies = {}
-    op_strategies: dict[tuple[int, int], OpStrategy] = {}
-    for bound in ops:
-        tiling = full_plan.strategies[bound.op.name]
-        key = (id(bound.analysis), id(tiling))
-        if key not in op_strategies:
-            op_strategies[key] = OpStrategy(tiling, tuple(variable.name for variable in bound.variables))
-        strategies[bound.op.name] = op_strategies[key]
-    tilings = {name: full_plan.tilings[name] for name in graph.tensors if name in full_plan.tilings}
-    stuck = unsplit(problem, solution.tilings)
-    standing = [full_plan.stands.get(bound.op.name, bound.op.name) for bound in ops]
-    by_tensor = _bytes_by_tensor(ops, problem, solution, full_plan.stands, tilings)
-    moved = sum(by_tensor.values())
-    again = recomputing(graph, ops, problem.tables)
-    # Cost and bound of a short graph, one of whose blocks stands for many, are not those of the whole graph. What
-    # moves in the whole is summed op by op, from the tables of the ops that stand for them.
-    gap = None if full_plan.stands else _gap(solution, again)
-    charges = zip(problem.charges, problem.op_charges(solution.tilings), strict=True)
-    charged = {link.op_name: amount for link, amount in charges}
-    excess = sum(charged[name] for name in standing)
-    assert full_plan.stands or moved + excess == solution.cost, "the plan's cost is the sum over its tensors and ops"
-    repeated = sum(
-        problem.tables.repeated(bound, full_plan.strategies[bound.op.name])
-        for bound, name in zip(ops, standing, strict=True)
-        if charged[name]
-    )
-    return Decided(
-        graph=graph,
-        ops=ops,
+    stuck, stands = unsplit(problem, solution.tilings), full_plan.stands
+    names = {op.op.name for op in ops if problem.variable_of_op[stands.get(op.op.name, op.op.name)] in stuck}
+    plan = Decision.of(
+        *(graph, ops, full_plan.tilings, full_plan.strategies, problem.tables),
         cuts=cuts,
-        tilings=tilings,
-        strategies=strategies,
-        tensor_bytes=by_tensor,
-        moved_bytes=moved,
-        computing_bytes=sum(problem.tables.computing(bound) for bound in ops) - again,
-        excess_bytes=excess + again,
-        repeated_bytes=repeated + again,
-        rates=problem.tables.rates,
-        certified_gap=gap,
-        gap_of="bytes",
         strategy=strategy,
-        unsplit=tuple(
-            bound.op.name for bound, name in zip(ops, standing, strict=True) if problem.variable_of_op[name] in stuck
-        ),
-        decided_apart=problem.decided_apart if gap != 0 else 0,
+        unsplit=names,
+    )
+    again = recomputing(graph, ops, problem.tables)
+    assert stands or plan.cost - again == solution.cost, "the plan's cost is the sum over its tensors and ops"
+    # Cost and bound of a short graph, one of whose blocks stands for many, are not those of the whole graph.
+    plan = plan.with_bound(None if stands or solution.lower is None else solution.lower + again)
+    return replace(
+        plan,
+        decided_apart=0 if plan.certified_gap == 0 else problem.decided_apart,
         bound_seconds=solution.bound_seconds,
         largest_table=solution.largest_table,
         eliminated_entries=problem.eliminated_entries,
     )
-
-
-def _bytes_by_tensor(
-    ops: Sequence[BoundOp], problem: Problem, solution: Found, stands: Mapping[str, str], tensors: Iterable[str]
-) -> dict[str, int]:
-    """The bytes that move because of each tensor: what its links move, or those that stand for them."""
-    by_op: dict[str, list[tuple[bool, int, int]]] = {}
-    for link, amount in zip(problem.links, problem.link_bytes(solution.tilings), strict=True):
-        if amount:
-            by_op.setdefault(link.op_name, []).append((link.is_input, link.position, amount))
-    moved = dict.fromkeys(tensors, 0)
-    for bound in ops:
-        op = bound.op
-        for is_input, position, amount in by_op.get(stands.get(op.name, op.name), ()):
-            moved[(op.inputs if is_input else op.outputs)[position]] += amount
-    return moved

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from planner.algebra.tiling import Tiling
-from planner.artifacts.plan import Decision
+from planner.artifacts.plan import Partitioning
 from planner.cost.tables import CostTables
 from planner.progress import Progress, silent
 from planner.search.effort import EffortName
@@ -34,10 +34,10 @@ class SearchRequest:
     """Leave replication out of the data inputs' tilings."""
     effort: EffortName = "normal"
     """The effort of the search (``planner.search.schedule``)."""
-    incumbent: Decision | None = None
+    incumbent: Partitioning | None = None
     """A plan of nearly the same graph, to be beaten: in a large graph's search it stands in the place of all starts but
     the first; and the search states no bound where it finds no plan that costs less."""
-    begun: Decision | None = None
+    begun: Partitioning | None = None
     """A plan of this very graph with which the search goes on; None: it makes its first plan."""
     tables: CostTables = field(default_factory=CostTables)
     """The tables of the quantity that is to be small. Searches with the same descriptions may share them, so that what

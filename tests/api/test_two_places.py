@@ -18,7 +18,7 @@ from planner.planning.limit.room import shared_where_room
 from planner.planning.limit.trial import Trial, trial_of
 from planner.planning.paid_again import paid_for_twice, savings
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 
@@ -69,7 +69,7 @@ def written(text: str) -> Path:
     return Path("m.onnx")
 
 
-def decided(text: str, **pins: str) -> Decided:
+def decided(text: str, **pins: str) -> Decision:
     """A plan for four workers in which each reader has its own deliveries."""
     graph, descriptions = read_model(written(text)), opdefs.standard()
     ask = SearchRequest(4, rules=Rules({"g": "S(0)", **pins}), effort="quick")

@@ -25,7 +25,7 @@ from planner.planning.bodies import decide_with_bodies
 from planner.runtime.judge.whole import WholeModel
 from planner.runtime.plan_files import LoadedPlan
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 from planner.training.doors.read import read_step
@@ -135,7 +135,7 @@ def test_context_parallelism_of_a_network_in_its_canonical_form() -> None:
     assert "S(2)/2" in {str(tiling) for name, tiling in found.tilings.items() if "attention" in name}
 
 
-def cut_along_keys(graph: Graph, workers: int) -> Decided | None:
+def cut_along_keys(graph: Graph, workers: int) -> Decision | None:
     """A plan in which every worker has some keys of an op's; None where there are fewer of them."""
     expanded = expand(graph)
     check_graph(expanded.graph)
@@ -148,7 +148,7 @@ def cut_along_keys(graph: Graph, workers: int) -> Decided | None:
     return decide(expanded.graph, STANDARD.bind_all(expanded.graph), request)
 
 
-def results_of(decided: Decided, values: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+def results_of(decided: Decision, values: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
     """What a plan makes, run in this process; moves what is predicted."""
     made = partition(decided.graph, decided.ops, decided)
     assert made.program.predicted_bytes == decided.moved_bytes

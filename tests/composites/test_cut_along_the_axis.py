@@ -18,7 +18,7 @@ from planner.graph.reading.from_onnx import graph_from_proto
 from planner.partition.build import partition
 from planner.planning.bodies import decide_with_bodies
 from planner.runtime.plan_files import LoadedPlan
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 from run_plan import run_plan
@@ -51,7 +51,7 @@ def small(*shape: int, dtype: str = "float32") -> np.ndarray:
 class Ran:
     """A plan that has run, with what came out."""
 
-    decided: Decided
+    decided: Decision
     results: Arrays
 
     @property

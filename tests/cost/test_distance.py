@@ -13,7 +13,7 @@ from planner.features.zoo import models as zoo
 from planner.features.zoo.models import mlp
 from planner.graph.core.model import Graph
 from planner.search.decide import STRATEGIES, decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.effort import EffortName
 from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
@@ -27,7 +27,7 @@ def plan(
     *,
     effort: EffortName = "quick",
     partitioned_inputs: bool = False,
-) -> Decided:
+) -> Decision:
     return decide(
         graph,
         ops,
@@ -35,7 +35,7 @@ def plan(
     )
 
 
-def rows(decided: Decided, *, with_grids: bool = False) -> list[Distance]:
+def rows(decided: Decision, *, with_grids: bool = False) -> list[Distance]:
     tables = CostTables()
     found = distances(decided.graph, decided.ops, decided.strategies, decided.tilings, tables, with_grids=with_grids)
     return list(found)

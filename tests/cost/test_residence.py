@@ -18,7 +18,7 @@ from planner.graph.core.model import Graph
 from planner.graph.reading.from_onnx import graph_from_proto
 from planner.planning.limit.trial import trial_of
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 
@@ -26,7 +26,7 @@ MODELS = ("mlp-5x300", "lenet-5", "cnn-3x64-12", "gpt-1x64-2h")
 STRATEGIES = ("tofu", "data", "model", "fsdp", "allrow-greedy", "soybean")
 
 
-def planned(graph: Graph, ops: tuple[BoundOp, ...], workers: int, strategy: str) -> Decided:
+def planned(graph: Graph, ops: tuple[BoundOp, ...], workers: int, strategy: str) -> Decision:
     return decide(graph, ops, SearchRequest(workers, strategy=strategy, effort="quick"))
 
 
@@ -60,7 +60,7 @@ def test_partial_tensors_are_counted_where_they_lie(workers: int, strategy: str)
     assert 0.1 * sum(program.peak_bytes) < most <= sum(program.peak_bytes)
 
 
-def charged_bytes(graph: Graph, ops: tuple[BoundOp, ...], plan: Decided, tables: CostTables) -> int:
+def charged_bytes(graph: Graph, ops: tuple[BoundOp, ...], plan: Decision, tables: CostTables) -> int:
     return sum(amount for bound in ops for _, amount in op_bytes(graph, bound, plan.strategies, plan.tilings, tables))
 
 

@@ -14,7 +14,7 @@ from planner.partition.build import partition
 from planner.partition.lower import Lowering
 from planner.partition.lowered import Lowered
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.model.problem import Problem
 from planner.search.request import SearchRequest
 
@@ -48,7 +48,7 @@ def test_workers_of_a_kind_have_the_program_that_each_would_have(
     name: str,
     workers: int,
     seed: int,
-    random_plan: Callable[[Problem, int, int], Decided],
+    random_plan: Callable[[Problem, int, int], Decision],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     graph = GRAPHS[name]()

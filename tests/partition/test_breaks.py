@@ -20,7 +20,7 @@ from planner.partition.build import partition
 from planner.partition.memory import in_place, live_spans
 from planner.partition.packing import least_bytes
 from planner.partition.segments import Partitioned
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.model.problem import Problem
 
 GRAPHS: dict[str, Callable[[], Graph]] = {
@@ -51,7 +51,7 @@ def segments(found: Partitioned) -> int:
 
 @pytest.mark.parametrize(("name", "workers"), spread(GRAPHS, [1, 2, 3], one_of=3))
 def test_little_more_is_needed_than_with_each_op_alone(
-    name: str, workers: int, random_plan: Callable[[Problem, int, int], Decided], monkeypatch: pytest.MonkeyPatch
+    name: str, workers: int, random_plan: Callable[[Problem, int, int], Decision], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = GRAPHS[name]()
     ops = opdefs.standard().bind_all(graph)
@@ -71,7 +71,7 @@ def test_little_more_is_needed_than_with_each_op_alone(
 
 
 def test_one_worker_needs_less_than_in_one_segment(
-    random_plan: Callable[[Problem, int, int], Decided], monkeypatch: pytest.MonkeyPatch
+    random_plan: Callable[[Problem, int, int], Decision], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = mlp(4, 64, 128)
     ops = opdefs.standard().bind_all(graph)
@@ -84,7 +84,7 @@ def test_one_worker_needs_less_than_in_one_segment(
 
 
 def test_an_update_does_not_share_a_segment_with_other_readers_of_its_state(
-    random_plan: Callable[[Problem, int, int], Decided],
+    random_plan: Callable[[Problem, int, int], Decision],
 ) -> None:
     graph = mlp(4, 64, 32)
     ops = opdefs.standard().bind_all(graph)

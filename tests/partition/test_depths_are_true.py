@@ -17,7 +17,7 @@ from planner.features.zoo.models import mlp
 from planner.graph.core.model import Graph, is_used
 from planner.graph.reading.from_onnx import read_model
 from planner.partition.build import partition
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.model.problem import Problem
 from planner.tdl.bind import BoundOp
 
@@ -25,7 +25,7 @@ MODELS = Path(__file__).parent.parent / "models"
 Moved = NDArray[np.int64]
 
 
-def as_fetched(graph: Graph, ops: tuple[BoundOp, ...], plan: Decided) -> dict[str, Moved]:
+def as_fetched(graph: Graph, ops: tuple[BoundOp, ...], plan: Decision) -> dict[str, Moved]:
     """By tensor, bytes by receiver and depth."""
     depth = depths(plan.cuts)
     found = {name: np.zeros((plan.workers, len(plan.cuts)), dtype=np.int64) for name in plan.tilings}
@@ -39,7 +39,7 @@ def as_fetched(graph: Graph, ops: tuple[BoundOp, ...], plan: Decided) -> dict[st
     return found
 
 
-def as_counted(graph: Graph, ops: tuple[BoundOp, ...], plan: Decided) -> dict[str, Moved]:
+def as_counted(graph: Graph, ops: tuple[BoundOp, ...], plan: Decision) -> dict[str, Moved]:
     """The same by the boxes of groups."""
     found = {name: np.zeros((plan.workers, len(plan.cuts)), dtype=np.int64) for name in plan.tilings}
     for bound in ops:
@@ -60,7 +60,7 @@ def as_counted(graph: Graph, ops: tuple[BoundOp, ...], plan: Decided) -> dict[st
     return found
 
 
-def check(graph: Graph, ops: tuple[BoundOp, ...], plan: Decided) -> None:
+def check(graph: Graph, ops: tuple[BoundOp, ...], plan: Decision) -> None:
     fetched, counted = as_fetched(graph, ops, plan), as_counted(graph, ops, plan)
     assert sum(int(moved.sum()) for moved in fetched.values()) == plan.moved_bytes > 0
     for name, moved in fetched.items():
@@ -68,7 +68,7 @@ def check(graph: Graph, ops: tuple[BoundOp, ...], plan: Decided) -> None:
 
 
 @pytest.mark.parametrize(("workers", "seed"), spread([2, 3, 4, 6, 8, 12], range(6), one_of=3))
-def test_random_plans_of_an_mlp(random_plan: Callable[[Problem, int, int], Decided], workers: int, seed: int) -> None:
+def test_random_plans_of_an_mlp(random_plan: Callable[[Problem, int, int], Decision], workers: int, seed: int) -> None:
     graph = mlp(2, 12, 16)
     ops = opdefs.standard().bind_all(graph)
     check(graph, ops, random_plan(Problem(graph, ops, workers), workers, seed))
@@ -76,7 +76,7 @@ def test_random_plans_of_an_mlp(random_plan: Callable[[Problem, int, int], Decid
 
 @pytest.mark.parametrize("workers", [4, 6])
 @pytest.mark.parametrize("model", ["cnn_bn_grads_core", "mlp_grads_core"])
-def test_random_plans_of_models(random_plan: Callable[[Problem, int, int], Decided], model: str, workers: int) -> None:
+def test_random_plans_of_models(random_plan: Callable[[Problem, int, int], Decision], model: str, workers: int) -> None:
     graph = read_model(MODELS / f"{model}.onnx")
     ops = opdefs.standard().bind_all(graph)
     check(graph, ops, random_plan(Problem(graph, ops, workers), workers, seed=workers))

@@ -24,7 +24,7 @@ from planner.partition.ways import Box, Contributions, Holders, Way, Ways, neare
 from planner.planning.limit.trial import Trial
 from planner.planning.machines import time_of
 from planner.planning.sources import from_the_nearest
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.model.problem import Problem
 
 DEVICE = Device(2**40, ((DType.FLOAT32, 1e12),), 100e9)
@@ -157,7 +157,7 @@ def moved(way: Way, shape: tuple[int, ...]) -> NDArray[np.bool_]:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("workers", [4, 6])
 def test_distances_change_sources_and_no_bytes(
-    random_plan: Callable[[Problem, int, int], Decided], workers: int, seed: int
+    random_plan: Callable[[Problem, int, int], Decision], workers: int, seed: int
 ) -> None:
     graph = mlp(2, 12, 16)
     ops = opdefs.standard().bind_all(graph)
@@ -175,7 +175,7 @@ def test_distances_change_sources_and_no_bytes(
 
 
 def test_on_a_machine_no_plan_gets_slower_and_some_get_faster(
-    random_plan: Callable[[Problem, int, int], Decided],
+    random_plan: Callable[[Problem, int, int], Decision],
 ) -> None:
     graph, workers, machine = mlp(2, 48, 64), 8, ring(8)
     ops = opdefs.standard().bind_all(graph)

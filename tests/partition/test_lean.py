@@ -18,7 +18,7 @@ from planner.features.zoo.models.transformer import GptShape, gpt
 from planner.graph.core.model import Graph
 from planner.partition.build import partition, unplaced
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.model.problem import Problem
 from planner.search.request import SearchRequest
 
@@ -30,7 +30,7 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
 }
 
 
-def all_turn_to_all_tiles(graph: Graph, plan: Decided, program: Program) -> bool:
+def all_turn_to_all_tiles(graph: Graph, plan: Decision, program: Program) -> bool:
     """Whether no tile is there for nobody, as copies may be in bad plans: such a one goes when it has been made.
 
     Residence does not know of these, and counts them.
@@ -61,7 +61,7 @@ def all_turn_to_all_tiles(graph: Graph, plan: Decided, program: Program) -> bool
     ("name", "workers"), chosen(product(GRAPHS, [1, 2, 3, 4]), fast=[("mlp", 1), ("gpt", 2), ("cnn", 4)])
 )
 def test_little_lies_beside_the_arena_and_residence_is_at_most_the_arena(
-    name: str, workers: int, random_plan: Callable[[Problem, int, int], Decided]
+    name: str, workers: int, random_plan: Callable[[Problem, int, int], Decision]
 ) -> None:
     graph = GRAPHS[name]()
     ops = opdefs.standard().bind_all(graph)

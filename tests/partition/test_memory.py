@@ -26,7 +26,7 @@ from planner.partition.segments import Partitioned
 from planner.partition.workspace import workspace_bytes
 from planner.runtime.engine.core.check import check_overwriting, check_programs
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.model.problem import Problem
 from planner.search.request import SearchRequest
 
@@ -124,7 +124,7 @@ def test_weights_are_updated_in_place() -> None:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("workers", [2, 3, 4, 8])
 def test_random_plans_have_sound_arenas(
-    random_plan: Callable[[Problem, int, int], Decided], workers: int, seed: int
+    random_plan: Callable[[Problem, int, int], Decision], workers: int, seed: int
 ) -> None:
     graph = mlp(3, 12, 16)
     ops = opdefs.standard().bind_all(graph)

@@ -16,18 +16,18 @@ from planner.graph.core.model import Graph
 from planner.graph.step.purposes import Purpose
 from planner.partition.build import partition
 from planner.partition.occupancy import limits_by_worker, occupancy, tightest
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.model.problem import Problem
 
 
-def planned(random_plan: Callable[[Problem, int, int], Decided], workers: int, seed: int) -> tuple[Program, Graph]:
+def planned(random_plan: Callable[[Problem, int, int], Decision], workers: int, seed: int) -> tuple[Program, Graph]:
     graph = mlp(3, 12, 16)
     ops = opdefs.standard().bind_all(graph)
     return partition(graph, ops, random_plan(Problem(graph, ops, workers), workers, seed)).program, graph
 
 
 @pytest.mark.parametrize("workers", [1, 3, 4])
-def test_the_most_that_is_held_is_the_peak(random_plan: Callable[[Problem, int, int], Decided], workers: int) -> None:
+def test_the_most_that_is_held_is_the_peak(random_plan: Callable[[Problem, int, int], Decision], workers: int) -> None:
     program, graph = planned(random_plan, workers, seed=1)
     assert len(program.workers) == workers
     assert all(worker.steps for worker in program.workers)
@@ -55,7 +55,7 @@ def test_the_most_that_is_held_is_the_peak(random_plan: Callable[[Problem, int, 
 
 
 def test_without_an_arena_each_buffer_has_memory_of_its_own_all_the_time(
-    random_plan: Callable[[Problem, int, int], Decided],
+    random_plan: Callable[[Problem, int, int], Decision],
 ) -> None:
     program, graph = planned(random_plan, 2, seed=1)
     program = replace(program, workers=tuple(replace(worker, arena=None) for worker in program.workers))
@@ -65,7 +65,7 @@ def test_without_an_arena_each_buffer_has_memory_of_its_own_all_the_time(
 
 
 def test_what_is_alike_stands_together_what_takes_most_first(
-    random_plan: Callable[[Problem, int, int], Decided],
+    random_plan: Callable[[Problem, int, int], Decision],
 ) -> None:
     program, graph = planned(random_plan, 2, seed=1)
     found = occupancy(program, graph, 0)

@@ -16,7 +16,7 @@ from planner.planning.deliveries import with_savings
 from planner.planning.paid_again import Saving, paid_for_twice, savings
 from planner.runtime.engine.core.check import check_programs
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 
@@ -24,7 +24,7 @@ WORKERS = [2, 3, 4]
 
 
 @cache
-def planned(workers: int) -> tuple[Decided, Decided]:
+def planned(workers: int) -> tuple[Decision, Decision]:
     """A plan that gathers each weight in the forward and the backward pass, and the same with one delivery for both."""
     graph, descriptions, tables = build("mlp-3x31", batch=2000), opdefs.standard(), CostTables()
     ops = descriptions.bind_all(graph)
@@ -33,7 +33,7 @@ def planned(workers: int) -> tuple[Decided, Decided]:
     return plain, with_savings(plain, savings(plain, paid_for_twice(plain, tables)), descriptions, tables)
 
 
-def program_of(decided: Decided) -> Program:
+def program_of(decided: Decision) -> Program:
     return partition(decided.graph, decided.ops, decided).program
 
 

@@ -16,7 +16,7 @@ from planner.graph.core.model import Graph
 from planner.graph.reading.from_onnx import read_model
 from planner.graph.step.deliveries import with_deliveries
 from planner.partition.build import partition
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.model.problem import Problem
 
 MODELS = Path(__file__).parent.parent / "models"
@@ -61,7 +61,7 @@ def check_program(program: Program) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("workers", [2, 3, 4, 6, 8])
-def test_random_plans_of_an_mlp(random_plan: Callable[[Problem, int, int], Decided], workers: int, seed: int) -> None:
+def test_random_plans_of_an_mlp(random_plan: Callable[[Problem, int, int], Decision], workers: int, seed: int) -> None:
     graph = mlp(2, 12, 16)
     ops = opdefs.standard().bind_all(graph)
     plan = random_plan(Problem(graph, ops, workers), workers, seed)
@@ -74,7 +74,7 @@ def test_random_plans_of_an_mlp(random_plan: Callable[[Problem, int, int], Decid
     ("model", "workers", "seed"), spread(["lenet-5", "mlp-2x12"], [2, 3, 4, 6], range(3), one_of=4)
 )
 def test_random_plans_with_shared_deliveries(
-    random_plan: Callable[[Problem, int, int], Decided], model: str, workers: int, seed: int
+    random_plan: Callable[[Problem, int, int], Decision], model: str, workers: int, seed: int
 ) -> None:
     """Every tensor of several readers is delivered to all of them, and again to the last two: halos, too."""
     whole = zoo.build(model, batch=8)
@@ -90,7 +90,7 @@ def test_random_plans_with_shared_deliveries(
     ("model", "workers"),
     spread(["cnn_bn_grads_core", "bert_step", "mlp_grads_core", "resnet50"], [3, 2, 6, 4], one_of=4),
 )
-def test_random_plans_of_models(random_plan: Callable[[Problem, int, int], Decided], model: str, workers: int) -> None:
+def test_random_plans_of_models(random_plan: Callable[[Problem, int, int], Decision], model: str, workers: int) -> None:
     graph = read_model(MODELS / f"{model}.onnx")
     ops = opdefs.standard().bind_all(graph)
     plan = random_plan(Problem(graph, ops, workers), workers, seed=workers)
@@ -127,7 +127,9 @@ def test_random_plans_of_a_transformer_with_partial_tensors(workers: int) -> Non
     ("model", "workers"),
     by_night(FAMILIES, [3, 4], one_of=2, night=[("wresnet-101-6", 4), ("inception-v3", 4)]),
 )
-def test_random_plans_of_the_zoo(random_plan: Callable[[Problem, int, int], Decided], model: str, workers: int) -> None:
+def test_random_plans_of_the_zoo(
+    random_plan: Callable[[Problem, int, int], Decision], model: str, workers: int
+) -> None:
     graph = zoo.build(model)
     ops = opdefs.standard().bind_all(graph)
     plan = random_plan(Problem(graph, ops, workers), workers, seed=workers)

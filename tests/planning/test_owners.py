@@ -16,7 +16,6 @@ from planner import api, opdefs
 from planner.algebra.lane import has_owners
 from planner.algebra.tiling import Only, Replicate, Tiling
 from planner.commands import main as cli
-from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
 from planner.graph.core.model import DType, Graph, lanes_of_tensors
 from planner.graph.files.to_onnx import write_model
@@ -121,7 +120,7 @@ def test_no_hand_plan_with_owners_costs_less(spelling: str) -> None:
             strategies[bound.op.name] = replace(strategies[bound.op.name], tiling=own)
     for name, lane in lanes_of_tensors(told).items():
         tilings[name] = lane.owned(owner) or owner
-    by_hand = costed(plain.graph, plain.ops, replace(plain, tilings=tilings, strategies=strategies), tables)
+    by_hand = plain.with_tilings(tilings, strategies, tables)
     assert is_even(by_hand)
     assert found.cost <= by_hand.cost < plain.cost
 
@@ -137,7 +136,7 @@ def test_lanes_in_unequal_plans_are_made_alike() -> None:
     all_do_it = Tiling((Replicate(), Replicate()), (2, 2))
     changed = {**found.strategies, name: replace(found.strategies[name], tiling=all_do_it)}
     tables = CostTables()
-    uneven = costed(found.graph, found.ops, replace(found, strategies=changed), tables)
+    uneven = found.with_tilings(found.tilings, changed, tables)
     assert not is_even(uneven)
     again = even(uneven, tables)
     assert again is not None

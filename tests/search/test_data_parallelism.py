@@ -22,7 +22,7 @@ from planner.graph.core.model import Graph
 from planner.graph.reading.from_onnx import read_model
 from planner.graph.rewriting.canonical import canonical
 from planner.planning.bodies import decide_with_bodies
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 
 STANDARD = opdefs.standard()
@@ -209,11 +209,11 @@ def layer_step(layer: str, folder: Path, *, second: bool = False, unread: bool =
     return canonical(read_model(folder / "step.onnx")).graph
 
 
-def planned(graph: Graph, strategy: str) -> Decided:
+def planned(graph: Graph, strategy: str) -> Decision:
     return decide_with_bodies(graph, STANDARD, SearchRequest(WORKERS, strategy=strategy, effort="quick"))
 
 
-def overhead(graph: Graph, plan: Decided) -> float:
+def overhead(graph: Graph, plan: Decision) -> float:
     """What moves, over twice the state that all workers hold, to every worker but one."""
     state = [pair.current for pair in graph.state]
     held = sum(graph.tensors[name].size_bytes for name in state if "S" not in str(plan.tilings[name]))

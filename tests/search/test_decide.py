@@ -19,7 +19,7 @@ from planner.graph.reading.from_onnx import read_model
 from planner.partition.build import complete_plan, partition, told_by_program
 from planner.search import decide as decide_module
 from planner.search.decide import STRATEGIES, decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
 from planner.tdl.builder import NodeView, op
@@ -29,11 +29,11 @@ from transformers_only import OF_TRANSFORMERS
 MODELS = Path(__file__).parent.parent / "models"
 
 
-def decided(graph: Graph, workers: int, **options: object) -> Decided:
+def decided(graph: Graph, workers: int, **options: object) -> Decision:
     return decide(graph, opdefs.standard().bind_all(graph), SearchRequest(workers, **options))  # type: ignore[arg-type]
 
 
-def complete(found: Decided) -> Plan:
+def complete(found: Decision) -> Plan:
     return complete_plan(found, "m", "", **told_by_program(partition(found.graph, found.ops, found).program))
 
 

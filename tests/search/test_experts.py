@@ -11,13 +11,13 @@ from planner.features.zoo import models as zoo
 from planner.graph.core.model import Graph
 from planner.graph.rewriting.canonical import canonical
 from planner.planning.bodies import decide_with_bodies
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 
 STANDARD = opdefs.standard()
 
 
-def planned(graph: Graph, workers: int, strategy: str) -> Decided:
+def planned(graph: Graph, workers: int, strategy: str) -> Decision:
     return decide_with_bodies(graph, STANDARD, SearchRequest(workers, strategy=strategy, effort="quick"))
 
 

@@ -13,7 +13,7 @@ from planner.graph.core.model import Graph
 from planner.graph.reading.from_onnx import read_model
 from planner.graph.rewriting.canonical import canonical
 from planner.planning.bodies import decide_with_bodies
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 
 STANDARD = opdefs.standard()
@@ -62,7 +62,7 @@ def step(network: str, folder: Path, *, samples_first: bool) -> Graph:
     return canonical(read_model(folder / f"{samples_first}.onnx")).graph
 
 
-def planned(graph: Graph, strategy: str) -> Decided:
+def planned(graph: Graph, strategy: str) -> Decision:
     return decide_with_bodies(graph, STANDARD, SearchRequest(4, strategy=strategy, effort="quick"))
 
 

@@ -11,7 +11,7 @@ from planner import api, opdefs
 from planner.graph.reading.from_onnx import read_model
 from planner.graph.rewriting.canonical import canonical
 from planner.planning.bodies import decide_with_bodies
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 from planner.training.doors.read import read_step
 
@@ -69,14 +69,14 @@ def written(text: str, opset: int) -> Path:
     return path
 
 
-def planned(text: str, *, partitioned_inputs: bool = False) -> Decided:
+def planned(text: str, *, partitioned_inputs: bool = False) -> Decision:
     """A quick plan for eight workers."""
     graph = canonical(read_model(written(text, 21))).graph
     ask = SearchRequest(8, effort="quick", partitioned_inputs=partitioned_inputs)
     return decide_with_bodies(graph, opdefs.standard(), ask)
 
 
-def of_positions(plan: Decided) -> dict[str, int]:
+def of_positions(plan: Decision) -> dict[str, int]:
     """By tensor that no input has a part in, what moves of it."""
     found: dict[str, int] = {}
     for op in plan.graph.ops:

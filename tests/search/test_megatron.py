@@ -13,7 +13,7 @@ from planner.graph.core.model import Graph
 from planner.graph.reading.from_onnx import read_model
 from planner.graph.rewriting.canonical import canonical
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 
 MODELS = Path(__file__).parent.parent / "models"
@@ -22,7 +22,7 @@ BY_COUNT = {"vit-h": 0, "dit-xl": 1, "world/hf-gpt2": 1, "fresh/gpt-2": 2}
 """All-reduces beside those of blocks, by model."""
 
 
-def planned(graph: Graph, workers: int, strategy: str = "megatron") -> Decided:
+def planned(graph: Graph, workers: int, strategy: str = "megatron") -> Decision:
     return decide(graph, opdefs.standard().bind_all(graph), SearchRequest(workers, strategy=strategy))
 
 

@@ -18,7 +18,7 @@ from planner.features.zoo.models import mlp
 from planner.graph.core.model import DType, Graph, Op, Tensor
 from planner.graph.files.to_onnx import write_model
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.model.nests import all_nests, find_nests, nests_near
 from planner.search.request import SearchRequest
 from planner.search.user_rules.rules import Rules
@@ -32,7 +32,7 @@ def matmul(m: int, k: int, n: int) -> Graph:
     return Graph("product", tensors, (Op("product", "MatMul", ("a", "b"), ("c",)),), ("a", "b"), ("c",), {})
 
 
-def planned(graph: Graph, workers: int, rules: Rules | None = None, strategy: str = "tofu") -> Decided:
+def planned(graph: Graph, workers: int, rules: Rules | None = None, strategy: str = "tofu") -> Decision:
     ask = SearchRequest(workers, strategy=strategy, partitioned_inputs=True, rules=rules or Rules())
     return decide(graph, opdefs.standard().bind_all(graph), ask)
 

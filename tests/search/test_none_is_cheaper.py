@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from fast_suite import chosen
 from planner import opdefs
 from planner.algebra.lane import has_owners
-from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError, ModelError, UnsupportedError, UsageError
 from planner.features.zoo import models as zoo
@@ -29,7 +28,7 @@ from planner.planning.objective import LITERATURE, of_the_literature
 from planner.planning.request import ModelSource, PlanRequest
 from planner.planning.session import Session
 from planner.search.decide import STRATEGIES, decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.literature.restrictions import fully_sharded
 from planner.search.model.cuts import prime_factors
 from planner.search.model.problem import Problem, Restriction
@@ -50,7 +49,7 @@ WAYS = (restrictions.data_parallel, restrictions.model_parallel, tensor_parallel
 
 
 @cache
-def known(model: str, workers: int) -> tuple[Graph, tuple[BoundOp, ...], CostTables, Decided]:
+def known(model: str, workers: int) -> tuple[Graph, tuple[BoundOp, ...], CostTables, Decision]:
     graph, tables = zoo.build(model, batch=MODELS[model]), CostTables()
     ops = opdefs.standard().bind_all(graph)
     return graph, ops, tables, decide(graph, ops, SearchRequest(workers, tables=tables))
@@ -60,7 +59,7 @@ def known(model: str, workers: int) -> tuple[Graph, tuple[BoundOp, ...], CostTab
 def test_no_strategy_costs_less(model: str, workers: int) -> None:
     graph, ops, tables, found = known(model, workers)
     assert found.certified_gap == 0.0
-    assert costed(graph, ops, found, CostTables()).cost == found.cost
+    assert found.with_costs(CostTables()).cost == found.cost
     assert partition(graph, ops, found).program.predicted_bytes == found.moved_bytes
     compared = []
     for name in STRATEGIES:
@@ -95,7 +94,7 @@ def test_no_plan_by_hand_costs_less(model: str, workers: int) -> None:
     assert len(names) >= (4 if model.startswith("gpt") else 3) ** len(cuts) - len(cuts)
 
 
-def planned(graph: Graph, workers: int, inputs: str, **wanted: Any) -> tuple[Session, Decided]:
+def planned(graph: Graph, workers: int, inputs: str, **wanted: Any) -> tuple[Session, Decision]:
     """A session, and its plan with shared deliveries."""
     source = ModelSource(Path("model.onnx"), ReadOptions(), STANDARD, None, make=lambda: graph)
     target = target_of(workers, None, None)
@@ -105,7 +104,7 @@ def planned(graph: Graph, workers: int, inputs: str, **wanted: Any) -> tuple[Ses
     return session, session.planned().trial.decided
 
 
-def below_the_bound(graph: Graph, workers: int, inputs: str, random: Random) -> list[tuple[str, Decided]]:
+def below_the_bound(graph: Graph, workers: int, inputs: str, random: Random) -> list[tuple[str, Decision]]:
     """Plans by strategies, pins and efforts that cost less than the bound of the plan with usual effort.
 
     But for those that the gap says nothing of: with idle workers, or with shared deliveries that the plan has not.

@@ -27,7 +27,7 @@ from planner.machine.topology_file import Device, Level, Topology
 from planner.partition.build import partition
 from planner.partition.lower import Lowering
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.model.partial_sums import PartialSums, find_partial_sums, impossible_entry
 from planner.search.model.problem import Problem, SearchVariable, no_restriction
 from planner.search.moves.recursion import search_recursively
@@ -173,11 +173,11 @@ def test_many_plans(count: int) -> None:
 # What the user decides
 
 
-def planned(graph: Graph, workers: int, strategy: str = "tofu", **rules: object) -> Decided:
+def planned(graph: Graph, workers: int, strategy: str = "tofu", **rules: object) -> Decision:
     return decide(graph, DESCRIPTIONS.bind_all(graph), SearchRequest(workers, strategy=strategy, rules=Rules(**rules)))
 
 
-def partial_ones(plan: Decided) -> dict[str, str]:
+def partial_ones(plan: Decision) -> dict[str, str]:
     return {name: str(tiling) for name, tiling in plan.tilings.items() if tiling.has_partial}
 
 

@@ -16,15 +16,15 @@ from planner.features.zoo.models import mlp
 from planner.graph.core.model import DType, Graph, Op, Tensor
 from planner.graph.files.to_onnx import write_model
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 
 
-def planned(graph: Graph, workers: int, strategy: str = "distcnn") -> Decided:
+def planned(graph: Graph, workers: int, strategy: str = "distcnn") -> Decision:
     return decide(graph, opdefs.standard().bind_all(graph), SearchRequest(workers, strategy=strategy))
 
 
-def on_their_grids(found: Decided) -> list[bool]:
+def on_their_grids(found: Decision) -> list[bool]:
     """Of each product and convolution, whether it is cut as its best grid is."""
     verdicts = []
     for op in found.ops:

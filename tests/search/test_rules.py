@@ -15,7 +15,7 @@ from planner.features.zoo.models import build, mlp
 from planner.graph.core.model import Graph, Role
 from planner.planning.bodies import decide_with_bodies
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 from planner.search.user_rules.prices import ForbidPrice, PinPrice, prices
 from planner.search.user_rules.rules import Limits, Rules, matching
@@ -23,7 +23,7 @@ from planner.search.user_rules.rules import Limits, Rules, matching
 DESCRIPTIONS = opdefs.standard()
 
 
-def planned(graph: Graph, workers: int, rules: Rules, **options: object) -> Decided:
+def planned(graph: Graph, workers: int, rules: Rules, **options: object) -> Decision:
     return decide(graph, DESCRIPTIONS.bind_all(graph), SearchRequest(workers, rules=rules, **options))  # type: ignore[arg-type]
 
 
@@ -208,7 +208,7 @@ def test_many_faults_are_counted() -> None:
 # Replication
 
 
-def replicated(plan: Decided) -> set[str]:
+def replicated(plan: Decision) -> set[str]:
     return {name for name, tiling in plan.tilings.items() if Replicate() in tiling.placements}
 
 
@@ -218,7 +218,7 @@ def test_replication(name: str) -> None:
     all_, weights, none = (planned(graph, 4, Rules(replicate=which)) for which in ("all", "weights", "none"))
     roles = graph.roles
 
-    def could_be_cut(plan: Decided) -> set[str]:
+    def could_be_cut(plan: Decision) -> set[str]:
         """What is replicated at a cut where some dim has room for it."""
         found = set()
         for tensor, tiling in plan.tilings.items():

@@ -27,7 +27,7 @@ from planner.graph.compare.structure import in_order_of_places, structure_of
 from planner.graph.core.model import DType, Graph, Op, Tensor
 from planner.graph.files.to_onnx import write_model
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 
 Renamed = Callable[[Graph, int], tuple[Graph, dict[str, str]]]
@@ -74,11 +74,11 @@ def graphs(draw: st.DrawFn) -> Graph:
     return Graph("random", tensors, tuple(ops), tuple(name for name in shapes if name not in made), outputs, {})
 
 
-def planned(graph: Graph, workers: int) -> Decided:
+def planned(graph: Graph, workers: int) -> Decision:
     return decide(graph, DESCRIPTIONS.bind_all(graph), SearchRequest(workers))
 
 
-def in_names(plan: Decided, new: dict[str, str]) -> dict[str, object]:
+def in_names(plan: Decision, new: dict[str, str]) -> dict[str, object]:
     """What a plan decides, under other names."""
     return {
         "moved_bytes": plan.moved_bytes,
@@ -90,7 +90,7 @@ def in_names(plan: Decided, new: dict[str, str]) -> dict[str, object]:
     }
 
 
-def same_names(plan: Decided) -> dict[str, str]:
+def same_names(plan: Decision) -> dict[str, str]:
     return {name: name for name in (*plan.tilings, *plan.strategies)}
 
 

@@ -17,7 +17,7 @@ from planner.features.zoo.models import mlp
 from planner.graph.core.model import Graph
 from planner.search import decide as deciding
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.effort import NORMAL_BOUND, EffortName
 from planner.search.model.found import Found
 from planner.search.model.problem import Problem, Restriction, SearchVariable
@@ -32,7 +32,7 @@ from planner.search.request import SearchRequest
 from planner.search.schedule import SCHEDULES
 
 
-def planned(graph: Graph, workers: int, effort: EffortName) -> Decided:
+def planned(graph: Graph, workers: int, effort: EffortName) -> Decision:
     return decide(graph, opdefs.standard().bind_all(graph), SearchRequest(workers, effort=effort))
 
 

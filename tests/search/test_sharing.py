@@ -22,7 +22,7 @@ from planner.planning import deliveries
 from planner.planning.deliveries import shared
 from planner.planning.paid_again import paid_for_twice, savings
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.effort import EffortName
 from planner.search.model.problem import Problem
 from planner.search.request import SearchRequest
@@ -53,7 +53,7 @@ def planned(
     effort: EffortName = "normal",
     *,
     partitioned_inputs: bool = False,
-) -> tuple[Decided, Decided]:
+) -> tuple[Decision, Decision]:
     """The plan in which every reader has its own delivery, and the one in which some may be shared."""
     ask = SearchRequest(workers, rules=rules, effort=effort, partitioned_inputs=partitioned_inputs)
     ops = DESCRIPTIONS.bind_all(graph)
@@ -61,7 +61,7 @@ def planned(
     return plain, shared(plain, DESCRIPTIONS, ask)
 
 
-def moved(decided: Decided) -> int:
+def moved(decided: Decision) -> int:
     return decided.moved_bytes
 
 
@@ -159,7 +159,7 @@ def test_some_of_these_plans_share() -> None:
     assert sum(moved(found) < moved(plain) for plain, found in plans) >= 2
 
 
-def fetched(decided: Decided, tensor: str) -> int:
+def fetched(decided: Decision, tensor: str) -> int:
     """How many fetches of other workers' parts of a tensor the program has."""
     program = partition(decided.graph, decided.ops, decided).program
     return sum(

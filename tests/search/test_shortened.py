@@ -17,7 +17,7 @@ from planner.graph.core.check import check_graph
 from planner.graph.core.model import DType, Graph, Op, Tensor
 from planner.search import decide as deciding
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.effort import MANY_OPS
 from planner.search.model.problem import Problem
 from planner.search.repeats import runs
@@ -35,11 +35,11 @@ def bound(graph: Graph) -> tuple[BoundOp, ...]:
     return opdefs.standard().bind_all(graph)
 
 
-def quick(graph: Graph, workers: int) -> Decided:
+def quick(graph: Graph, workers: int) -> Decision:
     return decide(graph, bound(graph), SearchRequest(workers, effort="quick"))
 
 
-def true_bytes(graph: Graph, plan: Decided, workers: int) -> dict[str, int]:
+def true_bytes(graph: Graph, plan: Decision, workers: int) -> dict[str, int]:
     """What the plan moves by the tables of the whole graph; these must say its excess as well."""
     problem = Problem(graph, bound(graph), workers, with_partial_sums=True)
     composites = [plan.tilings[one.tensors[0]] if one.op is None else None for one in problem.variables]

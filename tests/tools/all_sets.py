@@ -35,7 +35,7 @@ from planner.planning.limit.trial import Trial, trial_of
 from planner.planning.machines import Target
 from planner.planning.request import ModelSource, PlanRequest
 from planner.planning.session import Session
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.model.problem import Problem
 
 WORKERS = 2
@@ -99,7 +99,7 @@ class Judged:
     """Bytes that each worker has."""
     sets: int
     """Different sets of activations."""
-    found: Decided | None
+    found: Decision | None
     """What ``--recompute auto`` found; None: no plan."""
     best: int | None
     """The least cost of all plans with any set whose residence is within the limit; None: there is none."""

@@ -34,7 +34,7 @@ from onnx_node_cases import (
 )
 from planner import opdefs
 from planner.algebra.tiling import Shard, Tiling
-from planner.artifacts.plan import Decision
+from planner.artifacts.plan import Partitioning
 from planner.artifacts.program import Program, Segment
 from planner.artifacts.worker_model import WorkerModel
 from planner.cost.tables import CostTables
@@ -53,7 +53,7 @@ from planner.printing.console import ReportConsole
 from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.run import run_with
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
@@ -227,7 +227,7 @@ class _Planned:
     """A case's graph with the plan that the search found."""
 
     graph: Graph
-    decided: Decided
+    decided: Decision
 
 
 def _plan(model: ModelProto, descriptions: Descriptions) -> _Planned:
@@ -278,7 +278,7 @@ def _judge(case: OnnxCase, stock: Sequence[Value], planned: _Planned, names: tup
     )
 
 
-def _in_steps(plan: Decided, op: BoundOp) -> Iterator[Decided]:
+def _in_steps(plan: Decision, op: BoundOp) -> Iterator[Decision]:
     """A plan of one op with that in two steps along each variable that allows it."""
     for number in step_variables(op):
         step_choices = choices(plan, along=number)
@@ -291,7 +291,7 @@ def _pieces(op: BoundOp, strategy: Tiling) -> tuple[bytes, bytes]:
 
 
 def _run(
-    case: OnnxCase, stock: Sequence[Value], model: Graph, graph: Graph, ops: tuple[BoundOp, ...], plan: Decision
+    case: OnnxCase, stock: Sequence[Value], model: Graph, graph: Graph, ops: tuple[BoundOp, ...], plan: Partitioning
 ) -> tuple[Program, tuple[str, ...]]:
     """Runs a plan in this process, and says where its outputs are not as they should be.
 
@@ -322,7 +322,7 @@ def _is_known(graph: Graph, op: Op) -> bool:
     return op.op_type == "Identity" and all(name in graph.constants for name in op.inputs)
 
 
-def _is_cut(graph: Graph, ops: Sequence[BoundOp], plan: Decision, program: Program) -> bool:
+def _is_cut(graph: Graph, ops: Sequence[BoundOp], plan: Partitioning, program: Program) -> bool:
     """True if an op that computes is split, and more than one worker computes."""
     busy = sum(any(isinstance(step, Segment) for step in worker.steps) for worker in program.workers)
     split = any(

@@ -44,7 +44,7 @@ _DOORS = ("api", "commands")
 _EFFORTS = {"quick", "normal", "thorough"}
 _OF_PLANS = {"search", "planning", "api", "artifacts", "plan.py"}
 _WRAPPERS = (
-    *("Found", "Assignment", "_Answer", "Whole", "Decision", "Decided", "Candidate", "Measured", "Column", "Answer"),
+    *("Found", "Assignment", "_Answer", "Whole", "Decision", "Decision", "Candidate", "Measured", "Column", "Answer"),
     *("Fit", "Branched", "Trial", "Plan"),
 )
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from conformance import constants_to_try
 from onnx_node_cases import OnnxCase, differences, onnx_cases, stock_outputs, with_constants
-from planner.artifacts.plan import Decision
+from planner.artifacts.plan import Partitioning
 from planner.cost.tables import CostTables
 from planner.descriptions import in_force
 from planner.errors import TofuError
@@ -50,14 +50,14 @@ class NamedDecision:
 
     model = "case.onnx"
 
-    def __init__(self, decision: Decision) -> None:
+    def __init__(self, decision: Partitioning) -> None:
         self._decision = decision
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._decision, name)
 
 
-def results_in_jax(graph: Graph, ops: tuple[BoundOp, ...], decision: Decision, case: OnnxCase) -> list[np.ndarray]:
+def results_in_jax(graph: Graph, ops: tuple[BoundOp, ...], decision: Partitioning, case: OnnxCase) -> list[np.ndarray]:
     """The outputs of the exported step for a case's inputs."""
     step = jax_step(Source(NamedDecision(decision), graph, ops), ".npz")
     module = types.ModuleType("exported")

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from planner import api, opdefs
-from planner.artifacts.plan import Decision, Plan
+from planner.artifacts.plan import Plan
 from planner.artifacts.program import Program
 from planner.features.zoo.models import mlp
 from planner.graph.core.model import Graph
@@ -17,6 +17,7 @@ from planner.graph.rewriting.canonical import canonical
 from planner.partition.build import complete_plan, partition, told_by_program
 from planner.runtime.run_report import RunResult
 from planner.search.decide import decide
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 

@@ -6,11 +6,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from planner.algebra.tiling import Partial, Reducer, Shard, Tiling
-from planner.artifacts.plan import OpStrategy
 from planner.features.zoo.models.forward import Forward
 from planner.features.zoo.models.step import training_step
 from planner.graph.core.model import DType, Graph, Op, Tensor
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.model.cuts import prime_factors
 from planner.search.model.problem import Problem
 
@@ -158,35 +157,14 @@ def sums(draw: st.DrawFn) -> Graph:
     return graph_of(shapes, ops, tuple(name for op in ops for name in op.outputs if name not in read))
 
 
-def plan_of(problem: Problem, composites: Sequence[Tiling]) -> Decided:
+def plan_of(problem: Problem, composites: Sequence[Tiling]) -> Decision:
     """The plan in which each variable of a problem is this."""
-    by_tensor = dict.fromkeys(problem.variable_of_tensor, 0)
-    for link, amount in zip(problem.links, problem.link_bytes(composites), strict=True):
-        by_tensor[link.name] += amount
-    strategies = {bound.op.name: composites[problem.variable_of_op[bound.op.name]] for bound in problem.ops}
-    return Decided(
-        graph=problem.graph,
-        ops=problem.ops,
-        cuts=composites[0].ways,
-        tilings={name: composites[number] for name, number in problem.variable_of_tensor.items()},
-        strategies={
-            bound.op.name: OpStrategy(strategies[bound.op.name], tuple(v.name for v in bound.variables))
-            for bound in problem.ops
-        },
-        tensor_bytes=by_tensor,
-        moved_bytes=sum(by_tensor.values()),
-        computing_bytes=sum(problem.tables.computing(bound) for bound in problem.ops),
-        excess_bytes=sum(problem.op_charges(composites)),
-        repeated_bytes=sum(problem.tables.repeated(bound, strategies[bound.op.name]) for bound in problem.ops),
-        certified_gap=None,
-        rates=problem.tables.rates,
-        gap_of="bytes",
-        strategy="random",
-        unsplit=(),
-    )
+    tilings = {name: composites[number] for name, number in problem.variable_of_tensor.items()}
+    strategies = {name: composites[number] for name, number in problem.variable_of_op.items()}
+    return Decision.of(problem.graph, problem.ops, tilings, strategies, problem.tables, cuts=composites[0].ways)
 
 
-def partial_plan(problem: Problem, workers: int, seed: int) -> Decided:
+def partial_plan(problem: Problem, workers: int, seed: int) -> Decision:
     """Every variable's composite at random, cut by cut, with as many tensors partial as dice and graph allow."""
     rng = np.random.default_rng(seed)
     composites = [Tiling((), ()) for _ in problem.variables]
@@ -195,7 +173,7 @@ def partial_plan(problem: Problem, workers: int, seed: int) -> Decided:
     return plan_of(problem, composites)
 
 
-def partial_tensors(plan: Decided) -> list[str]:
+def partial_tensors(plan: Decision) -> list[str]:
     """Tensors of a plan that stay partial at some cut."""
     return [name for name, tiling in plan.tilings.items() if tiling.has_partial]
 

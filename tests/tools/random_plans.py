@@ -20,12 +20,12 @@ from planner.algebra.tiling import UNCUT, Shard, Tiling
 from planner.collection import without_collection
 from planner.features.zoo import models as zoo
 from planner.partition.build import partition
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.model.cuts import prime_factors
 from planner.search.model.problem import Problem
 
 
-def random_plan(problem: Problem, workers: int, seed: int) -> Decided:
+def random_plan(problem: Problem, workers: int, seed: int) -> Decision:
     """Draws every variable's composite at random from its candidates, cut by cut."""
     rng = np.random.default_rng(seed)
     composites = [UNCUT for _ in problem.variables]

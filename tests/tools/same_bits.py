@@ -58,7 +58,7 @@ from planner.runtime.engine.core.backend import CpuBackend
 from planner.runtime.plan_files import LoadedPlan
 from planner.runtime.run import run_with
 from planner.runtime.run_report import RunResult
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 from planner.tdl.descriptions import Descriptions
 from planner.training.doors.read import read_step
@@ -72,7 +72,7 @@ class Case:
 
     graph: Graph
     """In its canonical form."""
-    plan: Decided
+    plan: Decision
     descriptions: Descriptions
 
     @classmethod
@@ -101,7 +101,7 @@ class Case:
         """The activations that an option's words are for."""
         return again_of(Recompute.parse(texts), self.graph, self.descriptions)
 
-    def with_copies(self, again: tuple[str, ...]) -> Decided:
+    def with_copies(self, again: tuple[str, ...]) -> Decision:
         """The plan in which some activations are computed again, each copy divided as what it is a copy of."""
         return with_copies(self.plan, self.graph, again, self.descriptions, CostTables(self.plan.rates))
 
@@ -150,7 +150,7 @@ def _with_program(graph: Graph, partitioned: Partitioned) -> LoadedPlan:
     return LoadedPlan(graph, partitioned.program, models, model_digest="of the model")
 
 
-def loaded(graph: Graph, plan: Decided) -> LoadedPlan:
+def loaded(graph: Graph, plan: Decision) -> LoadedPlan:
     """A plan with its program, in memory.
 
     Args:

@@ -15,12 +15,12 @@ from planner.graph.core.model import Graph
 from planner.graph.files.to_onnx import to_model, write_model
 from planner.partition.build import complete_plan, partition, told_by_program
 from planner.runtime.run_report import RunResult
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.model.problem import Problem
 from written_plans import write_plan
 
 
-def check(result: RunResult, plan: Decided) -> None:
+def check(result: RunResult, plan: Decision) -> None:
     assert result.verified, result.difference()
     assert all(tensor.has_reference for tensor in result.comparisons[0].tensors)
     assert result.moved_bytes == result.predicted_bytes == plan.moved_bytes

@@ -17,7 +17,7 @@ from planner.graph.files.to_onnx import to_model
 from planner.graph.step.deliveries import with_deliveries
 from planner.partition.build import complete_plan, partition, told_by_program
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.model.cuts import prime_factors
 from planner.search.model.problem import Problem
 from planner.search.request import SearchRequest
@@ -86,7 +86,7 @@ def test_deliveries_in_random_tilings(cnn_step: Graph, tmp_path: Path, workers: 
     assert {row.name for row in api.explain(folder).tensors if row.delivers} == delivered
 
 
-def _decided(graph: Graph, pins: Mapping[str, str], chosen: Mapping[str, Tiling], workers: int) -> Decided:
+def _decided(graph: Graph, pins: Mapping[str, str], chosen: Mapping[str, Tiling], workers: int) -> Decision:
     """The best plan with these deliveries, each held as it is delivered."""
     ops = opdefs.standard().bind_all(graph)
     return decide(graph, ops, SearchRequest(workers, rules=Rules(pins), held=chosen, effort="quick"))

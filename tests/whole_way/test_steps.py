@@ -32,7 +32,7 @@ from planner.records import plain_record
 from planner.runtime.engine.core.transport import NumpyTransport
 from planner.runtime.run_report import RunResult
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 from run_plan import run_plan
 from written_plans import write_plan
@@ -143,11 +143,11 @@ def test_an_op_stepped_along_each_of_its_variables_is_the_whole(name: str, worke
     assert len(tried) >= 3
 
 
-def with_steps(decided: Decided, steps: Steps) -> Decided:
+def with_steps(decided: Decision, steps: Steps) -> Decision:
     return replace(decided, strategies={"op": replace(decided.strategies["op"], steps=steps)})
 
 
-def written(graph: Graph, decided: Decided, folder: Path) -> Path:
+def written(graph: Graph, decided: Decision, folder: Path) -> Path:
     content = to_model(graph).SerializeToString(deterministic=True)
     partitioned = partition(graph, decided.ops, decided)
     plan = complete_plan(decided, graph.name, digest(content), **told_by_program(partitioned.program))

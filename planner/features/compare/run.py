@@ -17,7 +17,7 @@ from planner.planning.objective import LITERATURE, of_the_literature
 from planner.planning.request import PlanRequest, source_of, target_for
 from planner.planning.session import Session
 from planner.search.decide import STRATEGIES
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 
 
 @takes(CompareOptions)
@@ -52,7 +52,7 @@ def compare(options: CompareOptions) -> Comparison:  # noqa: D417 - those are th
     )
     session, target, tables = Session(request), request.target, CostTables()
     rows = []
-    timed: list[tuple[float, Decided]] = []  # without their programs, which together take much memory
+    timed: list[tuple[float, Decision]] = []  # without their programs, which together take much memory
     for name, outcome in of_the_literature(LITERATURE, session.by_strategy, progress):
         if isinstance(outcome, Trial):
             rows.append(_row(name, outcome, target, tables))

@@ -34,7 +34,7 @@ from planner.planning.recomputation.offers import Offers, fitted_by_copies
 from planner.planning.recomputation.with_copies import with_copies
 from planner.progress import Progress, in_part
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.effort import HIGHEST_PRICE
 from planner.search.literature.methods import CLOSED_FORMS
 from planner.search.request import SearchRequest
@@ -55,7 +55,7 @@ _PICOSECONDS_BETWEEN: Final = Fraction(2)
 class Rung:
     """A plan, and what it takes."""
 
-    decided: Decided
+    decided: Decision
     residence: Ints
     """Bytes on all workers together, by moment."""
     rank: float
@@ -199,7 +199,7 @@ class Ladder:
         except TofuError:  # the strategy has no plan of this graph
             return []
 
-    def _rung(self, decided: Decided) -> Rung:
+    def _rung(self, decided: Decision) -> Rung:
         is_of_base = decided.graph is self._graph
         residence = self._residence if is_of_base else Residence(decided.graph, decided.ops)
         rank = float(decided.cost) if self._times is None else self._times.by_tables(decided)

@@ -52,7 +52,7 @@ from planner.runtime.engine.core.sessions import threads_of
 from planner.runtime.engine.gpu.devices import require_cuda
 from planner.runtime.measure.ops import CpuStopwatch, CudaStopwatch, Stopwatch
 from planner.runtime.values.results import write_bytes
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 from planner.tdl.descriptions import Descriptions
@@ -181,7 +181,7 @@ def _measure_plans(
     ask = SearchRequest(workers, cuts, effort="quick", tables=tables, progress=progress)
     search = partial(decide_with_bodies, graph, descriptions)
 
-    def measured(label: str, decided: Decided) -> int:
+    def measured(label: str, decided: Decision) -> int:
         strategies = decided.strategies
         ops = ((bound, strategies[bound.op.name].tiling) for bound in decided.ops)
         return times.measure(label, decided.graph, ops)

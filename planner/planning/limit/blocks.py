@@ -10,24 +10,20 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
-from planner.algebra.tiling import Tiling
-from planner.artifacts.plan import OpStrategy
 from planner.errors import InfeasibleError
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.effort import MOVE_ENTRIES
 from planner.search.exact.choices import Choices
 from planner.search.model.problem import Problem
-from planner.search.model.unsplit import unsplit
 
 
 def improve_blocks(
-    best: Decided,
-    plans: Sequence[Decided],
+    best: Decision,
+    plans: Sequence[Decision],
     problems: Sequence[Problem],
     most_blocks: int,
-    take: Callable[[Decided], bool],
+    take: Callable[[Decision], bool],
     check: Callable[[], None],
 ) -> None:
     """Looks for cheaper plans, block by block.
@@ -41,9 +37,9 @@ def improve_blocks(
         check: called between parts of the work; what it raises ends it.
     """
     plain = problems[0]
-    different = zip(*(_tilings(plain, plan) for plan in plans), strict=True)
+    different = zip(*map(plain.values_of, plans), strict=True)
     offered = [plain.intern(tuple(dict.fromkeys(tilings))) for tilings in different]
-    current = tuple(_tilings(plain, best))
+    current = plain.values_of(best)
     cost = plain.cost(current)
     for block in itertools.islice(blocks(plain, [len(candidates) > 1 for candidates in offered]), most_blocks):
         for problem in problems:
@@ -53,7 +49,7 @@ def improve_blocks(
             with contextlib.suppress(InfeasibleError):  # too entangled
                 solution, _ = problem.solve(choices, MOVE_ENTRIES, check)
                 less = plain.cost(solution)
-                if less < cost and take(_changed(plain, best, solution)):
+                if less < cost and take(best.with_values(plain, solution)):
                     current, cost = solution, less
 
 
@@ -82,24 +78,3 @@ def blocks(problem: Problem, is_free: Sequence[bool]) -> Iterator[frozenset[int]
         if block not in seen:
             seen.add(block)
             yield block
-
-
-def _tilings(problem: Problem, plan: Decided) -> list[Tiling]:
-    """What each variable is in a plan."""
-    of_number = {problem.variable_of_tensor[name]: tiling for name, tiling in plan.tilings.items()}
-    of_number |= {problem.variable_of_op[name]: strategy.tiling for name, strategy in plan.strategies.items()}
-    return [of_number[variable.number] for variable in problem.variables]
-
-
-def _changed(problem: Problem, plan: Decided, tilings: Sequence[Tiling]) -> Decided:
-    """The plan in which each variable is this."""
-    stuck = unsplit(problem, tilings)
-    return replace(
-        plan,
-        tilings={name: tilings[problem.variable_of_tensor[name]] for name in plan.tilings},
-        strategies={
-            name: OpStrategy(tilings[problem.variable_of_op[name]], strategy.variables)
-            for name, strategy in plan.strategies.items()
-        },
-        unsplit=tuple(name for name in plan.strategies if problem.variable_of_op[name] in stuck),
-    )

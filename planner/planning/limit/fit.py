@@ -33,7 +33,7 @@ from planner.planning.limit.refusal import does_not_fit
 from planner.planning.limit.trial import MOST_TIGHTENED, Trial, inputs_held, judged_by_residence, trial_of
 from planner.progress import silent
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.effort import FEWEST_TRIALS, MOST_TRIALS
 from planner.search.literature.methods import METHODS
 from planner.search.memory.limit import Measured, Prices, at_prices
@@ -253,7 +253,7 @@ class _Within:
 
         def is_fitting(names: set[str]) -> bool:
             self._end_if_due()
-            return self._measured(trial_of(exchanged(over, under, names), self._ask.tables, lean=True)).is_fitting
+            return self._measured(trial_of(exchanged(over, under, names, self._ask.tables), lean=True)).is_fitting
 
         if len(parts) > 1:
             self._ask.progress(f"mixing a plan that fits with a cheaper one: they differ in {len(parts)} parts")
@@ -271,7 +271,7 @@ class _Within:
 
         programs = 0
 
-        def take(plan: Decided) -> bool:
+        def take(plan: Decision) -> bool:
             nonlocal programs
             self._end_if_due()
             if self._exceeding(self._residence.of(plan)) > 0 or programs == _MOST_PROGRAMS_OF_BLOCKS:

@@ -20,7 +20,7 @@ from planner.cost.residence import Residence
 from planner.errors import InfeasibleError
 from planner.graph.core.model import Graph
 from planner.planning.limit.trial import Trial, judged_by_residence, trial_of
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.stop import Stop
 from planner.tdl.bind import BoundOp
 
@@ -127,7 +127,7 @@ def _dim_of(op: BoundOp, slot: int, variable: int) -> int | None:
     return along[0] if interval is not None and interval.alone == name else None
 
 
-def choices(decided: Decided, along: int | None = None) -> dict[str, tuple[Steps, ...]]:
+def choices(decided: Decision, along: int | None = None) -> dict[str, tuple[Steps, ...]]:
     """The steps in which each op can run (``steps_of``); along a variable of this number, or of any."""
     options = {}
     for op in decided.ops:
@@ -138,8 +138,8 @@ def choices(decided: Decided, along: int | None = None) -> dict[str, tuple[Steps
 
 
 def with_steps(
-    decided: Decided, options: Mapping[str, tuple[Steps, ...]], names: Collection[str], times: int = 1
-) -> Decided:
+    decided: Decision, options: Mapping[str, tuple[Steps, ...]], names: Collection[str], times: int = 1
+) -> Decision:
     """The plan with some ops in steps, with so many chunks of what each owner has, or as many as there can be.
 
     Args:
@@ -154,7 +154,7 @@ def with_steps(
     return replace(decided, strategies=strategies)
 
 
-def all_in_steps(decided: Decided) -> Decided:
+def all_in_steps(decided: Decision) -> Decision:
     """The plan with every op in steps that can run so, in the fewest.
 
     Raises:
@@ -212,6 +212,6 @@ def _fullest(at: Mapping[str, int], ops: Collection[str], room: int) -> Iterator
             yield names
 
 
-def is_in_steps(decided: Decided) -> bool:
+def is_in_steps(decided: Decision) -> bool:
     """Whether some op of a plan runs in steps."""
     return any(strategy.steps is not None for strategy in decided.strategies.values())

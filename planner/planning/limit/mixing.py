@@ -7,7 +7,6 @@ other, each part can be taken from either: so what lies between two corners is r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -15,7 +14,7 @@ from planner.algebra.tiling import Tiling
 from planner.artifacts.plan import OpStrategy
 from planner.cost.by_op import op_cost
 from planner.cost.tables import CostTables
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.tdl.bind import BoundOp
 
 Strategies: TypeAlias = Mapping[str, OpStrategy]
@@ -25,13 +24,20 @@ Part: TypeAlias = tuple[tuple[str, ...], int, int]
 since no table joins two of them); and how much less memory that takes, at the moments at which it has a price."""
 
 
-def exchanged(over: Decided, under: Decided, names: set[str]) -> Decided:
-    """The first plan, with the tilings and strategies of these tensors and ops from the second."""
+def exchanged(over: Decision, under: Decision, names: set[str], tables: CostTables) -> Decision:
+    """The first plan, with the tilings and strategies of these tensors and ops from the second.
+
+    Args:
+        over: the first plan.
+        under: the second, of the same graph.
+        names: of variables, as ``parts_of`` has them.
+        tables: to count with.
+    """
     tilings = {name: (under if _tensor(name) in names else over).tilings[name] for name in over.tilings}
     of_op = {name: under if _op(name) in names else over for name in over.strategies}
     strategies = {name: plan.strategies[name] for name, plan in of_op.items()}
-    unsplit = tuple(name for name, plan in of_op.items() if name in plan.unsplit)
-    return replace(over, tilings=tilings, strategies=strategies, unsplit=unsplit)
+    unsplit = {name for name, plan in of_op.items() if name in plan.unsplit}
+    return over.with_tilings(tilings, strategies, tables, unsplit=unsplit)
 
 
 def _tensor(name: str) -> str:
@@ -43,7 +49,7 @@ def _op(name: str) -> str:
     return f"op {name}"
 
 
-def parts_of(over: Decided, under: Decided, tables: CostTables, priced: CostTables) -> tuple[Part, ...]:
+def parts_of(over: Decision, under: Decision, tables: CostTables, priced: CostTables) -> tuple[Part, ...]:
     """The parts in which two plans of one graph differ, with the cost and the saving of each."""
     graph = over.graph
     differing = [_tensor(name) for name, tiling in over.tilings.items() if tiling != under.tilings[name]]
@@ -78,7 +84,7 @@ def parts_of(over: Decided, under: Decided, tables: CostTables, priced: CostTabl
     return tuple(parts())
 
 
-def _extra_cost(plan: Decided, changed: tuple[Strategies, Tilings], op: BoundOp, tables: CostTables) -> int:
+def _extra_cost(plan: Decision, changed: tuple[Strategies, Tilings], op: BoundOp, tables: CostTables) -> int:
     """The extra cost of an op with some strategies and tilings changed."""
     op_name, (strategies, tilings) = op.op.name, changed
     near = [name for name in dict.fromkeys((*op.op.inputs, *op.op.outputs)) if name in plan.tilings]

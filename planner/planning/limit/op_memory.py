@@ -7,14 +7,12 @@ from dataclasses import replace
 
 from planner.algebra.tiling import Tiling
 from planner.artifacts.plan import OpStrategy, Steps
-from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
 from planner.graph.core.model import Graph, is_used
-from planner.machine.rates import Rates
 from planner.partition.build import unplaced
 from planner.planning.limit.in_steps import steps_of
 from planner.results import OpMemory
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.tdl.bind import BoundOp
 
 
@@ -31,11 +29,10 @@ def op_memory(
         tables: to count with.
     """
     tried = steps_of(graph, op, strategy.tiling, tilings) if strategy.steps is None else (strategy.steps,)
-    alone = _alone(graph, op, tilings, strategy)
+    alone = _alone(graph, op, tilings, strategy, tables)
 
     def peak_bytes(steps: Steps | None) -> int:
-        plan = costed(alone.graph, alone.ops, alone, tables)
-        plan = replace(plan, strategies={op.op.name: replace(strategy, steps=steps)})
+        plan = replace(alone, strategies={op.op.name: replace(strategy, steps=steps)})
         return max(unplaced(plan.graph, plan.ops, plan, lean=True).least_peaks)
 
     in_steps = [(peak_bytes(steps), steps.count, steps) for steps in dict.fromkeys(tried)]
@@ -50,7 +47,9 @@ def op_memory(
     )
 
 
-def _alone(graph: Graph, op: BoundOp, tilings: Mapping[str, Tiling], strategy: OpStrategy) -> Decided:
+def _alone(
+    graph: Graph, op: BoundOp, tilings: Mapping[str, Tiling], strategy: OpStrategy, tables: CostTables
+) -> Decision:
     """The part of a plan that is of one op."""
     names = [name for name in dict.fromkeys((*op.op.inputs, *op.op.outputs)) if name]
     constants = {name: graph.constants[name] for name in names if name in graph.constants}
@@ -58,20 +57,5 @@ def _alone(graph: Graph, op: BoundOp, tilings: Mapping[str, Tiling], strategy: O
     tensors = {name: graph.tensors[name] for name in names}
     outputs = tuple(name for name in op.op.outputs if name and is_used(graph, name))
     part = Graph(graph.name, tensors, (op.op,), inputs, outputs, constants, opset=graph.opset, domains=graph.domains)
-    held = {name: tilings[name] for name in names if name in tilings}
-    return Decided(
-        cuts=strategy.tiling.ways,
-        tilings=held,
-        strategies={op.op.name: strategy},
-        tensor_bytes=dict.fromkeys(held, 0),
-        moved_bytes=0,
-        computing_bytes=0,
-        excess_bytes=0,
-        repeated_bytes=0,
-        rates=Rates(),
-        gap_of="bytes",
-        strategy="",
-        unsplit=(),
-        graph=part,
-        ops=(op,),
-    )
+    strategies = {op.op.name: strategy.tiling}
+    return Decision.of(part, (op,), tilings, strategies, tables, cuts=strategy.tiling.ways)

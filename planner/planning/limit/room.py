@@ -11,7 +11,7 @@ from planner.planning.deliveries import with_savings
 from planner.planning.goal import Goal
 from planner.planning.limit.trial import Trial, judged_by_residence
 from planner.planning.paid_again import Saving, paid_for_twice, savings
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 from planner.stop import StoppedError
 from planner.tdl.descriptions import Descriptions
@@ -83,7 +83,7 @@ def shared_where_room(
 
 def _with_the_first(
     trial: Trial,
-    plain: Decided,
+    plain: Decision,
     possible: Sequence[Saving],
     goal: Goal,
     ask: SearchRequest,

@@ -7,14 +7,13 @@ it, and the program only of the plan that is kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import prod
 
 from planner.artifacts.estimate import TimeEstimate
 from planner.artifacts.making import Making
-from planner.cost.by_op import costed
 from planner.cost.residence import Residence
 from planner.cost.seconds.estimate import Timed
 from planner.cost.tables import CostTables
@@ -23,7 +22,7 @@ from planner.machine.topology_file import Machine
 from planner.partition.build import Unplaced, unplaced
 from planner.partition.occupancy import tightest
 from planner.partition.segments import Partitioned
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.effort import WHOLE_OPS
 
 MOST_TIGHTENED = 3
@@ -37,7 +36,7 @@ Llama-3 8B on eight workers were seen to take 1.01 to 1.22 times as much as that
 class Trial:
     """A plan, and its program, which is made when somebody asks for it."""
 
-    decided: Decided
+    decided: Decision
     is_lean: bool = False
     """Its program is a lean one (``partition``)."""
     apart: Sequence[Sequence[float]] = ()
@@ -116,12 +115,12 @@ class Trial:
         return fullest(self.decided)
 
 
-def fullest(decided: Decided) -> int:
+def fullest(decided: Decision) -> int:
     """Bytes that lie on all workers together at the fullest op."""
     return int(Residence(decided.graph, decided.ops).of(decided).max(initial=0))
 
 
-def inputs_held(decided: Decided) -> int:
+def inputs_held(decided: Decision) -> int:
     """Bytes of all workers' tiles of the graph's inputs, which lie there whatever runs in steps."""
     tensors = [decided.graph.tensors[name] for name in decided.graph.inputs]
     return sum(
@@ -137,7 +136,7 @@ def has_many_ops(ops: int) -> bool:
     return ops > WHOLE_OPS
 
 
-def judged_by_residence(decided: Decided) -> bool:
+def judged_by_residence(decided: Decision) -> bool:
     """Whether programs of a graph take so long to make that what lies there op by op says what fits."""
     return has_many_ops(len(decided.ops))
 
@@ -147,7 +146,7 @@ def _lacking(peaks: Sequence[int], limits: Sequence[int]) -> int:
     return peaks[worker] - limit
 
 
-def trial_of(decided: Decided, tables: CostTables | None = None, *, lean: bool = False, limit_bytes: int = 0) -> Trial:
+def trial_of(decided: Decision, tables: CostTables | None = None, *, lean: bool = False, limit_bytes: int = 0) -> Trial:
     """A plan with its program.
 
     Args:
@@ -156,6 +155,4 @@ def trial_of(decided: Decided, tables: CostTables | None = None, *, lean: bool =
         lean: see ``partition``.
         limit_bytes: see ``Trial``.
     """
-    if tables is not None:
-        decided = replace(costed(decided.graph, decided.ops, decided, tables), certified_gap=None)
-    return Trial(decided, lean, limit_bytes=limit_bytes)
+    return Trial(decided if tables is None else decided.with_costs(tables), lean, limit_bytes=limit_bytes)

@@ -29,7 +29,7 @@ def bound_of_all_sets(offers: Offers, room: int, ask: SearchRequest) -> int | No
         ask: what plans are asked for; with tables of bytes.
     """
     plain, form = offers.plan, offers.form
-    if plain.certified_gap is None or not schedule_of(ask.effort).rest or ask.stop.leaves_out(BOUND):
+    if plain.lower is None or not schedule_of(ask.effort).rest or ask.stop.leaves_out(BOUND):
         return None
     offered = frozenset().union(*offers.sets)
     forward = {op.name for op in form.ops} - offers.activations.backward
@@ -44,9 +44,7 @@ def bound_of_all_sets(offers: Offers, room: int, ask: SearchRequest) -> int | No
     except StoppedError:
         ask.stop.leaves_out(BOUND)
         return None
-    if searched.certified_gap is None:
-        return None
-    return round(searched.cost / (1 + searched.certified_gap)) + _least_work(offers, room)
+    return None if searched.lower is None else searched.lower + _least_work(offers, room)
 
 
 def _least_work(offers: Offers, room: int) -> int:

@@ -18,7 +18,7 @@ from planner.planning.limit.least_memory import EveryPlan
 from planner.planning.limit.trial import MOST_TIGHTENED, Trial, fullest, trial_of
 from planner.planning.recomputation.chain import chain_of_sets
 from planner.planning.recomputation.with_copies import with_copies
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 from planner.tdl.descriptions import Descriptions
 from planner.units import format_bytes
@@ -39,7 +39,7 @@ class Offers:
     """Of its operators."""
     tables: CostTables
     """Of bytes."""
-    plan: Decided
+    plan: Decision
     """A plan of the model: what ops move in it tells what it costs to do them again."""
     goal: Goal
     """What a plan is to have little of."""
@@ -92,7 +92,7 @@ class Offers:
         makers = {self.activations.all[name].name for name in self.activations.copied(again)}
         return sum(self._work[name] for name in makers)
 
-    def taken_by(self, plain: Decided, number: int) -> Decided:
+    def taken_by(self, plain: Decision, number: int) -> Decision:
         """A plan of the model with a set of the chain computed again, copies divided as what they copy."""
         return with_copies(plain, self.form, self.sets[number], self.descriptions, self.tables)
 
@@ -102,7 +102,7 @@ class Offers:
         least = EveryPlan(graph, self.descriptions).least(self.plan.workers)
         return least.total_bytes
 
-    def first_with_room(self, plain: Decided, room: int, begin: int) -> int | None:
+    def first_with_room(self, plain: Decision, room: int, begin: int) -> int | None:
         """The first set of the chain from one on with which no more than so much lies on all workers; None: no set.
 
         As if with every set of the chain no more lay there than with the one before. In a network of equal blocks each
@@ -171,7 +171,7 @@ def fitted_by_copies(
             if number is None:
                 continue
             begin[place] = number
-            copied = _with_gap(offers.taken_by(plain, number), lower)
+            copied = offers.taken_by(plain, number).with_bound(lower)
             trial = trial_of(copied, limit_bytes=min(limits))
             if best is None or goal.of(trial) < goal.of(best[1]):
                 best = (number, trial)
@@ -243,15 +243,7 @@ def best_of_sets(
     if goal.tables is not offers.tables or len(bounds) < len(possible):
         return best
     # No plan with one of these sets costs less than the least of their bounds; the others can keep to no limit.
-    return number, replace(trial, decided=_with_gap(trial.decided, min(bounds)))
-
-
-def _with_gap(decided: Decided, lower: int | None) -> Decided:
-    """A plan with its gap to a bound in bytes; as it is where none is known."""
-    if lower is None:
-        return decided
-    # A bound is rounded.
-    return replace(decided, certified_gap=max(0.0, decided.cost / max(1, lower) - 1), gap_of="bytes")
+    return number, replace(trial, decided=trial.decided.with_bound(min(bounds)))
 
 
 def _spread(numbers: Sequence[int], count: int) -> list[int]:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
-from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
 from planner.graph.core.model import Graph
 from planner.graph.decompositions import expand
 from planner.graph.decompositions.expand import without_copies
 from planner.graph.rewriting.recomputation import originals, recomputed
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.tdl.descriptions import Descriptions
 
 
 def with_copies(
-    decided: Decided, form: Graph, again: Collection[str], descriptions: Descriptions, tables: CostTables | None = None
-) -> Decided:
+    decided: Decision, form: Graph, again: Collection[str], descriptions: Descriptions, tables: CostTables | None = None
+) -> Decision:
     """The plan in which the backward pass reads some activations from copies, each divided as its original.
 
     Args:
@@ -42,12 +40,10 @@ def with_copies(
                 of.update((twin, base) for twin, base in zip(copy.outputs, op.outputs, strict=True) if twin not in of)
     planned = {op.name for op in expanded.graph.ops if of.get(op.name, op.name) in decided.strategies}
     final = without_copies(expanded, planned)
-    plan = replace(
-        decided,
+    return decided.with_tilings(
+        {name: decided.tilings[of.get(name, name)] for name in final.tensors if name not in final.constants},
+        {op.name: decided.strategies[of.get(op.name, op.name)] for op in final.ops},
+        tables,
         graph=final,
         ops=descriptions.bind_all(final, decided.ops),
-        tilings={name: decided.tilings[of.get(name, name)] for name in final.tensors if name not in final.constants},
-        strategies={op.name: decided.strategies[of.get(op.name, op.name)] for op in final.ops},
-        certified_gap=None,
     )
-    return plan if tables is None else costed(final, plan.ops, plan, tables)

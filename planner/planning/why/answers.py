@@ -13,14 +13,14 @@ from planner.planning.why.causes import tensor_reason
 from planner.planning.why.deliveries import Deliveries
 from planner.planning.why.near import NearPlan
 from planner.reasons import RunnerUp, Subject, Why
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.units import format_bytes, format_ratio
 
 
 class Answers:
     """Answers on the tensors and ops of one plan; what all answers need is made once."""
 
-    def __init__(self, decided: Decided, request: Asked, names: Collection[str], tables: CostTables) -> None:
+    def __init__(self, decided: Decision, request: Asked, names: Collection[str], tables: CostTables) -> None:
         """Takes note of a plan.
 
         Args:

@@ -17,7 +17,7 @@ from planner.cost.tables import CostTables, Request
 from planner.graph.core.model import Op, qualified
 from planner.graph.step.deliveries import is_delivery
 from planner.reasons import Delivery
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.tdl.bind import BoundOp
 
 
@@ -35,7 +35,7 @@ class Port:
 class Deliveries:
     """All deliveries of a plan."""
 
-    def __init__(self, decided: Decided, tables: CostTables) -> None:
+    def __init__(self, decided: Decision, tables: CostTables) -> None:
         """Takes note of a plan.
 
         Args:

@@ -8,19 +8,17 @@ with that choice costs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator
 from typing import TypeAlias
 
 from planner.algebra.tiling import Placement, Replicate, Shard, Tiling
 from planner.artifacts.asked import Asked
 from planner.artifacts.plan import OpStrategy
-from planner.cost.by_op import costed
 from planner.cost.tables import Candidates, CostTables
 from planner.errors import InfeasibleError
 from planner.planning.limit.trial import trial_of
 from planner.reasons import RunnerUp, Subject
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.model.found import Found
 from planner.search.model.partial_sums import PARTIAL
 from planner.search.model.problem import Problem, Restriction, SearchVariable, no_restriction
@@ -36,7 +34,7 @@ Choice: TypeAlias = tuple[int, Tiling]
 class NearPlan:
     """Plans near one that there is."""
 
-    def __init__(self, decided: Decided, request: Asked, names: Collection[str], tables: CostTables) -> None:
+    def __init__(self, decided: Decision, request: Asked, names: Collection[str], tables: CostTables) -> None:
         """Prepares the problem that the plan solves.
 
         Args:
@@ -45,7 +43,7 @@ class NearPlan:
             names: tensors that a rule's pattern may match: those of the planned form, without bodies and deliveries.
             tables: of bytes.
         """
-        self._decided, self._request, self._tables = decided, request, tables
+        self._decided, self._request = decided, request
         self._problem = Problem(
             decided.graph,
             decided.ops,
@@ -61,10 +59,7 @@ class NearPlan:
             decided.cuts,
             no_restriction,
         )
-        self._current = tuple(
-            decided.tilings[var.tensors[0]] if var.op is None else decided.strategies[var.op.op.name].tiling
-            for var in self._problem.variables
-        )
+        self._current = self._problem.values_of(decided)
 
     def shares(self, kind: Subject, name: str) -> tuple[str, ...]:
         """The other tensors that have one tiling with this one, or the other ops that have one strategy."""
@@ -91,7 +86,7 @@ class NearPlan:
         candidates = [self._runner_up(variable, name, tiling) for tiling in chosen]
         yield from sorted(candidates, key=lambda runner_up: (runner_up.cost_bytes is None, runner_up.cost_bytes or 0))
 
-    def with_choice(self, kind: Subject, name: str, tiling: Tiling) -> Decided:
+    def with_choice(self, kind: Subject, name: str, tiling: Tiling) -> Decision:
         """The best plan known with this choice.
 
         Args:
@@ -159,21 +154,21 @@ class NearPlan:
             "",
         )
 
-    def _differing(self, near_plan: Decided) -> Iterator[str]:
+    def _differing(self, near_plan: Decision) -> Iterator[str]:
         plan = self._decided
         yield from (name for name, tiling in near_plan.tilings.items() if tiling != plan.tilings[name])
         for name, strategy in near_plan.strategies.items():
             if strategy.tiling != plan.strategies[name].tiling and name not in near_plan.tilings:
                 yield name
 
-    def _lacking(self, plan: Decided) -> int | None:
+    def _lacking(self, plan: Decision) -> int | None:
         limits = self._request.limits
         if not limits:
             return None
         trial = trial_of(plan, lean=True)
         return max(0, trial.lacking(limits))
 
-    def _solved(self, number: int, tiling: Tiling) -> Decided:
+    def _solved(self, number: int, tiling: Tiling) -> Decision:
         problem, cuts = self._problem, self._decided.cuts
         restrict = self._with(number, tiling)
         if len(cuts) == 1:
@@ -183,7 +178,7 @@ class NearPlan:
             solved = improve(problem, cuts, restrict, Found(start, problem.cost(start), 1))
         if not problem.is_possible(solved.tilings):
             raise InfeasibleError("no plan near this one has it")
-        return self._plan(solved.tilings)
+        return self._decided.with_values(problem, solved.tilings)
 
     def _with(self, number: int, tiling: Tiling) -> Restriction:
         """The rules, and this choice above them."""
@@ -194,21 +189,6 @@ class NearPlan:
             return self._rules(variable, options)
 
         return restrict
-
-    def _plan(self, tilings: Sequence[Tiling]) -> Decided:
-        """The plan in which each variable is this, counted anew."""
-        plan, problem = self._decided, self._problem
-        strategies = {}
-        for name, strategy in plan.strategies.items():
-            tiling = tilings[problem.variable_of_op[name]]
-            strategies[name] = strategy if tiling == strategy.tiling else replace(strategy, tiling=tiling, steps=None)
-        near_plan = replace(
-            plan,
-            tilings={name: tilings[problem.variable_of_tensor[name]] for name in plan.tilings},
-            strategies=strategies,
-            certified_gap=None,
-        )
-        return costed(plan.graph, plan.ops, near_plan, self._tables)
 
 
 def _brief(tiling: Tiling) -> str:

@@ -19,7 +19,7 @@ from planner.graph.core.model import Role
 from planner.graph.core.patterns import numbers, pattern, without_numbers
 from planner.graph.step.deliveries import is_delivery
 from planner.graph.step.purposes import Purpose, purposes
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.literature.methods import SCHEMES, SHARDED_UPDATES
 from planner.search.model.problem import Problem, Restriction
 from planner.units import format_ratio
@@ -36,7 +36,7 @@ class _Distance:
     """Tensors that have a tiling that the scheme does not allow."""
 
 
-def closest_scheme(decided: Decided, tables: CostTables) -> str:
+def closest_scheme(decided: Decision, tables: CostTables) -> str:
     """The scheme of the most equal tilings, which says nothing of costs, and the modules that differ; "" of one worker.
 
     Args:
@@ -64,14 +64,14 @@ def closest_scheme(decided: Decided, tables: CostTables) -> str:
     return f"{closest.scheme}; differs in {format_ratio(1 - share)} of tensors: {_named(decided, closest.differing)}"
 
 
-def _forms(decided: Decided, problem: Problem) -> Iterator[tuple[str, Restriction]]:
+def _forms(decided: Decision, problem: Problem) -> Iterator[tuple[str, Restriction]]:
     """The schemes that apply to the graph, for every group size."""
     for scheme, forms in SCHEMES.items():
         with contextlib.suppress(TofuError):  # no batch, no heads or no experts
             yield from ((scheme, form) for form in forms(problem, len(decided.cuts)))
 
 
-def _differing(decided: Decided, problem: Problem, scheme: str, form: Restriction) -> Iterator[str]:
+def _differing(decided: Decision, problem: Problem, scheme: str, form: Restriction) -> Iterator[str]:
     graph, gathered = decided.graph, _gathered(decided)
     purpose_of = purposes(graph)
     copies = {op.outputs[0] for op in graph.ops if is_delivery(op)}
@@ -86,7 +86,7 @@ def _differing(decided: Decided, problem: Problem, scheme: str, form: Restrictio
             yield from (member for member in variable.tensors if graph.tensors[member].elements > 1)
 
 
-def _gathered(decided: Decided) -> frozenset[str]:
+def _gathered(decided: Decision) -> frozenset[str]:
     """Sharded tensors of which one delivery, shared by several readers, makes replicas."""
     return frozenset(
         op.inputs[0]
@@ -101,7 +101,7 @@ def _gathered(decided: Decided) -> frozenset[str]:
     )
 
 
-def _named(decided: Decided, names: Sequence[str]) -> str:
+def _named(decided: Decision, names: Sequence[str]) -> str:
     """Tensors by module, those of no module by the first word of their names; repeated modules as one pattern."""
     module_of = modules(decided.graph)
     groups: dict[str, dict[str, None]] = {}

@@ -27,7 +27,7 @@ from planner.planning.why.deliveries import Deliveries
 from planner.planning.why.scheme import closest_scheme
 from planner.reasons import Outlook, Summary
 from planner.results import Beside
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.stop import StoppedError
 
 _SHOWN_CAUSES = 3
@@ -73,7 +73,7 @@ def summary_of(session: Session, planned: Planned, plan: Plan, beside: Beside | 
     )
 
 
-def _one_device(plan: Decided, target: Target, memory_bytes: int | None) -> Outlook:
+def _one_device(plan: Decision, target: Target, memory_bytes: int | None) -> Outlook:
     """The whole model on one device.
 
     Args:

@@ -18,6 +18,7 @@ import numpy as np
 from planner.algebra.lane import Lane
 from planner.algebra.partial import IMPOSSIBLE
 from planner.algebra.tiling import Replicate, Tiling, parts
+from planner.artifacts.plan import Partitioning
 from planner.cost.tables import Candidates, CostTables, Request, Table
 from planner.graph.core.model import Graph, Role, lanes_of_tensors
 from planner.search.effort import MAX_TABLE_ENTRIES, SETTLED_PROBLEMS
@@ -258,6 +259,16 @@ class Problem:
         """Whether a solution is a plan: no op takes contributions for the whole, or the other way."""
         pairs = ((link, tilings[link.tensor], tilings[link.op]) for link in self._sums)
         return all(is_possible(self._by_name[link.op_name], link, tiling, strategy) for link, tiling, strategy in pairs)
+
+    def values_of(self, plan: Partitioning) -> tuple[Tiling, ...]:
+        """The value of each variable in a plan of the graph."""
+        return tuple(
+            [
+                plan.tilings[variable.tensors[0]] if op is None else plan.strategies[op.op.name].tiling
+                for variable in self.variables
+                for op in [variable.op]
+            ]
+        )
 
     def extensions(self, variable: SearchVariable, prefix: Tiling, ways: int) -> Candidates:
         """The tilings that add one cut to ``prefix``; replication last, so that ties go to splitting."""

@@ -22,7 +22,7 @@ from planner.planning.goal import least_cost
 from planner.planning.limit import trial
 from planner.planning.limit.fit import within
 from planner.planning.limit.trial import Trial, trial_of
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 from planner.tdl.bind import BoundOp
 
@@ -129,10 +129,10 @@ def test_of_a_large_graph_residence_says_what_fits_and_the_program_has_the_last_
     _, first = planned()
     limit = int(peak(first) * 0.95)
     by_programs = fitted(limit)
-    decisions: list[Decided] = []
+    decisions: list[Decision] = []
     unplaced = trial.unplaced
 
-    def counted(graph: Graph, ops: tuple[BoundOp, ...], decided: Decided, *others: Any, **named: Any) -> Unplaced:
+    def counted(graph: Graph, ops: tuple[BoundOp, ...], decided: Decision, *others: Any, **named: Any) -> Unplaced:
         decisions.append(decided)
         return unplaced(graph, ops, decided, *others, **named)
 

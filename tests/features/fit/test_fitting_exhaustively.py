@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from planner import opdefs
-from planner.algebra.tiling import UNCUT, Tiling
+from planner.algebra.tiling import UNCUT
 from planner.cost.priced import PricedTables
 from planner.cost.residence import Residence
 from planner.cost.tables import CostTables
@@ -24,7 +22,7 @@ from planner.planning.goal import least_cost
 from planner.planning.limit.fit import within
 from planner.planning.limit.trial import trial_of
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.effort import HIGHEST_PRICE
 from planner.search.model.problem import Problem
 from planner.search.request import SearchRequest
@@ -35,22 +33,6 @@ WORKERS = 2
 
 def problem_of(graph: Graph, ops: tuple[BoundOp, ...], tables: CostTables) -> Problem:
     return Problem(graph, ops, WORKERS, False, with_partial_sums=True, with_nests=True, tables=tables)
-
-
-def plan_of(problem: Problem, tilings: Sequence[Tiling], template: Decided) -> Decided:
-    """The plan in which each variable is this, with the bytes that move."""
-    moves = dict.fromkeys(template.tilings, 0)
-    for link, amount in zip(problem.links, problem.link_bytes(tuple(tilings)), strict=True):
-        moves[link.name] += amount
-    return replace(
-        template,
-        tilings={name: tilings[problem.variable_of_tensor[name]] for name in template.tilings},
-        strategies={
-            name: replace(strategy, tiling=tilings[problem.variable_of_op[name]])
-            for name, strategy in template.strategies.items()
-        },
-        tensor_bytes=moves,
-    )
 
 
 def summed(problem: Problem) -> NDArray[np.int64]:
@@ -70,7 +52,7 @@ def summed(problem: Problem) -> NDArray[np.int64]:
     return sums
 
 
-def frontier(graph: Graph, ops: tuple[BoundOp, ...], first: Decided) -> list[tuple[int, int]]:
+def frontier(graph: Graph, ops: tuple[BoundOp, ...], first: Decision) -> list[tuple[int, int]]:
     """Of all plans those that cost less than every plan of which a worker takes as little: the cost, and the peak."""
     tables, residence = CostTables(), Residence(graph, ops)
     problem = problem_of(graph, ops, tables)
@@ -87,7 +69,7 @@ def frontier(graph: Graph, ops: tuple[BoundOp, ...], first: Decided) -> list[tup
             continue
         values = np.unravel_index(place, costs.shape)
         composites = tuple(choices[value] for choices, value in zip(candidates, values, strict=True))
-        plan = plan_of(problem, composites, first)
+        plan = first.with_values(problem, composites)
         peak = max(unplaced(graph, ops, plan, lean=True).placed().program.peak_bytes)
         if not points or peak < points[-1][1]:
             points.append((int(costs[values]), peak))

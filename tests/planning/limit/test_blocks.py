@@ -7,12 +7,11 @@ from itertools import pairwise
 import pytest
 
 from planner import opdefs
-from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
 from planner.features.zoo.models import mlp
 from planner.planning.limit.blocks import blocks, improve_blocks
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.model.problem import Problem
 from planner.search.request import SearchRequest
 from planner.stop import go_on
@@ -37,7 +36,7 @@ def test_taken_plans_become_cheaper_and_are_of_what_is_offered_and_admitted(most
     best = max(PLANS, key=lambda plan: plan.cost)
     taken = [best]
 
-    def take(plan: Decided) -> bool:
+    def take(plan: Decision) -> bool:
         """As a limit does that admits so many other tilings and strategies."""
         changed = sum(tiling != best.tilings[name] for name, tiling in plan.tilings.items())
         changed += sum(one != best.strategies[name] for name, one in plan.strategies.items())
@@ -46,7 +45,7 @@ def test_taken_plans_become_cheaper_and_are_of_what_is_offered_and_admitted(most
         return changed <= most_split
 
     improve_blocks(best, PLANS, [problem], 100, take, go_on)
-    costs = [costed(GRAPH, OPS, plan, CostTables()).cost for plan in taken]
+    costs = [plan.with_costs(CostTables()).cost for plan in taken]
     assert all(later < earlier for earlier, later in pairwise(costs))
     assert (len(taken) > 1) == (most_split > 0)
     for plan in taken:

@@ -14,12 +14,12 @@ from planner.planning.limit.fit import within
 from planner.planning.limit.in_steps import TIMES, fitted_by_steps
 from planner.planning.limit.trial import Trial, trial_of
 from planner.search.decide import decide
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 from planner.stop import Stop
 
 
-def product() -> Decided:
+def product() -> Decision:
     tensors = {name: Tensor(name, (256, 256), DType.FLOAT32) for name in "aby"}
     graph = Graph("one", tensors, (Op("op", "MatMul", ("a", "b"), ("y",), ()),), ("a", "b"), ("y",), {})
     return decide(graph, opdefs.standard().bind_all(graph), SearchRequest(8, partitioned_inputs=True, effort="quick"))

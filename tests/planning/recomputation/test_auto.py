@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from planner import api, opdefs
-from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
 from planner.errors import InfeasibleError
 from planner.features.zoo.models.transformer import GptShape, gpt
@@ -91,5 +90,5 @@ def test_copies_are_divided_as_what_they_copy_and_their_work_is_excess() -> None
     assert found.repeated_bytes >= plain.repeated_bytes + work
     assert found.computing_bytes == plain.computing_bytes
     assert found.excess_bytes >= plain.excess_bytes + work
-    assert costed(found.graph, found.ops, found, tables) == found
+    assert found.with_costs(tables) == found
     assert with_copies(plain, form, (), descriptions, tables) is plain

@@ -10,7 +10,6 @@ from fast_suite import chosen
 from planner.algebra.tiling import Tiling
 from planner.artifacts.asked import Asked
 from planner.artifacts.program import Fetch
-from planner.cost.by_op import costed
 from planner.cost.tables import CostTables
 from planner.descriptions import in_force
 from planner.features.zoo.models import build
@@ -21,7 +20,7 @@ from planner.planning.bodies import decide_with_bodies
 from planner.planning.limit.trial import trial_of
 from planner.planning.why.near import NearPlan
 from planner.reasons import RunnerUp
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.request import SearchRequest
 
 MODELS = [
@@ -40,7 +39,7 @@ PAIRS = 10
 """Of each model."""
 
 
-def planned(graph: Graph, workers: int) -> Decided:
+def planned(graph: Graph, workers: int) -> Decision:
     form = canonical(graph).graph
     descriptions = in_force(None, "refuse")[0]
     return decide_with_bodies(form, descriptions, SearchRequest(workers, effort="quick"))
@@ -56,14 +55,14 @@ def pairs(near: NearPlan, tensors: Sequence[str], most: int) -> Iterator[tuple[s
                 yield name, other
 
 
-def assert_stated_is_true(decided: Decided, near: NearPlan, name: str, stated: RunnerUp) -> None:
+def assert_stated_is_true(decided: Decision, near: NearPlan, name: str, stated: RunnerUp) -> None:
     """The plan made by the same call has the choice, and its program moves what is stated."""
     tiling = Tiling.parse(stated.choice, decided.cuts)
     plan = near.with_choice("tensor", name, tiling)
     assert plan.tilings[name] == tiling
     program = partition(plan.graph, plan.ops, plan).program
     moved = sum(step.predicted_bytes for one in program.workers for step in one.steps if isinstance(step, Fetch))
-    again = costed(plan.graph, plan.ops, plan, CostTables(plan.rates))
+    again = plan.with_costs(CostTables(plan.rates))
     assert (moved, moved + again.excess_bytes) == (stated.moved_bytes, stated.cost_bytes)
     assert stated.more_bytes == plan.cost - decided.cost
     assert stated.lacking_bytes is not None
@@ -73,7 +72,7 @@ def assert_stated_is_true(decided: Decided, near: NearPlan, name: str, stated: R
 LIMIT = 1 << 20
 
 
-def _lean_fits(plan: Decided) -> bool:
+def _lean_fits(plan: Decision) -> bool:
     return max(trial_of(plan, lean=True).partitioned.program.peak_bytes) <= LIMIT
 
 

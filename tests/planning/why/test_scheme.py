@@ -14,17 +14,17 @@ from planner.graph.rewriting.canonical import canonical
 from planner.graph.step.purposes import Purpose, purposes
 from planner.planning.bodies import decide_with_bodies
 from planner.planning.why.scheme import closest_scheme
-from planner.search.decided import Decided
+from planner.search.decision import Decision
 from planner.search.literature.methods import METHODS
 from planner.search.request import SearchRequest
 
 
-def planned(strategy: str, workers: int = 4, model: str = "gpt-2x64-4h-lm") -> Decided:
+def planned(strategy: str, workers: int = 4, model: str = "gpt-2x64-4h-lm") -> Decision:
     form = canonical(build(model, batch=8, optimizer="adam")).graph
     return decide_with_bodies(form, in_force(None, "refuse")[0], SearchRequest(workers, strategy=strategy))
 
 
-def tiled(decided: Decided, purpose: Purpose, placement: str, but: str = "") -> Decided:
+def tiled(decided: Decision, purpose: Purpose, placement: str, but: str = "") -> Decision:
     """The plan with another tiling of all tensors of one purpose that are split evenly by it, but one."""
     purpose_of = purposes(decided.graph)
     pairs = {pair.current: pair.following for pair in decided.graph.state}
