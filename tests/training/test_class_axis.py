@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from command_line import ROOT
 from drawn import random
+from planner import opdefs
 from planner.errors import UsageError
 from planner.graph.files.to_onnx import to_model
+from planner.graph.reading.from_onnx import read_model
 from planner.options.training import LabelOptions
 from planner.training.build import INPUTS, build_training_graph
 from planner.training.update.class_axis import class_axis
@@ -20,10 +23,12 @@ SEQUENCE = {"x": random((2, 4, 5))}
 IMAGE = {"x": random((2, 3, 4, 4))}
 HEAD = node("MatMul", ["x", "w"], ["h"])
 CONV = node("Conv", ["x", "k"], ["h"])
-WEIGHTS = {"w": random((5, 4)), "k": random((6, 3, 1, 1)), "b": random((4,))}
+WEIGHTS = {"w": random((5, 4)), "k": random((6, 3, 1, 1)), "b": random((4,)),
+           "per_channel": random((6, 1, 1, 1))}  # fmt: skip
 INTEGERS = {
     "to": np.array([2, 4, 4]), "flat": np.array([8, 5]), "torn": np.array([2, 2, 3, 4, 4]), "first": np.array(0),
     "heads": np.array([2, 2, 2, 2]), "sizes": np.array([2, 6, 8, 8]), "merged": np.array([2, 16]), "one": np.array([3]),
+    "twice": np.array([1, 2, 1]),
 }  # fmt: skip
 
 
@@ -47,6 +52,9 @@ INTEGERS = {
         pytest.param([node("Conv", ["x", "k"], ["y"])], IMAGE, 1, id="convolution"),
         pytest.param([CONV, node("Resize", ["h", "", "", "sizes"], ["y"])], IMAGE, 1, id="upsampled"),
         pytest.param([CONV, node("Transpose", ["h"], ["y"], perm=[0, 2, 3, 1])], IMAGE, 3, id="channels-last"),
+        pytest.param([HEAD, node("LayerNormalization", ["h", "b"], ["y"])], SEQUENCE, 2, id="normalised"),
+        pytest.param([HEAD, node("Tile", ["h", "twice"], ["y"])], SEQUENCE, 2, id="described-and-listed-nowhere"),
+        pytest.param([node("Conv", ["x", "per_channel"], ["y"], group=3)], IMAGE, 1, id="grouped-convolution"),
         pytest.param([CONV, node("Conv", ["x", "k"], ["i"]), node("Add", ["h", "i"], ["a"]),
                       node("GlobalAveragePool", ["a"], ["y"])], IMAGE, 1, id="two-convolutions"),
     ],
@@ -78,6 +86,14 @@ def test_refused_with_both_commands(nodes, data, why, forward_model):
         f"labels {[size for dim, size in enumerate(shape) if dim != axis]}"
         for axis in (len(shape) - 1, 1)
     )
+
+
+def test_composites_of_onnx_runtime():
+    graph = read_model(ROOT / "tests" / "models" / "optimized" / "gpt2.onnx", operators=opdefs.standard())
+    composites = {op.op_type: op.outputs[0] for op in graph.ops if op.domain}
+    assert {op_type: class_axis(graph, composites[op_type]) for op_type in ("FastGelu", "SkipLayerNormalization")} == {
+        "FastGelu": 2, "SkipLayerNormalization": 2,
+    }  # fmt: skip
 
 
 def test_stated(forward_model):

@@ -2,33 +2,27 @@
 
 A file does not say which dim that is, and where two dims are of equal size a wrong one fails nowhere: it is another
 loss. So logits of rank 3 or more are followed back, dim by dim, to the layer that makes them: a product with a weight
-has its classes along the weight's own dim (the last, of ``x @ W``), a convolution in dim 1, a softmax along its axis.
-What cannot be followed is refused, with the commands that say it.
+has its classes along the weight's own dim (the last, of ``x @ W``; dim 1, of a convolution), a softmax along its axis.
+The ops' descriptions say how dims go. What cannot be followed is refused, with the commands that say it.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
 from functools import cached_property
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
-from planner.errors import UsageError
-from planner.graph.core.attributes import axis_of, integer, integers, label, text
+from planner import opdefs
+from planner.errors import DescriptionError, UnsupportedError, UsageError
+from planner.graph.core.attributes import axis_of, label
 from planner.graph.core.dependence import computed_from
 from planner.graph.core.model import Graph, Op, Shape
-from planner.graph.core.traits import CONVOLUTIONS, RESHAPES
-from planner.training.batch.rules import ELEMENTWISE
+from planner.tdl.bind import BoundOp
+from planner.tdl.expr import VarKind
+from planner.tdl.flow import Layout
 
 _Places: TypeAlias = tuple[int | None, ...]
 """Of each dim of a tensor, the dim of the output in which it lies; None where it lies in none by itself."""
-
-_SAME_DIMS: Final = frozenset(
-    {"AveragePool", "BatchNormalization", "Concat", "CumSum", "Expand", "GlobalAveragePool", "GlobalLpPool", "LRN"}
-    | {"GlobalMaxPool", "GroupNormalization", "InstanceNormalization", "LayerNormalization", "LpNormalization"}
-    | {"LpPool", "MaxPool", "Pad", "RMSNormalization", "Resize", "Slice", "GatherElements"}
-)
-"""Operators whose output has the dims of their first operand, some of other sizes; of Concat, of all operands."""
 
 
 def class_axis(forward: Graph, output: str, *, stated: int | None = None, command: str = "tofu grad MODEL") -> int:
@@ -77,6 +71,7 @@ class _Walk:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        self._descriptions = opdefs.standard()
         self.obstacles: list[str] = []
         """Ops and tensors at which the walk ended without a dim of classes, in words."""
 
@@ -102,7 +97,8 @@ class _Walk:
                 kind = "an input" if name in self.graph.inputs else "a constant"
                 self.obstacles.append(f"{name!r} is {kind} of the model")
                 continue
-            dim = None if op.domain else self._made_in(op)
+            bound = self._bound(op)
+            dim = None if bound is None else self._made_in(bound)
             if dim is not None:
                 place = places[dim]
                 if place is None:
@@ -110,7 +106,7 @@ class _Walk:
                 else:
                     dims.add(place)
                 continue
-            following = [] if op.domain else self._before(op, name, places)
+            following = [] if bound is None else self._before(bound, name, places)
             if not following:
                 self.obstacles.append(f"{label(op)} makes it")
             for step in following:
@@ -119,96 +115,51 @@ class _Walk:
                     pending.append(step)
         return sorted(dims)
 
-    def _made_in(self, op: Op) -> int | None:
+    def _bound(self, op: Op) -> BoundOp | None:
+        """An op with its description; None if it has none."""
+        try:
+            return self._descriptions.bind(op, self.graph) if self._descriptions.takes(op.domain, op.op_type) else None
+        except (DescriptionError, UnsupportedError):
+            return None
+
+    def _made_in(self, bound: BoundOp) -> int | None:
         """The dim of an op's output in which the op makes classes; None where it makes none."""
-        rank = len(self._shape(op.outputs[0]))
-        if op.op_type in ("LogSoftmax", "Softmax"):
-            return axis_of(op, rank, -1)
-        if op.op_type in CONVOLUTIONS or op.op_type == "DeformConv":
-            return 1
-        weights = [position for position, name in enumerate(op.inputs[:2]) if name and name not in self._data]
-        if len(weights) != 1:
+        op, variables = bound.op, bound.variables
+        if not op.domain and op.op_type in ("LogSoftmax", "Softmax"):
+            return axis_of(op, len(self._shape(op.outputs[0])), -1)
+        if not any(variable.kind is VarKind.REDUCTION and not variable.is_matched for variable in variables):
             return None
-        if op.op_type == "Gemm":
-            return weights[0]
-        if op.op_type == "Einsum":
-            return self._of_einsum(op, weights[0])
-        if op.op_type != "MatMul" or len(self._shape(op.inputs[weights[0]])) < 2:
-            return None
-        # The rows of W @ x; dim -1 of it is a dim of data, or none where x is a vector.
-        is_left = weights[0] == 0
-        return rank - 1 if not is_left or len(self._shape(op.inputs[1])) == 1 else rank - 2
+        # Of a sum of products, the classes are what a weight is indexed by and the data are not.
+        by_side: dict[bool, set[int]] = {False: set(), True: set()}
+        for slot, _, number in Layout.of(bound.analysis).read:
+            by_side[op.inputs[slot] in self._data].add(number)
+        own = by_side[False] - by_side[True]
+        dims = [dim for dim, number in enumerate(bound.analysis.outputs[0] or ()) if number in own]
+        return dims[0] if len(dims) == 1 else None
 
-    def _of_einsum(self, op: Op, weight: int) -> int | None:
-        """The only letter of the result that the weight alone has."""
-        terms, _, result = text(op, "equation", "").replace(" ", "").partition("->")
-        operands = terms.split(",")
-        if len(operands) != 2 or "." in terms or not result:
-            return None
-        letters = [letter for letter in result if letter in operands[weight] and letter not in operands[1 - weight]]
-        return result.index(letters[0]) if len(letters) == 1 else None
+    def _before(self, bound: BoundOp, name: str, places: _Places) -> list[tuple[str, _Places]]:
+        """The operands that depend on an input, and where their dims lie; those of the output's own shape, if any.
 
-    def _before(self, op: Op, name: str, places: _Places) -> list[tuple[str, _Places]]:
-        """What a tensor is made of, and where the dims of that lie; [] where that is not known."""
-        shape = self._shape(name)
-        first = op.inputs[0] if op.inputs and op.inputs[0] in self._data else ""
-        if op.op_type in ELEMENTWISE or op.op_type == "Concat":
-            return self._broadcast(op, shape, places)
-        if not first:
+        [] of a product of two of them: its dims are no layer's.
+        """
+        op, numbers = bound.op, bound.analysis.outputs[bound.op.outputs.index(name)]
+        if bound.analysis.product is not None or numbers is None:
             return []
-        before = self._shape(first)
-        if op.op_type in _SAME_DIMS or op.op_type in ("Split", "Trilu", "TopK"):
-            return [(first, places)] if len(before) == len(places) else []
-        if op.op_type in RESHAPES:
-            return [(first, _laid_out(before, shape, places))]
-        if op.op_type == "Transpose":
-            perm = integers(op, "perm", tuple(reversed(range(len(before)))))
-            return [(first, tuple(places[perm.index(dim)] for dim in range(len(before))))]
-        if op.op_type in ("ReduceMax", "ReduceMean", "ReduceSum"):
-            return self._reduced(op, first, places)
-        if op.op_type == "Gather":
-            # What is picked is whole: a position, a head. Rows of a table of data are no layer's classes.
-            axis, indexed = axis_of(op, len(before), 0), len(self._shape(op.inputs[1]))
-            place = places[axis] if indexed == 1 else None
-            return [(first, (*places[:axis], place, *places[axis + indexed :]))]
-        return []
-
-    def _broadcast(self, op: Op, shape: Shape, places: _Places) -> list[tuple[str, _Places]]:
-        """The operands that depend on an input; those of the output's own shape alone, if there are any."""
-        operands = list(dict.fromkeys(name for name in op.inputs if name in self._data))
-        if op.op_type == "Where":
-            operands = list(dict.fromkeys(name for name in op.inputs[1:] if name in self._data))
-        full_operands = [name for name in operands if self._shape(name) == shape]
-        if op.op_type == "Concat":
-            full_operands = operands
-        return [(name, places[len(places) - len(self._shape(name)) :]) for name in full_operands or operands]
-
-    def _reduced(self, op: Op, operand: str, places: _Places) -> list[tuple[str, _Places]]:
-        rank = len(self._shape(operand))
-        axes: Iterable[int] = integers(op, "axes", ())
-        if op.has_input(1):
-            value = self.graph.constants.get(op.inputs[1])
-            if value is None:
-                return []
-            axes = tuple(int(axis) for axis in value.reshape(-1))
-        gone = {axis % rank for axis in axes}
-        if not gone:
-            return []
-        if integer(op, "keepdims", 1):
-            return [(operand, tuple(None if dim in gone else place for dim, place in enumerate(places)))]
-        output_places = iter(places)
-        return [(operand, tuple(None if dim in gone else next(output_places) for dim in range(rank)))]
-
-
-def _laid_out(before: Shape, after: Shape, places: Sequence[int | None]) -> _Places:
-    """Where the dims of a tensor lie once it has another shape: those that stay whole.
-
-    >>> _laid_out((6, 5), (2, 3, 5), (0, 1, 2))
-    (None, 2)
-    """
-    place_by_span = {
-        (math.prod(after[:dim]), size): place
-        for dim, (size, place) in enumerate(zip(after, places, strict=True))
-        if size > 1
-    }
-    return tuple(place_by_span.get((math.prod(before[:dim]), size)) for dim, size in enumerate(before))
+        by_variable = {bound.variables[number].name: place for number, place in zip(numbers, places, strict=True)}
+        in_order = [bound.variables[number].name for number in numbers]
+        steps: dict[tuple[str, _Places], None] = {}
+        for read in bound.analysis.reads:
+            if op.inputs[read.slot] not in self._data:
+                continue
+            along = [() if dim is None else sorted(dim.along & by_variable.keys()) for dim in read.dims]
+            counts = Counter(variable for names in along for variable in names)
+            if len(along) == len(in_order):  # all of a dim may be looked at for each place of the output's
+                along = [
+                    [variable] if dim is None and not counts[variable] else names
+                    for names, dim, variable in zip(along, read.dims, in_order, strict=True)
+                ]
+            # A dim that is merged with others has several variables; of one that is torn, several have its one.
+            before = (by_variable[names[0]] if len(names) == 1 and counts[names[0]] < 2 else None for names in along)
+            steps[op.inputs[read.slot], tuple(before)] = None
+        full = [step for step in steps if self._shape(step[0]) == self._shape(name)]
+        return full or list(steps)
