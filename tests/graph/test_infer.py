@@ -9,6 +9,7 @@ from onnx import ModelProto, TensorProto, helper
 import stock_runtime
 from planner.errors import ModelError
 from planner.graph.core.model import DType, Op, Tensor
+from planner.graph.folding.known import KnownGraph
 from planner.graph.folding.known_forms import sizes_for
 from planner.graph.reading.from_onnx import graph_from_proto
 
@@ -56,14 +57,17 @@ def test_a_resize_by_scales(scale: float, opset: int) -> None:
 
 
 def test_a_resize_of_which_the_runtime_says_two_sizes_states_its_sizes() -> None:
-    tensors = {"x": Tensor("x", (9, 12), DType.FLOAT32)}
+    def known(scales: list[float]) -> KnownGraph:
+        tensors = {"x": Tensor("x", (9, 12), DType.FLOAT32), "scales": Tensor("scales", (2,), DType.FLOAT32)}
+        return KnownGraph(tensors, {}, {"scales": np.array(scales, np.float32)}, frozenset(), 21, 21)
+
     op = Op("op", "Resize", ("x", "", "scales"), ("y",), (("mode", "linear"),))
-    form = sizes_for(op, np.array([5 / 3, 0.75], np.float32), tensors)
+    form = sizes_for(op, known([5 / 3, 0.75]))
     assert form is not None
     constants, (resize,) = form
     assert resize.inputs[:3] == ("x", "", "")
     assert constants[resize.inputs[3]].tolist() == [15, 9]
-    assert sizes_for(op, np.array([1.5, 0.75], np.float32), tensors) is None
+    assert sizes_for(op, known([1.5, 0.75])) is None
 
 
 @pytest.mark.parametrize(("opset", "entries"), [(18, 2), (20, 2), (21, 6)])

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import enum
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -242,6 +242,11 @@ class Op:
         )
 
 
+def of_types(op: Op | None, op_types: Collection[str]) -> Op | None:
+    """An op, if it is of one of these types, which are of ONNX's own domain; else None."""
+    return op if op is not None and not op.domain and op.op_type in op_types else None
+
+
 @dataclass(frozen=True, slots=True)
 class StatePair:
     """A state and the output that replaces it after the step; equal shape and dtype."""
@@ -288,6 +293,14 @@ class Graph:
     def producer(self) -> Mapping[str, Op]:
         """The op that makes each tensor; inputs and constants have none."""
         return {name: op for op in self.ops for name in op.outputs if name}
+
+    def made_by(self, name: str, *op_types: str) -> Op | None:
+        """The op of one of these types of ONNX's own that makes a tensor; None if no such op does."""
+        return of_types(self.producer.get(name), op_types)
+
+    def ops_of(self, *op_types: str) -> tuple[Op, ...]:
+        """The ops of these types of ONNX's own, in execution order."""
+        return tuple(op for op in self.ops if of_types(op, op_types))
 
     @cached_property
     def consumers(self) -> Mapping[str, tuple[Op, ...]]:

@@ -9,9 +9,9 @@ from dataclasses import replace
 from onnx import NodeProto
 
 from planner.graph.core.model import Op, Tensor, TensorAttribute, dtype_of_array
-from planner.graph.files.fills import is_fill
+from planner.graph.core.traits import COPYING
 from planner.graph.files.protos import elem_type_of
-from planner.graph.folding.evaluate import BOUNDED_BY_INPUTS, FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate, extent
+from planner.graph.folding.evaluate import BOUNDED_BY_INPUTS, FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate, extent, fills
 from planner.graph.folding.known import KnownGraph
 from planner.graph.folding.operands import MOST_DIMS
 
@@ -24,11 +24,12 @@ def elide(op: Op, graph: KnownGraph, outputs: Collection[str]) -> bool:
         graph: gets the other name.
         outputs: of the graph. Each is made by an op, an Identity where nothing else is to be done.
     """
-    if op.op_type not in ("Identity", "Cast") or len(op.inputs) != 1 or len(op.outputs) != 1 or not op.inputs[0]:
+    if op.op_type not in COPYING or len(op.inputs) != 1 or len(op.outputs) != 1 or not op.inputs[0]:
         return False
     (source,), (target,) = op.inputs, op.outputs
     tensor = graph.tensors[source]
-    if op.op_type == "Cast" and op.attribute("to") != elem_type_of(tensor.dtype):
+    kind = elem_type_of(tensor.dtype)
+    if op.attribute("to", kind) != kind:
         return False
     if target in outputs:
         if source not in graph.foldable:
@@ -56,7 +57,7 @@ def compute(op: Op, node: NodeProto, types: Mapping[str, Tensor | None], graph: 
         graph: gets the outputs' values.
     """
     if op.op_type in ("Shape", "Size") and len(op.outputs) == 1:
-        graph.know(op.outputs[0], extent(op, graph.tensors[op.inputs[0]]))
+        graph.know(op.outputs[0], extent(op, graph.tensors[op.inputs[0]].shape))
         return True
     if op.op_type not in FOLDABLE or not _may_compute(op, types, graph):
         return False
@@ -84,7 +85,7 @@ def _may_compute(op: Op, types: Mapping[str, Tensor | None], graph: KnownGraph) 
     if not any(name in graph.foldable for name in operands):
         return False
     arrays = [array for name in operands if (array := graph.values[name]) is not None]
-    if op.op_type == "ConstantOfShape" or (op.op_type == "Expand" and is_fill(arrays[0])):
+    if fills(op.op_type, arrays[0] if arrays else None):
         return arrays[-1].size <= MOST_DIMS
     if any(array.size > MAX_FOLDED_ELEMENTS for array in arrays):
         return False

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 from onnx import NodeProto, numpy_helper, reference
 
 from planner.graph.core.attributes import integer
-from planner.graph.core.model import Op, Tensor
+from planner.graph.core.model import Op
 from planner.graph.core.traits import ARITHMETIC, COMPARISONS, LOGIC, LOOKUPS, MOVING, REDUCTIONS, SCATTERS, named
 from planner.graph.files.fills import is_fill
 
@@ -24,8 +25,14 @@ FOLDABLE: Final = (LOGIC | COMPARISONS | ARITHMETIC | MOVING | LOOKUPS | SCATTER
     )
 )
 """Operators that are evaluated when all that they read is known: cheap, and the same at every run."""
-BOUNDED_BY_INPUTS: Final = frozenset({"Compress", "NonZero", "Unique"})
-"""Those whose result cannot be large if their operands are small, though its size is not known beforehand."""
+BOUNDED_BY_INPUTS: Final[Mapping[str, int]] = {"Compress": 1, "NonZero": 0, "Unique": 0}
+"""Those whose result cannot be large if their operands are small, though its size is not known beforehand; from which
+operand on they decide it."""
+
+
+def fills(op_type: str, first: np.ndarray | None) -> bool:
+    """Whether an op of this type makes a fill, given its first operand."""
+    return first is not None and (op_type == "ConstantOfShape" or (op_type == "Expand" and is_fill(first)))
 
 
 def evaluate(node: NodeProto, operands: Sequence[np.ndarray | None], opset: int) -> tuple[np.ndarray, ...] | None:
@@ -42,13 +49,11 @@ def evaluate(node: NodeProto, operands: Sequence[np.ndarray | None], opset: int)
         One array for each output, or None if this op cannot be evaluated here.
     """
     first = operands[0] if operands else None
-    if node.op_type == "ConstantOfShape" and first is not None:
-        return (np.broadcast_to(_fill_value(node), tuple(int(size) for size in first)),)
-    if node.op_type == "Expand" and first is not None and is_fill(first):
-        target = operands[1]
-        assert target is not None, "the schema requires Expand's shape"
-        shape = np.broadcast_shapes(first.shape, tuple(int(size) for size in target))
-        return (np.broadcast_to(first[(slice(0, 1),) * first.ndim].reshape(()), shape),)
+    if fills(node.op_type, first):
+        *filled, sizes = (operand for operand in operands if operand is not None)
+        value = filled[0] if filled else _fill_value(node)
+        shape = np.broadcast_shapes(value.shape, tuple(int(size) for size in sizes))
+        return (np.broadcast_to(value[(slice(0, 1),) * value.ndim].reshape(()), shape),)
     if node.op_type == "Identity" and first is not None:
         return (first,)
     feeds = {name: array for name, array in zip(node.input, operands, strict=True) if name and array is not None}
@@ -65,16 +70,10 @@ def evaluate(node: NodeProto, operands: Sequence[np.ndarray | None], opset: int)
     return tuple(np.asarray(result) for result in results)
 
 
-def extent(op: Op, tensor: Tensor) -> np.ndarray:
-    """The result of a Shape, of all dims or from ``start`` to ``end``, or of a Size.
-
-    Args:
-        op: a Shape or a Size.
-        tensor: what it reads.
-    """
+def extent(op: Op, shape: Sequence[int]) -> np.ndarray:
+    """The result of a Shape, of all dims or from ``start`` to ``end``, or of a Size, of a tensor of this shape."""
     if op.op_type == "Size":
-        return np.array(tensor.elements, np.int64)
-    shape = tensor.shape
+        return np.array(math.prod(shape), np.int64)
     return np.array(shape[integer(op, "start", 0) : integer(op, "end", len(shape))], np.int64)
 
 

@@ -224,7 +224,7 @@ class _Folder:
         beside = f"; {', '.join(unread)}: external data, which planning does not read" if unread else ""
         self.findings.unread.update(unread)
         if op.op_type in BOUNDED_BY_INPUTS:
-            decide = op.inputs[1:] if op.op_type == "Compress" else op.inputs
+            decide = op.inputs[BOUNDED_BY_INPUTS[op.op_type] :]
             self.findings.decided_by[op.name] = tuple(name for read in decide for name in graph.deciders(read))
         self._lose(op, f"depends on data that is known only at run time ({op.op_type} {op.name!r}){beside}")
         return True

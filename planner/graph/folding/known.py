@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.graph.core.model import Op, Tensor, dtype_of_array
+from planner.graph.core.model import Op, Tensor, dtype_of_array, of_types
 from planner.graph.core.wellformed import fresh_name
 from planner.graph.files.protos import op_to_node
 from planner.graph.folding.derived import Derived, inputs_behind
@@ -114,6 +114,10 @@ class KnownGraph:
         self.tensors.update((name, tensor) for name, tensor in types.items() if tensor is not None)
         self.keep(op)
         self._derived.note(self.ops[-1], types.values())
+
+    def made_by(self, name: str, *op_types: str) -> Op | None:
+        """The op of one of these types of ONNX's own that makes a tensor, and stays; None if no such op does."""
+        return of_types(self.makers.get(name), op_types)
 
     def value_of(self, name: str) -> np.ndarray | None:
         """The value of a tensor that depends on no input; None of one that does."""

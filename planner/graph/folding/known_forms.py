@@ -11,50 +11,61 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from operator import mul
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from planner.graph.core.attributes import integer, integers, text
 from planner.graph.core.emitter import Emitter, free_prefix
 from planner.graph.core.model import Op, Tensor
+from planner.graph.core.traits import carried
 from planner.graph.core.wellformed import fresh_name, namer
 from planner.graph.files.protos import elem_type_of
+from planner.graph.folding.known import KnownGraph
 
+_FLOATS_FLOORED: Final = 28
+"""Since this opset Mod takes floats without ``fmod``, too."""
 KnownForm: TypeAlias = tuple[Mapping[str, np.ndarray], tuple[Op, ...]]
 
 
-def cast_for(op: Op, tensors: Mapping[str, Tensor]) -> KnownForm:
+def cast_for(op: Op, graph: KnownGraph) -> KnownForm | None:
     """CastLike's second operand matters by its dtype alone, so the op is a Cast."""
-    to = elem_type_of(tensors[op.inputs[1]].dtype)
+    if not op.has_input(1):
+        return None
+    to = elem_type_of(graph.tensors[op.inputs[1]].dtype)
     return {}, (replace(op, op_type="Cast", inputs=op.inputs[:1]).with_attributes(to=to),)
 
 
-def gather_for(op: Op, flags: np.ndarray, tensors: Mapping[str, Tensor]) -> KnownForm:
+def gather_for(op: Op, graph: KnownGraph) -> KnownForm | None:
     """A Compress by known flags is a Gather of the positions that they name; without axis, of all elements."""
+    if not graph.demand(op.inputs[1:]) or (flags := graph.values[op.inputs[1]]) is None:
+        return None
     source, axis = op.inputs[0], op.attribute("axis")
     constants: dict[str, np.ndarray] = {}
     before: tuple[Op, ...] = ()
     if axis is None:
-        flat, shape = (fresh_name(f"{op.name}.{part}", tensors) for part in ("flat", "shape"))
+        flat, shape = (fresh_name(f"{op.name}.{part}", graph.tensors) for part in ("flat", "shape"))
         constants[shape] = np.array([-1], np.int64)
         before = (Op(flat, "Reshape", (source, shape), (flat,)),)
         source, axis = flat, 0
-    positions = fresh_name(f"{op.name}.positions", tensors)
+    positions = fresh_name(f"{op.name}.positions", graph.tensors)
     constants[positions] = np.flatnonzero(flags).astype(np.int64)
     return constants, (*before, Op(op.name, "Gather", (source, positions), op.outputs, (("axis", axis),)))
 
 
-def mod_for(op: Op, tensors: Mapping[str, Tensor]) -> KnownForm:
+def mod_for(op: Op, graph: KnownGraph) -> KnownForm | None:
     """A Mod of floats by the sign of the divisor, as opset 28 has it, from the runtime's by the sign of the dividend.
 
     Of a remainder whose sign is not the divisor's, the divisor is added; a remainder of zero gets that sign. So NumPy
     has it, exactly, where ``a - floor(a / b) * b`` is rounded three times and is no number for an infinite divisor.
     """
+    is_floored = graph.written_at >= _FLOATS_FLOORED and op.has_input(0) and not op.attribute("fmod", 0)
+    if not is_floored or not graph.tensors[op.inputs[0]].dtype.is_float:
+        return None
     a, b = op.inputs
-    dtype = tensors[a].dtype.array_dtype
+    dtype = graph.tensors[a].dtype.array_dtype
     zero, remainder, way, sign, product, differs, moved, modulo, size = map(
-        namer(op.name, tensors), ("zero", "rest", "way", "sign", "both", "other", "moved", "kept", "size")
+        namer(op.name, graph.tensors), ("zero", "rest", "way", "sign", "both", "other", "moved", "kept", "size")
     )
     return {zero: np.array(0.0, dtype)}, (
         Op(remainder, "Mod", (a, b), (remainder,), (("fmod", 1),)),
@@ -70,17 +81,23 @@ def mod_for(op: Op, tensors: Mapping[str, Tensor]) -> KnownForm:
     )
 
 
-def instances_for(op: Op, source: Tensor, tensors: Mapping[str, Tensor]) -> KnownForm | None:
+def instances_for(op: Op, graph: KnownGraph) -> KnownForm | None:
     """A normalisation of groups as PyTorch writes it below opset 21, with the dims of what it normalises kept apart.
 
     Example: a Reshape of [2, 64, 8, 8] to [2, 32, 128] is normalised as [2, 32, 2, 8, 8]. Of the merged dim, a piece is
-    no piece of channels or rows.
-
-    Args:
-        op: an InstanceNormalization.
-        source: of the elements of the op's input, in the dims that they had.
-        tensors: of the graph.
+    no piece of channels or rows. The tensor whose groups a Reshape merged is some moves above; the nearest that gives a
+    form counts.
     """
+    form, maker = None, graph.makers.get(op.inputs[0])
+    while form is None and maker is not None and not maker.domain and carried(maker.op_type, 1):
+        source = graph.tensors.get(maker.inputs[0])
+        form = None if source is None else _by_groups(op, source, graph.tensors)
+        maker = graph.makers.get(maker.inputs[0])
+    return form
+
+
+def _by_groups(op: Op, source: Tensor, tensors: Mapping[str, Tensor]) -> KnownForm | None:
+    """An InstanceNormalization of the elements of its input in the dims that they had in ``source``."""
     merged = tensors[op.inputs[0]].shape
     if len(merged) != 3 or len(source.shape) < 3 or source.shape[0] != merged[0] or source.shape[1] % merged[1]:
         return None
@@ -96,19 +113,47 @@ def instances_for(op: Op, source: Tensor, tensors: Mapping[str, Tensor]) -> Know
     )
 
 
-def unpooled_for(op: Op, pool: Op, tensors: Mapping[str, Tensor], opset: int) -> KnownForm | None:
+def unguarded_for(op: Op, graph: KnownGraph) -> KnownForm | None:
+    """A softmax, of which a Where takes what is a number, if no row of its constant mask is empty.
+
+    PyTorch's exporter writes attention so. Only a row of -inf alone has no softmax. Products of numbers have one, also
+    with a mask that has a number in each row.
+    """
+    guard, softmax = graph.made_by(op.inputs[0], "IsNaN"), graph.made_by(op.inputs[2], "Softmax")
+    if guard is None or softmax is None or guard.inputs != op.inputs[2:]:
+        return None
+    scores = softmax.inputs[0]
+    if masked := graph.made_by(scores, "Add"):
+        masks = [name for name in masked.inputs if name in graph.folded and graph.values.get(name) is not None]
+        if len(masks) != 1 or not _has_numbers(masks[0], softmax, graph):
+            return None
+        scores = next(name for name in masked.inputs if name != masks[0])
+    is_number = graph.made_by(scores, "MatMul") is not None
+    return ({}, (Op(op.name, "Identity", op.inputs[2:], op.outputs),)) if is_number else None
+
+
+def _has_numbers(mask: str, softmax: Op, graph: KnownGraph) -> bool:
+    """Whether each row of a known mask has a number, and is nowhere larger than all numbers."""
+    value, rank = graph.values[mask], len(graph.tensors[softmax.inputs[0]].shape)
+    axis = integer(softmax, "axis", -1)
+    assert value is not None, "it is known"
+    wide = value.reshape((1,) * (rank - value.ndim) + value.shape)
+    return bool(np.isfinite(wide).any(axis=axis).all() and (wide < np.inf).all())
+
+
+def unpooled_for(op: Op, graph: KnownGraph) -> KnownForm | None:
     """A MaxUnpool of the places that a pool found, whose windows share no element: a value goes to one of its window.
 
     A place counts through the whole tensor, and may be anywhere in it; what a pool found is in its own window, so that
     each value is held against the places there. None where windows differ, overlap or are padded.
-
-    Args:
-        op: the MaxUnpool.
-        pool: the MaxPool that makes its places.
-        tensors: of the graph.
-        opset: version of the default domain.
     """
-    x, places = op.inputs[:2]
+    (x, places), tensors, opset = op.inputs[:2], graph.tensors, graph.opset
+    pool = graph.made_by(places, "MaxPool")
+    if pool is None:
+        return None
+    sizes = graph.value_of(op.inputs[2]) if op.has_input(2) else tensors[pool.inputs[0]].shape
+    if sizes is None or tuple(sizes) != tensors[pool.inputs[0]].shape:
+        return None
     shape, unpooled = tensors[x].shape, tensors[pool.inputs[0]].shape
     kernel = integers(pool, "kernel_shape", ())
     count = len(kernel)
@@ -140,13 +185,16 @@ def split_for(op: Op, outputs: Sequence[Tensor], tensors: Mapping[str, Tensor]) 
     return {sizes: extents}, (Op(op.name, "Split", (op.inputs[0], sizes), names, (("axis", axis),)),)
 
 
-def sizes_for(op: Op, scales: np.ndarray, tensors: Mapping[str, Tensor]) -> KnownForm | None:
+def sizes_for(op: Op, graph: KnownGraph) -> KnownForm | None:
     """A Resize by sizes, where ONNX Runtime contradicts itself about what the scales make; None where it does not.
 
     Its kernel multiplies in float32, its shape inference in float64: 9 rows by 1.6666666 are 15 and 14. By sizes, the
     kernel divides them in float32, which gives the same scales again; where it does not, the op stays as it is.
     """
-    before = tensors[op.inputs[0]].shape
+    scales = graph.values.get(op.inputs[2]) if op.has_input(0) and op.has_input(2) else None
+    if scales is None:
+        return None
+    before = graph.tensors[op.inputs[0]].shape
     axes = op.attribute("axes", tuple(range(len(before))))
     factors = scales.astype(np.float32).ravel()
     places = range(-len(before), len(before))
@@ -158,6 +206,6 @@ def sizes_for(op: Op, scales: np.ndarray, tensors: Mapping[str, Tensor]) -> Know
     ratios = [np.float32(after) / np.float32(size) for after, size in zip(out_sizes, read, strict=True) if size]
     if out_sizes == inferred or ratios != list(factors):
         return None
-    sizes = fresh_name(f"{op.name}.sizes", tensors)
+    sizes = fresh_name(f"{op.name}.sizes", graph.tensors)
     form = replace(op, inputs=(op.inputs[0], op.inputs[1], "", sizes))
     return {sizes: np.array(out_sizes, np.int64)}, (form,)

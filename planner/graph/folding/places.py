@@ -6,7 +6,6 @@ second row. Of a lookup the whole dim is brought; of a Slice, a worker needs wha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,8 +13,9 @@ import numpy as np
 
 from planner.graph.core.attributes import integer
 from planner.graph.core.emitter import Emitter, free_prefix
-from planner.graph.core.model import Op, Tensor
+from planner.graph.core.model import Op
 from planner.graph.core.wellformed import namer
+from planner.graph.folding.known import KnownGraph
 from planner.graph.folding.known_forms import KnownForm
 
 _MOST_PIECES: Final = 8
@@ -56,19 +56,18 @@ def pieces_of(places: np.ndarray) -> tuple[Piece, ...] | None:
     return tuple(pieces)
 
 
-def places_for(op: Op, indices: np.ndarray, tensors: Mapping[str, Tensor], opset: int) -> KnownForm | None:
-    """A Gather of known places in Slices; None where it is a lookup.
+def _places(op: Op, graph: KnownGraph) -> np.ndarray | None:
+    """The places that an op looks up, if they are known; None of a table that is known or stated."""
+    is_table = op.inputs[0] in graph.initializers or graph.value_of(op.inputs[0]) is not None
+    return None if is_table else graph.value_of(op.inputs[1])
 
-    Args:
-        op: a Gather.
-        indices: what it looks up.
-        tensors: of the graph.
-        opset: version of the default domain.
-    """
-    x = op.inputs[0]
+
+def places_for(op: Op, graph: KnownGraph) -> KnownForm | None:
+    """A Gather of known places in Slices; None where it is a lookup."""
+    indices, x, tensors, opset = _places(op, graph), op.inputs[0], graph.tensors, graph.opset
     shape = tensors[x].shape
     axis = integer(op, "axis", 0)
-    if not -len(shape) <= axis < len(shape) or indices.size < 2:
+    if indices is None or not -len(shape) <= axis < len(shape) or indices.size < 2:
         return None
     axis %= len(shape)
     places = np.where(indices < 0, indices + shape[axis], indices)
@@ -108,10 +107,13 @@ def _slab(emitter: Emitter, x: str, axis: int, piece: Piece) -> str:
     return slab
 
 
-def grid_for(op: Op, indices: np.ndarray, tensors: Mapping[str, Tensor]) -> KnownForm | None:
+def grid_for(op: Op, graph: KnownGraph) -> KnownForm | None:
     """A GatherND whose places along each dim depend on one dim of the result, as a Gather along each; else None."""
+    indices = _places(op, graph)
+    if indices is None or op.attribute("batch_dims", 0):
+        return None
     *dims, depth = indices.shape
-    if op.attribute("batch_dims", 0) or depth != len(dims) or not 0 < depth <= len(tensors[op.inputs[0]].shape):
+    if depth != len(dims) or not 0 < depth <= len(graph.tensors[op.inputs[0]].shape):
         return None
     lists = []
     for dim in range(depth):
@@ -120,7 +122,7 @@ def grid_for(op: Op, indices: np.ndarray, tensors: Mapping[str, Tensor]) -> Know
         if line.size == 0 or (line != line[:, :1]).any():
             return None
         lists.append(line[:, 0])
-    parts = namer(op.name, tensors)
+    parts = namer(op.name, graph.tensors)
     names = [parts(f"rows{dim}") for dim in range(depth)]
     results = [*(parts(f"by{dim}") for dim in range(depth - 1)), op.outputs[0]]
     ops, source = [], op.inputs[0]

@@ -17,8 +17,8 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
 from planner.graph.core.subgraph import graphs_of
 from planner.graph.core.traits import BROADCASTING, GENERATING
-from planner.graph.files.protos import array_of
-from planner.graph.folding.evaluate import FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate
+from planner.graph.files.protos import array_of, op_of
+from planner.graph.folding.evaluate import FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate, extent
 
 _MOST_ELEMENTS: Final = 2**16
 """Of a vector that is followed."""
@@ -98,12 +98,7 @@ def _small(tensor: TensorProto) -> np.ndarray | None:
 
 def _extent(node: NodeProto, typed: Mapping[str, TypeProto]) -> np.ndarray | None:
     sizes = _sizes(typed[node.input[0]]) if node.input[0] in typed else None
-    if sizes is None:
-        return None
-    if node.op_type == "Size":
-        return np.array(math.prod(sizes), np.int64)
-    stated = {attribute.name: attribute.i for attribute in node.attribute}
-    return np.array(sizes[stated.get("start", 0) : stated.get("end", len(sizes))], np.int64)
+    return None if sizes is None else extent(op_of(node, node.name), sizes)
 
 
 def _makes_few(node: NodeProto, operands: Sequence[np.ndarray | None]) -> bool:
@@ -117,10 +112,8 @@ def _vector_elements(node: NodeProto, operands: Sequence[np.ndarray | None]) -> 
     """How many elements the vector has at most that a generator makes of operands that are known; 0 if it is none."""
     arrays = [operand for operand in operands if operand is not None]
     first, *parameters = arrays
-    made_dims = first.size if node.op_type == "ConstantOfShape" else first.ndim
-    if node.op_type == "Expand" and parameters:
-        made_dims = max(made_dims, parameters[0].size)
-    if made_dims > 1:
+    expanded_dims = max((first.ndim, *(sizes.size for sizes in parameters[:1])))
+    if {"ConstantOfShape": first.size, "Expand": expanded_dims}.get(node.op_type, first.ndim) > 1:
         return 0  # no vector: its elements are not followed
     match node.op_type:
         case "ConstantOfShape":

@@ -56,12 +56,11 @@ def sequence_form(
     Raises:
         SequenceError: a sequence, position or length that is known only at run time; a position outside.
     """
-    if op.op_type == "SplitToSequence":
-        return _split(op, tensors, value)
-    if op.op_type == "SequenceEmpty":
-        return SequenceForm(())
-    if op.op_type == "SequenceConstruct":
-        return SequenceForm(op.inputs)
+    match op.op_type:
+        case "SplitToSequence":
+            return _split(op, tensors, value)
+        case "SequenceConstruct" | "SequenceEmpty":
+            return SequenceForm(op.inputs)
     if op.inputs[0] not in sequences:
         raise SequenceError(_AT_RUN_TIME)
     elements = tuple(sequences[op.inputs[0]])

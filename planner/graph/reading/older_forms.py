@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
@@ -18,6 +19,9 @@ from planner.errors import UnsupportedError
 from planner.graph.core.subgraph import graphs_of
 from planner.graph.core.wellformed import fresh_name, node_label
 from planner.graph.files.protos import stored_array
+
+_RIGHT_FROM: Final = {"Hardmax": 13, "Resize": 11, "RoiAlign": 16, "Upsample": 11}
+"""The opset by operator from which on the converter's form is right."""
 
 
 def restated(older: ModelProto, opset: int, converted: ModelProto) -> None:
@@ -47,14 +51,16 @@ def _restate(older: GraphProto, opset: int, converted: GraphProto, around: Mappi
     nodes: dict[int, list[NodeProto]] = {}
     reserved = {name for node in converted.node for name in (*node.input, *node.output)}
     for was, node in zip(were, are, strict=True):
-        if was.op_type == "Hardmax" and opset < 13:
-            nodes[id(node)] = _hardmax(node, int(_stated(was, "axis", 1)), reserved)
-        if was.op_type == "Upsample" or (was.op_type == "Resize" and opset < 11):
-            _state(node, "coordinate_transformation_mode", "asymmetric")
-            if _stated(was, "mode", b"nearest") == b"nearest":
-                _state(node, "nearest_mode", _nearest(was, scales))
-        if was.op_type == "RoiAlign" and opset < 16:
-            _state(node, "coordinate_transformation_mode", "output_half_pixel")
+        if opset < _RIGHT_FROM.get(was.op_type, 0):
+            match was.op_type:
+                case "Hardmax":
+                    nodes[id(node)] = _hardmax(node, int(_stated(was, "axis", 1)), reserved)
+                case "RoiAlign":
+                    _state(node, "coordinate_transformation_mode", "output_half_pixel")
+                case _:
+                    _state(node, "coordinate_transformation_mode", "asymmetric")
+                    if _stated(was, "mode", b"nearest") == b"nearest":
+                        _state(node, "nearest_mode", _nearest(was, scales))
         within = {attribute.name: attribute.g for attribute in was.attribute if attribute.HasField("g")}
         for attribute in node.attribute:
             if attribute.HasField("g"):
@@ -65,9 +71,7 @@ def _restate(older: GraphProto, opset: int, converted: GraphProto, around: Mappi
 
 
 def _matters(node: NodeProto) -> bool:
-    return node.domain in ("", "ai.onnx") and (
-        node.op_type in ("Hardmax", "Upsample", "Resize", "RoiAlign") or bool(graphs_of(node))
-    )
+    return node.domain in ("", "ai.onnx") and (node.op_type in _RIGHT_FROM or bool(graphs_of(node)))
 
 
 def _hardmax(node: NodeProto, axis: int, reserved: set[str]) -> list[NodeProto]:

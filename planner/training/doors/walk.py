@@ -143,7 +143,7 @@ class Walk:
             results: tuple[np.ndarray, ...] | None = (value,)
         elif op.op_type in ("Shape", "Size"):
             self._inferred(op)
-            results = (extent(op, self.builder.tensors[op.inputs[0]]),)
+            results = (extent(op, self.builder.shape(op.inputs[0])),)
         else:
             results = self._evaluated(op)
         if results is None:
