@@ -11,9 +11,9 @@ from typing import Final, Literal
 import numpy as np
 
 from planner.errors import UnsupportedError, UsageError, did_you_mean
-from planner.graph.core.attributes import axis_of
 from planner.graph.core.builder import Builder
 from planner.graph.core.check import check_graph
+from planner.graph.core.indexed import lookup_of
 from planner.graph.core.model import DType, Graph, StatePair
 from planner.graph.core.notes import TRAINING
 from planner.graph.core.traits import COPYING, RESHAPES
@@ -271,14 +271,10 @@ def _bounds(forward: Graph, name: str) -> Iterator[tuple[int, bool, object]]:
     """
     for op in forward.consumers[name]:
         slot = op.inputs.index(name)
-        first, operand = forward.tensors[op.inputs[0]].shape, forward.constants.get(op.inputs[slot - 1])
+        lookup, operand = lookup_of(forward, op, slot), forward.constants.get(op.inputs[slot - 1])
         match op.op_type, slot:
-            case "Gather", 1:
-                yield first[axis_of(op, len(first), 0)], False, None
-            case "NegativeLogLikelihoodLoss" | "SoftmaxCrossEntropyLoss", 1:
-                yield first[1], True, op.attribute("ignore_index")
-            case "OneHot", 0 if (depth := forward.constants.get(op.inputs[1])) is not None:
-                yield int(depth.item()), True, None
+            case _ if lookup is not None:
+                yield min(lookup.sizes), lookup.is_by_class, op.attribute("ignore_index")
             case "Equal", _ if operand is not None and operand.size > 1:
                 # A one-hot form is made with all classes; one number is a certain label (padding), and no bound.
                 yield operand.size, np.array_equal(operand.ravel(), np.arange(operand.size)), None

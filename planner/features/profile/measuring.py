@@ -13,6 +13,7 @@ from planner.algebra.tiling import Tiling
 from planner.cost.seconds.parts import DifferentPart, different_parts
 from planner.errors import TofuError
 from planner.features.ops.execute import to_model
+from planner.graph.core.indexed import lookup_of
 from planner.graph.core.model import DType, Graph, Shape
 from planner.machine.device_profile import (
     DeviceProfile,
@@ -25,7 +26,6 @@ from planner.machine.device_profile import (
 )
 from planner.progress import Progress
 from planner.runtime.measure.ops import MeasureError, Stopwatch, made_up
-from planner.runtime.values.samples import indexed_size
 from planner.tdl.bind import BoundOp
 from planner.tdl.local import LocalOp
 from planner.units import binary
@@ -151,7 +151,8 @@ def _model(job: _Job) -> tuple[ModelProto, dict[str, np.ndarray], dict[str, tupl
             space = Region.whole(value.shape)
             constants[name] = value.reshape(space.shape)[region.within(space)].reshape(shape)
         else:
-            arrays[name] = made_up(shape, kind[0], indexed_size(graph, op.op, slot))
+            lookup = lookup_of(graph, op.op, slot)
+            arrays[name] = made_up(shape, kind[0], min(lookup.sizes) if lookup else None)
     outputs = {
         f"out{position}": (shape, kind[0])
         for position, (kind, shape) in enumerate(zip(job.part.signature.outputs, job.part.shapes.outputs, strict=True))

@@ -209,7 +209,7 @@ class _Search:
         ways: dict[object, list[Op]] = {}
         for op in self._graphs[at].consumers[name]:
             if not self._is_known(op, at):
-                slots = tuple(slot for slot, read in enumerate(op.inputs) if read == name)
+                slots = op.slots(name)
                 place = None if self._places is None else self._places[at][op.name]
                 ways.setdefault((_type(op), slots, place), []).append(op)
         return {how: ops[0] for how, ops in ways.items() if len(ops) == 1}

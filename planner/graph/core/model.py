@@ -218,6 +218,10 @@ class Op:
         """True of control flow: a graph is among the attributes."""
         return any(isinstance(value, GraphAttribute) for _, value in self.attributes)
 
+    def slots(self, name: str) -> tuple[int, ...]:
+        """The positions at which the op reads a tensor."""
+        return tuple(slot for slot, operand in enumerate(self.inputs) if operand == name)
+
     def has_input(self, position: int) -> bool:
         """Whether an optional input is there."""
         return position < len(self.inputs) and bool(self.inputs[position])

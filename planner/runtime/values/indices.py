@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 
+from planner.graph.core.indexed import lookup_of
 from planner.graph.core.model import Graph, Op
-from planner.graph.core.traits import COPYING, LOOKUPS, REARRANGING, REPEATING, SCATTERS
-from planner.runtime.values.samples import indexed_size
+from planner.graph.core.traits import COPYING, REARRANGING, REPEATING
 from planner.walk import walk
 
 _OF_OTHER_SHAPE: Final = COPYING | REARRANGING | REPEATING
@@ -54,18 +54,12 @@ def _tables(graph: Graph, name: str) -> Iterator[tuple[int, Op]]:
 
     for current in walk([name], laid_out):
         for op in graph.consumers[current]:
-            if len(op.inputs) > 1 and op.inputs[1] == current and (rows := _rows(graph, op)) is not None:
-                yield rows, op
+            for lookup in (lookup_of(graph, op, slot) for slot in op.slots(current)):
+                # Places in several dims are no rows of one.
+                if lookup is not None and not lookup.is_by_class and len(lookup.sizes) == 1:
+                    yield lookup.sizes[0], op
 
 
 def _holds(graph: Graph, output: str, source: str) -> bool:
     kinds = (graph.tensors[output].dtype.array_dtype, graph.tensors[source].dtype.array_dtype)
     return all(kind.kind in "iu" for kind in kinds) and kinds[0].itemsize >= kinds[1].itemsize
-
-
-def _rows(graph: Graph, op: Op) -> int | None:
-    """The size of the dim that an op indexes by input 1; None where that is no index of a single dim."""
-    if op.domain or op.op_type not in LOOKUPS | SCATTERS:
-        return None
-    is_several = op.op_type in ("GatherND", "ScatterND") and graph.tensors[op.inputs[1]].shape[-1] != 1
-    return None if is_several else indexed_size(graph, op, 1)

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from planner.algebra.region import Region, index_space
 from planner.errors import ModelError, UsageError
-from planner.graph.core.attributes import integer
+from planner.graph.core.indexed import lookup_of
 from planner.graph.core.model import DType, Graph, Op, Tensor
 from planner.graph.core.traits import carried
 from planner.graph.files.protos import elem_type_of
@@ -272,7 +272,7 @@ def index_bound(graph: Graph, name: str) -> int | None:
 
     def reads(current: str) -> Iterator[tuple[Op, int]]:
         for op in graph.consumers[current]:
-            yield from ((op, position) for position, read in enumerate(op.inputs) if read == current)
+            yield from ((op, slot) for slot in op.slots(current))
 
     def passed_on(current: str) -> Iterator[str]:
         for op, position in reads(current):
@@ -280,25 +280,6 @@ def index_bound(graph: Graph, name: str) -> int | None:
                 yield from filter(None, op.outputs)
 
     ports = [port for current in walk([name], passed_on) for port in reads(current)]
-    bounds = [bound for op, position in ports if (bound := indexed_size(graph, op, position)) is not None]
+    bounds = [size for op, position in ports if (lookup := lookup_of(graph, op, position)) for size in lookup.sizes]
     is_truth = any(op.op_type == "Cast" and op.attribute("to") == _BOOL for op, _ in ports)
     return min(bounds, default=2 if is_truth else None)
-
-
-def indexed_size(graph: Graph, op: Op, position: int) -> int | None:
-    """The size of the smallest dim that an op indexes by the values of an input; None where they are no indices."""
-    if position == 0 and op.op_type == "OneHot":
-        depth = graph.constants.get(op.inputs[1])
-        return None if depth is None else int(depth.ravel()[0])
-    if position != 1:
-        return None
-    shape = graph.tensors[op.inputs[0]].shape
-    if op.op_type in ("Gather", "GatherElements", "ScatterElements"):
-        return shape[integer(op, "axis", 0)]
-    if op.op_type in ("GatherND", "ScatterND"):
-        batch = integer(op, "batch_dims", 0)
-        depth_of_index = graph.tensors[op.inputs[1]].shape[-1]
-        return min(shape[batch : batch + depth_of_index], default=None)
-    if op.op_type in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"):
-        return shape[1]
-    return None

@@ -107,8 +107,7 @@ def statistic_slots(graph: Graph, constant: str) -> frozenset[int | None]:
     return frozenset(
         slot if slot in STATISTICS.get(op.op_type, {}).values() else None
         for op in graph.consumers[constant]
-        for slot, name in enumerate(op.inputs)
-        if name == constant
+        for slot in op.slots(constant)
     )
 
 
@@ -143,8 +142,7 @@ class Readers:
         while pending:
             name = pending.pop()
             for op in self.graph.consumers[name]:
-                positions = [position for position, operand in enumerate(op.inputs) if operand == name]
-                uses = {use for position in positions if (use := self._use(op, position)) is not None}
+                uses = {use for slot in op.slots(name) if (use := self._use(op, slot)) is not None}
                 for use in sorted(uses, key=lambda use: use.value):
                     shape = self.graph.tensors[name].shape
                     readers.setdefault((op.name, use), Reader(use, op.op_type, op.name, shape))
