@@ -37,11 +37,9 @@ def range_(node: NodeView, start: TensorArg, limit: TensorArg, delta: TensorArg)
 def shape_local(node: NodeView, part: Part) -> LocalOp:
     """A constant: shapes are known when the graph is planned."""
     shape, output = node.input_shape(0), output_region(part)
-    if node.op.op_type == "Size":
-        sizes = np.array(prod(shape), dtype=np.int64)
-    else:
-        stated = shape[node.attribute("start", 0) : node.attribute("end", len(shape))]
-        sizes = int64(stated[output.lo[0] : output.hi[0]])
+    stated = shape[node.attribute("start", 0) : node.attribute("end", len(shape))]
+    # A scalar is the Size, of whatever shape the input is.
+    sizes = int64(stated[output.lo[0] : output.hi[0]]) if output.rank else np.array(prod(shape), dtype=np.int64)
     return LocalOp((LocalNode("Identity", ("known",), ("out0",)),), {"known": sizes})
 
 

@@ -3,38 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
+from typing import TypeAlias
 
 from planner.opdefs.broadcast import normal_axes, normal_axis
 from planner.opdefs.parts import filled, int64, output_dtype
 from planner.tdl.builder import Ix, Max, Min, NodeView, Opaque, Prod, Sum, TensorArg, Val, call, op
-from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part, same_op
+from planner.tdl.local import LocalNode, LocalOp, LocalRule, NotLocalError, Part, same_op
 
-REDUCERS = {
-    "ReduceSum": Sum,
-    "ReduceMean": Sum,
-    "ReduceL1": Sum,
-    "ReduceL2": Sum,
-    "ReduceSumSquare": Sum,
-    "ReduceLogSum": Sum,
-    "ReduceLogSumExp": Sum,
-    "ReduceMax": Max,
-    "ReduceMin": Min,
-    "ReduceProd": Prod,
-}
-BEFORE: dict[str, Callable[[Val], Val]] = {
-    "ReduceL1": lambda x: call("Abs", x),
-    "ReduceL2": lambda x: x * x,
-    "ReduceSumSquare": lambda x: x * x,
-    "ReduceLogSumExp": lambda x: call("Exp", x),
-}
-"""What is done to each element before it is reduced."""
-AFTER = {"ReduceL2": "Sqrt", "ReduceLogSum": "Log", "ReduceLogSumExp": "Log"}
-"""What is done to the total: then partial results cannot be joined by the reducer alone."""
+_Map: TypeAlias = "Callable[[Val], Val]"
 
 
 def _itself(value: Val) -> Val:
     return value
+
+
+def _square(value: Val) -> Val:
+    return value * value
+
+
+REDUCTIONS: dict[str, tuple[_Map, Callable[..., Val], _Map]] = {
+    "ReduceL1": (partial(call, "Abs"), Sum, _itself),
+    "ReduceL2": (_square, Sum, partial(call, "Sqrt")),
+    "ReduceLogSum": (_itself, Sum, partial(call, "Log")),
+    "ReduceLogSumExp": (partial(call, "Exp"), Sum, partial(call, "Log")),
+    "ReduceMax": (_itself, Max, _itself),
+    "ReduceMin": (_itself, Min, _itself),
+    "ReduceProd": (_itself, Prod, _itself),
+    "ReduceSum": (_itself, Sum, _itself),
+    "ReduceSumSquare": (_square, Sum, _itself),
+}
+"""The function of each element, the reducer, and the function of the total: with one, partial results cannot be joined
+by the reducer alone."""
 
 
 def reduced_axes(node: NodeView, rank: int) -> tuple[int, ...]:
@@ -54,13 +55,17 @@ def kept_indices(rank: int, axes: Sequence[int], keepdims: bool, i: Sequence[Ix]
     return [next(reduced) if dim in axes else next(outer) for dim in range(rank)]
 
 
-def reduce_local(node: NodeView, part: Part) -> LocalOp:
+def _mean_local(dims: Callable[[NodeView, int], Sequence[int]]) -> LocalRule:
     """The same op; but a mean of a part of its elements is their sum over the count of all."""
-    if node.op.op_type != "ReduceMean" or _is_whole(part):
-        return same_op(node, part)
-    shape = node.input_shape(0)
-    axes = reduced_axes(node, len(shape))
-    return scaled_sum(node, axes, bool(node.attribute("keepdims", 1)), prod(shape[dim] for dim in axes))
+
+    def local(node: NodeView, part: Part) -> LocalOp:
+        if _is_whole(part):
+            return same_op(node, part)
+        shape = node.input_shape(0)
+        axes = dims(node, len(shape))
+        return scaled_sum(node, axes, bool(node.attribute("keepdims", 1)), prod(shape[dim] for dim in axes))
+
+    return local
 
 
 def _is_whole(part: Part) -> bool:
@@ -85,39 +90,42 @@ def scaled_sum(node: NodeView, axes: Sequence[int], keepdims: bool, count: int) 
     )
 
 
-@op(*REDUCERS, local=reduce_local, always_local=lambda node: node.op.op_type != "ReduceMean")
+def _reduced(node: NodeView, X: TensorArg, reducer: Callable[..., Val], before: _Map) -> Callable[..., Val]:
+    """Each element of the total; with keepdims the reduced dims stay, with size 1."""
+    axes, keepdims = reduced_axes(node, X.rank), bool(node.attribute("keepdims", 1))
+
+    def total(*i: Ix) -> Val:
+        return reducer(lambda *r: before(X[tuple(kept_indices(X.rank, axes, keepdims, i, r))]), count=len(axes))
+
+    return total
+
+
+@op(*REDUCTIONS)
 def reduce(node: NodeView, X: TensorArg, axes: TensorArg | None = None) -> object:
-    """Reduces over axes; with keepdims they stay, with size 1."""
-    over = reduced_axes(node, X.rank)
-    keepdims = bool(node.attribute("keepdims", 1))
-    name = node.op.op_type
-    before, reducer = BEFORE.get(name, _itself), REDUCERS[name]
-
-    def value(*i: Ix) -> Val:
-        total = reducer(lambda *r: before(X[tuple(kept_indices(X.rank, over, keepdims, i, r))]), count=len(over))
-        if name == "ReduceMean":
-            return total / prod(node.size(0, dim) for dim in over)
-        return call(AFTER[name], total) if name in AFTER else total
-
-    return value
+    """Reduces over axes."""
+    before, reducer, after = REDUCTIONS[node.op.op_type]
+    total = _reduced(node, X, reducer, before)
+    return lambda *i: after(total(*i))
 
 
-def global_pool_local(node: NodeView, part: Part) -> LocalOp:
-    """The same op; but an average of a part of the positions is their sum over the count of all."""
-    if node.op.op_type == "GlobalMaxPool" or _is_whole(part):
-        return same_op(node, part)
-    shape = node.input_shape(0)
-    return scaled_sum(node, range(2, len(shape)), True, prod(shape[2:]))
+@op("ReduceMean", local=_mean_local(reduced_axes))
+def reduce_mean(node: NodeView, X: TensorArg, axes: TensorArg | None = None) -> object:
+    """The mean over axes."""
+    total, count = _reduced(node, X, Sum, _itself), prod(node.size(0, dim) for dim in reduced_axes(node, X.rank))
+    return lambda *i: total(*i) / count
 
 
-@op("GlobalAveragePool", "GlobalMaxPool", local=global_pool_local)
-def global_pool(node: NodeView, X: TensorArg) -> object:
-    """One value for each sample and channel; the spatial dims stay, with size 1."""
-    rank = X.rank - 2
-    if node.op.op_type == "GlobalMaxPool":
-        return lambda b, c, *y: Max(lambda *r: X[(b, c, *r)], count=rank)
-    positions = prod(node.size(0, 2 + dim) for dim in range(rank))
-    return lambda b, c, *y: Sum(lambda *r: X[(b, c, *r)], count=rank) / positions
+@op("GlobalAveragePool", local=_mean_local(lambda node, rank: range(2, rank)))
+def global_average_pool(node: NodeView, X: TensorArg) -> object:
+    """The mean for each sample and channel; the spatial dims stay, with size 1."""
+    positions = prod(node.size(0, dim) for dim in range(2, X.rank))
+    return lambda b, c, *y: Sum(lambda *r: X[(b, c, *r)], count=X.rank - 2) / positions
+
+
+@op("GlobalMaxPool")
+def global_max_pool(node: NodeView, X: TensorArg) -> object:
+    """The maximum for each sample and channel; the spatial dims stay, with size 1."""
+    return lambda b, c, *y: Max(lambda *r: X[(b, c, *r)], count=X.rank - 2)
 
 
 @op("ArgMax", "ArgMin")

@@ -24,11 +24,16 @@ Way: TypeAlias = "int | Strip | None"
 """What happens to a dim: 1 copies, n repeats elements; else the strip that an element is made of, or all of the dim."""
 
 
+def _is_old(node: NodeView) -> bool:
+    """Whether it is Upsample, or the Resize that took its place, whose only operand beside the first is scales."""
+    return node.op.op_type == "Upsample" or node.opset < 11
+
+
 def _stated(node: NodeView) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Scales and sizes, as far as they are known; an empty input is none."""
-    if node.op.op_type == "Upsample" and node.attribute("scales") is not None:
+    if node.attribute("scales") is not None:
         return np.array(node.attribute("scales")), None
-    first = 1 if node.op.op_type == "Upsample" or node.opset < 11 else 2
+    first = 1 if _is_old(node) else 2
     values = [node.constant_if_known(slot) if node.has(slot) and slot >= first else None for slot in (first, 3)]
     scales, sizes = (None if value is None or value.size == 0 else value for value in values)
     return scales, sizes if first == 2 else None
@@ -46,7 +51,7 @@ def _bands(node: NodeView) -> dict[int, Band] | None:
     if not is_known or where == "tf_crop_and_resize" or policy not in (None, "stretch"):
         return None
     resized = node.op
-    if resized.op_type == "Upsample" or node.opset < 11:
+    if _is_old(node):
         if any(size < old for size, old in zip(after, before, strict=True)):
             return None
         old = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}

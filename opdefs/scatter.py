@@ -8,6 +8,7 @@ belongs to other parts goes to a spare row, which is cut off.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -18,16 +19,14 @@ from planner.tdl.builder import Ix, Max, Min, NodeView, Opaque, Sum, TensorArg, 
 from planner.tdl.local import LocalNode, LocalOp, Part, same_op
 
 
-def _targets(node: NodeView) -> tuple[int, ...]:
-    """The dims of the data that the updates are scattered into."""
-    if node.op.op_type == "ScatterND":
-        indices = node.input_shape(1)
-        return tuple(range(indices[-1]))
-    return (normal_axis(node.attribute("axis", 0), node.rank(0)),)
+def scatter_local(node: NodeView, part: Part, *, listed: bool = False) -> LocalOp:
+    """The same op; sums go into zeros for all but the first worker; a copy where the part has no updates.
 
-
-def scatter_local(node: NodeView, part: Part) -> LocalOp:
-    """The same op; sums go into zeros for all but the first worker; a copy where the part has no updates."""
+    Args:
+        node: the op.
+        part: of it.
+        listed: the last dim of the indices lists the dims that the updates are scattered into; else it is the axis.
+    """
     zeros = {"zero": filled(output_dtype(node), 0, ()), "shape": int64(output_shape(node, part))}
     blank = LocalNode("Expand", ("zero", "shape"), ("blank" if part.inputs[2] is not None else "out0",))
     into_data = part.is_first or _reduction(node) != "add"
@@ -36,19 +35,19 @@ def scatter_local(node: NodeView, part: Part) -> LocalOp:
             return LocalOp((LocalNode("Identity", ("in0",), ("out0",)),))
         return LocalOp((blank,), zeros)
     full_shape, output = node.output_shape(), output_region(part)
-    targets = _targets(node)
+    axis = 0 if listed else normal_axis(node.attribute("axis", 0), node.rank(0))
+    targets = tuple(range(node.input_shape(1)[-1])) if listed else (axis,)
     if any(output.shape[dim] != full_shape[dim] for dim in targets):
-        return _with_spare_row(node, part, targets, into_data)
+        return _with_spare_row(node, part, targets, into_data, listed=listed)
     if into_data:
         return same_op(node, part)
     scatter = LocalNode(node.op.op_type, ("blank", "in1", "in2"), ("out0",), dict(node.op.attributes))
     return LocalOp((blank, scatter), zeros)
 
 
-def _with_spare_row(node: NodeView, part: Part, targets: tuple[int, ...], into_data: bool) -> LocalOp:
+def _with_spare_row(node: NodeView, part: Part, targets: tuple[int, ...], into_data: bool, *, listed: bool) -> LocalOp:
     """Indices counted from the part's first; those of other parts go to one more row at the end."""
     full_shape, output = node.output_shape(), output_region(part)
-    listed = node.op.op_type == "ScatterND"
     dtype, row = index_dtype(node), targets[0]
     index = counted(
         "in1",
@@ -119,7 +118,7 @@ def scatter_elements(node: NodeView, X: TensorArg, indices: TensorArg, updates: 
     return value
 
 
-@op("ScatterND", local=scatter_local)
+@op("ScatterND", local=partial(scatter_local, listed=True))
 def scatter_nd(node: NodeView, X: TensorArg, indices: TensorArg, updates: TensorArg) -> object:
     """Each update, a slice of the data's last dims, goes to the place that the indices' last dim names."""
     placed = node.size(1, indices.rank - 1)
