@@ -79,7 +79,8 @@ def within(first: Trial, ask: SearchRequest, limits: Sequence[int], goal: Goal, 
     tried: list[Trial] = []
 
     def in_steps(trial: Trial) -> Trial | None:
-        if not may_step:
+        # Tiles of inputs lie there whatever runs in steps.
+        if not may_step or inputs_held(trial.decided) > sum(limits):
             return None
         ask.progress(f"{_DOING}: ops in steps")
         stepped = fitted_by_steps(trial, limits, ask.stop)

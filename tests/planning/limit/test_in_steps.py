@@ -75,3 +75,13 @@ def test_a_refusal_states_what_the_plan_in_steps_would_take() -> None:
     enough = max(leanest.partitioned.program.peak_bytes)
     assert enough < max(trial_of(plan, lean=True).partitioned.program.peak_bytes)
     assert f"--memory {enough}B" in str(refused.value.hint)
+
+
+def test_no_steps_are_tried_where_inputs_alone_take_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, asked = product(), watched(monkeypatch)
+    ask = SearchRequest(8, partitioned_inputs=True, effort="quick", tables=CostTables())
+    # The two inputs take 64 KiB on each of eight workers.
+    with pytest.raises(InfeasibleError):
+        within(trial_of(plan), ask, (60 << 10,) * 8, least_cost(CostTables()), may_step=True)
+    assert asked
+    assert all(candidate.decided.strategies["op"].steps is None for candidate in asked)
