@@ -6,9 +6,8 @@ Inputs broadcast (ONNX, "multidirectional broadcasting"): aligned at the right, 
 from __future__ import annotations
 
 from planner.errors import UnsupportedError
-from planner.graph.core.model import DType
+from planner.graph.core.model import ELEM_TYPES, DType
 from planner.graph.core.traits import ELEMENT_WISE
-from planner.graph.core.writer import ELEM_TYPES
 from planner.opdefs.broadcast import broadcast
 from planner.opdefs.parts import output_dtype
 from planner.tdl.builder import NodeView, TensorArg, call, op

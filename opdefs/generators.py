@@ -7,8 +7,7 @@ from math import prod
 import numpy as np
 
 from planner.algebra.region import Region
-from planner.graph.core.model import Attribute, TensorAttribute
-from planner.graph.core.writer import ELEM_TYPES
+from planner.graph.core.model import ELEM_TYPES, Attribute, TensorAttribute
 from planner.opdefs.parts import int64, output_dtype, output_region, output_shape
 from planner.tdl.builder import NodeView, TensorArg, call, op
 from planner.tdl.local import LocalNode, LocalOp, NotLocalError, Part

@@ -12,8 +12,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.errors import DescriptionError, UnsupportedError
-from planner.graph.core.model import DType
-from planner.graph.core.writer import ELEM_TYPES
+from planner.graph.core.model import ELEM_TYPES, DType
 from planner.opdefs.microsoft import DOMAIN, like_first
 from planner.opdefs.parts import EVERYTHING, int64, output_region
 from planner.tdl.builder import Ix, NodeView, Opaque, Sum, TensorArg, Val, call, op, over

@@ -8,8 +8,7 @@ from math import prod
 
 import numpy as np
 
-from planner.graph.core.model import Attribute, DType
-from planner.graph.core.writer import ELEM_TYPES
+from planner.graph.core.model import ELEM_TYPES, Attribute, DType
 from planner.opdefs.parts import constant_result, filled, input_region, int64, lowest, output_dtype, output_region
 from planner.opdefs.windows import Window, listed, local_geometry, local_pads, windows
 from planner.tdl.builder import Ix, Max, NodeView, Opaque, Sum, TensorArg, Val, call, op

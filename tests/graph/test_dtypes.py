@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.graph.core.model import DType
-from planner.graph.core.writer import ELEM_TYPES
+from planner.graph.core.model import ELEM_TYPES, DType
 from planner.graph.files.protos import elem_type_of
 
 

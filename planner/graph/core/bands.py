@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.graph.core.writer import Writer
+from planner.graph.core.emitter import Emitter
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Band:
         return is_full and bool((self.places.ravel() == np.arange(self.columns)).all())
 
 
-def along(emit: Writer, x: str, dim: int, band: Band, hint: str) -> str:
+def along(emit: Emitter, x: str, dim: int, band: Band, hint: str) -> str:
     """A matrix [m, n] times the lines of ``x`` along a dim of size n: what its rows read, weighed and added up."""
     if band.is_identity:
         return x

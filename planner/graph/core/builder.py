@@ -1,4 +1,4 @@
-"""A graph under construction: names, tensors, constants, ops; ``writer`` has the operators.
+"""A graph under construction: names, tensors, constants, ops; ``emitter`` has the operators.
 
 Names tell where a tensor comes from: the emitter opens a scope (``relu_3.backward``) and each op of it makes
 ``SCOPE.HINT``. The same op on the same operands is emitted once, unless it is random; constants are shared by content.
@@ -13,13 +13,13 @@ from dataclasses import replace
 import numpy as np
 
 from planner.graph.core.dependence import live_ops
-from planner.graph.core.model import DType, Graph, Op, Shape, StatePair, Tensor, dtype_of_array
+from planner.graph.core.emitter import Emitter
+from planner.graph.core.model import DType, Graph, Op, Shape, StatePair, Tensor
 from planner.graph.core.traits import DRAWING
 from planner.graph.core.wellformed import fresh_name
-from planner.graph.core.writer import Writer
 
 
-class Builder(Writer):
+class Builder(Emitter):
     """Emits ops after one another, and gives the graph of those that its outputs need.
 
     Args:
@@ -27,14 +27,13 @@ class Builder(Writer):
     """
 
     def __init__(self, source: Graph) -> None:
+        super().__init__("", {}, {}, source.opset)
         self._source = source
-        self.opset = source.opset
-        self.tensors: dict[str, Tensor] = {name: source.tensors[name] for name in (*source.inputs, *source.constants)}
-        self.constants: dict[str, np.ndarray | None] = dict(source.constants)
+        self.tensors |= {name: source.tensors[name] for name in (*source.inputs, *source.constants)}
+        self.constants |= source.constants
         self.folded: set[str] = set(source.folded)
         self._tensor_names: set[str] = set(source.tensors)
         self._op_names: set[str] = {op.name for op in source.ops}
-        self._ops: list[Op] = []
         self._emitted_names: set[str] = set()
         self._final: dict[str, str] = {}
         self._memo: dict[tuple[object, ...], tuple[str, ...]] = {}
@@ -94,14 +93,6 @@ class Builder(Writer):
 
     # tensors -------------------------------------------------------------------------------------------------------
 
-    def tensor(self, name: str) -> Tensor:
-        """A tensor that was taken over, or a new one."""
-        return self.tensors[name]
-
-    def value(self, name: str) -> np.ndarray | None:
-        """The value of a constant, if it is known."""
-        return self.constants.get(name)
-
     def is_fixed(self, name: str, number: float) -> bool:
         """Whether a tensor is a constant of this number alone, and no weight."""
         value = self.value(name) if name in self.folded else None
@@ -114,11 +105,6 @@ class Builder(Writer):
     def source_tensor(self, name: str) -> Tensor:
         """A tensor of the source, whether or not what makes it was taken over."""
         return self._source.tensors.get(name) or self.tensors[name]
-
-    @property
-    def ops(self) -> Sequence[Op]:
-        """Everything emitted and taken over so far."""
-        return self._ops
 
     def declare(self, wanted: str, shape: Shape, dtype: DType) -> str:
         """A new tensor that no emitted op makes: an input, or an output of an op that is replayed."""
@@ -137,13 +123,8 @@ class Builder(Writer):
         """A constant with this value; one tensor for equal values."""
         key = (str(array.dtype), array.shape, array.tobytes())
         if key not in self._shared:
-            name = self.reserve(hint)
-            array = np.ascontiguousarray(array).reshape(array.shape)
-            array.flags.writeable = False
-            self.tensors[name] = Tensor(name, array.shape, dtype_of_array(array))
-            self.constants[name] = array
-            self.folded.add(name)
-            self._shared[key] = name
+            self._shared[key] = super().constant(array, hint)
+            self.folded.add(self._shared[key])
         return self._shared[key]
 
     def ints(self, values: Sequence[int], hint: str = "ints") -> str:
@@ -153,24 +134,30 @@ class Builder(Writer):
 
     # ops -----------------------------------------------------------------------------------------------------------
 
-    def _emitted(self, op: Op, shapes: Sequence[Shape], dtypes: Sequence[DType], hint: str) -> tuple[str, ...]:
+    def part_of(self, hint: str, part: str) -> str:
+        """Constants are shared, and named after none of the ops that read them."""
+        return part
+
+    def _name(self, hint: str) -> str:
+        return self.reserve(hint)
+
+    def _emitted(
+        self, op: Op, shapes: Sequence[Shape], dtypes: Sequence[DType], hints: Sequence[str]
+    ) -> tuple[str, ...]:
         """Emits an op, or hands back the outputs of an equal one."""
         key = (op.domain, op.op_type, op.inputs, op.attributes)
         if key in self._memo and op.op_type not in DRAWING:
             return self._memo[key]
-        part = hint or op.op_type.lower()
-        stem = f"{self._scope}.{part}" if self._scope else part
-        names = tuple(self.reserve(stem) for _ in shapes)
-        for name, shape, dtype in zip(names, shapes, dtypes, strict=True):
-            self.tensors[name] = Tensor(name, tuple(shape), dtype)
+        scope = f"{self._scope}." if self._scope else ""
+        names = super()._emitted(op, shapes, dtypes, [f"{scope}{hint}" for hint in hints])
         self._emitted_names.update(names)
         # Its name is settled with its output's, in ``finish``.
-        self._append(replace(op, outputs=names))
+        self._append(replace(self.ops.pop(), name=""))
         self._memo[key] = names
         return names
 
     def _append(self, op: Op) -> None:
-        self._ops.append(op)
+        self.ops.append(op)
         for name in op.outputs:
             if name:
                 self._producer[name] = op
@@ -231,7 +218,7 @@ class Builder(Writer):
             opset: version of the default domain.
             notes: metadata.
         """
-        live = live_ops([op.renamed(self._final) for op in self._ops], outputs)
+        live = live_ops([op.renamed(self._final) for op in self.ops], outputs)
         ops = tuple(self._with_name(op) for op in live)
         final = {self._final.get(name, name): tensor for name, tensor in self.tensors.items()}
         names = dict.fromkeys([*inputs, *(name for op in ops for name in (*op.inputs, *op.outputs) if name)])

@@ -96,6 +96,15 @@ class DType(enum.Enum):
 _CARRIERS = {DType.INT4: DType.INT8, DType.UINT4: DType.UINT8, DType.INT2: DType.INT8, DType.UINT2: DType.UINT8}
 
 
+ELEM_TYPES: Mapping[DType, int] = {
+    DType.FLOAT32: 1, DType.UINT8: 2, DType.INT8: 3, DType.UINT16: 4, DType.INT16: 5, DType.INT32: 6, DType.INT64: 7,
+    DType.BOOL: 9, DType.FLOAT16: 10, DType.FLOAT64: 11, DType.UINT32: 12, DType.UINT64: 13, DType.BFLOAT16: 16,
+    DType.FLOAT8E4M3FN: 17, DType.FLOAT8E4M3FNUZ: 18, DType.FLOAT8E5M2: 19, DType.FLOAT8E5M2FNUZ: 20, DType.UINT4: 21,
+    DType.INT4: 22, DType.FLOAT8E8M0: 24, DType.UINT2: 25, DType.INT2: 26,
+}  # fmt: skip
+"""What Cast's ``to`` calls each dtype (``TensorProto.DataType``), for those who do without the onnx package."""
+
+
 def dtype_of_array(array: np.ndarray) -> DType:
     """The DType of an array's elements.
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.graph.core.attributes import number
+from planner.graph.core.emitter import Emitter
 from planner.graph.core.model import DType, Op
-from planner.graph.core.writer import Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class ByBatch:
 
 
 def normalised_by_batch(
-    writer: Writer, op: Op, x: str, running: Sequence[str], *, training: str | None = None
+    writer: Emitter, op: Op, x: str, running: Sequence[str], *, training: str | None = None
 ) -> ByBatch:
     """For y = scale (x - mean)/√(var + epsilon) + bias with the batch's own mean and variance, per channel.
 
@@ -66,7 +66,7 @@ def normalised_by_batch(
     return ByBatch(y, mean, tuple(following), centred, deviation, per_channel(writer, slope, len(shape)))
 
 
-def scaled(writer: Writer, x: str, scale: str, bias: str) -> str:
+def scaled(writer: Emitter, x: str, scale: str, bias: str) -> str:
     """``scale x + bias``, both [channels], in one pass: a BatchNormalization by a mean of 0 and a variance of 1."""
     (channels,), dtype = writer.shape(scale), writer.dtype(x)
     if dtype is DType.BFLOAT16:  # of which runtimes have no kernel
@@ -87,6 +87,6 @@ def scaled(writer: Writer, x: str, scale: str, bias: str) -> str:
     )
 
 
-def per_channel(writer: Writer, vector: str, rank: int) -> str:
+def per_channel(writer: Emitter, vector: str, rank: int) -> str:
     """A tensor [C] as [C, 1, ...], to be broadcast over x [N, C, ...] of this rank."""
     return writer.unsqueeze(vector, range(1, rank - 1))

@@ -17,9 +17,8 @@ import numpy as np
 
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.core.emitter import Emitter
-from planner.graph.core.model import Attribute, DType, Op, Shape, Tensor
+from planner.graph.core.model import ELEM_TYPES, Attribute, DType, Op, Shape, Tensor
 from planner.graph.core.wellformed import fresh_name
-from planner.graph.core.writer import ELEM_TYPES
 from planner.graph.decompositions.registry import Purpose, decomposition, stands_for
 
 DOMAIN: Final = "com.microsoft"

@@ -12,8 +12,7 @@ import numpy as np
 
 from planner.graph.core.attributes import integer, number
 from planner.graph.core.emitter import Emitter
-from planner.graph.core.model import DType, Op
-from planner.graph.core.writer import ELEM_TYPES
+from planner.graph.core.model import ELEM_TYPES, DType, Op
 from planner.graph.decompositions.parts.weighted_sums import (
     Placed,
     by_head,

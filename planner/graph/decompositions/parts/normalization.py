@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from planner.graph.core.attributes import integer, number
+from planner.graph.core.emitter import Emitter
 from planner.graph.core.model import DType, Op
-from planner.graph.core.writer import Writer
 from planner.graph.decompositions.batch_statistics import normalised_by_batch
 from planner.graph.decompositions.parts.softmax import axis_of
 from planner.graph.decompositions.registry import Purpose, stands_for
 
 
-def _widened(emitter: Writer, op: Op) -> str:
+def _widened(emitter: Emitter, op: Op) -> str:
     """The first operand in the precision that it is normalised in (``stash_type`` 1: at least float32)."""
     x = op.inputs[0]
     if op.attribute("stash_type", 1) == 1 and emitter.dtype(x).is_half:
@@ -24,13 +24,13 @@ def _widened(emitter: Writer, op: Op) -> str:
     return x
 
 
-def _inverse_deviation(emitter: Writer, variance: str, epsilon: float) -> str:
+def _inverse_deviation(emitter: Emitter, variance: str, epsilon: float) -> str:
     dtype = emitter.dtype(variance)
     safe = emitter.each("Add", "safe", variance, emitter.scalar(epsilon, dtype, "epsilon"))
     return emitter.each("Reciprocal", "inverse", emitter.each("Sqrt", "deviation", safe))
 
 
-def _centred(emitter: Writer, x: str, axes: Sequence[int]) -> tuple[str, str, str]:
+def _centred(emitter: Emitter, x: str, axes: Sequence[int]) -> tuple[str, str, str]:
     """(mean, x - mean, variance); the dims stay, with size 1 in mean and variance."""
     mean = emitter.reduce("ReduceMean", x, axes, "mean")
     centred = emitter.each("Sub", "centred", x, mean)
@@ -38,20 +38,20 @@ def _centred(emitter: Writer, x: str, axes: Sequence[int]) -> tuple[str, str, st
     return mean, centred, emitter.reduce("ReduceMean", squared, axes, "variance")
 
 
-def _standard(emitter: Writer, x: str, axes: Sequence[int], epsilon: float) -> tuple[str, str, str]:
+def _standard(emitter: Emitter, x: str, axes: Sequence[int], epsilon: float) -> tuple[str, str, str]:
     """((x - mean) / deviation, mean, 1 / deviation)."""
     mean, centred, variance = _centred(emitter, x, axes)
     inverse = _inverse_deviation(emitter, variance, epsilon)
     return emitter.each("Mul", "normal", centred, inverse), mean, inverse
 
 
-def _learned(emitter: Writer, normal: str, scale: str, bias: str) -> str:
+def _learned(emitter: Emitter, normal: str, scale: str, bias: str) -> str:
     """Normal * scale + bias; "" where there is none."""
     scaled = emitter.each("Mul", "scaled", normal, scale) if scale else normal
     return emitter.each("Add", "shifted", scaled, bias) if bias else scaled
 
 
-def _learned_by_channel(emitter: Writer, normal: str, op: Op, suffix: str) -> str:
+def _learned_by_channel(emitter: Emitter, normal: str, op: Op, suffix: str) -> str:
     """Normal * scale + bias, vectors [C] for a tensor whose dim 1 are channels: as [C, 1, ..., 1], to broadcast.
 
     Exporters write ones and zeros where a model learns neither: what does nothing is not there.
@@ -68,7 +68,7 @@ def _slot(op: Op, slot: int) -> str:
 
 
 @stands_for("LayerNormalization", purpose=Purpose.PARTS)
-def layer_normalization(emitter: Writer, op: Op) -> tuple[str, ...] | None:
+def layer_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """Over the dims from axis on; also the mean and the inverse deviation, in the precision of normalising."""
     dtype = emitter.dtype(op.inputs[0])
     x = _widened(emitter, op)
@@ -82,7 +82,7 @@ def layer_normalization(emitter: Writer, op: Op) -> tuple[str, ...] | None:
 
 
 @stands_for("RMSNormalization", purpose=Purpose.PARTS)
-def rms_normalization(emitter: Writer, op: Op) -> tuple[str, ...] | None:
+def rms_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """Over the dims from axis on, without subtracting the mean; also one over the root, if that is wanted."""
     dtype = emitter.dtype(op.inputs[0])
     x = _widened(emitter, op)
@@ -94,7 +94,7 @@ def rms_normalization(emitter: Writer, op: Op) -> tuple[str, ...] | None:
 
 
 @stands_for("InstanceNormalization", purpose=Purpose.PARTS)
-def instance_normalization(emitter: Writer, op: Op) -> tuple[str, ...] | None:
+def instance_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """Over the spatial dims of each sample and channel."""
     x = op.inputs[0]
     rank = emitter.rank(x)
@@ -105,7 +105,7 @@ def instance_normalization(emitter: Writer, op: Op) -> tuple[str, ...] | None:
 
 
 @stands_for("GroupNormalization", purpose=Purpose.PARTS)
-def group_normalization(emitter: Writer, op: Op) -> tuple[str, ...] | None:
+def group_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """Over the spatial dims and the channels of each group; scale and bias by group (opset 18) or by channel (21)."""
     groups = integer(op, "num_groups")
     dtype, shape = emitter.dtype(op.inputs[0]), emitter.shape(op.inputs[0])
@@ -121,7 +121,7 @@ def group_normalization(emitter: Writer, op: Op) -> tuple[str, ...] | None:
 
 
 @stands_for("MeanVarianceNormalization", purpose=Purpose.PARTS)
-def mean_variance_normalization(emitter: Writer, op: Op) -> tuple[str, ...] | None:
+def mean_variance_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """(x - mean) / (deviation + 1e-9) over axes."""
     x = op.inputs[0]
     stated = op.attribute("axes", (0, 2, 3))
@@ -134,7 +134,7 @@ def mean_variance_normalization(emitter: Writer, op: Op) -> tuple[str, ...] | No
 
 
 @stands_for("BatchNormalization", purpose=Purpose.PARTS)
-def batch_normalization(emitter: Writer, op: Op) -> tuple[str, ...] | None:
+def batch_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """In training mode, by the statistics of the batch; running ones take (1 - momentum) of them (opset 14)."""
     if not op.attribute("training_mode", 0):
         return None
@@ -147,7 +147,7 @@ def batch_normalization(emitter: Writer, op: Op) -> tuple[str, ...] | None:
 
 
 @stands_for("LpNormalization", purpose=Purpose.PARTS)
-def lp_normalization(emitter: Writer, op: Op) -> tuple[str, ...] | None:
+def lp_normalization(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """X divided by its 1-norm or 2-norm along axis; zeros stay."""
     x = op.inputs[0]
     axis, dtype = axis_of(emitter, op, -1), emitter.dtype(x)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from planner.graph.core.attributes import text
+from planner.graph.core.emitter import Emitter
 from planner.graph.core.model import DType, Op
-from planner.graph.core.writer import Writer
 from planner.graph.decompositions.parts.softmax import axis_of
 from planner.graph.decompositions.registry import Purpose, stands_for
 
 
 @stands_for("TensorScatter", purpose=Purpose.PARTS)
-def tensor_scatter(emitter: Writer, op: Op) -> tuple[str, ...] | None:
+def tensor_scatter(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """A ScatterElements of places: each sample's rows from its start on, in a circle where the mode says so."""
     cache, update = op.inputs[:2]
     shape, axis = emitter.shape(update), axis_of(emitter, op, -2)

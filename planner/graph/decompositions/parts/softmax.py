@@ -7,17 +7,17 @@ the parts of the sum are of one scale.
 from __future__ import annotations
 
 from planner.graph.core import attributes
+from planner.graph.core.emitter import Emitter
 from planner.graph.core.model import Op
-from planner.graph.core.writer import Writer
 from planner.graph.decompositions.registry import Purpose, stands_for
 
 
-def axis_of(emitter: Writer, op: Op, default: int) -> int:
+def axis_of(emitter: Emitter, op: Op, default: int) -> int:
     """The ``axis`` attribute, counted from the front."""
     return attributes.axis_of(op, emitter.rank(op.inputs[0]), default)
 
 
-def shifted_exponentials(emitter: Writer, x: str, axis: int) -> tuple[str, str, str]:
+def shifted_exponentials(emitter: Emitter, x: str, axis: int) -> tuple[str, str, str]:
     """(x - max, exp(x - max), the sum of that) along an axis; dims stay."""
     top = emitter.reduce("ReduceMax", x, (axis,), "max")
     low = emitter.each("Sub", "shifted", x, top)
@@ -25,20 +25,20 @@ def shifted_exponentials(emitter: Writer, x: str, axis: int) -> tuple[str, str, 
     return low, raised, emitter.reduce("ReduceSum", raised, (axis,), "sum")
 
 
-def log_softmax_of(emitter: Writer, x: str, axis: int) -> str:
+def log_softmax_of(emitter: Emitter, x: str, axis: int) -> str:
     """The logarithm of the softmax: x - max - log(sum(exp(x - max)))."""
     low, _, total = shifted_exponentials(emitter, x, axis)
     return emitter.each("Sub", "log_softmax", low, emitter.each("Log", "log", total))
 
 
-def softmax_of(emitter: Writer, x: str, axis: int) -> str:
+def softmax_of(emitter: Emitter, x: str, axis: int) -> str:
     """The softmax: exp(x - max) / sum(exp(x - max))."""
     _, raised, total = shifted_exponentials(emitter, x, axis)
     return emitter.each("Div", "softmax", raised, total)
 
 
 @stands_for("Softmax", purpose=Purpose.PARTS)
-def softmax(emitter: Writer, op: Op) -> tuple[str, ...] | None:
+def softmax(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """Softmax along one axis (opset 13 and later)."""
     if emitter.opset < 13:
         return None
@@ -46,7 +46,7 @@ def softmax(emitter: Writer, op: Op) -> tuple[str, ...] | None:
 
 
 @stands_for("LogSoftmax", purpose=Purpose.PARTS)
-def log_softmax(emitter: Writer, op: Op) -> tuple[str, ...] | None:
+def log_softmax(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     """LogSoftmax along one axis (opset 13 and later)."""
     if emitter.opset < 13:
         return None
