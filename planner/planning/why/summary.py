@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from planner.algebra.tiling import UNCUT
@@ -81,16 +80,8 @@ def _one_device(plan: Decision, target: Target, memory_bytes: int | None) -> Out
         target: what is planned for.
         memory_bytes: the limit that the user gave, or None.
     """
-    undivided = replace(
-        plan,
-        cuts=(),
-        tilings=dict.fromkeys(plan.tilings, UNCUT),
-        strategies={name: replace(strategy, tiling=UNCUT, steps=None) for name, strategy in plan.strategies.items()},
-        tensor_bytes=dict.fromkeys(plan.tensor_bytes, 0),
-        moved_bytes=0,
-        excess_bytes=0,
-        repeated_bytes=0,
-    )
+    tilings, strategies = dict.fromkeys(plan.tilings, UNCUT), dict.fromkeys(plan.strategies, UNCUT)
+    undivided = Decision.of(plan.graph, plan.ops, tilings, strategies, CostTables(plan.rates), cuts=())
     is_least, memory = _memory(trial_of(undivided))
     machine = None if target.whole is None else part(target.whole, 1)
     limits = memory_limits(memory_bytes, machine, 1)
