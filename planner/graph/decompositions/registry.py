@@ -19,7 +19,7 @@ not made). None: this op stays as it is. Raises UnsupportedError for forms that 
 
 
 class Purpose(enum.Enum):
-    """The purpose of a decomposition; the value is the folder or file here that has the functions."""
+    """The purpose of a decomposition; the value is the folder or file that has the functions, here or where it says."""
 
     READING = "reading"
     """ONNX Runtime's composites, before a plan is made. Writer: ``_Writer`` there, an ``Emitter`` without shapes."""
@@ -31,6 +31,8 @@ class Purpose(enum.Enum):
     """Composites in operators that have gradient rules, where PARTS has none that serves. Writer: ``Builder``."""
     UPDATE = "update"
     """Optimizers of ai.onnx.preview.training, which no runtime executes. Writer: ``Builder``."""
+    ARTIFACTS = "planner.training.doors.microsoft"
+    """Operators of onnxruntime-training, when its artifacts are read. Writer: ``Rewriting`` there."""
     CPU = "cpu"
     """Operators whose kernel for CPUs is slow (``is_better``). Writer: ``Emitter``."""
     CUDA = "cuda"
@@ -79,7 +81,7 @@ def decompositions(purpose: Purpose) -> Mapping[str, Decomposition]:
         AssertionError: an operator has two for one purpose.
     """
     by_type: dict[str, Decomposition] = {}
-    for module in _modules(f"{__package__}.{purpose.value}"):
+    for module in _modules(purpose.value if "." in purpose.value else f"{__package__}.{purpose.value}"):
         for rule in vars(import_module(module)).values():
             if isinstance(rule, Decomposition) and rule.purpose is purpose:
                 for name in rule.names:

@@ -21,20 +21,21 @@ Identity, a Cast to the dtype that is there already, and CastLike (which becomes
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 from onnx import NodeProto
 
 from planner.errors import DescriptionError, ModelError, UnsupportedError
+from planner.graph.core.attributes import label
 from planner.graph.core.dependence import live_ops
 from planner.graph.core.model import Implied, Op, Tensor, TensorAttribute, qualified
 from planner.graph.core.subgraph import obstacle
 from planner.graph.core.traits import LOOPS
 from planner.graph.core.wellformed import fresh_name
-from planner.graph.decompositions.registry import Purpose, decomposition
 from planner.graph.files.protos import op_of
 from planner.graph.folding.computed import compute, elide
 from planner.graph.folding.evaluate import BOUNDED_BY_INPUTS
@@ -53,6 +54,8 @@ from planner.graph.folding.restated import (
 )
 from planner.graph.folding.sequences import SEQUENCE_OPS, SequenceError
 
+Rewriting: TypeAlias = Callable[[KnownGraph], Callable[[Op], Nodes | None]]
+"""Of a graph under way: the nodes that stand for an op; None where it stays."""
 Types: TypeAlias = Mapping[str, Tensor | None]
 """Of an op's outputs; None where a type is known only at run time."""
 
@@ -84,6 +87,7 @@ def fold(
     written_at: int | None = None,
     declared: Mapping[str, Tensor] | None = None,
     operators: Operators | None = None,
+    rewriting: Rewriting | None = None,
 ) -> Folded:
     """Fold a graph's shape arithmetic and infer every tensor's shape and dtype.
 
@@ -99,6 +103,7 @@ def fold(
         written_at: version of the default domain in the file, if it is later than the runtime's last one.
         declared: what the file states of tensors; believed of what ONNX has no inference for.
         operators: which operators can be planned; None: all of them.
+        rewriting: writes ops of the file in others; None: none.
 
     Raises:
         UnsupportedError: operators that cannot be planned, outputs that no plan can hold: all of them.
@@ -106,7 +111,10 @@ def fold(
     """
     graph = KnownGraph(inputs, initializers, values, computed, opsets[""], written_at or opsets[""])
     folder = _Folder(graph, outputs, Inference(opsets, ir_version), opsets, declared or {}, operators)
-    folder.take_all(nodes)
+    rewrite = rewriting(graph) if rewriting else None
+    for name, node in nodes:
+        if rewrite is None or not folder.by_form(op_of(node, name), rewrite):
+            folder.take(name, node)
     return folder.finish()
 
 
@@ -207,7 +215,7 @@ class _Folder:
         if self.operators is None:
             reason = self.findings.loops.get(op.name) or "control flow (a subgraph as attribute)"
         if reason:
-            self._blame(self.findings.unsupported, op, f"op {op.name!r} ({op.op_type}): {reason}")
+            self._blame(self.findings.unsupported, op, reason)
         return bool(reason)
 
     def _take_foreign(self, op: Op, node: NodeProto, types: Types) -> bool:
@@ -251,16 +259,16 @@ class _Folder:
                 if None in types.values() and graph.demand(names):
                     types = self.inference.outputs(node, graph.tensors, graph.values)
         except UnsupportedError as error:
-            self._blame(self.findings.unsupported, op, f"op {op.name!r} ({op.op_type}): {error.what}")
+            self._blame(self.findings.unsupported, op, error.what)
             return None
         except ModelError as error:
-            self._blame(self.findings.faults, op, f"op {op.name!r} ({op.op_type}): {error.what}")
+            self._blame(self.findings.faults, op, error.what)
             return None
         return types
 
     def _unknown(self, op: Op) -> None:
         """An op that ONNX does not define: others stand for it, or it is believed, or refused."""
-        if self.operators is not None and decomposition(Purpose.READING, op) is not None and self._by_form(op):
+        if self.operators is not None and self.by_form(op, partial(microsoft_nodes, graph=self.graph)):
             return
         if op.domain == "" and op.op_type not in IN_DEFAULT_DOMAIN:
             reason = f"op {op.name!r}: no operator {op.op_type} at opset {self.graph.opset}"
@@ -268,17 +276,17 @@ class _Folder:
         else:
             self._foreign(op)
 
-    def _by_form(self, op: Op) -> bool:
-        """Whether other ops were taken in the place of one of ONNX Runtime's own, or it was refused."""
+    def by_form(self, op: Op, nodes_of: Callable[[Op], Nodes | None]) -> bool:
+        """Whether other ops were taken in the place of an op, or it was refused."""
         if op.domain not in self.opsets or any(operand in self.findings.lost for operand in op.inputs):
             return False
         try:
-            nodes = microsoft_nodes(op, self.graph)
+            nodes = nodes_of(op)
         except UnsupportedError as error:
             self._blame(self.findings.unsupported, op, error.what)
             return True
         except ModelError as error:
-            self._blame(self.findings.faults, op, f"op {op.name!r} ({op.op_type}): {error.what}")
+            self._blame(self.findings.faults, op, error.what)
             return True
         self.take_all(nodes or ())
         return nodes is not None
@@ -286,9 +294,7 @@ class _Folder:
     def _sequence(self, op: Op) -> None:
         """What makes or reads a sequence."""
         if op.domain or op.op_type not in (*SEQUENCE_OPS, "Identity"):
-            self._blame(
-                self.findings.unsupported, op, f"op {op.name!r} ({op.op_type}): sequences, optionals and strings"
-            )
+            self._blame(self.findings.unsupported, op, "sequences, optionals and strings")
             return
         try:
             nodes = sequence_nodes(op, self.graph)
@@ -296,7 +302,7 @@ class _Folder:
             self.findings.decided_by[op.name] = tuple(
                 name for read in op.inputs[1:] for name in self.graph.deciders(read)
             )
-            self._blame(self.findings.unsupported, op, f"op {op.name!r} ({op.op_type}): {error}")
+            self._blame(self.findings.unsupported, op, str(error))
             return
         self.take_all(nodes)
 
@@ -308,11 +314,7 @@ class _Folder:
             self._blame(self.findings.unsupported, op, reason)
             return
         if op.domain not in self.opsets:
-            self._blame(
-                self.findings.faults,
-                op,
-                f"op {op.name!r} ({op.op_type}): the model does not import its domain {op.domain!r}",
-            )
+            self._blame(self.findings.faults, op, f"the model does not import its domain {op.domain!r}")
             return
         if any(operand in self.findings.lost for operand in op.inputs):
             if is_stated:  # so that the error names no more tensors than are to blame
@@ -326,7 +328,7 @@ class _Folder:
                 implied = self.operators.implied_outputs(op, self.graph.tensors, self.graph.values, self.graph.opset)
             types = foreign_outputs(op, self.graph.tensors, implied, self.declared)
         except (DescriptionError, ModelError) as error:
-            self._blame(self.findings.faults, op, f"op {op.name!r} ({op.op_type}): {error.what}")
+            self._blame(self.findings.faults, op, error.what)
             return
         types |= {name: tensor for name, tensor in (inferred or {}).items() if tensor is not None}
         if any(tensor is None for tensor in types.values()):
@@ -341,7 +343,7 @@ class _Folder:
         self.graph.keep(op)
 
     def _blame(self, findings: dict[str, str], op: Op, why: str) -> None:
-        findings[op.name] = why
+        findings[op.name] = why if why.startswith(f"op {op.name!r}") else f"{label(op)}: {why}"
         self._lose(op)
 
     def _constant(self, op: Op) -> None:
@@ -354,14 +356,10 @@ class _Folder:
             case "value_float" | "value_floats":
                 array = np.array(value, np.float32)
             case "value_string" | "value_strings" | "sparse_value":
-                self._blame(
-                    self.findings.unsupported,
-                    op,
-                    f"op {op.name!r} (Constant): its value is a {key.removeprefix('value_')}",
-                )
+                self._blame(self.findings.unsupported, op, f"its value is a {key.removeprefix('value_')}")
                 return
             case _:
-                self._blame(self.findings.faults, op, f"op {op.name!r} (Constant): does not state exactly one value")
+                self._blame(self.findings.faults, op, "does not state exactly one value")
                 return
         self.graph.know(op.outputs[0], array)
         if array.ndim and array.size > 1 and self.graph.tensors[op.outputs[0]].dtype.is_float:

@@ -51,7 +51,7 @@ from planner.graph.files.protos import (
     shape_fault,
     tensor_shape,
 )
-from planner.graph.folding.fold import fold
+from planner.graph.folding.fold import Rewriting, fold
 from planner.graph.folding.foreign import Operators, declared_types
 from planner.graph.reading.inline import inline_functions, reachable_nodes
 from planner.graph.reading.load import convert_opset, default_opset, load_model, refuse_unsupported
@@ -107,6 +107,7 @@ def graph_from_proto(
     state_pairs: Sequence[tuple[str, str]] | None = None,
     name: str = "graph",
     operators: Operators | None = None,
+    rewriting: Rewriting | None = None,
 ) -> Graph:
     """The graph of a ModelProto, which is left as it is.
 
@@ -117,6 +118,7 @@ def graph_from_proto(
         state_pairs: see ``read_model``.
         name: of the graph, where the model gives it none.
         operators: see ``read_model``.
+        rewriting: see ``fold``.
 
     Raises:
         ModelError, UnsupportedError, UsageError: see ``read_model``.
@@ -179,6 +181,7 @@ def graph_from_proto(
         written_at=default_opset(model),
         declared=stated,
         operators=operators,
+        rewriting=rewriting,
     )
     if not dims:
         # Sizes that are given change what is stated for others.

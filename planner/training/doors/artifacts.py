@@ -6,23 +6,21 @@ op over sequences of all parameters. Both become one graph: the gradients, lower
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import numpy as np
-from onnx import ModelProto
+from onnx import ModelProto, NodeProto, helper
 
 from planner.errors import ModelError, UnsupportedError
 from planner.graph.core.attributes import integer, number
 from planner.graph.core.model import Graph, StatePair
 from planner.graph.core.wellformed import fresh_name
 from planner.graph.files.protos import op_of
-from planner.graph.files.to_onnx import to_model
-from planner.graph.reading.from_onnx import graph_from_proto
 from planner.graph.reading.load import load_model
-from planner.training.doors.microsoft import DOMAIN, TABLE
-from planner.training.doors.walk import graph_of, walk
+from planner.training.doors.microsoft.rewriting import DOMAIN, read_rewritten
 from planner.training.update.optimizers import Group, Hyper
 from planner.training.update.updates import Schedule
 
@@ -54,7 +52,11 @@ class Gradients:
 
 def is_artifact(model: ModelProto) -> bool:
     """Whether a model has the accumulators with which generated training models end."""
-    return any(node.domain == DOMAIN and node.op_type in _ACCUMULATORS for node in model.graph.node)
+    return any(map(_accumulates, model.graph.node))
+
+
+def _accumulates(node: NodeProto) -> bool:
+    return node.domain == DOMAIN and node.op_type in _ACCUMULATORS
 
 
 def read_gradients(model: ModelProto) -> Gradients:
@@ -63,28 +65,53 @@ def read_gradients(model: ModelProto) -> Gradients:
     Raises:
         ModelError, UnsupportedError: an operator without a standard form, or a model that is malformed.
     """
-    accumulators = [node for node in model.graph.node if node.domain == DOMAIN and node.op_type in _ACCUMULATORS]
+    accumulators = [node for node in model.graph.node if _accumulates(node)]
     short = tuple(f"op {node.name!r} ({node.op_type})" for node in accumulators if len(node.input) < 2)
     if short:
         raise ModelError("accumulators without a gradient", facts=short)
-    state, source = walk(model, TABLE)
-    internal = {name for node in accumulators for name in (node.input[0], *node.input[2:])}
-    flags = {name for node in accumulators for name in node.output}
     gradients = [node.input[1] for node in accumulators]
-    inputs = tuple(name for name in source.inputs if name not in internal)
-    results = [value.name for value in model.graph.output if value.name not in flags]
-    outputs = {name: name for name in (*results, *gradients)}
-    following = {fresh_name(f"{name}.next", outputs): statistic for name, statistic in state.running.items()}
-    graph = graph_of(state, source, inputs=inputs, outputs={**outputs, **following})
-    # Reading it again folds what shape arithmetic is left, and infers every shape anew.
-    graph = graph_from_proto(to_model(graph), state_pairs=[])
+    internal = {name for node in accumulators for name in (node.input[0], *node.input[2:], *node.output)}
+    bare = ModelProto()
+    bare.CopyFrom(model)
+    del bare.graph.node[:], bare.graph.input[:], bare.graph.output[:]
+    bare.graph.node.extend(node for node in model.graph.node if not _accumulates(node))
+    bare.graph.input.extend(value for value in model.graph.input if value.name not in internal)
+    results = [value.name for value in model.graph.output if value.name not in internal]
+    running = _running(bare.graph.node, results)
+    outputs = dict.fromkeys((*results, *gradients, *running.values()))
+    bare.graph.output.extend(map(helper.make_empty_tensor_value_info, outputs))
+    graph = read_rewritten(bare)
     pairs = [(name.removesuffix("_grad"), name) for name in gradients]
     missing = [f"{gradient!r}" for parameter, gradient in pairs if parameter not in graph.tensors]
     if missing:
         raise UnsupportedError("gradients whose parameter is not in the training model", facts=tuple(missing))
-    named = graph.outputs[len(outputs) :]
-    running = tuple(StatePair(*names) for names in zip(state.running, named, strict=True))
-    return Gradients(graph, tuple(pairs), running)
+    return Gradients(graph, tuple(pairs), tuple(map(StatePair, running.keys(), running.values())))
+
+
+def _running(nodes: Sequence[NodeProto], outputs: Collection[str]) -> dict[str, str]:
+    """Running statistics of normalisations and what follows them, which no output of the file tells.
+
+    Of several ops with the same running statistics each follows the one before it.
+
+    Args:
+        nodes: of the model, which are changed.
+        outputs: names that are taken.
+    """
+    following: dict[str, str] = {}
+    for node in nodes:
+        if node.domain == DOMAIN and node.op_type == "BatchNormInternal":
+            for slot, output in zip(range(3, len(node.input)), node.output[1:3], strict=False):
+                running = node.input[slot]
+                node.input[slot] = following.get(running, running)
+                if output:
+                    following[running] = output
+    named = {output: fresh_name(f"{running}.next", outputs) for running, output in following.items()}
+    for node in nodes:
+        for field in (node.input, node.output):
+            renamed = [named.get(name, name) for name in field]
+            del field[:]
+            field.extend(renamed)
+    return {running: named[output] for running, output in following.items()}
 
 
 def read_optimizer(path: Path) -> Stated:

@@ -7,17 +7,15 @@ import pytest
 from onnx import helper
 
 from microsoft_models import PREVIEW, model_of, ms, run
-from planner.training.doors.microsoft import TABLE
+from planner.training.doors.microsoft.rewriting import read_rewritten
 from planner.training.doors.training_info import read_training_info
-from planner.training.doors.walk import graph_of, walk
 
 STEPS, BATCH, INPUT, HIDDEN = 3, 2, 4, 4
 node = helper.make_node
 
 
 def lowered(nodes, shapes, constants, outputs, feeds):
-    state, source = walk(model_of(nodes, shapes, constants, outputs), TABLE)
-    graph = graph_of(state, source, inputs=source.inputs, outputs={name: name for name in outputs})
+    graph = read_rewritten(model_of(nodes, shapes, constants, outputs))
     assert {op.domain for op in graph.ops} == {""}
     return run(graph, feeds)
 

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 
-from planner.graph.core.attributes import attributes_of, axis_of, integer, number, reduced_dims
+from planner.graph.core.attributes import attributes_of, axis_of, integer, number, reduced_dims, refuse
 from planner.graph.core.model import Op
-from planner.training.doors.walk import Lowering, Walk
+from planner.graph.decompositions.registry import Purpose, stands_for
+from planner.training.doors.microsoft.rewriting import Rewriting
+
+_REFUSED: Final = {
+    "BitmaskDropoutGrad": "a mask of bits has no standard form",
+    "NcclAllReduce": "the model is distributed already",
+}
 
 
-def _fused_matmul(walk: Walk, op: Op) -> tuple[str, ...]:
-    emit = walk.builder
+@stands_for(*(f"com.microsoft.{name}" for name in _REFUSED), purpose=Purpose.ARTIFACTS)
+def refused(emit: Rewriting, op: Op) -> tuple[str, ...]:
+    """Operators without a standard form."""
+    raise refuse(op, _REFUSED[op.op_type])
+
+
+@stands_for("com.microsoft.FusedMatMul", "com.microsoft.TransposeMatMul", purpose=Purpose.ARTIFACTS)
+def fused_matmul(emit: Rewriting, op: Op) -> tuple[str, ...]:
+    """A product of operands that are transposed first, times a number."""
     operands: list[str] = []
     for name, letter in zip(op.inputs, "AB", strict=True):
         rank = emit.rank(name)
@@ -27,9 +38,10 @@ def _fused_matmul(walk: Walk, op: Op) -> tuple[str, ...]:
     return (emit.scale(emit.matmul(*operands), number(op, "alpha", 1.0)),)
 
 
-def _broadcast_axes(walk: Walk, op: Op) -> tuple[str, ...]:
-    """BroadcastGradientArgs: along which dims each of two shapes was repeated."""
-    shapes = [walk.integers(op, position, "shapes") for position in (0, 1)]
+@stands_for("com.microsoft.BroadcastGradientArgs", purpose=Purpose.ARTIFACTS)
+def broadcast_axes(emit: Rewriting, op: Op) -> tuple[str, ...]:
+    """The dims along which each of two shapes was repeated."""
+    shapes = [emit.integers(op, position, "shapes") for position in (0, 1)]
     rank = max(len(shape) for shape in shapes)
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
     full = tuple(max(sizes) for sizes in zip(*padded, strict=True))
@@ -37,35 +49,42 @@ def _broadcast_axes(walk: Walk, op: Op) -> tuple[str, ...]:
     for shape, sizes in zip(shapes, padded, strict=True):
         missing = rank - len(shape)
         axes = [dim for dim in range(rank) if dim < missing or (sizes[dim] == 1 and full[dim] != 1)]
-        outputs.append(walk.builder.ints(axes, "axes"))
+        outputs.append(emit.ints(axes, "axes"))
     return tuple(outputs)
 
 
-def _reduce_sum(walk: Walk, op: Op) -> tuple[str, ...]:
-    emit, x = walk.builder, op.inputs[0]
-    axes = reduced_dims(op, emit.rank(x), lambda _: np.array(walk.integers(op, 1, "axes")))
+@stands_for("com.microsoft.ReduceSumTraining", purpose=Purpose.ARTIFACTS)
+def reduce_sum(emit: Rewriting, op: Op) -> tuple[str, ...]:
+    """A sum over dims that are known."""
+    x = op.inputs[0]
+    axes = reduced_dims(op, emit.rank(x), lambda _: np.array(emit.integers(op, 1, "axes")))
     return (emit.reduce_sum(x, axes or (), keepdims=bool(integer(op, "keepdims", 1))),)
 
 
-def _scale(walk: Walk, op: Op) -> tuple[str, ...]:
-    emit, (x, factor) = walk.builder, op.inputs
+@stands_for("com.microsoft.Scale", purpose=Purpose.ARTIFACTS)
+def scale(emit: Rewriting, op: Op) -> tuple[str, ...]:
+    """A tensor times a scalar, or divided by it."""
+    x, factor = op.inputs
     factor = emit.reshape(emit.cast(factor, emit.dtype(x)), ())
     return (emit.div(x, factor) if integer(op, "scale_down", 0) else emit.mul(x, factor),)
 
 
-def _concat(walk: Walk, op: Op) -> tuple[str, ...]:
-    emit = walk.builder
+@stands_for("com.microsoft.ConcatTraining", purpose=Purpose.ARTIFACTS)
+def concat(emit: Rewriting, op: Op) -> tuple[str, ...]:
+    """Concat; also the sizes of its operands."""
     axis = axis_of(op, emit.rank(op.inputs[0]), 0)
     sizes = [emit.shape(name)[axis] for name in op.inputs]
     return emit.concat(op.inputs, axis), emit.ints(sizes, "sizes")
 
 
-def _split(walk: Walk, op: Op) -> tuple[str, ...]:
-    emit, x = walk.builder, op.inputs[0]
+@stands_for("com.microsoft.SplitTraining", purpose=Purpose.ARTIFACTS)
+def split(emit: Rewriting, op: Op) -> tuple[str, ...]:
+    """Split by sizes that are known, as slices."""
+    x = op.inputs[0]
     axis = axis_of(op, emit.rank(x), 0)
     parts: list[str] = []
     start = 0
-    for size in walk.integers(op, 1, "sizes"):
+    for size in emit.integers(op, 1, "sizes"):
         starts, ends = [0] * emit.rank(x), list(emit.shape(x))
         starts[axis], ends[axis] = start, start + size
         parts.append(emit.slice(x, starts, ends))
@@ -73,56 +92,31 @@ def _split(walk: Walk, op: Op) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def _zero(walk: Walk, op: Op) -> tuple[str, ...]:
-    return (walk.builder.zeros(walk.builder.shape(op.inputs[0]), op.inputs[0]),)
+@stands_for("com.microsoft.ZeroGradient", purpose=Purpose.ARTIFACTS)
+def zero(emit: Rewriting, op: Op) -> tuple[str, ...]:
+    """Zeros of the shape of the first operand."""
+    return (emit.zeros(emit.shape(op.inputs[0]), op.inputs[0]),)
 
 
-def _trilu(walk: Walk, op: Op) -> tuple[str, ...]:
-    emit, x = walk.builder, op.inputs[0]
+@stands_for("com.microsoft.Trilu", purpose=Purpose.ARTIFACTS)
+def trilu(emit: Rewriting, op: Op) -> tuple[str, ...]:
+    """Trilu of ONNX."""
+    x = op.inputs[0]
     return (emit.one("Trilu", op.inputs, emit.shape(x), emit.dtype(x), attributes=attributes_of(op)),)
 
 
-def _gelu(approximate: str) -> Lowering:
-    def lowering(walk: Walk, op: Op) -> tuple[str, ...]:
-        emit, (x, *bias) = walk.builder, op.inputs
-        if bias and bias[0]:
-            x = emit.add(x, bias[0])
-        return (emit.one("Gelu", [x], emit.shape(x), emit.dtype(x), attributes={"approximate": approximate}),)
+@stands_for("com.microsoft.BiasGelu", "com.microsoft.FastGelu", "com.microsoft.Gelu", purpose=Purpose.ARTIFACTS)
+def gelu(emit: Rewriting, op: Op) -> tuple[str, ...]:
+    """Gelu of the sum of input and bias; FastGelu by its approximation with tanh."""
+    x, *bias = op.inputs
+    if bias and bias[0]:
+        x = emit.add(x, bias[0])
+    attributes = {"approximate": "tanh" if op.op_type == "FastGelu" else "none"}
+    return (emit.one("Gelu", [x], emit.shape(x), emit.dtype(x), attributes=attributes),)
 
-    return lowering
 
-
-def _quick_gelu(walk: Walk, op: Op) -> tuple[str, ...]:
-    emit, x = walk.builder, op.inputs[0]
+@stands_for("com.microsoft.QuickGelu", purpose=Purpose.ARTIFACTS)
+def quick_gelu(emit: Rewriting, op: Op) -> tuple[str, ...]:
+    """The product of x and sigmoid(alpha x)."""
+    x = op.inputs[0]
     return (emit.mul(x, emit.unary("Sigmoid", emit.scale(x, number(op, "alpha", 1.702)))),)
-
-
-def _accumulate(walk: Walk, op: Op) -> tuple[str, ...]:
-    """InPlaceAccumulatorV2(buffer, value, overwrite) → whether it was done.
-
-    The step that is built here uses the value itself; accumulation over micro-batches is a choice of the optimizer's.
-    """
-    emit = walk.builder
-    return (emit.constant(np.ones((1,), np.bool_), f"{op.name}.updated"),)
-
-
-LOWERINGS: Final[Mapping[str, Lowering]] = MappingProxyType(
-    {
-        "BiasGelu": _gelu("none"),
-        "BroadcastGradientArgs": _broadcast_axes,
-        "ConcatTraining": _concat,
-        "FastGelu": _gelu("tanh"),
-        "FusedMatMul": _fused_matmul,
-        "Gelu": _gelu("none"),
-        "InPlaceAccumulator": _accumulate,
-        "InPlaceAccumulatorV2": _accumulate,
-        "QuickGelu": _quick_gelu,
-        "ReduceSumTraining": _reduce_sum,
-        "Scale": _scale,
-        "SplitTraining": _split,
-        "TransposeMatMul": _fused_matmul,
-        "Trilu": _trilu,
-        "ZeroGradient": _zero,
-    }
-)
-"""By operator."""

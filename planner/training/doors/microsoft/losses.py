@@ -2,49 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Final
+from dataclasses import replace
 
-from planner.graph.core.attributes import integer, refuse, text
+from planner.graph.core.attributes import refuse, text
 from planner.graph.core.model import Op
-from planner.graph.decompositions.gradient.labelled import Labelled, labelled
-from planner.training.doors.walk import Lowering, Walk
+from planner.graph.decompositions.gradient.labelled import labelled
+from planner.graph.decompositions.registry import Purpose, stands_for
+from planner.training.doors.microsoft.rewriting import Rewriting
+from planner.training.gradients.expand import expand_op
 
 
-def _beside(walk: Walk, op: Op, log_p: str, labels: str, options: list[str]) -> Labelled:
-    emit = walk.builder
-    weights = options[0] if options and options[0] else None
-    ignored = op.attribute("ignore_index")
-    index = integer(op, "ignore_index", 0) if ignored is not None else None
-    if len(options) > 1 and options[1]:
-        value = emit.value(options[1])
+def _ignored(emit: Rewriting, op: Op, slot: int) -> int | None:
+    """The label that counts for nothing, which an operand or an attribute says; None where there is none."""
+    index = op.attribute("ignore_index")
+    if op.has_input(slot):
+        value = emit.value(op.inputs[slot])
         if value is None:
             raise refuse(op, "its ignore_index is not a known constant")
         index = int(value)
-    # Most models are written with -1 or -100 for "none": no label is negative, so nothing is ignored then.
-    return labelled(emit, log_p, labels, weights, index)
+    assert index is None or isinstance(index, int), "it is a label"
+    return index
 
 
-def _cross_entropy_gradient(walk: Walk, op: Op) -> tuple[str, ...]:
-    dy, log_p, labels, *options = op.inputs
-    beside = _beside(walk, op, log_p, labels, options)
+@stands_for(
+    "com.microsoft.SoftmaxCrossEntropyLossGrad", "com.microsoft.SoftmaxCrossEntropyLossInternalGrad",
+    purpose=Purpose.ARTIFACTS,
+)  # fmt: skip
+def gradient(emit: Rewriting, op: Op) -> tuple[str, ...]:
+    """The gradient of the scores from (GO, log-probabilities, labels, weights, ignore_index).
+
+    Most models are written with -1 or -100 for "none": no label is negative, so nothing is ignored then.
+    """
+    dy, log_p, labels = op.inputs[:3]
+    weights = op.inputs[3] if op.has_input(3) else None
+    beside = labelled(emit, log_p, labels, weights, _ignored(emit, op, 4))
     return (beside.logits_gradient(beside.per_position(dy, text(op, "reduction", "mean"))),)
 
 
-def _cross_entropy_forward(walk: Walk, op: Op) -> tuple[str, ...]:
-    emit, (scores, labels, *options) = walk.builder, op.inputs
-    log_p = emit.one("LogSoftmax", [scores], emit.shape(scores), emit.dtype(scores), attributes={"axis": 1})
-    beside = _beside(walk, op, log_p, labels, options)
-    forms = {"mean": beside.mean, "sum": beside.sum, "none": beside.values}
-    return forms[text(op, "reduction", "mean")](), log_p
-
-
-LOWERINGS: Final[Mapping[str, Lowering]] = MappingProxyType(
-    {
-        "SoftmaxCrossEntropyLossGrad": _cross_entropy_gradient,
-        "SoftmaxCrossEntropyLossInternal": _cross_entropy_forward,
-        "SoftmaxCrossEntropyLossInternalGrad": _cross_entropy_gradient,
-    }
-)
-"""By operator."""
+@stands_for("SoftmaxCrossEntropyLoss", "com.microsoft.SoftmaxCrossEntropyLossInternal", purpose=Purpose.ARTIFACTS)
+def forward(emit: Rewriting, op: Op) -> tuple[str, ...]:
+    """SoftmaxCrossEntropyLoss of ONNX; the label that counts for nothing may be an operand."""
+    index = _ignored(emit, op, 3)
+    ignored = () if index is None else (("ignore_index", index),)
+    attributes = (*ignored, *(item for item in op.attributes if item[0] == "reduction"))
+    op = replace(op, op_type="SoftmaxCrossEntropyLoss", domain="", inputs=op.inputs[:3], attributes=attributes)
+    return expand_op(emit, op, emit.opset)

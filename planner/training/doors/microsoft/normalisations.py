@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Final
 
 from planner.graph.core.attributes import attributes_of, axis_of, integer, number
 from planner.graph.core.model import DType, Op
 from planner.graph.decompositions.batch_statistics import normalised_by_batch, per_channel
-from planner.training.doors.walk import Lowering, Walk
+from planner.graph.decompositions.registry import Purpose, stands_for
+from planner.training.doors.microsoft.rewriting import Rewriting
 
 
-def _layer_normalization(walk: Walk, op: Op) -> tuple[str, ...]:
+@stands_for("com.microsoft.LayerNormalizationGrad", purpose=Purpose.ARTIFACTS)
+def layer_normalization(emit: Rewriting, op: Op) -> tuple[str, ...]:
+    """The gradients of LayerNormalization from (GO, X, scale, mean, 1/σ)."""
     dy, x, scale, mean, inverse = op.inputs
-    bias = walk.builder.declare(f"{op.name}.bias", walk.builder.shape(scale), walk.builder.dtype(scale))
-    wanted = tuple(position for position, name in enumerate(op.outputs) if name)
-    parts = walk.rule(
-        "LayerNormalization", (x, scale, bias), dy, name=op.name, wanted=wanted, attributes=attributes_of(op, "axis"),
-        saved={"mean": mean, "inverse": inverse},
-    )  # fmt: skip
-    return tuple(part or "" for part in parts)
+    bias = emit.declare(f"{op.name}.bias", emit.shape(scale), emit.dtype(scale))
+    attributes, saved = attributes_of(op, "axis"), {"mean": mean, "inverse": inverse}
+    return emit.gradients(op, "LayerNormalization", (x, scale, bias), dy, attributes=attributes, saved=saved)
 
 
-def _layer_normalization_forward(walk: Walk, op: Op) -> tuple[str, ...]:
-    """The runtime has it in ONNX's own domain at every opset; ONNX has it since 17, with the same attributes."""
-    emit, x = walk.builder, op.inputs[0]
+@stands_for("com.microsoft.LayerNormalization", "LayerNormalization", purpose=Purpose.ARTIFACTS)
+def layer_normalization_forward(emit: Rewriting, op: Op) -> tuple[str, ...]:
+    """LayerNormalization: the runtime has it at every opset, ONNX since 17, with the same attributes."""
+    x = op.inputs[0]
     shape = emit.shape(x)
     axis = axis_of(op, len(shape), -1)
     reduced_shape = tuple(1 if dim >= axis else size for dim, size in enumerate(shape))
@@ -35,80 +32,67 @@ def _layer_normalization_forward(walk: Walk, op: Op) -> tuple[str, ...]:
     return emit.emit(op.op_type, op.inputs, shapes, dtypes, attributes=attributes_of(op))
 
 
-def _invertible_layer_normalization(walk: Walk, op: Op) -> tuple[str, ...]:
-    """From the output: x̂ = (y - bias)/scale, which is x with mean 0 and 1/σ of 1, but for the factor 1/σ."""
-    emit, (dy, y, scale, bias, inverse) = walk.builder, op.inputs
+@stands_for("com.microsoft.InvertibleLayerNormalizationGrad", purpose=Purpose.ARTIFACTS)
+def invertible_layer_normalization(emit: Rewriting, op: Op) -> tuple[str, ...]:
+    """The gradients of LayerNormalization from its output.
+
+    x̂ = (y - bias)/scale, which is x with mean 0 and 1/σ of 1, but for the factor 1/σ.
+    """
+    dy, y, scale, bias, inverse = op.inputs
     inverse = emit.cast(inverse, emit.dtype(y))
     centred = emit.div(emit.div(emit.sub(y, bias), scale), inverse)
-    mean = emit.zeros(emit.shape(inverse), inverse)
-    wanted = tuple(position for position, name in enumerate(op.outputs) if name)
-    parts = walk.rule(
-        "LayerNormalization", (centred, scale, bias), dy, name=op.name, wanted=wanted,
-        attributes=attributes_of(op, "axis"), saved={"mean": mean, "inverse": inverse},
-    )  # fmt: skip
-    return tuple(part or "" for part in parts)
+    attributes, saved = (
+        attributes_of(op, "axis"),
+        {"mean": emit.zeros(emit.shape(inverse), inverse), "inverse": inverse},
+    )
+    return emit.gradients(op, "LayerNormalization", (centred, scale, bias), dy, attributes=attributes, saved=saved)
 
 
-def _simplified_layer_normalization(walk: Walk, op: Op) -> tuple[str, ...]:
-    """For y = scale x / √(mean x² + epsilon), r = 1/root: dx = r (g - x̂ mean(g x̂)), g = dy scale; dscale = Σ dy x̂."""
-    emit, (dy, x, scale, inverse) = walk.builder, op.inputs
-    shape = emit.shape(x)
-    rows = list(range(axis_of(op, len(shape), -1), len(shape)))
+@stands_for("com.microsoft.SimplifiedLayerNormalizationGrad", purpose=Purpose.ARTIFACTS)
+def simplified_layer_normalization(emit: Rewriting, op: Op) -> tuple[str, ...]:
+    """The gradients of y = scale x / √(mean x² + epsilon).
+
+    With r = 1/root and g = dy scale: dx = r (g - x̂ mean(g x̂)); dscale = Σ dy x̂.
+    """
+    dy, x, scale, inverse = op.inputs
     inverse = emit.cast(inverse, emit.dtype(x))
     normal, g = emit.mul(x, inverse), emit.mul(dy, scale)
-    share = 1.0 / math.prod(shape[dim] for dim in rows)
-    along = emit.scale(emit.reduce_sum(emit.mul(g, normal), rows, keepdims=True), share)
-    dx = emit.mul(inverse, emit.sub(g, emit.mul(normal, along)))
+    dx = emit.mul(inverse, emit.sub(g, emit.mul(normal, _mean(emit, op, emit.mul(g, normal)))))
     return dx, emit.unbroadcast(emit.mul(dy, normal), emit.shape(scale))
 
 
-def _simplified_forward(walk: Walk, op: Op) -> tuple[str, ...]:
-    emit, (x, scale) = walk.builder, op.inputs
-    shape = emit.shape(x)
-    rows = list(range(axis_of(op, len(shape), -1), len(shape)))
-    share = 1.0 / math.prod(shape[dim] for dim in rows)
-    square = emit.scale(emit.reduce_sum(emit.mul(x, x), rows, keepdims=True), share)
+@stands_for("com.microsoft.SimplifiedLayerNormalization", "SimplifiedLayerNormalization", purpose=Purpose.ARTIFACTS)
+def simplified_forward(emit: Rewriting, op: Op) -> tuple[str, ...]:
+    """RMSNormalization; also one over the root."""
+    x, scale = op.inputs
+    square = _mean(emit, op, emit.mul(x, x))
     root = emit.unary("Sqrt", emit.add(square, emit.scalar(number(op, "epsilon", 1e-5), x)))
     inverse = emit.unary("Reciprocal", root)
     return emit.mul(emit.mul(x, inverse), scale), inverse
 
 
-def _batch_normalization(walk: Walk, op: Op) -> tuple[str, ...]:
-    emit, (dy, x, scale, mean, inverse) = walk.builder, op.inputs
+def _mean(emit: Rewriting, op: Op, x: str) -> str:
+    """The mean over the dims from the axis of an op on."""
+    shape = emit.shape(x)
+    rows = list(range(axis_of(op, len(shape), -1), len(shape)))
+    return emit.scale(emit.reduce_sum(x, rows, keepdims=True), 1.0 / math.prod(shape[dim] for dim in rows))
+
+
+@stands_for("com.microsoft.BatchNormalizationGrad", purpose=Purpose.ARTIFACTS)
+def batch_normalization(emit: Rewriting, op: Op) -> tuple[str, ...]:
+    """The gradients of BatchNormalization from (GO, X, scale, mean, 1/σ)."""
+    dy, x, scale, mean, inverse = op.inputs
     rank = emit.rank(x)
     saved = {
         "centred": emit.sub(x, per_channel(emit, mean, rank)),
         "deviation": emit.unary("Reciprocal", inverse),
         "slope": per_channel(emit, emit.mul(scale, inverse), rank),
     }
-    parts = walk.rule("BatchNormalization", (x, scale, scale), dy, name=op.name, wanted=(0, 1, 2), saved=saved)
-    return tuple(part or "" for part in parts)
+    return emit.gradients(op, "BatchNormalization", (x, scale, scale), dy, saved=saved)
 
 
-def _batch_normalization_forward(walk: Walk, op: Op) -> tuple[str, ...]:
-    """BatchNormInternal: by the batch's statistics; 1/σ is handed on as well.
-
-    The runtime writes the running statistics over those that it read, which are inputs of the model.
-    """
-    emit, (x, _, _, *held) = walk.builder, op.inputs
-    norm = normalised_by_batch(emit, op, x, [walk.running.get(name, name) for name in held])
-    walk.running.update(
-        (name, following)
-        for name, following, output in zip(held, norm.following, op.outputs[1:], strict=False)
-        if output
-    )
+@stands_for("com.microsoft.BatchNormInternal", purpose=Purpose.ARTIFACTS)
+def batch_normalization_forward(emit: Rewriting, op: Op) -> tuple[str, ...]:
+    """BatchNormalization by the batch's statistics; also their mean and 1/σ."""
+    norm = normalised_by_batch(emit, op, op.inputs[0], op.inputs[3:])
     return norm.y, *norm.following, norm.mean, emit.unary("Reciprocal", norm.deviation)
-
-
-LOWERINGS: Final[Mapping[str, Lowering]] = MappingProxyType(
-    {
-        "BatchNormInternal": _batch_normalization_forward,
-        "BatchNormalizationGrad": _batch_normalization,
-        "InvertibleLayerNormalizationGrad": _invertible_layer_normalization,
-        "LayerNormalization": _layer_normalization_forward,
-        "LayerNormalizationGrad": _layer_normalization,
-        "SimplifiedLayerNormalization": _simplified_forward,
-        "SimplifiedLayerNormalizationGrad": _simplified_layer_normalization,
-    }
-)
-"""By operator."""

@@ -7,55 +7,53 @@ say to which forward op a gradient operator belongs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Final
 
 from planner.errors import UnsupportedError
 from planner.graph.core.attributes import label, refuse
 from planner.graph.core.dependence import live_ops
 from planner.graph.core.model import Op
+from planner.graph.decompositions.registry import Purpose, stands_for
 from planner.training import rules
-from planner.training.doors.walk import Lowering, Unrolled, Walk
+from planner.training.doors.microsoft.rewriting import Rewriting, Unrolled
 from planner.training.gradients.autodiff import backward
 from planner.training.gradients.expand import expand_op
 
 _LENGTHS: Final = 4
 """The operand ``sequence_lens``, which has no gradient."""
+_GATES: Final = {"GRU": 2, "LSTM": 4}
+"""The output from which on outputs are for the gradient operator alone."""
 
 
-def _forward(op_type: str, gates: int) -> Lowering:
-    """As the standard operator; output ``gates`` and those beside it are for the gradient operator alone."""
-
-    def lowering(walk: Walk, op: Op) -> tuple[str, ...]:
-        operands: list[str] = []
-        for name in op.inputs:
-            # One tensor may be two operands (a zero for both initial states): each has a gradient of its own.
-            while name and name in operands:
-                name = walk.builder.unary("Identity", name)
-            operands.append(name)
-        standard = replace(op, op_type=op_type, domain="", inputs=tuple(operands))
-        outputs = expand_op(walk.builder, standard, walk.opset)
-        if len(op.outputs) > gates:
-            # An earlier recurrent op may have emitted some of them.
-            way = live_ops(walk.builder.ops, outputs, operands)
-            walk.unrolled[op.outputs[gates]] = Unrolled(tuple(operands), outputs, way)
-        return outputs
-
-    return lowering
+@stands_for("com.microsoft.GRUTraining", "com.microsoft.LSTMTraining", purpose=Purpose.ARTIFACTS)
+def forward(emit: Rewriting, op: Op) -> tuple[str, ...]:
+    """The standard operator, unrolled."""
+    operands: list[str] = []
+    for name in op.inputs:
+        # One tensor may be two operands (a zero for both initial states): each has a gradient of its own.
+        while name and name in operands:
+            name = emit.unary("Identity", name)
+        operands.append(name)
+    op_type = op.op_type.removesuffix("Training")
+    outputs = expand_op(emit, replace(op, op_type=op_type, domain="", inputs=tuple(operands)), emit.opset)
+    for gates in op.outputs[_GATES[op_type] :][:1]:
+        # An earlier recurrent op may have emitted some of them.
+        way = live_ops(emit.ops, outputs, operands)
+        emit.unrolled[gates] = Unrolled(tuple(operands), outputs, way)
+    return outputs
 
 
-def _gradient(walk: Walk, op: Op) -> tuple[str, ...]:
-    """From (forward operands, its states and gates, gradients of all hidden states and of each last state).
+@stands_for("com.microsoft.GRUGrad", "com.microsoft.LSTMGrad", purpose=Purpose.ARTIFACTS)
+def gradient(emit: Rewriting, op: Op) -> tuple[str, ...]:
+    """The gradient of each forward operand but ``sequence_lens``.
 
-    Gives a gradient for each forward operand but ``sequence_lens``.
+    They are made from (forward operands, states and gates, gradients of all hidden states and of each last state).
     """
-    emit = walk.builder
-    at = next((at for at, name in enumerate(op.inputs) if name in walk.unrolled), None)
+    at = next((at for at, name in enumerate(op.inputs) if name in emit.unrolled), None)
     if at is None:
         raise refuse(op, "the op whose gradient it is, or that op's output of gates, is not in the model")
-    unrolled = walk.unrolled[op.inputs[at]]
+    unrolled = emit.unrolled[op.inputs[at]]
     seeds = {y: dy for y, dy in zip(unrolled.outputs, op.inputs[at + 1 :], strict=False) if y and dy}
     operands = [name for position, name in enumerate(unrolled.operands) if position != _LENGTHS]
     targets = [name if output else "" for name, output in zip(operands, op.outputs, strict=False)]
@@ -66,14 +64,3 @@ def _gradient(walk: Walk, op: Op) -> tuple[str, ...]:
     except UnsupportedError as error:
         raise UnsupportedError(f"{label(op)}: {error.what}: {'; '.join(error.facts)}") from None
     return tuple(name and (gradients.get(name) or emit.zeros(emit.shape(name), name)) for name in targets)
-
-
-LOWERINGS: Final[Mapping[str, Lowering]] = MappingProxyType(
-    {
-        "GRUGrad": _gradient,
-        "GRUTraining": _forward("GRU", gates=2),
-        "LSTMGrad": _gradient,
-        "LSTMTraining": _forward("LSTM", gates=4),
-    }
-)
-"""By operator."""
