@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from planner.graph.core.model import Graph, Op
+from planner.graph.core.traits import COPYING
 
 
 def live_ops(ops: Sequence[Op], names: Iterable[str], stops: Collection[str] = ()) -> tuple[Op, ...]:
@@ -39,3 +40,11 @@ def computed_from(graph: Graph, names: Iterable[str]) -> frozenset[str]:
         if not tensors.isdisjoint(op.inputs):
             tensors.update(filter(None, op.outputs))
     return frozenset(tensors)
+
+
+def sources(graph: Graph, name: str, through: Collection[str] = COPYING) -> tuple[str, ...]:
+    """A tensor, and in turn those before it from which ops of some operators have made it, by their first operand."""
+    names = [name]
+    while (op := graph.producer.get(names[-1])) is not None and op.op_type in through and not op.domain:
+        names.append(op.inputs[0])
+    return tuple(names)

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from planner.graph.core.dependence import computed_from, leading_to
+from planner.graph.core.dependence import computed_from, leading_to, sources
 from planner.graph.core.model import DType, Graph, Shape
-from planner.graph.core.traits import COPYING
 from planner.graph.step.update_forms import Term, every_term
 
 
@@ -148,10 +147,4 @@ class Remains:
 
 def roots_of(graph: Graph, names: Iterable[str]) -> frozenset[str]:
     """Some tensors, and those of which they are copies, perhaps in another dtype."""
-    roots: set[str] = set()
-    for name in names:
-        roots.add(name)
-        while (op := graph.producer.get(name)) is not None and op.op_type in COPYING and not op.domain:
-            name = op.inputs[0]
-            roots.add(name)
-    return frozenset(roots)
+    return frozenset(root for name in names for root in sources(graph, name))

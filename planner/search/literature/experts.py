@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from planner.algebra.tiling import Placement, Shard
 from planner.errors import UnsupportedError
+from planner.graph.core.dependence import sources
 from planner.graph.core.model import Graph, Role, qualified
 from planner.graph.rewriting.products import product_of
 from planner.search.model.dims import Place
@@ -68,6 +69,4 @@ def _experts(graph: Graph) -> Iterator[tuple[str, Place]]:
 
 def _is_weight(graph: Graph, name: str) -> bool:
     """Whether a tensor is state, in this dtype or in another one."""
-    while name in graph.producer and graph.producer[name].op_type == "Cast":
-        name = graph.producer[name].inputs[0]
-    return graph.roles[name] is Role.STATE
+    return graph.roles[sources(graph, name)[-1]] is Role.STATE

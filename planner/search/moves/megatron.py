@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from planner.algebra.tiling import Placement, Shard
 from planner.errors import UnsupportedError
+from planner.graph.core.dependence import sources
 from planner.graph.core.model import Graph, Role
 from planner.graph.core.traits import COPYING, MATRIX_PRODUCTS
 from planner.search.model.dims import Directions, Place
@@ -76,9 +77,7 @@ def _weights(problem: Problem) -> Iterator[tuple[Place, Place]]:
 
 
 def _is_weight(graph: Graph, name: str) -> bool:
-    while name in graph.producer and graph.producer[name].op_type in _SAME_VALUES:
-        name = graph.producer[name].inputs[0]
-    return graph.roles[name] in (Role.STATE, Role.CONSTANT)
+    return graph.roles[sources(graph, name, _SAME_VALUES)[-1]] in (Role.STATE, Role.CONSTANT)
 
 
 def head_places(graph: Graph, ops: Iterable[BoundOp], directions: Directions) -> Iterator[Place]:

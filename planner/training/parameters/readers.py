@@ -14,7 +14,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
-from planner.graph.core.dependence import computed_from
+from planner.graph.core.dependence import computed_from, sources
 from planner.graph.core.model import Graph, Op, Shape
 from planner.graph.core.traits import ANGLES, COMPARISONS, CONVOLUTIONS, COPYING, MOVING, NORMS, RECURRENT, STATISTICS
 
@@ -172,12 +172,7 @@ class Readers:
 
     def _is_input(self, name: str) -> bool:
         """Whether a tensor is an input of the model, at most laid out anew."""
-        while name not in self.graph.inputs:
-            op = self.graph.producer.get(name)
-            if op is None or op.op_type not in _LAYOUT:
-                return False
-            name = op.inputs[0]
-        return True
+        return sources(self.graph, name, _LAYOUT)[-1] in self.graph.inputs
 
     def _is_float(self, names: Iterable[str]) -> bool:
         return any(self.graph.tensors[name].dtype.is_float for name in names if name)

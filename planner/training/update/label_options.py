@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from planner.errors import UsageError
 from planner.graph.core.attributes import label
+from planner.graph.core.dependence import sources
 from planner.graph.core.model import Graph
 from planner.options.training import LabelOptions
 from planner.training.update.class_axis import class_axis
@@ -39,9 +40,7 @@ def settled(
     """
     if loss_function(loss) not in BY_LABELS or len(forward.tensors[output].shape) < 2:
         return options
-    maker = forward.producer.get(output)
-    while maker is not None and not maker.domain and maker.op_type in ("Cast", "Identity"):
-        maker = forward.producer.get(maker.inputs[0])
+    maker = forward.producer.get(sources(forward, output)[-1])
     if loss == "nll" and maker is not None and not maker.domain and maker.op_type == "Softmax":
         raise UsageError(
             f"nll takes log-probabilities; output {output!r} is of probabilities: {label(maker)} makes it",
