@@ -92,7 +92,7 @@ class Rewriting(Builder):
         first = len(self.ops)
         with self.scope(op.name):
             if (rule := decomposition(Purpose.ARTIFACTS, op)) is not None:
-                self._name(op, self._results(rule, op))
+                self._name_results(op, self._results(rule, op))
             elif (standard := upgraded(self, op, self._written_at)) is not op:
                 self._append(standard)
             else:
@@ -112,7 +112,7 @@ class Rewriting(Builder):
                 "is the file whole? make it again with onnxruntime-training's generate_artifacts"
             ) from error
 
-    def _name(self, op: Op, results: Sequence[str]) -> None:
+    def _name_results(self, op: Op, results: Sequence[str]) -> None:
         """The outputs of an op get the names that the file has for them."""
         for output, result in zip(op.outputs, results, strict=False):
             if output in self._outputs and result in self._emitted_names - self._final.keys():
