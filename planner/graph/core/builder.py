@@ -27,7 +27,7 @@ class Builder(Emitter):
     """
 
     def __init__(self, source: Graph) -> None:
-        super().__init__("", {}, {}, source.opset)
+        super().__init__("", source.tensors, {}, source.opset)
         self._source = source
         self.tensors |= {name: source.tensors[name] for name in (*source.inputs, *source.constants)}
         self.constants |= source.constants
@@ -102,10 +102,6 @@ class Builder(Emitter):
         """The op that makes a tensor; None for inputs and constants."""
         return self._producer.get(name)
 
-    def source_tensor(self, name: str) -> Tensor:
-        """A tensor of the source, whether or not what makes it was taken over."""
-        return self._source.tensors.get(name) or self.tensors[name]
-
     def declare(self, wanted: str, shape: Shape, dtype: DType) -> str:
         """A new tensor that no emitted op makes: an input, or an output of an op that is replayed."""
         name = self.reserve(wanted)
@@ -166,7 +162,7 @@ class Builder(Emitter):
         """Take over an op of the source, with its names."""
         for name in op.outputs:
             if name:
-                self.tensors[name] = self._source.tensors.get(name) or self.tensors[name]
+                self.tensors[name] = self.tensor(name)
         self._append(op)
 
     def define(self, output: str, tensor: str) -> None:
@@ -175,7 +171,7 @@ class Builder(Emitter):
         Raises:
             AssertionError: the tensor that was made has another shape or dtype, or is no fresh one.
         """
-        expected = self.source_tensor(output)
+        expected = self.tensor(output)
         actual = self.tensors[tensor]
         assert actual.kind == expected.kind, f"{output} is {expected}, not {actual}"
         if tensor in self._emitted_names and tensor not in self._final:

@@ -221,7 +221,7 @@ class _Writing:
         if not source:
             raise WholeError
         emit = self._emit
-        emit.define(target, emit.reshape(source, emit.source_tensor(target).shape))
+        emit.define(target, emit.reshape(source, emit.tensor(target).shape))
 
     def _write_part(self, op: Op, part: int) -> None:
         """An op of parts for one of them; a part of zeros adds nothing."""

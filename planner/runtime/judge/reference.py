@@ -12,7 +12,6 @@ around it is exact.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import prod
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -22,7 +21,7 @@ from onnx import TensorProto, helper, reference
 from planner.errors import ModelError
 from planner.graph.core.dependence import leading_to
 from planner.graph.core.model import Attribute, DType, Graph, Op, TensorAttribute, qualified
-from planner.graph.core.traits import RANDOM, named
+from planner.graph.core.traits import CONVOLUTIONS, MATRIX_PRODUCTS, RANDOM, named
 from planner.graph.decompositions.expand import expand
 from planner.graph.files.protos import elem_type_of, op_to_node
 from planner.runtime.judge.casts import EIGHT_BITS, cast_to_eight_bits
@@ -33,7 +32,7 @@ from planner.runtime.judge.kernel_arguments import Arrays, Kernel, OtherFormErro
 from planner.runtime.judge.precision import own_eps
 from planner.runtime.judge.reference_microsoft import microsoft_kernel
 from planner.runtime.judge.reference_ops import KERNELS
-from planner.runtime.judge.rounding import Rounding, sum_of
+from planner.runtime.judge.rounding import Rounding, sum_of, terms_of_product
 from planner.runtime.judge.whole import passed_on, require_constants
 
 _FLOATS: Final = frozenset(elem_type_of(dtype) for dtype in DType if dtype.is_float)
@@ -318,23 +317,11 @@ def work_elements(graph: Graph) -> int:
     """Elements that one step touches; the multiply-adds of products count a sixteenth each."""
     total = 0
     for op in graph.ops:
-        touched = [graph.tensors[name].elements for name in (*op.inputs, *op.outputs) if name]
-        total += max(touched, default=0) + _products(graph, op) // _PRODUCTS_PER_ELEMENT
+        total += max((graph.tensors[name].elements for name in (*op.inputs, *op.outputs) if name), default=0)
+        if op.op_type in CONVOLUTIONS | MATRIX_PRODUCTS:
+            (a, b), made = (graph.tensors[name].shape for name in op.inputs[:2]), graph.tensors[op.outputs[0]].elements
+            total += round(made * terms_of_product(op.op_type, a, b, made)) // _PRODUCTS_PER_ELEMENT if made else 0
     return total
-
-
-def _products(graph: Graph, op: Op) -> int:
-    shapes = [graph.tensors[name].shape for name in op.inputs if name]
-    match op.op_type:
-        case "Conv":
-            return graph.tensors[op.outputs[0]].elements * prod(shapes[1][1:])
-        case "ConvTranspose":
-            return prod(shapes[0]) * prod(shapes[1][1:])
-        case "MatMul":
-            return graph.tensors[op.outputs[0]].elements * shapes[0][-1]
-        case "Gemm":
-            return graph.tensors[op.outputs[0]].elements * shapes[0][0 if op.attribute("transA", 0) else 1]
-    return 0
 
 
 def _overflowing(graph: Graph) -> frozenset[str]:

@@ -25,6 +25,7 @@ from typing import Final
 import ml_dtypes
 import numpy as np
 
+from planner.graph.core.model import Shape
 from planner.graph.core.traits import CONVOLUTIONS, LOOKUPS, MATRIX_PRODUCTS, MOVING, NORMS, named
 
 RUNS: Final = 8
@@ -85,20 +86,31 @@ def sum_of(op_type: str, array: np.ndarray, operands: Sequence[np.ndarray | None
     floats = [operand for operand in operands if operand is not None and operand.dtype == np.float64 and operand.size]
     if (op_type in CONVOLUTIONS or op_type in MATRIX_PRODUCTS) and len(floats) >= 2:
         a, b = floats[:2]
-        match op_type:
-            case "Conv":
-                terms = float(prod(b.shape[1:]))
-            case "ConvTranspose":
-                terms = a.size * prod(b.shape[1:]) / array.size
-            case "MatMul":
-                terms = float(a.shape[-1])
-            case _:
-                terms = (a.size * b.size / array.size) ** 0.5
+        terms = terms_of_product(op_type, a.shape, b.shape, array.size)
         return terms, terms**0.5 * _rms(a) * _rms(b)
     if op_type in ("ReduceSum", "ReduceMean", "CumSum") and floats:
         terms = floats[0].shape[-1] if op_type == "CumSum" else floats[0].size / array.size
         return terms, terms**0.5 * _rms(floats[0]) / (terms if op_type == "ReduceMean" else 1)
     return 1.0, 0.0
+
+
+def terms_of_product(op_type: str, a: Shape, b: Shape, elements: int) -> float:
+    """The number of products that one element of a matrix product's or a convolution's result sums.
+
+    Args:
+        op_type: the operator.
+        a: shape of the first factor.
+        b: shape of the second factor.
+        elements: of the result.
+    """
+    match op_type:
+        case "Conv":
+            return float(prod(b[1:]))
+        case "ConvTranspose":
+            return prod(a) * prod(b[1:]) / elements
+        case "MatMul":
+            return float(a[-1])
+    return float((prod(a) * prod(b) / elements) ** 0.5)  # two matrices, perhaps turned
 
 
 def _rms(array: np.ndarray) -> float:

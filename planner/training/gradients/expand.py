@@ -153,7 +153,7 @@ def _inlined(builder: Builder, op: Op, opset: int) -> ModelProto:
         [node],
         "body",
         [value_info(builder.tensors[name]) for name in named if name not in constants],
-        [value_info(builder.source_tensor(name)) for name in op.outputs if name],
+        [value_info(builder.tensor(name)) for name in op.outputs if name],
         [numpy_helper.from_array(value, name) for name, value in constants.items()],
         # The inliner knows the types of inputs and of these, not of initializers.
         value_info=[value_info(builder.tensors[name]) for name in constants],

@@ -87,16 +87,6 @@ def reduce_sum_square(context: Backward) -> Contributions:
     return [emit.mul(context.x, emit.scale(dy, 2.0))]
 
 
-@gradient("ReduceLogSum", inputs=(0,))
-def reduce_log_sum(context: Backward) -> Contributions:
-    """For y = ln Σ x: dx = dy e⁻ʸ, repeated."""
-    emit = context.builder
-    axes = reduced_axes(emit, context.op)
-    y, dy = (_with_kept_dims(context, name, axes) for name in (context.y, context.dy))
-    share = emit.mul(dy, emit.unary("Exp", emit.unary("Neg", y)))
-    return [emit.expand(share, emit.shape(context.x))]
-
-
 @gradient("ReduceLogSumExp", inputs=(0,))
 def reduce_log_sum_exp(context: Backward) -> Contributions:
     """For y = ln Σ eˣ: dx = dy e^(x - y)."""

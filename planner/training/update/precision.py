@@ -100,7 +100,7 @@ class _Lowering:
         if op.op_type == "ConstantOfShape" and floats:
             fill = value.array if isinstance(value, TensorAttribute) else np.zeros(1, np.float32)
             attributes["value"] = TensorAttribute(self._rounded(fill, wanted))
-        tensors = [self.emit.source_tensor(name) if name else None for name in op.outputs]
+        tensors = [self.emit.tensor(name) if name else None for name in op.outputs]
         first = next(tensor for tensor in tensors if tensor is not None)
         with self.emit.scope(op.name):
             results = self.emit.emit(

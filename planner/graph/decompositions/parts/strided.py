@@ -10,9 +10,6 @@ from planner.graph.core.emitter import Emitter
 from planner.graph.core.model import Attribute, Op
 from planner.graph.decompositions.registry import Purpose, stands_for
 
-_END = (1 << 63) - 1
-"""Where a Slice ends that goes to the end of a dim."""
-
 
 @stands_for("Conv", purpose=Purpose.PARTS)
 def conv(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
@@ -30,15 +27,7 @@ def conv(emitter: Emitter, op: Op) -> tuple[str, ...] | None:
     picked = [dim for dim in range(rank) if kernel[dim] == 1 and int(strides[dim]) > 1]
     if not picked or any(pads[dim] or pads[dim + rank] for dim in picked):
         return None
-    before, count = emitter.shape(op.inputs[0]), len(picked)
-    shape = tuple(-(-size // int(strides[dim - 2])) if dim - 2 in picked else size for dim, size in enumerate(before))
-    bounds = (
-        emitter.ints([0] * count, "starts"),
-        emitter.ints([_END] * count, "ends"),
-        emitter.ints([dim + 2 for dim in picked], "axes"),
-        emitter.ints([int(strides[dim]) for dim in picked], "steps"),
-    )
-    read = emitter.one("Slice", (op.inputs[0], *bounds), shape, emitter.dtype(op.inputs[0]), hint="picked")
+    read = emitter.every(op.inputs[0], {dim + 2: int(strides[dim]) for dim in picked})
     stated: dict[str, Attribute] = dict(op.attributes)
     stated["strides"] = tuple(1 if dim in picked else int(strides[dim]) for dim in range(rank))
     y = op.outputs[0]
