@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.graph.core.dependence import live_ops
 from planner.graph.core.emitter import Emitter
-from planner.graph.core.model import DType, Graph, Op, Shape, StatePair, Tensor
+from planner.graph.core.model import DType, Graph, Op, Shape, StatePair, Tensor, of_types
 from planner.graph.core.traits import DRAWING
 from planner.graph.core.wellformed import fresh_name
 
@@ -98,9 +98,10 @@ class Builder(Emitter):
         value = self.value(name) if name in self.folded else None
         return value is not None and bool((value == number).all())
 
-    def made_by(self, name: str) -> Op | None:
-        """The op that makes a tensor; None for inputs and constants."""
-        return self._producer.get(name)
+    def made_by(self, name: str, *op_types: str) -> Op | None:
+        """The op of one of these types of ONNX's own (any, without types) that makes a tensor; None if no such does."""
+        op = self._producer.get(name)
+        return of_types(op, op_types) if op_types else op
 
     def declare(self, wanted: str, shape: Shape, dtype: DType) -> str:
         """A new tensor that no emitted op makes: an input, or an output of an op that is replayed."""

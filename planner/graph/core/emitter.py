@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from planner.errors import ModelError
+from planner.graph.core.attributes import integers
 from planner.graph.core.dependence import live_ops
 from planner.graph.core.model import ELEM_TYPES, Attribute, DType, Op, Shape, Tensor, TensorAttribute, dtype_of_array
 
@@ -88,8 +89,9 @@ class Emitter:
         """The element type of a tensor."""
         return self.tensor(name).dtype
 
-    def made_by(self, name: str) -> Op | None:
-        """The op that makes a tensor, if ops of it may be taken together with new ones; None if not."""
+    def made_by(self, name: str, *op_types: str) -> Op | None:
+        """The op of one of these types of ONNX's own (any, without types) that makes a tensor, if new ops may be taken
+        together with it; None if not."""
         return None
 
     # what is new ---------------------------------------------------------------------------------------------------
@@ -216,10 +218,8 @@ class Emitter:
 
     def before_expand(self, name: str) -> str:
         """The tensor of the same rank that an Expand repeats to this one; else itself."""
-        op = self.made_by(name)
-        if op is None or op.op_type != "Expand" or op.domain or self.rank(op.inputs[0]) != self.rank(name):
-            return name
-        return op.inputs[0]
+        op = self.made_by(name, "Expand")
+        return name if op is None or self.rank(op.inputs[0]) != self.rank(name) else op.inputs[0]
 
     def unary(self, op_type: str, x: str, hint: str = "") -> str:
         """An element-wise op of one operand: Neg, Exp, Sqrt ..."""
@@ -274,12 +274,9 @@ class Emitter:
 
     def transpose(self, x: str, perm: Sequence[int], hint: str = "") -> str:
         """``x`` with its dims in another order; a Transpose of a Transpose becomes one, or none."""
-        made_by = self.made_by(x)
-        if made_by is not None and made_by.op_type == "Transpose" and not made_by.domain:
-            default = tuple(reversed(range(self.rank(x))))
-            inner = made_by.attribute("perm") or default
-            assert isinstance(inner, tuple)
-            x, perm = made_by.inputs[0], [int(inner[dim]) for dim in perm]
+        if (inner := self.made_by(x, "Transpose")) is not None:
+            turn = integers(inner, "perm", tuple(reversed(range(self.rank(x)))))
+            x, perm = inner.inputs[0], [turn[dim] for dim in perm]
         if list(perm) == list(range(self.rank(x))):
             return x
         shape = tuple(self.shape(x)[dim] for dim in perm)

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from planner.graph.core.model import Graph, Op
 from planner.graph.core.traits import CONVOLUTIONS, COPYING, PRODUCTS, RESHAPES
 from planner.walk import walk
-
-_PRODUCTS: Final = CONVOLUTIONS | PRODUCTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +34,16 @@ def gradient_products(graph: Graph) -> GradientProducts:
     positions = {op.name: index for index, op in enumerate(graph.ops)}
     root = _roots(graph)
     forward: dict[str, list[tuple[Op, str]]] = {}
-    for op in graph.ops:
-        if op.op_type in _PRODUCTS and not op.domain and len(op.inputs) > 1:
-            lhs, rhs = (root[name] for name in op.inputs[:2])
-            for parameter, activation in ((lhs, rhs), (rhs, lhs)):
-                if parameter in graph.inputs and parameter != activation and graph.tensors[parameter].dtype.is_float:
-                    forward.setdefault(activation, []).append((op, parameter))
+    products = [op for op in graph.ops_of(*CONVOLUTIONS, *PRODUCTS) if len(op.inputs) > 1]
+    for op in products:
+        lhs, rhs = (root[name] for name in op.inputs[:2])
+        for parameter, activation in ((lhs, rhs), (rhs, lhs)):
+            if parameter in graph.inputs and parameter != activation and graph.tensors[parameter].dtype.is_float:
+                forward.setdefault(activation, []).append((op, parameter))
     back_of: dict[str, str] = {}
     parameters: set[str] = set()
     is_certain = False
-    for op in graph.ops:
-        if op.op_type not in _PRODUCTS or op.domain or len(op.inputs) < 2:
-            continue
+    for op in products:
         lhs, rhs = (root[name] for name in op.inputs[:2])
         for activation, back in ((lhs, rhs), (rhs, lhs)):
             for product, parameter in forward.get(activation, ()):
@@ -73,9 +68,8 @@ def _sizes(graph: Graph, name: str, product: Op) -> list[int]:
 def _roots(graph: Graph) -> dict[str, str]:
     """By tensor, the one that it holds in another layout or dtype; itself, where it is none."""
     root = {name: name for name in graph.tensors}
-    for op in graph.ops:
-        if (op.op_type in COPYING or op.op_type in RESHAPES or op.op_type == "Transpose") and not op.domain:
-            root[op.outputs[0]] = root[op.inputs[0]]
+    for op in graph.ops_of(*COPYING, *RESHAPES, "Transpose"):
+        root[op.outputs[0]] = root[op.inputs[0]]
     return root
 
 

@@ -131,10 +131,10 @@ def has_own_weights(graph: Graph) -> bool:
         and graph.tensors[name].dtype.is_float
         and sum(size > 1 for size in graph.tensors[name].shape) > 1
     }
-    for op in graph.ops:
-        if op.op_type == "Transpose" and op.inputs[0] in stated:
+    for op in graph.ops_of("Transpose"):
+        if op.inputs[0] in stated:
             stated.add(op.outputs[0])
-    return any(op.op_type in _WEIGHED and any(name in stated for name in op.inputs) for op in graph.ops)
+    return any(not stated.isdisjoint(op.inputs) for op in graph.ops_of(*_WEIGHED))
 
 
 def _is_by_rate(graph: Graph, output: str) -> bool:

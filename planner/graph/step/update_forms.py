@@ -149,11 +149,10 @@ def _factor(graph: Graph, name: str) -> float | None:
     Where x is a factor itself, ``x m + (1 - x) v`` is an average, and neither factor is known.
     """
     value = _scalar(graph, name)
-    if value is not None or name not in graph.producer:
+    if value is not None:
         return value
-    op = graph.producer[name]
-    is_complement = op.op_type == "Sub" and not op.domain and _scalar(graph, op.inputs[0]) == 1.0
-    if not is_complement or graph.tensors[name].elements != 1:
+    op = graph.made_by(name, "Sub")
+    if op is None or _scalar(graph, op.inputs[0]) != 1.0 or graph.tensors[name].elements != 1:
         return None
     return None if any(reader.op_type == "Mul" for reader in graph.consumers[op.inputs[1]]) else 1.0
 

@@ -250,13 +250,13 @@ def _in_one_product(builder: Builder, name: str, pending: dict[str, str], parts:
 
 def _by_samples(builder: Builder, part: str) -> tuple[str, ...]:
     """A and B of a product of matrices Aᵀ B; () of something else, and where rows of A are merged from several dims."""
-    product = builder.made_by(part)
-    turned = None if product is None or product.op_type != "MatMul" else builder.made_by(product.inputs[0])
-    if product is not None and product.op_type == "Gemm" and product.attributes == (("transA", 1),):
-        a = product.inputs[0]
-    elif turned is not None and turned.op_type == "Transpose" and builder.rank(turned.inputs[0]) == 2:
-        a = turned.inputs[0]
-    else:
+    product = builder.made_by(part, "Gemm", "MatMul")
+    if product is None or len(product.inputs) > 2:
         return ()
-    maker = builder.made_by(a)
-    return () if product is None or (maker is not None and maker.op_type == "Reshape") else (a, product.inputs[1])
+    a, b = product.inputs
+    if product.attributes != (("transA", 1),):
+        turned = builder.made_by(a, "Transpose")
+        if product.attributes or turned is None or builder.rank(turned.inputs[0]) != 2:
+            return ()
+        a = turned.inputs[0]
+    return () if builder.made_by(a, "Reshape") else (a, b)

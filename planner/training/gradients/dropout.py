@@ -32,7 +32,7 @@ def with_dropout(forward: Graph, mode: DropoutMode | None) -> Graph:
         return forward
     if mode not in MODES:
         raise UsageError(f"dropout is {mode!r}", facts=("known: off, train",))
-    dropouts = {op.name for op in forward.ops if op.op_type == "Dropout" and not op.domain}
+    dropouts = {op.name for op in forward.ops_of("Dropout")}
     if not dropouts:
         if mode == "off":
             return forward

@@ -54,7 +54,7 @@ def _of_16_bits(forward: Graph, trained: Sequence[str]) -> Iterator[str]:
     """Weights without float32 master weights (``.bfloat16()``), or Casts of the network's own (autocast)."""
     tensors = forward.tensors
     narrow = [name for name in trained if tensors[name].dtype in _16_BITS]
-    casts = [op for op in forward.ops if op.op_type == "Cast" and tensors[op.inputs[0]].dtype is DType.FLOAT32]
+    casts = [op for op in forward.ops_of("Cast") if tensors[op.inputs[0]].dtype is DType.FLOAT32]
     lowered = [tensors[op.outputs[0]].dtype for op in casts if tensors[op.outputs[0]].dtype in _16_BITS]
     if narrow:
         precision = tensors[narrow[0]].dtype.value
@@ -171,7 +171,7 @@ def attention_kept(forward: Graph) -> Iterator[str]:
 
     PyTorch's exporter writes the one of ``scaled_dot_product_attention`` without ``training_mode``, in train() as well.
     """
-    dropouts = [op for op in forward.ops if op.op_type == "Dropout" and not op.domain]
+    dropouts = forward.ops_of("Dropout")
     off = [op.name for op in dropouts if draws(op, forward.constants.get) is False]
     if off and len(off) < len(dropouts):
         yield (

@@ -21,6 +21,7 @@ from planner.errors import UnsupportedError, UsageError, did_you_mean
 from planner.graph.core.dependence import leading_to
 from planner.graph.core.model import Graph, Shape
 from planner.graph.core.notes import external_of
+from planner.graph.core.traits import RECURRENT
 from planner.printable import printable, some
 from planner.training.parameters.exporter import UNSAID, Exporter
 from planner.training.parameters.names import is_made_up, is_parameter_name, words_of
@@ -359,7 +360,7 @@ class _Judge:
 
 
 def _is_first_state(reader: Reader) -> bool:
-    return reader.use is Use.BIAS and reader.op_type in ("GRU", "LSTM", "RNN") and len(reader.shape) == 3
+    return reader.use is Use.BIAS and reader.op_type in RECURRENT and len(reader.shape) == 3
 
 
 def _op_types(readers: Iterable[Reader]) -> str:

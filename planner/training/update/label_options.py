@@ -10,6 +10,7 @@ from planner.errors import UsageError
 from planner.graph.core.attributes import label
 from planner.graph.core.dependence import sources
 from planner.graph.core.model import Graph
+from planner.graph.core.traits import COPYING
 from planner.options.training import LabelOptions
 from planner.training.update.class_axis import class_axis
 from planner.training.update.losses import BY_LABELS, loss_function
