@@ -140,13 +140,12 @@ def has_own_weights(graph: Graph) -> bool:
 def _is_by_rate(graph: Graph, output: str) -> bool:
     """Whether an output is a sum in which something is multiplied with a number: an update by its rate."""
 
-    def operands(name: str) -> Iterable[str]:
-        op = graph.producer.get(name)
-        return () if op is None or op.domain or op.op_type not in _UPDATING else filter(None, op.inputs)
+    def operands(name: str, *op_types: str) -> Iterable[str]:
+        op = graph.made_by(name, *op_types)
+        return () if op is None else filter(None, op.inputs)
 
-    makers = [graph.producer.get(name) for name in walk([output], operands)]
-    scalings = [op for op in makers if op is not None and op.op_type in ("Mul", "Div") and not op.domain]
-    return any(graph.tensors[name].elements == 1 for op in scalings for name in op.inputs)
+    terms = walk([output], lambda name: operands(name, *_UPDATING))
+    return any(graph.tensors[factor].elements == 1 for name in terms for factor in operands(name, "Mul", "Div"))
 
 
 class _Settling:

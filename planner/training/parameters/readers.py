@@ -195,7 +195,7 @@ class Readers:
                 for reader in self.graph.consumers.get(name, ()):
                     if reader.op_type in ("Sin", "Cos"):
                         is_read = True
-                    elif reader.op_type in _LAYOUT or reader.op_type in ("Add", "Concat", "Mul"):
+                    elif reader.op_type in _LAYOUT | {"Add", "Concat", "Mul"}:
                         pending.append(reader)
                     else:
                         return False

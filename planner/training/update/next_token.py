@@ -9,6 +9,7 @@ from __future__ import annotations
 from planner.errors import UsageError, did_you_mean
 from planner.graph.core.attributes import axis_of
 from planner.graph.core.model import Graph
+from planner.graph.core.traits import COPYING, RESHAPES
 from planner.walk import walk
 
 
@@ -61,7 +62,7 @@ def tokens_of(forward: Graph, output: str, axis: int, *, stated: str | None = No
 
 def _rows(forward: Graph, name: str) -> set[int]:
     """The numbers of rows of the tables that an input, perhaps cast or laid out anew, is looked up in."""
-    laying_out = ("Cast", "Clip", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
+    laying_out = COPYING | RESHAPES | {"Clip"}
     indices = walk([name], lambda index: [op.outputs[0] for op in forward.consumers[index] if op.op_type in laying_out])
     readers = [op for index in indices for op in forward.consumers[index] if op.inputs[1:2] == (index,)]
     tables = [(op, forward.tensors[op.inputs[0]]) for op in readers if op.op_type == "Gather"]
