@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from planner.errors import UnsupportedError
-from planner.graph.core.model import Attribute, Op
+from planner.graph.core.model import Attribute, Op, of_types
 from planner.graph.core.traits import DRAWING, RANDOM
 
 
@@ -69,7 +69,7 @@ def reduced_dims(op: Op, rank: int, value_of: Callable[[str], np.ndarray | None]
 
 def draws(op: Op, value_of: Callable[[str], np.ndarray | None]) -> bool | None:
     """Whether an op draws random numbers; None of a Dropout that computes whether it trains."""
-    if op.domain or op.op_type not in DRAWING:
+    if not of_types(op, DRAWING):
         return False
     mode = value_of(op.inputs[2]) if op.has_input(2) else np.array(op.op_type in RANDOM)
     return None if mode is None else bool(mode.item())

@@ -100,8 +100,7 @@ class Builder(Emitter):
 
     def made_by(self, name: str, *op_types: str) -> Op | None:
         """The op of one of these types of ONNX's own (any, without types) that makes a tensor; None if no such does."""
-        op = self._producer.get(name)
-        return of_types(op, op_types) if op_types else op
+        return of_types(self._producer.get(name), op_types)
 
     def declare(self, wanted: str, shape: Shape, dtype: DType) -> str:
         """A new tensor that no emitted op makes: an input, or an output of an op that is replayed."""

@@ -45,6 +45,6 @@ def computed_from(graph: Graph, names: Iterable[str]) -> frozenset[str]:
 def sources(graph: Graph, name: str, through: Collection[str] = COPYING) -> tuple[str, ...]:
     """A tensor, and in turn those before it from which ops of some operators have made it, by their first operand."""
     names = [name]
-    while (op := graph.producer.get(names[-1])) is not None and op.op_type in through and not op.domain:
+    while (op := graph.made_by(names[-1], *through)) is not None:
         names.append(op.inputs[0])
     return tuple(names)

@@ -90,8 +90,7 @@ class Emitter:
         return self.tensor(name).dtype
 
     def made_by(self, name: str, *op_types: str) -> Op | None:
-        """The op of one of these types of ONNX's own (any, without types) that makes a tensor, if new ops may be taken
-        together with it; None if not."""
+        """The op of these types that makes a tensor (``Graph.made_by``), if new ops may join it; None if not."""
         return None
 
     # what is new ---------------------------------------------------------------------------------------------------

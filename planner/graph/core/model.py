@@ -256,8 +256,8 @@ class Op:
 
 
 def of_types(op: Op | None, op_types: Collection[str]) -> Op | None:
-    """An op, if it is of one of these types, which are of ONNX's own domain; else None."""
-    return op if op is not None and not op.domain and op.op_type in op_types else None
+    """An op, if it is of one of these types of ONNX's own domain, or none is named; else None."""
+    return op if not op_types or (op is not None and not op.domain and op.op_type in op_types) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +308,7 @@ class Graph:
         return {name: op for op in self.ops for name in op.outputs if name}
 
     def made_by(self, name: str, *op_types: str) -> Op | None:
-        """The op of one of these types of ONNX's own that makes a tensor; None if no such op does."""
+        """The op of one of these types of ONNX's own (any, without types) that makes a tensor; None if no such does."""
         return of_types(self.producer.get(name), op_types)
 
     def ops_of(self, *op_types: str) -> tuple[Op, ...]:

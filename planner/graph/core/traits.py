@@ -108,6 +108,16 @@ CONTROL_FLOW: Final = LOOPS | {"If"}
 """Operators that can be executed whole, graphs and all, where the shapes of their outputs are static."""
 
 
+_CARRIED: Final[Mapping[str, slice]] = MappingProxyType(
+    {
+        **dict.fromkeys(MOVING | LOOKUPS | COPYING, slice(1)),
+        **dict.fromkeys(SCATTERS | {"Pad"}, slice(0, 3, 2)),
+        "Concat": slice(None),
+        "Where": slice(1, 3),
+    }
+)
+
+
 def carried(op_type: str, operands: int) -> tuple[int, ...]:
     """Positions of the operands whose elements an op's results are, unchanged but for their dtype; () for others.
 
@@ -115,10 +125,4 @@ def carried(op_type: str, operands: int) -> tuple[int, ...]:
         op_type: of ONNX's own domain.
         operands: how many the op has.
     """
-    if op_type == "Concat":
-        return tuple(range(operands))
-    if op_type == "Where":
-        return (1, 2)
-    if op_type == "Pad" or op_type in SCATTERS:
-        return (0, 2)[: max(1, operands - 1)]
-    return (0,) if op_type in MOVING or op_type in LOOKUPS or op_type in COPYING else ()
+    return tuple(range(operands)[_CARRIED.get(op_type, slice(0))])

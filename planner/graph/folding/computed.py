@@ -11,7 +11,7 @@ from onnx import NodeProto
 from planner.graph.core.model import Op, Tensor, TensorAttribute, dtype_of_array
 from planner.graph.core.traits import COPYING
 from planner.graph.files.protos import elem_type_of
-from planner.graph.folding.evaluate import BOUNDED_BY_INPUTS, FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate, extent, fills
+from planner.graph.folding.evaluate import BOUNDED_BY_INPUTS, EXTENTS, FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate, fills
 from planner.graph.folding.known import KnownGraph
 from planner.graph.folding.operands import MOST_DIMS
 
@@ -56,7 +56,7 @@ def compute(op: Op, node: NodeProto, types: Mapping[str, Tensor | None], graph: 
         types: the static types of its outputs; None where they are not known beforehand.
         graph: gets the outputs' values.
     """
-    if op.op_type in ("Shape", "Size") and len(op.outputs) == 1:
+    if (extent := EXTENTS.get(op.op_type)) and len(op.outputs) == 1:
         graph.know(op.outputs[0], extent(op, graph.tensors[op.inputs[0]].shape))
         return True
     if op.op_type not in FOLDABLE or not _may_compute(op, types, graph):

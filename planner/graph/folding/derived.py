@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from planner.graph.core.model import Op, Tensor
+from planner.graph.core.model import Op, Tensor, of_types
 from planner.graph.files.protos import op_to_node
 from planner.graph.folding.evaluate import FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate
 from planner.walk import walk
@@ -66,7 +66,7 @@ class Derived:
         return self._value(name)
 
     def _may_derive(self, op: Op) -> bool:
-        return not op.domain and op.op_type in FOLDABLE and all(self.covers(name) for name in op.inputs if name)
+        return of_types(op, FOLDABLE) is not None and all(self.covers(name) for name in op.inputs if name)
 
     def _is_settled(self, name: str) -> bool:
         return name in self._results or name not in self._made_by

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 from onnx import NodeProto, numpy_helper, reference
@@ -70,11 +70,11 @@ def evaluate(node: NodeProto, operands: Sequence[np.ndarray | None], opset: int)
     return tuple(np.asarray(result) for result in results)
 
 
-def extent(op: Op, shape: Sequence[int]) -> np.ndarray:
-    """The result of a Shape, of all dims or from ``start`` to ``end``, or of a Size, of a tensor of this shape."""
-    if op.op_type == "Size":
-        return np.array(math.prod(shape), np.int64)
-    return np.array(shape[integer(op, "start", 0) : integer(op, "end", len(shape))], np.int64)
+EXTENTS: Final[Mapping[str, Callable[[Op, Sequence[int]], Any]]] = {
+    "Shape": lambda op, shape: np.array(shape[integer(op, "start", 0) : integer(op, "end", len(shape))], np.int64),
+    "Size": lambda op, shape: np.array(math.prod(shape), np.int64),
+}
+"""The result of an op that reads nothing but the shape of its operand."""
 
 
 def _fill_value(node: NodeProto) -> np.ndarray:

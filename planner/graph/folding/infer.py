@@ -120,7 +120,6 @@ class Inference:
         except (*_REFUSALS, IndexError, ValueError, RuntimeError) as error:
             raise ModelError(_first_line(str(error))) from None
         outputs = {name: _tensor(name, protos.get(name)) for name in node.output if name}
-        _check_reshape(node, tensors, outputs)
         _check_operands(node, schema.since_version, tensors, outputs)
         return outputs if schema.domain else runtime_sizes(node, tensors, values, outputs)
 
@@ -214,15 +213,3 @@ def _check_operands(
     fault = operand_fault(node.op_type, version, inputs, outputs, attributes)
     if fault:
         raise ModelError(fault)
-
-
-def _check_reshape(node: NodeProto, tensors: Mapping[str, Tensor], types: Mapping[str, Tensor | None]) -> None:
-    """ONNX's inference lets a Reshape change the number of elements."""
-    if node.op_type != "Reshape" or node.domain not in ("", "ai.onnx"):
-        return
-    before, after = tensors[node.input[0]], types.get(node.output[0])
-    if after is not None and before.elements != after.elements:
-        raise ModelError(
-            f"cannot reshape {list(before.shape)} ({before.elements} elements) "
-            f"to {list(after.shape)} ({after.elements} elements)"
-        )

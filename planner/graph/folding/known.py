@@ -116,7 +116,7 @@ class KnownGraph:
         self._derived.note(self.ops[-1], types.values())
 
     def made_by(self, name: str, *op_types: str) -> Op | None:
-        """The op of one of these types of ONNX's own that makes a tensor, and stays; None if no such op does."""
+        """The op of one of these types of ONNX's own (any, without types) that makes a tensor, and stays; else None."""
         return of_types(self.makers.get(name), op_types)
 
     def value_of(self, name: str) -> np.ndarray | None:

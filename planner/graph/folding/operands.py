@@ -7,6 +7,7 @@ weight, the labels of a loss. Kernels refuse them when they run; here they are r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any, Final, TypeAlias
 
 from onnx import NodeProto
@@ -172,6 +173,13 @@ def _stretched_to_first(*slots: int) -> _Rule:
     return rule
 
 
+def _reshape(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
+    before, after = inputs[0] or (), outputs[0]
+    if after is None or prod(before) == prod(after):
+        return ""
+    return f"cannot reshape {list(before)} ({prod(before)} elements) to {list(after)} ({prod(after)} elements)"
+
+
 def _resize(inputs: Shapes, outputs: Shapes, attributes: Mapping[str, Any]) -> str:
     """Options that are of some modes alone."""
     mode, smooths = attributes.get("mode", b"nearest").decode(), bool(attributes.get("antialias"))
@@ -280,6 +288,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "Pad": _pad,
     "QLinearConv": _convolution(weight=3),
     "RNN": _recurrent(1),
+    "Reshape": _reshape,
     "Resize": _resize,
     "ReverseSequence": _reverse_sequence,
     "ScatterElements": _scatter_elements,

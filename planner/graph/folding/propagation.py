@@ -18,7 +18,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 from planner.graph.core.subgraph import graphs_of
 from planner.graph.core.traits import BROADCASTING, GENERATING
 from planner.graph.files.protos import array_of, op_of
-from planner.graph.folding.evaluate import FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate, extent
+from planner.graph.folding.evaluate import EXTENTS, FOLDABLE, MAX_FOLDED_ELEMENTS, evaluate
 
 _MOST_ELEMENTS: Final = 2**16
 """Of a vector that is followed."""
@@ -73,8 +73,9 @@ def _is_small(graph: GraphProto, outer: Mapping[str, np.ndarray | None], types: 
     for node in graph.node:
         if not all(_is_small(inner, values, typed) for inner in graphs_of(node)):
             return False
-        if node.op_type in ("Shape", "Size"):
-            value = _extent(node, typed)
+        if extent := EXTENTS.get(node.op_type):
+            sizes = _sizes(typed[node.input[0]]) if node.input[0] in typed else None
+            value = None if sizes is None else extent(op_of(node, node.name), sizes)
         elif all(name in values for name in node.input if name):
             operands = [values[name] if name else None for name in node.input]
             is_told = all(operand is not None for operand, name in zip(operands, node.input, strict=True) if name)
@@ -94,11 +95,6 @@ def _small(tensor: TensorProto) -> np.ndarray | None:
     if math.prod(tensor.dims) > _MOST_ELEMENTS:
         return None
     return array_of(tensor, f"initializer {tensor.name!r}")
-
-
-def _extent(node: NodeProto, typed: Mapping[str, TypeProto]) -> np.ndarray | None:
-    sizes = _sizes(typed[node.input[0]]) if node.input[0] in typed else None
-    return None if sizes is None else extent(op_of(node, node.name), sizes)
 
 
 def _makes_few(node: NodeProto, operands: Sequence[np.ndarray | None]) -> bool:

@@ -31,7 +31,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.algebra.region import Region
-from planner.graph.core.model import Graph, Op, Shape
+from planner.graph.core.model import Graph, Op, Shape, of_types
 from planner.graph.core.traits import BROADCASTING, SLICING, VIEWS
 from planner.graph.rewriting.dims import is_reshape, turn_of, whole_of
 from planner.graph.rewriting.lanes import Lanes
@@ -150,7 +150,7 @@ class _Form:
         wanted = {*self.graph.outputs, *self.anchors}
         ops = []
         for op in reversed(self.ops.values()):
-            if op.domain or op.op_type not in _LAYING_OUT or not wanted.isdisjoint(op.outputs):
+            if not of_types(op, _LAYING_OUT) or not wanted.isdisjoint(op.outputs):
                 wanted.update(op.inputs)
                 ops.append(op)
             elif op.outputs[0] == whole_of(op):
@@ -199,7 +199,7 @@ def _make_outputs(form: _Form) -> None:
     free = maker.keys() - set(form.graph.outputs) - form.anchors
     renamed: dict[str, str] = {}
     for op in form.ops.values():
-        if op.op_type != "Identity" or op.domain or op.inputs[0] not in free or op.inputs[0] in renamed:
+        if not of_types(op, ("Identity",)) or op.inputs[0] not in free or op.inputs[0] in renamed:
             continue
         is_named = op.outputs[0] in form.graph.outputs or op.inputs[0] not in form.source_tensors
         if is_named and op.outputs[0] not in form.anchors:
@@ -213,7 +213,7 @@ def _make_outputs(form: _Form) -> None:
 
 def _layout(form: _Form, op: Op) -> tuple[object, ...] | None:
     """What an op lays out anew, and how: equal for ops that make equal tensors; None of an op that does not."""
-    if op.domain or op.op_type not in VIEWS:
+    if not of_types(op, VIEWS):
         return None
     return op.inputs[0], turn_of(form.graph, op), form.shape(op.outputs[0])
 
@@ -234,14 +234,14 @@ def _is_reshape_of_reshape(form: _Form, op: Op, before: Mapping[str, Op]) -> boo
 
     Example: dims that one op joins, and the next one splits in another way, are then never joined.
     """
-    if op.domain or op.op_type != "Reshape" or (target := form.value(op.inputs[1])) is None or 0 in target:
+    if not of_types(op, ("Reshape",)) or (target := form.value(op.inputs[1])) is None or 0 in target:
         return False
     return is_reshape(before.get(op.inputs[0])) and op.inputs[0] not in form.anchors
 
 
 def _original(form: _Form, op: Op, before: Mapping[str, Op]) -> str | None:
     """The tensor that an op makes again; None if it makes something else."""
-    if op.domain or op.op_type not in VIEWS:
+    if not of_types(op, VIEWS):
         return None
     source, shape, turn = op.inputs[0], form.shape(op.outputs[0]), turn_of(form.graph, op)
     if turn is not None or not is_reshape(op):
@@ -329,8 +329,8 @@ def _repeated_operands(form: _Form) -> None:
     for op in form.ops.values():
         inputs = list(op.inputs)
         for slot, name in enumerate(op.inputs):
-            inner = maker.get(name)
-            if inner is None or inner.op_type != "Expand" or inner.domain or name in form.anchors:
+            inner = of_types(maker.get(name), ("Expand",))
+            if inner is None or name in form.anchors:
                 continue
             inputs[slot] = inner.inputs[0]
             if not _has_its_shape(form, op, inputs):

@@ -12,7 +12,7 @@ from math import prod
 from typing import Final, NamedTuple, TypeAlias, TypeGuard
 
 from planner.graph.core.attributes import axis_of, integer, integers, reduced_dims
-from planner.graph.core.model import Graph, Op
+from planner.graph.core.model import Graph, Op, of_types
 from planner.graph.core.traits import ALONG_AXIS, CONVOLUTIONS, ELEMENT_WISE, PRODUCTS, REDUCTIONS, RESHAPES, carried
 from planner.graph.rewriting.products import Labels, product_of
 
@@ -50,14 +50,12 @@ def dims_of(graph: Graph, op: Op) -> Dims | None:
 
 def is_reshape(op: Op | None) -> TypeGuard[Op]:
     """Whether an op gives the elements of its first operand another shape, and does nothing else."""
-    return op is not None and not op.domain and op.op_type in RESHAPES
+    return of_types(op, RESHAPES) is not None
 
 
 def turn_of(graph: Graph, op: Op) -> tuple[int, ...] | None:
     """The order in which a Transpose has the dims of its operand; None of another op."""
-    if op.domain or op.op_type != "Transpose":
-        return None
-    return integers(op, "perm", _plain(graph, op.inputs[0])[::-1])
+    return None if not of_types(op, ("Transpose",)) else integers(op, "perm", _plain(graph, op.inputs[0])[::-1])
 
 
 def _plain(graph: Graph, name: str) -> Labels:
@@ -159,7 +157,7 @@ _RULES: Final[Mapping[str, Callable[[Graph, Op], Dims | None]]] = {
 
 def whole_of(op: Op) -> str:
     """The tensor that others are parts of: what an op takes parts of, or what it puts together; "" of another op."""
-    if op.domain or op.op_type not in _PARTS:
+    if not of_types(op, _PARTS):
         return ""
     return op.outputs[0] if op.op_type in _PUTTING else op.inputs[0]
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from planner.graph.core.model import Graph, Op
+from planner.graph.core.model import Graph, Op, of_types
 from planner.graph.rewriting.dims import WholeError, parts_of, whole_of
 
 Pieces: TypeAlias = Sequence[tuple[str, int, int]]
@@ -50,7 +50,7 @@ def in_pieces(graph: Graph, ops: Iterable[Op], anchors: Collection[str]) -> Iter
 def _rows(graph: Graph, op: Op) -> dict[str, Row]:
     """By output of an op the pieces of its operands that it is made of; {} of an op that does something else."""
     whole = whole_of(op)
-    is_copy = not op.domain and op.op_type == "Identity"
+    is_copy = of_types(op, ("Identity",)) is not None
     if not whole and not is_copy:
         return {}
     try:

@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.graph.core.attributes import number
-from planner.graph.core.model import Attribute, DType, Op, Shape, Tensor
+from planner.graph.core.model import Attribute, DType, Op, Shape, Tensor, of_types
 from planner.graph.core.traits import PRODUCTS
 
 Labels: TypeAlias = tuple[int, ...]
@@ -70,7 +70,7 @@ def product_of(op: Op, tensors: Mapping[str, Tensor]) -> Product | None:
     These are products with vectors, with operands that are repeated along a dim, and with diagonals; equations that
     leave dims out.
     """
-    if op.domain or op.op_type not in PRODUCTS:
+    if not of_types(op, PRODUCTS):
         return None
     factors, added, scales = op.inputs, tuple[str, ...](), (1.0, 1.0)
     shapes = [tensors[name].shape for name in op.inputs if name]

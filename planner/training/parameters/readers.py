@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Final
 
 from planner.graph.core.dependence import computed_from, sources
-from planner.graph.core.model import Graph, Op, Shape
+from planner.graph.core.model import Graph, Op, Shape, of_types
 from planner.graph.core.traits import ANGLES, COMPARISONS, CONVOLUTIONS, COPYING, MOVING, NORMS, RECURRENT, STATISTICS
 
 
@@ -159,7 +159,7 @@ class Readers:
         use = Use.UNCLEAR if op.domain else _USES.get(op.op_type, {}).get(position, Use.UNCLEAR)
         if use is Use.FIXED:
             return use
-        if not op.domain and op.op_type in _LAYOUT and position == 0:
+        if of_types(op, _LAYOUT) and position == 0:
             return None if self._is_float(op.outputs) else Use.FIXED
         data = [name for name in op.inputs if name in self._data]
         if not data:

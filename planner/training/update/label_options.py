@@ -10,7 +10,6 @@ from planner.errors import UsageError
 from planner.graph.core.attributes import label
 from planner.graph.core.dependence import sources
 from planner.graph.core.model import Graph
-from planner.graph.core.traits import COPYING
 from planner.options.training import LabelOptions
 from planner.training.update.class_axis import class_axis
 from planner.training.update.losses import BY_LABELS, loss_function
@@ -41,8 +40,8 @@ def settled(
     """
     if loss_function(loss) not in BY_LABELS or len(forward.tensors[output].shape) < 2:
         return options
-    maker = forward.producer.get(sources(forward, output)[-1])
-    if loss == "nll" and maker is not None and not maker.domain and maker.op_type == "Softmax":
+    maker = forward.made_by(sources(forward, output)[-1], "Softmax")
+    if loss == "nll" and maker is not None:
         raise UsageError(
             f"nll takes log-probabilities; output {output!r} is of probabilities: {label(maker)} makes it",
             hint=f"{command} --loss softmax_cross_entropy --loss-input {shlex.quote(maker.inputs[0])} takes its logits",

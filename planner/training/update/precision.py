@@ -16,7 +16,7 @@ import onnx
 
 from planner.errors import UsageError
 from planner.graph.core.builder import Builder
-from planner.graph.core.model import DType, Graph, Op, TensorAttribute
+from planner.graph.core.model import DType, Graph, Op, TensorAttribute, of_types
 from planner.graph.core.traits import NORMS, RANDOM, REDUCTIONS, named
 from planner.graph.files.protos import elem_type_of
 
@@ -89,8 +89,8 @@ class _Lowering:
 
     def _take(self, op: Op) -> None:
         floats = [name for name in (*op.inputs, *op.outputs) if self._is_full(name)]
-        to_float = op.op_type == "Cast" and not op.domain and self._is_full(op.outputs[0])
-        in_full = op.op_type in _IN_FULL or op.domain or not _is_defined(op.op_type, self.opset, self.low)
+        to_float = of_types(op, ("Cast",)) and self._is_full(op.outputs[0])
+        in_full = op.domain or of_types(op, _IN_FULL) or not _is_defined(op.op_type, self.opset, self.low)
         wanted = DType.FLOAT32 if in_full else self.low
         operands = [self._in(name, wanted) if self._is_full(name) else self._current_name(name) for name in op.inputs]
         attributes = dict(op.attributes)

@@ -127,9 +127,9 @@ class Rewriting(Builder):
         self.graph.folded.add(name)
         return name
 
-    def made_by(self, name: str) -> Op | None:
-        """The op that makes a tensor, of the file or emitted."""
-        return super().made_by(name) or self.graph.makers.get(name)
+    def made_by(self, name: str, *op_types: str) -> Op | None:
+        """The op of these types that makes a tensor, of the file or emitted."""
+        return super().made_by(name, *op_types) or self.graph.made_by(name, *op_types)
 
     def integers(self, op: Op, position: int, role: str) -> tuple[int, ...]:
         """The integers of an operand.
