@@ -19,6 +19,38 @@ class Progress(Protocol):
         """
 
 
+@runtime_checkable
+class PhasedProgress(Progress, Protocol):
+    """Progress with counted phases, and with the time that is left where that can be known."""
+
+    def begin(self, phase: str, number: int, phases: int, ends_at: float | None) -> None:
+        """Takes note of the phase that begins.
+
+        Args:
+            phase: its name.
+            number: of the phase, from 1.
+            phases: how many there are.
+            ends_at: when it ends at the latest, by ``time.monotonic``; None: nobody says.
+        """
+
+    def count(self, doing: str, done: int, items: int) -> None:
+        """Takes note of how many items of the present work are done; each takes about as long as any other.
+
+        Args:
+            doing: what is being done, and the noun of an item.
+            done: how many items.
+            items: how many there are.
+        """
+
+
+def tell_count(progress: Progress, doing: str, done: int, items: int) -> None:
+    """Tells how many items of some work are done; to any listener in words (``PhasedProgress.count``)."""
+    if isinstance(progress, PhasedProgress):
+        progress.count(doing, done, items)
+    else:
+        progress(f"{doing} {done:,} of {items:,}")
+
+
 def silent(doing: str, *, cost: int | None = None, lower: int | None = None) -> None:
     """Progress that nobody wants."""
 

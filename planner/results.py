@@ -198,8 +198,6 @@ class AnotherEffort:
     """The effort that tries it; None where no effort tries more, or finds anything better."""
     tries: str
     """The moves in words."""
-    about_seconds: float | None = None
-    """The time of its search, about, by the time of this search; None where that tells nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,11 @@ class Stop(Interrupt):
         """Whether there is a plan that can be written."""
         return self.can_end
 
+    @property
+    def ends_at(self) -> float | None:
+        """When the search ends, by ``time.monotonic``; None: nobody says."""
+        return self._ends_at
+
     def end_after(self, seconds: float) -> None:
         """Has the search end when so many seconds from now are over.
 

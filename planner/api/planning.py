@@ -10,13 +10,15 @@ from types import MappingProxyType
 
 from planner.api.arguments import takes
 from planner.collection import without_collection
-from planner.counted import counts_told
+from planner.counted import counts_told, phases_told
 from planner.graph.step.gradient_products import gradient_products
 from planner.graph.step.state_warnings import state_warnings
 from planner.machine.rates import Rates
 from planner.options.planning import PlanOptions
 from planner.planning.folder import Destination, files_beside
+from planner.planning.in_time import planned_in_time
 from planner.planning.machines import memory_limits, memory_of, target_of
+from planner.planning.phases import ends_of, phases_of
 from planner.planning.request import PlanRequest, source_of
 from planner.planning.result import result_of
 from planner.planning.session import Session
@@ -66,8 +68,8 @@ def plan(options: PlanOptions) -> PlanResult:  # noqa: D417 - those are the fiel
             least, where none fits as it is; ``none``; ``all``: of each of the blocks that repeat all that is made and
             read within it; or activations, or patterns of them.
         effort: ``quick``: no bound of what a plan can be; ``normal``: where it takes seconds, and a better plan where
-            the bound's search finds one; ``thorough``: where it takes minutes, too. None: ``normal``, or ``thorough``
-            with a time.
+            the bound's search finds one; ``thorough``: where it takes minutes, too. None: ``normal``; with
+            a time ``thorough`` after it.
         time: how long to search, such as ``30s``, ``5m`` or ``1h``; then the search ends with what it has, and
             ``stopped_by`` of the plan says so if anything was left out. The first plan is made however long it takes:
             as ``quick`` does, and one that fits where memory has a limit. None: until all is done.
@@ -110,15 +112,15 @@ def plan(options: PlanOptions) -> PlanResult:  # noqa: D417 - those are the fiel
     kept = files_beside(options.topology, target.profile)
     destination = Destination(directory, options.force, options.models, kept)
     destination.try_it()
-    with measured() as spent, counts_told(progress):
+    phases = phases_told(phases_of(request), progress, ends_of(request))
+    with measured() as spent, counts_told(progress), phases:
         session = Session(request)
         if not session.whole.state and not gradient_products(session.whole).gradients:
             options.notice("note: this graph only infers; `tofu grad` makes a training step")
         with saying_what_batch_fits(session):
-            planned = session.planned()
+            session, planned = planned_in_time(session)
         # Only now: descriptions and the search say in the model's words what they refuse.
         check_attributes(session.whole)
-        progress("making a program for each worker")
         complete = session.complete(planned.trial)
         beside, warnings = session.beside(planned, complete)
         warnings = (*warnings, *state_warnings(session.whole))

@@ -1,4 +1,6 @@
-"""The progress line on stderr: the present work, its time, and the best plan so far.
+"""The progress line on stderr: phase, elapsed time, the present work, and the best plan so far.
+
+A time left is shown where something says it: the user (``--time``), or a tenth of counted items that are done.
 
 On a terminal the line is written again in its place, and removed at the end. Elsewhere, and on a terminal that cannot
 do that, a line is printed every ten seconds, and none in a shorter command.
@@ -14,6 +16,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import ceil
 from typing import Final, TextIO
 
 import click
@@ -26,12 +29,16 @@ TICK_SECONDS: Final = 1.0
 EVERY_SECONDS: Final = 10.0
 """Between two lines where there is no terminal."""
 _USUAL_COLUMNS: Final = 80
+_LEAST_SHARE: Final = 0.1
+"""Of counted items, those that tell how long the others take."""
+_LEAST_LEFT: Final = 5.0
+"""Seconds; less is not told."""
 _START_OF_LINE: Final = "\r"
 _ERASE: Final = "\x1b[K"
 
 
 class ProgressLine:
-    """The line that shows a command's progress (``planner.progress.Progress``).
+    """The line that shows a command's progress (``planner.progress.PhasedProgress``).
 
     Attributes:
         is_in_place: the line is written again in its place.
@@ -59,7 +66,10 @@ class ProgressLine:
         self._every_seconds = 0.0 if how_much == "verbose" else EVERY_SECONDS
         self._clock = clock
         self._started = self._told_at = clock()
-        self._doing = ""
+        self._doing = self._phase = ""
+        self._phase_ends_at: float | None = None
+        self._counted: tuple[str, int, int, float] = ("", 0, 0, 0.0)
+        self._work_ends_at: float | None = None
         self._cost: int | None = None
         self._lower: int | None = None
         self._is_shown = False
@@ -68,7 +78,26 @@ class ProgressLine:
     def __call__(self, doing: str, *, cost: int | None = None, lower: int | None = None) -> None:
         """See ``Progress``."""
         with self._lock:
-            self._doing, self._cost, self._lower = doing, cost, lower
+            self._doing, self._cost, self._lower, self._work_ends_at = doing, cost, lower, None
+        self.tick()
+
+    def begin(self, phase: str, number: int, phases: int, ends_at: float | None) -> None:
+        """See ``PhasedProgress``."""
+        with self._lock:
+            self._phase, self._phase_ends_at = f"[{number}/{phases} {phase}] ", ends_at
+
+    def count(self, doing: str, done: int, items: int) -> None:
+        """See ``PhasedProgress``; the pace is that since the first count of this work."""
+        instant = self._clock()
+        with self._lock:
+            before, first, last, since = self._counted
+            if doing != before or done <= last:
+                first, since = done, instant
+            self._counted = doing, first, done, since
+            self._doing, self._cost, self._lower = f"{doing} {done:,} of {items:,}", None, None
+            is_paced = done - first >= _LEAST_SHARE * items
+            seconds = (instant - since) / (done - first) * (items - done) if is_paced else None
+            self._work_ends_at = None if seconds is None else instant + seconds
         self.tick()
 
     def tick(self) -> None:
@@ -104,7 +133,9 @@ class ProgressLine:
             self._is_shown = False
 
     def _text(self, instant: float) -> str:
-        parts = [_elapsed(instant - self._started), self._doing]
+        within = _left(", at most", self._phase_ends_at, instant)
+        doing = self._doing + _left(", about", self._work_ends_at, instant)
+        parts = [f"{self._phase}{_elapsed(instant - self._started)}{within}", doing]
         if self._cost is not None:
             # Imported where it is needed: --help needs no arithmetic of quantities.
             from planner.units import format_bytes, format_ratio
@@ -132,10 +163,22 @@ def _elapsed(seconds: float) -> str:
     """Seconds, or minutes with seconds.
 
     >>> _elapsed(7.9), _elapsed(75), _elapsed(3661)
-    ('7 s', '1:15 min', '61:01 min')
+    ('7 s', '1:15', '61:01')
     """
     total = int(seconds)
-    return f"{total} s" if total < 60 else f"{total // 60}:{total % 60:02} min"
+    return f"{total} s" if total < 60 else f"{total // 60}:{total % 60:02}"
+
+
+def _left(words: str, ends_at: float | None, instant: float) -> str:
+    """The time until an instant, rounded, with words before it; nothing where it is not known, or hardly any.
+
+    >>> _left(", about", 131.0, 60.0), _left(", at most", 170.0, 60.0), _left(", about", 64.0, 60.0)
+    (', about 80 s left', ', at most 2 min left', '')
+    """
+    seconds = 0.0 if ends_at is None else ends_at - instant
+    if seconds < _LEAST_LEFT:
+        return ""
+    return f"{words} {round(seconds / 60)} min left" if seconds >= 90 else f"{words} {ceil(seconds / 10) * 10} s left"
 
 
 def _cut(text: str, columns: int) -> str:

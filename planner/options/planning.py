@@ -95,7 +95,7 @@ class PlanOptions(ReadOptions):
     )
     effort: Literal["quick", "normal", "thorough"] | None = option(
         "Work on a bound for all plans, and on plans nearer to it: none, as much as seconds do, or minutes.  "
-        "[default: normal; thorough with --time]",
+        "[default: normal, and thorough after it with --time]",
         default=None,
     )
     time: str | None = option(

@@ -52,7 +52,7 @@ from planner.partition.lower import Lowering
 from planner.partition.memory import Need, needs, with_arenas
 from planner.partition.segments import Partitioned, assemble
 from planner.partition.workspace import workspace_bytes
-from planner.progress import Progress
+from planner.progress import Progress, tell_count
 from planner.spent import part
 from planner.tdl.bind import BoundOp
 
@@ -178,6 +178,6 @@ def worker_files(
     models = WorkerModels(partitioned.bodies, opset=opset, plan_digest=plan_digest)
     workers = partitioned.program.workers
     for program, fixed in zip(workers, partitioned.fixed, strict=True):
-        progress(f"writing worker {program.worker + 1:,} of {len(workers):,}")
+        tell_count(progress, "writing worker", program.worker + 1, len(workers))
         worker = models.write(program, fixed)
         yield worker_file(program.worker), worker.SerializeToString(deterministic=True)

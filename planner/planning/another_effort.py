@@ -2,49 +2,40 @@
 
 from __future__ import annotations
 
+from planner.planning.request import PlanRequest
 from planner.results import AnotherEffort
 from planner.search.decision import Decision
-from planner.search.effort import EFFORTS, BoundLimits, EffortName
-from planner.search.moves.bounding import LowerBound
-from planner.search.schedule import Schedule, schedule_of
-from planner.stop import Stop
+from planner.search.effort import EFFORTS, EffortName
+from planner.search.schedule import schedule_of
 
 
-def another_effort(decided: Decision, effort: EffortName, stop: Stop, *, shares: bool) -> AnotherEffort | None:
-    """The moves that another effort would try.
-
-    The next effort begins as this one does. Of what it does then only the work is known, and not how soon it ends:
-    where there is no bound yet, the bound and further plans are taken for as much work as all that was done; where
-    there is one, its time grows as the number of its rounds.
+def another_effort(decided: Decision, request: PlanRequest) -> AnotherEffort | None:
+    """The moves that another effort would try; how long they take depends on the bound, of which nothing is known.
 
     Args:
         decided: the plan.
-        effort: with which it was found.
-        stop: what ended the search early, if anything did.
-        shares: readers may share deliveries.
+        request: what was asked for.
 
     Returns:
         None of a strategy of the literature, which no effort changes.
     """
-    if decided.strategy != "tofu":
+    effort, stop = request.effort, request.stop
+    if not request.is_free:
         return None
-    following = EFFORTS[EFFORTS.index(effort) + 1 :][:1]
+    larger = EFFORTS[EFFORTS.index(effort) + 1 :]
     if decided.certified_gap == 0:
-        more = "; more effort can only share transfers" if shares and decided.workers > 1 and following else ""
+        more = "; more effort can only share transfers" if request.may_share and decided.workers > 1 and larger else ""
         return AnotherEffort(None, f"optimal{more}")
     if stop.left_out:
         return AnotherEffort(effort, f"with more time, {', '.join(stop.left_out)}")
-    if not following:
+
+    def searches(effort: EffortName) -> EffortName:
+        """The effort of the search for what the plan is to have little of."""
+        return schedule_of(effort).for_time if request.objective == "time" else effort
+
+    following = next((name for name in larger if searches(name) != searches(effort)), None)
+    if following is None:
         return AnotherEffort(None, "this is the largest effort")
-    limits, further = _limits_of(schedule_of(effort)), _limits_of(schedule_of(following[0]))
-    if limits is None or further is None:
-        return AnotherEffort(following[0], "a lower bound and further starts", 2 * decided.search_seconds)
-    if decided.lower is None:
-        tries = "a lower bound by larger tables"
-        return AnotherEffort(following[0], tries)
-    about = decided.search_seconds + decided.bound_seconds * (further.rounds / limits.rounds - 1)
-    return AnotherEffort(following[0], "more rounds", about)
-
-
-def _limits_of(schedule: Schedule) -> BoundLimits | None:
-    return next((move.limits for move in schedule.rest if isinstance(move, LowerBound)), None)
+    if not schedule_of(searches(effort)).rest:
+        return AnotherEffort(following, "a lower bound and further starts")
+    return AnotherEffort(following, "more rounds" if decided.certified_gap else "a lower bound by larger tables")

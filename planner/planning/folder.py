@@ -10,6 +10,7 @@ from pathlib import Path
 from planner.artifacts.plan import Plan, digest
 from planner.artifacts.plan_folder import PROFILE, TOPOLOGY, try_place, write_folder
 from planner.artifacts.wholes import of_model
+from planner.counted import phase
 from planner.machine.device_profile import DeviceProfile
 from planner.machine.topology_file import topology_file
 from planner.partition.build import plan_files, worker_files
@@ -68,6 +69,7 @@ class Destination:
             TofuError: it cannot be written.
         """
         progress = session.request.options.progress
+        phase("writing")
         progress("writing the plan")
         content = plan.to_json().encode()
         files: Iterable[tuple[str, bytes]] = chain(plan_files(session.content, content), self.beside.items())

@@ -29,7 +29,6 @@ from planner.planning.objective import Objective, can_be_timed, is_large, object
 from planner.planning.recomputing import Recompute
 from planner.search.decide import STRATEGIES
 from planner.search.effort import EffortName
-from planner.search.schedule import schedule_of
 from planner.search.user_rules.rules import Rules
 from planner.stop import Stop
 from planner.tdl.descriptions import Descriptions
@@ -197,6 +196,11 @@ class PlanRequest:
         return self.options.effort or ("normal" if self.options.time is None else "thorough")
 
     @property
+    def goes_on(self) -> bool:
+        """Whether a search with the default's effort comes first: with more time a plan may not become dearer."""
+        return self.options.time is not None and self.options.effort is None and self.is_free
+
+    @property
     def is_free(self) -> bool:
         """Whether the plan is the search's own; the literature's strategies are what they are."""
         return self.options.strategy == "tofu"
@@ -231,9 +235,3 @@ class PlanRequest:
         if machine is None:
             return False
         return self.objective == "time" or (can_be_timed(machine, self.target.profile) and not is_large(machine))
-
-    @property
-    def effort_for_bytes(self) -> EffortName:
-        """The effort of the search for the least cost in bytes; what a rule costs is said in bytes."""
-        is_in_bytes = self.objective == "bytes" or bool(self.rules.pins or self.rules.forbidden)
-        return self.effort if is_in_bytes else schedule_of(self.effort).for_time

@@ -62,7 +62,7 @@ def result_of(
         simulated_seconds=_simulated(session, planned) if plan.estimate is not None else None,
         left_out=(*planned.left_out, *request.stop.left_out),
         summary=summary_of(session, planned, plan, beside, destination.directory),
-        another_effort=another_effort(decided, request.effort, request.stop, shares=request.may_share),
+        another_effort=another_effort(decided, request),
     )
 
 

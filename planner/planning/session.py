@@ -9,6 +9,7 @@ them, and sources that are near on the machine; and what is known only of the pr
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
@@ -17,6 +18,7 @@ from typing import Any
 from planner.artifacts.plan import Plan, digest
 from planner.artifacts.source_file import SourceFile
 from planner.cost.tables import CostTables
+from planner.counted import phase
 from planner.errors import InfeasibleError
 from planner.graph.core.model import Graph
 from planner.graph.files.data_folder import data_folder_of, without_data_folder
@@ -56,7 +58,7 @@ from planner.planning.undescribed import undescribed_ops
 from planner.progress import in_part, without_costs
 from planner.results import Beside
 from planner.search.decision import Decision
-from planner.search.effort import WHOLE_OPS
+from planner.search.effort import WHOLE_OPS, EffortName
 from planner.search.literature.methods import CLOSED_FORMS, METHODS
 from planner.search.prepared import Prepared
 from planner.search.request import SearchRequest
@@ -97,6 +99,7 @@ class Session:
         form: its canonical form.
         graph: the same, with copies of what is computed again, which is what is planned.
         again: the activations of which there are copies.
+        effort: the effort of the search.
     """
 
     @part("reading")
@@ -110,6 +113,7 @@ class Session:
             TofuError: it cannot be read.
         """
         model = request.source.model
+        phase("reading")
         request.options.progress(f"reading {model}")
         self.source_file = None if request.source.make is not None else SourceFile.of(model)
         read = request.source.read()
@@ -119,6 +123,7 @@ class Session:
         self.again: tuple[str, ...] = again_of(request.recompute, self.form.graph, request.source.descriptions)
         self.graph = recomputed(self.form.graph, self.again)
         request.options.progress(f"analysing {len(self.graph.ops):,} ops")
+        self.effort = request.effort
         self._tables = CostTables(request.rates)
         self._ask = SearchRequest(
             request.target.workers,
@@ -126,7 +131,7 @@ class Session:
             request.options.strategy,
             replace(request.rules, names=frozenset(self.graph.tensors)),
             partitioned_inputs=request.options.inputs == "partitioned",
-            effort=request.effort,
+            effort=self.effort,
             tables=self._tables,
             progress=request.options.progress,
             stop=request.stop,
@@ -146,13 +151,25 @@ class Session:
         content: bytes = to_model(self.whole).SerializeToString(deterministic=True)
         return content
 
-    def planned(self) -> Planned:
+    def at_effort(self, effort: EffortName) -> Session:
+        """A session of the same model, in which nothing is planned yet, with another effort."""
+        session = copy(self)
+        session.effort, session._ask = effort, replace(self._ask, effort=effort)
+        return session
+
+    def planned(self, before: Planned | None = None) -> Planned:
         """The plan, and what was found on the way to it.
+
+        Args:
+            before: the plan of another effort, in the place of which this one may end without a plan.
 
         Raises:
             TofuError: there is none, or none that was found fits into the memory there is.
+            StoppedError: the search is to end, has no plan yet, and need not have one.
         """
+        self._ask = replace(self._ask, is_needed=before is None)
         limits = self.request.limits
+        phase("searching")
         if limits is not None:
             self.request.options.progress("what every plan takes at least")
             self._refuse_what_cannot_fit(limits)
@@ -160,7 +177,7 @@ class Session:
         priced = self._priced(plan)
         times = self._times() if self.request.is_timed else None
         names, left_out = self._compared() if times is not None else ((), ())
-        literature = tuple(self._of_the_literature(names))
+        literature = tuple(self._of_the_literature(names)) if before is None else before.literature
         chosen = self._chosen(plain, plan, times, literature)
         if self.request.options.op_schedule == "stepped":
             chosen = replace(chosen, decided=all_in_steps(chosen.decided))
@@ -241,12 +258,19 @@ class Session:
         is_own = rules is self.request.rules
         graph = self.graph if is_own else self._graph_under(rules)
         named_rules = replace(rules, names=frozenset(graph.tensors))
-        ask = replace(self._ask, rules=named_rules, effort=self.request.effort_for_bytes, is_needed=is_own)
+        is_needed = is_own and self._ask.is_needed
+        ask = replace(self._ask, rules=named_rules, effort=self._effort_for_bytes, is_needed=is_needed)
         if not is_own:
             ask = replace(ask, progress=without_costs(ask.progress))
         plain = self._search(graph, ask)
         plan = shared(plain, self.request.source.descriptions, ask) if self.request.may_share else plain
         return plain, even(plan, self._tables) or plain
+
+    @property
+    def _effort_for_bytes(self) -> EffortName:
+        """The effort of the search for the least cost in bytes; what a rule costs is said in bytes."""
+        is_in_bytes = self.request.objective == "bytes" or bool(self.request.rules.pins or self.request.rules.forbidden)
+        return self.effort if is_in_bytes else schedule_of(self.effort).for_time
 
     def _graph_under(self, rules: Rules) -> Graph:
         """What is planned under other rules, which may leave tensors out that these keep."""
@@ -255,6 +279,7 @@ class Session:
 
     def _priced(self, plan: Decision) -> tuple[PinPrice | ForbidPrice, ...]:
         """What each rule costs."""
+        phase("pricing rules")
 
         def cost_under(rules: Rules) -> int:
             return self._searched(rules)[1].cost
@@ -281,6 +306,7 @@ class Session:
     def _of_the_literature(self, names: Sequence[str]) -> list[Trial]:
         """The plans of these strategies, where they have one."""
         request = self.request
+        phase("comparing strategies")
         walked = of_the_literature(names, self.by_strategy, request.options.progress, request.stop)
         trials = [outcome for _, outcome in walked if isinstance(outcome, Trial)]
         self._prepared = Prepared()  # hundreds of MB of a large graph
@@ -301,6 +327,7 @@ class Session:
             if fitting is not None:
                 request.stop.plan_is_there(is_fitting=True)
         cost, lower = trial.decided.cost, _lower(trial.decided)
+        phase("making programs")
         request.options.progress("making a program for each worker", cost=cost, lower=lower)
         try:
             if self._may_recompute and not self._is_within(trial):
@@ -320,10 +347,11 @@ class Session:
     def _by_tables_of_time(self, goal: Goal) -> Iterator[Trial]:
         """The plan for the least time as the search's tables add it up; none where the search is to end."""
         stop, task = self.request.stop, "a plan for the least time"
+        phase("searching for time")
         if stop.leaves_out(task):
             return
         progress = in_part(without_costs(self.request.options.progress), "planning again, for the least time")
-        effort = schedule_of(self.request.effort).for_time
+        effort = schedule_of(self.effort).for_time
         ask = replace(self._ask, effort=effort, progress=progress, is_needed=False)
         try:
             yield timed(lambda tables: self._search(self.graph, replace(ask, tables=tables)), goal, self._tables)
@@ -374,7 +402,7 @@ class Session:
 
     def _without_owners(self) -> Trial:
         """The plan in which no equal ops beside each other have owners."""
-        ask = replace(self._ask, effort=self.request.effort_for_bytes)
+        ask = replace(self._ask, effort=self._effort_for_bytes)
         return trial_of(decide_with_bodies(self.graph, self.request.source.descriptions, ask))
 
     def _is_within(self, trial: Trial) -> bool:
@@ -519,6 +547,7 @@ class Session:
             plan: the complete plan.
         """
         request, machine = self.request, self.request.target.machine
+        phase("comparing machines")
         if machine is None:
             return None, ()
         if planned.times is None or plan.estimate is None:

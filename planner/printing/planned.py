@@ -184,8 +184,7 @@ def _simulated(result: PlanResult, estimated_seconds: float) -> list[tuple[str, 
 def _another_effort(another: AnotherEffort) -> str:
     if another.effort is None:
         return another.tries
-    about = "" if another.about_seconds is None else f", about {format_seconds(another.about_seconds)}"
-    return f"try --effort {another.effort}: {another.tries}{about}"
+    return f"try --effort {another.effort}: {another.tries}"
 
 
 def _objective(result: PlanResult) -> list[tuple[str, str]]:

@@ -16,8 +16,8 @@ from planner.commands import main as cli
 from planner.errors import ModelError, UsageError
 from planner.features.zoo.models import build
 from planner.graph.files.to_onnx import write_model
-from planner.results import PlanResult
-from planner.stop import Stop
+from planner.results import AnotherEffort, PlanResult
+from planner.stop import Stop, StoppedBy
 from stopping import StopAt
 
 MODEL = Path("m.onnx")
@@ -235,7 +235,43 @@ def test_planning_for_the_least_time_can_be_stopped(count: int) -> None:
     assert api.run(Path("plan"), verify=True).verified
 
 
-def test_another_effort_is_told_with_what_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("topology", chosen(["p2.8xlarge", "dgx-h100"], fast=["p2.8xlarge"]))
+def test_with_a_time_a_plan_is_no_dearer_than_the_default(topology: str) -> None:
+    """The time is over while the first bound is made, which the default on a machine does not make."""
+    stop = StopWhenDue()
+
+    def see(doing: str, **_: object) -> None:
+        stop.is_over = stop.is_over or "for a bound" in doing
+
+    machine = {"gpus": 4, "topology": topology, "effort": None, "models": False}
+    default = planned(Stop(), "default", **machine).plan.estimate
+    timed = planned(stop, time="1h", progress=see, **machine)
+    assert timed.plan.stopped_by == "time"
+    assert default is not None
+    assert timed.plan.estimate is not None
+    assert timed.plan.estimate.estimated_seconds <= default.estimated_seconds
+
+
+class StopWhenDue(Stop):
+    """Ends a search when it is told to."""
+
+    is_over = False
+
+    def reason(self) -> StoppedBy | None:
+        """See ``Stop.reason``."""
+        return "time" if self.is_over else None
+
+
+def test_on_a_machine_the_next_effort_is_one_that_searches_otherwise() -> None:
+    for effort in ("quick", "normal"):  # both search for the least time without a bound
+        another = planned(Stop(), gpus=4, topology="p2.8xlarge", effort=effort).another_effort
+        assert another == AnotherEffort("thorough", "a lower bound and further starts")
+    another = planned(Stop(), gpus=4, topology="p2.8xlarge", effort="quick", objective="bytes").another_effort
+    assert another is not None
+    assert another.effort == "normal"
+
+
+def test_another_effort_is_told_with_what_it_tries(capsys: pytest.CaptureFixture[str]) -> None:
     def last(*line: str) -> str:
         assert cli.main(["plan", "m.onnx", "--force", "-o", "plan", *line]) == 0
         text = " ".join(capsys.readouterr().out.split())
@@ -248,8 +284,7 @@ def test_another_effort_is_told_with_what_it_takes(capsys: pytest.CaptureFixture
     assert "effort" not in last("--gpus", "4", "--strategy", "data")
     assert cli.main(["plan", "m.onnx", "--gpus", "8", "--effort", "quick", "--json", "-o", "two"]) == 0
     another = json.loads(capsys.readouterr().out)["another_effort"]
-    assert another["effort"] == "normal"
-    assert another["about_seconds"] > 0
+    assert another == {"effort": "normal", "tries": "a lower bound and further starts"}
 
 
 def test_a_plan_that_was_stopped_by_something_else_is_refused() -> None:

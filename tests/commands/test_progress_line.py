@@ -24,6 +24,9 @@ from planner import api
 from planner.commands import main as cli
 from planner.commands import progress_line as lines
 from planner.commands.progress_line import ProgressLine, progress_line
+from planner.counted import counted, counts_told, phase, phases_told
+from planner.features.zoo.models import build
+from planner.graph.files.to_onnx import write_model
 
 
 class Clock:
@@ -67,10 +70,10 @@ def test_on_a_terminal_the_line_is_written_again_in_its_place(clock: Clock) -> N
     assert shown(stream) == "0 s  bounding all plans, round 12  cost 2.0 MB  gap 2%"
     clock.now += 75
     line("making a program", cost=2_000_000)
-    assert shown(stream) == "1:15 min  making a program  cost 2.0 MB"
+    assert shown(stream) == "1:15  making a program  cost 2.0 MB"
     clock.now += 1
     line.tick()
-    assert shown(stream) == "1:16 min  making a program  cost 2.0 MB"
+    assert shown(stream) == "1:16  making a program  cost 2.0 MB"
     assert "\n" not in stream.getvalue()
     line.end()
     assert shown(stream) == ""
@@ -123,6 +126,77 @@ def test_elsewhere_there_is_a_line_every_ten_seconds(clock: Clock) -> None:
     assert stream.getvalue() == "10 s  round 10\n20 s  round 20\n30 s  round 30\n"
     line.end()
     assert stream.getvalue().endswith("round 30\n")
+
+
+def test_phases_are_counted_with_the_time_that_the_user_gave(clock: Clock) -> None:
+    line, stream = in_place(clock, 90)
+    with phases_told(("reading", "searching", "writing"), line, {"searching": 300.0}):
+        phase("searching")
+        clock.now += 72
+        line("improving a plan", cost=2_000_000)
+        assert shown(stream) == "[2/3 searching] 1:12, at most 2 min left  improving a plan  cost 2.0 MB"
+        phase("reading")
+        phase("no phase of these")
+        clock.now = 260.0
+        line.tick()
+        assert shown(stream) == "[2/3 searching] 2:40, at most 40 s left  improving a plan  cost 2.0 MB"
+        clock.now = 301.0
+        line.tick()
+        assert "left" not in shown(stream)
+        phase("writing")
+        line("writing the plan")
+        assert shown(stream) == "[3/3 writing] 3:21  writing the plan"
+
+
+def test_a_tenth_of_counted_items_tells_when_the_others_are_done(clock: Clock) -> None:
+    line, stream = in_place(clock, 90)
+    told = []
+    with counts_told(line):
+        for _ in counted(range(100), "making programs: op", 4096):
+            told.append(shown(stream))
+            clock.now += 1
+    assert told[10] == "10 s  making programs: op 10 of 100"
+    assert told[11] == "11 s  making programs: op 11 of 100, about 90 s left"
+    assert told[40] == "40 s  making programs: op 40 of 100, about 60 s left"
+    assert told[98] == "1:38  making programs: op 98 of 100"
+    line.count("making programs: op", 1, 100)
+    assert shown(stream) == "1:40  making programs: op 1 of 100"  # of another program: nothing is known of its pace
+    line.count("making programs: op", 20, 100)
+    clock.now += 30
+    line("joining")
+    assert shown(stream) == "2:10  joining"
+
+
+def test_a_plan_tells_the_phases_of_its_request_in_their_order(tmp_path: Path) -> None:
+    class Listener:
+        def __init__(self) -> None:
+            self.phases: list[tuple[str, int, int]] = []
+
+        def __call__(self, doing: str, *, cost: int | None = None, lower: int | None = None) -> None:
+            pass
+
+        def begin(self, phase: str, number: int, phases: int, ends_at: float | None) -> None:
+            self.phases.append((phase, number, phases))
+
+        def count(self, doing: str, done: int, items: int) -> None:
+            pass
+
+    model = tmp_path / "m.onnx"
+    write_model(build("mlp-2x24", batch=36), model)
+
+    def phases(**options: Any) -> list[str]:
+        listener = Listener()
+        api.plan(model, out=tmp_path / "p", force=True, models=False, progress=listener, **options)
+        names, numbers, counts = zip(*listener.phases, strict=True)
+        assert numbers == tuple(range(1, counts[0] + 1)), "no phase is counted that does not come"
+        return list(names)
+
+    few = ["reading", "searching", "making programs", "writing", "summary"]
+    assert phases(gpus=2) == few
+    assert phases(gpus=2, pin={"w1": "R"}) == [*few[:2], "pricing rules", *few[2:]]
+    assert phases(gpus=2, time="1h") == [*few[:3], "searching further", *few[3:]]
+    on_machine = ["comparing strategies", "searching for time", "making programs", "comparing machines"]
+    assert phases(topology="p2.8xlarge", gpus=2) == [*few[:2], *on_machine, *few[3:]]
 
 
 def test_a_stream_that_is_gone_is_no_error(clock: Clock) -> None:

@@ -15,6 +15,7 @@ from planner.artifacts.plan import Plan
 from planner.cost.roofline import says_speed
 from planner.cost.seconds.measured import compute_times
 from planner.cost.tables import CostTables
+from planner.counted import phase
 from planner.errors import TofuError
 from planner.machine.routes import part
 from planner.partition.occupancy import fits
@@ -48,6 +49,7 @@ def summary_of(session: Session, planned: Planned, plan: Plan, beside: Beside | 
         directory: where it is written.
     """
     request = session.request
+    phase("summary")
     request.options.progress("comparing with data parallelism and one device")
     decided, limits = planned.trial.decided, request.limits
     by_data = _data_parallel(session, planned)
